@@ -1,0 +1,51 @@
+# Needs make and a python3 of any version from 3.8; everything else is fetched into .uv/ and .venv/.
+PYTHON ?= python3
+UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.uv/bin/uv)
+INSTALL = $(UV) pip install --python .venv --constraint constraints.txt
+NO_DATA = $(if $(BAYES_GPX_DATA),, and not data)
+# Tests are many small matrices: one BLAS thread each is fastest and makes the numbers repeatable.
+ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: setup test test-slow demo lint format docs bench constraints clean
+
+setup: .venv/.installed
+
+.uv/bin/uv:
+	{ $(PYTHON) -m venv .uv || PYENV_VERSION=system $(PYTHON) -m venv .uv; } && .uv/bin/python -m pip install uv
+
+# `uv venv` takes the Python that .python-version names, or else any that the project supports; it
+# fetches one where there is none. PYENV_VERSION=system keeps pyenv from insisting on that file.
+.venv/.installed: pyproject.toml constraints.txt | $(UV)
+	$(UV) venv --allow-existing .venv || PYENV_VERSION=system $(UV) venv --allow-existing --python '>=3.12' .venv
+	$(INSTALL) --editable '.[data,test]' && touch $@
+
+.venv/.installed-%: .venv/.installed
+	$(INSTALL) --editable '.[data,test,$*]' && touch $@
+
+test: .venv/.installed
+	$(ONE_THREAD) .venv/bin/pytest -m 'not slow$(NO_DATA)'
+
+test-slow: .venv/.installed
+	$(ONE_THREAD) .venv/bin/pytest -m 'slow$(NO_DATA)'
+
+demo: .venv/.installed
+	.venv/bin/bayes-gpx demo
+
+lint: .venv/.installed
+	.venv/bin/ruff check . && .venv/bin/ruff format --check .
+
+format: .venv/.installed
+	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
+
+docs: .venv/.installed-docs
+	.venv/bin/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+bench: .venv/.installed-bench
+	set -e; for script in benchmarks/*.py; do echo "== $$script"; .venv/bin/python "$$script"; done
+
+# Adds pins for new dependencies and keeps the others; `make constraints UPGRADE=--upgrade` renews them all.
+constraints: | $(UV)
+	$(UV) pip compile --universal --python-version 3.12 --all-extras --no-emit-index-url --no-annotate --no-header --quiet $(UPGRADE) --output-file constraints.txt pyproject.toml
+
+clean:
+	rm -rf docs/_build docs/generated bayes-gpx-demo build dist .pytest_cache .ruff_cache && find . -name .venv -prune -o -name .uv -prune -o -name __pycache__ -type d -exec rm -rf {} +

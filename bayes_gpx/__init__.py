@@ -1,0 +1,44 @@
+"""Gaussian processes that explain themselves, with PyMC, PyTensor and ArviZ.
+
+Names are loaded when they are first used, so that importing the package takes no time.
+"""
+
+from importlib import import_module
+
+_MAP = {
+    # the composable core, for people who write their own PyMC model
+    "operators": "bayes_gpx.operators",
+    "posteriors": "bayes_gpx.posteriors",
+    "GaussianProcess": "bayes_gpx.processes:GaussianProcess",
+    "WeightProcess": "bayes_gpx.processes:WeightProcess",
+    # models
+    "GP": "bayes_gpx.models:GP",
+    "GPX": "bayes_gpx.models:GPX",
+    # verbs
+    "predictions": "bayes_gpx.explain:predictions",
+    "weights": "bayes_gpx.explain:weights",
+    "contributions": "bayes_gpx.explain:contributions",
+    "log_likelihood": "bayes_gpx.explain:log_likelihood",
+    # data, keeping and showing
+    "datasets": "bayes_gpx.datasets",
+    "save": "bayes_gpx.io:save",
+    "load": "bayes_gpx.io:load",
+    "plot_contributions": "bayes_gpx.plots:plot_contributions",
+    "plot_weights": "bayes_gpx.plots:plot_weights",
+}
+
+__all__ = list(_MAP)
+
+
+def __getattr__(name):
+    if name not in _MAP:
+        raise AttributeError(f"module 'bayes_gpx' has no attribute {name!r}")
+    module, _, member = _MAP[name].partition(":")
+    found = import_module(module)
+    value = getattr(found, member) if member else found
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    return sorted([*globals(), *_MAP])

@@ -1,0 +1,126 @@
+"""The one formula: a Gaussian process conditioned on what was seen of it.
+
+For any linear operator L and observed quantities u,
+
+    mean = K_Lu alpha          cov = K_LL - K_Lu C K_uL
+
+`alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). C is never formed: it is
+`root^-T root^-1` with a triangular root. Cholesky factors and jitter live in this file alone.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.operators import Operator
+from bayes_gpx.processes import Process
+
+JITTERS = tuple(10.0**k for k in range(-14, -3))
+"""What `factor` is tried with, in turn, after 0: multiples of the mean diagonal."""
+
+
+def cholesky(C):
+    """Lower Cholesky factor of C (n, n); all NaN where C is not positive definite."""
+    return pt.linalg.cholesky(C, lower=True, on_error="nan")
+
+
+def jittered(C, jitter):
+    """C with `jitter` times its mean diagonal added to its diagonal."""
+    return C + jitter * pt.mean(pt.diagonal(C)) * pt.eye(C.shape[0])
+
+
+def solve_root(root, B):
+    """root^-1 B for a lower triangular root."""
+    return pt.linalg.solve_triangular(root, B, lower=True)
+
+
+def solve(root, B):
+    """C^-1 B for C = root root'."""
+    return pt.linalg.solve_triangular(root, solve_root(root, B), lower=True, trans="T")
+
+
+def with_jitter(attempt):
+    """Call ``attempt(jitter)`` with 0, then with growing jitter, until all is finite.
+
+    Parameters
+    ----------
+    attempt : callable
+        Takes the relative jitter, returns a sequence of arrays.
+
+    Returns
+    -------
+    arrays, jitter
+
+    Raises
+    ------
+    ValueError
+        If the largest jitter does not help.
+    """
+    for jitter in (0.0, *JITTERS):
+        arrays = attempt(jitter)
+        if all(np.isfinite(array).all() for array in arrays):
+            return arrays, jitter
+    raise ValueError(
+        "The covariance of the observations is not positive definite, even with "
+        f"{JITTERS[-1]:g} of its mean diagonal added. Expected finite hyperparameters of "
+        "moderate size; check them for values such as 0, inf or 1e150."
+    )
+
+
+def sqrt_psd(covariance):
+    """Square root A of covariances (..., c, c), A A' = covariance, by eigenvalues.
+
+    Directions without variance stay exactly without, and round-off below 0 counts as 0.
+    """
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """The posterior of an operator's values: symbolic, for one hyperparameter draw.
+
+    Attributes
+    ----------
+    mean : tensor (c m,)
+        Obs-major, component-minor.
+    variance : tensor (c m,)
+        The diagonal of `cov`, computed without it; never negative.
+    block : tensor (m, c, c)
+        Covariance between the components of each observation, computed without `cov`.
+    cov : tensor (c m, c m)
+    """
+
+    process: Process
+    operator: Operator
+    K_Lu: Any
+    alpha: Any
+    root: Any
+
+    @cached_property
+    def mean(self):  # noqa: D102
+        return pt.dot(self.K_Lu, self.alpha)
+
+    @cached_property
+    def _explained(self):
+        return solve_root(self.root, self.K_Lu.T)
+
+    @cached_property
+    def variance(self):  # noqa: D102
+        explained = (self._explained**2).sum(axis=0)
+        return pt.maximum(self.process.variance(self.operator) - explained, 0.0)
+
+    @cached_property
+    def block(self):  # noqa: D102
+        prior = self.process.block(self.operator)
+        n = self._explained.shape[0]
+        explained = self._explained.T.reshape((prior.shape[0], prior.shape[1], n))
+        return prior - pt.matmul(explained, explained.transpose(0, 2, 1))
+
+    @cached_property
+    def cov(self):  # noqa: D102
+        prior = self.process.covariance(self.operator, self.operator)
+        return prior - pt.dot(self._explained.T, self._explained)

@@ -1,0 +1,98 @@
+"""The log density of a zero-mean multivariate normal and its gradient, in one LAPACK pass.
+
+The evidence of an exact Gaussian process is this density at the training response. The
+pullback needs `K^-1` once (`potri`, n³/3 flops beyond the Cholesky factor) where
+differentiating through the factor would cost a product and two triangular solves (3 n³).
+"""
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+from bayes_gpx import lapack
+
+
+def _address(array):
+    return array.ctypes.data
+
+
+def normal_logp_and_slopes(C, y):
+    """Return log N(y | 0, C) with its derivatives in C (n, n) and -y (n,).
+
+    A matrix that is not positive definite has log density -inf and zero slopes.
+    """
+    n = y.shape[0]
+    factor, alpha = np.array(C, order="C"), np.array(y, order="C")
+    uplo = np.frombuffer(b"L", np.uint8)
+    order, one, info = np.array(n, np.int32), np.array(1, np.int32), np.zeros((), np.int32)
+    u, k = _address(uplo), _address(order)
+    lapack.potrf(u, k, _address(factor), k, _address(info))
+    if info != 0 or not np.isfinite(factor[-1, -1]):
+        return -np.inf, np.zeros_like(factor), np.zeros_like(alpha)
+    half_logdet = np.log(factor.diagonal()).sum()
+    lapack.potrs(
+        u, k, _address(one), _address(factor), k, _address(alpha), k, _address(info)
+    )
+    logp = -0.5 * (y @ alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
+    lapack.potri(u, k, _address(factor), k, _address(info))
+    # Fortran's lower triangle is C's upper one; below it stands the unused input.
+    inverse = np.triu(factor)
+    inverse += np.triu(factor, 1).T
+    slope = np.multiply.outer(alpha, alpha)
+    slope -= inverse
+    slope *= 0.5
+    return logp, slope, alpha
+
+
+class NormalEvidence(Op):
+    """(C, y) -> log N(y | 0, C), its derivative in C, and C^-1 y.
+
+    C (n, n) is taken as symmetric and only one triangle is read. Where C is not positive
+    definite the log density is -inf and the gradient zero. Only the first output is
+    differentiable.
+    """
+
+    __props__ = ()
+
+    def make_node(self, C, y):
+        C, y = pt.as_tensor_variable(C), pt.as_tensor_variable(y)
+        return Apply(self, [C, y], [pt.dscalar(), pt.dmatrix(), pt.dvector()])
+
+    def perform(self, node, inputs, output_storage):
+        logp, slope, alpha = normal_logp_and_slopes(*inputs)
+        output_storage[0][0] = np.asarray(logp)
+        output_storage[1][0] = slope
+        output_storage[2][0] = alpha
+
+    def pullback(self, inputs, outputs, cotangents):
+        weight = cotangents[0]
+        return [weight * outputs[1], -weight * outputs[2]]
+
+    def infer_shape(self, node, shapes):
+        return [(), shapes[0], shapes[1]]
+
+
+def normal_logp(y, C):
+    """Log density of y (n,) under N(0, C), a scalar graph with an analytic pullback."""
+    return NormalEvidence()(C, y)[0]
+
+
+def leave_one_out(y, C):
+    """Log density of y under N(0, C), and mean and variance of each y_i given the others.
+
+    Returns
+    -------
+    logp : scalar
+        -inf where C is not positive definite.
+    mean, variance : (n,)
+        ``y_i - alpha_i / (C^-1)_ii`` and ``1 / (C^-1)_ii``.
+
+    References
+    ----------
+    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
+    to 5.12.
+    """
+    logp, slope, alpha = NormalEvidence()(C, y)
+    precision = alpha**2 - 2.0 * pt.diagonal(slope)
+    return logp, y - alpha / precision, 1.0 / precision

@@ -1,0 +1,7 @@
+"""The verbs: each takes a model and its idata and returns a Dataset."""
+
+from bayes_gpx.explain.log_likelihood import log_likelihood
+from bayes_gpx.explain.predictions import predictions
+from bayes_gpx.explain.weights import contributions, weights
+
+__all__ = ["contributions", "log_likelihood", "predictions", "weights"]

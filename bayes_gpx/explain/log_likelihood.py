@@ -1,0 +1,67 @@
+"""Log densities of the training response, for comparing models."""
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.draws import scalars
+from bayes_gpx.evidence import leave_one_out
+from bayes_gpx.likelihoods import LIKELIHOODS
+from bayes_gpx.posteriors.exact import noisy_covariance
+
+
+def _terms(process, theta, s):
+    C = noisy_covariance(process, s.X, theta["sigma"], s.Z, jitter=s.jitter)
+    logp, mean, variance = leave_one_out(s.y, C)
+    return [logp, LIKELIHOODS["normal"].log_predictive(s.y, mean, variance)]
+
+
+def log_likelihood(model, idata, *, progressbar=True):
+    """Leave-one-out predictive log densities, and the log marginal likelihood, of y.
+
+    The observations of a Gaussian process are correlated, so the terms that `arviz.loo`
+    needs are log p(y_i | y_-i, theta), in closed form for each hyperparameter draw theta.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree or dict
+        A fit by "laplace" or "nuts"; or a dict of fixed hyperparameters.
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.Dataset
+        `log_likelihood` (chain, draw, obs) and `log_marginal_likelihood` (chain, draw), of y
+        in user units.
+
+    Raises
+    ------
+    ValueError
+        If `idata` holds a single draw, as from MAP: importance weights need a posterior.
+
+    References
+    ----------
+    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
+    to 5.12.
+    """
+    if not isinstance(idata, dict) and "posterior" in getattr(idata, "children", {}):
+        if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:
+            raise ValueError(
+                "idata holds one draw, as from fit('map'), but leave-one-out comparison needs draws "
+                "of the posterior. Fit with method='laplace' or method='nuts'."
+            )
+    (logp, terms), jitter = scalars(model, idata, _terms, progressbar=progressbar)
+    log_scale = np.log(model.y_scaling.scale)
+    lead = ("chain", "draw")
+    return xr.Dataset(
+        {
+            "log_likelihood": ((*lead, "obs"), terms - log_scale),
+            "log_marginal_likelihood": (lead, logp - len(model.y) * log_scale),
+        },
+        coords={
+            "chain": np.arange(logp.shape[0]),
+            "draw": np.arange(logp.shape[1]),
+            "obs": model.X.index,
+        },
+        attrs={"relative_jitter": jitter, "units": f"log density of {model.y_name}"},
+    )

@@ -1,0 +1,123 @@
+"""Weights and contributions of a GPX: what each feature adds, sample by sample."""
+
+import numpy as np
+
+from bayes_gpx.arguments import points
+from bayes_gpx.draws import Quantity, explain
+from bayes_gpx.operators import contribution, weight
+
+
+def _weight(X, Z, sample):
+    return weight(X, sample=sample)
+
+
+def _smooth_weight(X, Z, sample):
+    return weight(X, sample=sample, smooth=True)
+
+
+def _contribution(X, Z, sample):
+    return contribution(X, Z, sample=sample)
+
+
+def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **options):
+    """Posterior of the weight of each feature at each observation.
+
+    Parameters
+    ----------
+    model : GPX
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new : frame or array (m, d), optional
+        New samples, with fresh `eps_w`; None for the training samples themselves, with their
+        own. Z_new is not needed and only adds `value`.
+    smooth : bool
+        The weight functions g alone, without `eps_w`: for curves and maps.
+    obs : label or list of labels, optional
+        Only these observations.
+    **options
+        draws, num_draws, features, covariance, joint, keep, path, seed, progressbar: see
+        `bayes_gpx.draws.explain`.
+
+    Returns
+    -------
+    xarray.Dataset
+        `weight` (chain, draw, obs, feature), `weight_mean`, `weight_sd` (obs, feature),
+        `weight_cov` (obs, feature, feature_bis) with ``covariance=True``; `value`. In units
+        of y per unit of z.
+
+    Raises
+    ------
+    ValueError
+        For a GP, which has no weights, and for samples or idata that do not fit the model.
+
+    References
+    ----------
+    Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equations 16 to 18; computed by n-sized solves.
+    """
+    _refuse_gp(model, "weights")
+    quantity = Quantity(
+        name="weight",
+        operator=_smooth_weight if smooth else _weight,
+        components=model.Z.columns,
+        factor=model.y_scaling.scale / model.Z_scaling.scale,
+        units=f"{model.y_name} per unit of the feature",
+    )
+    where = points(model, X_new, Z_new, obs=obs, needs_z=False)
+    dataset = explain(model, idata, quantity, where, **options)
+    dataset.attrs["smooth"] = int(smooth)
+    return dataset
+
+
+def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
+    """Posterior of each feature's contribution, its weight times its centred value.
+
+    Parameters
+    ----------
+    model : GPX
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new, Z_new : frame or array, optional
+        New samples, with fresh `eps_w`; None for the training samples themselves, with their
+        own.
+    obs : label or list of labels, optional
+        Only these observations.
+    **options
+        As in `weights`.
+
+    Returns
+    -------
+    xarray.Dataset
+        `contribution` (chain, draw, obs, feature) with `contribution_mean`, `contribution_sd`,
+        `contribution_cov`; `value`; `center` (feature) and `offset`:
+        ``contribution_l = weight_l (value_l - center_l)`` and the contributions of an
+        observation plus `offset` are f. In units of y.
+
+    Raises
+    ------
+    ValueError
+        As in `weights`.
+
+    References
+    ----------
+    Yoshikawa and Iwata, IEEE TNNLS 34 (2023), section III.
+    """
+    _refuse_gp(model, "contributions")
+    quantity = Quantity(
+        name="contribution",
+        operator=_contribution,
+        components=model.Z.columns,
+        factor=np.full(model.p, model.y_scaling.scale),
+        units=model.y_name,
+    )
+    dataset = explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
+    picked = [model.Z.columns.index(f) for f in dataset["feature"].values]
+    dataset["center"] = ("feature", model.Z_scaling.center[picked])
+    dataset["offset"] = model.y_scaling.center
+    return dataset
+
+
+def _refuse_gp(model, verb):
+    if model.Z is None:
+        raise ValueError(
+            f"{verb} are defined for GPX; a GP has no weights. Expected a bx.GPX, got a bx.GP."
+        )

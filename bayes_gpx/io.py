@@ -1,0 +1,153 @@
+"""Save and load: data, scaling, specification and posterior in one netCDF file."""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from bayes_gpx.frames import Scaling
+from bayes_gpx.models import GP, GPX, INTERCEPT
+from bayes_gpx.specification import Specification
+
+FORMAT = 1
+FAMILIES = {"GP": GP, "GPX": GPX}
+CALLABLE = "callable"
+
+
+def save(model, idata, path):
+    """Write a model and its fit to one netCDF file.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree
+        What ``model.fit`` returned.
+    path : str or path
+        Replaced as a whole once everything is written.
+
+    Notes
+    -----
+    A callable kernel or prior cannot be written; `load` asks for it again.
+    """
+    spec = asdict(model.specification)
+    if callable(spec["kernel"]):
+        spec["kernel"] = CALLABLE
+    settings = {
+        "format": FORMAT,
+        "specification": spec,
+        "scale": model.scale,
+        "intercept": model.intercept,
+        "z_is_x": model.z_is_x,
+        "name": model.name,
+        "y_name": model.y_name,
+        "y_center": model.y_scaling.center,
+        "y_scale": model.y_scaling.scale,
+        "fixed_priors": [name for name in model.priors if name in model.fixed],
+        "callable_priors": [name for name in model.priors if name not in model.fixed],
+    }
+    variables = {
+        "X": (("obs", "feature"), model.X.values),
+        "y": ("obs", model.y),
+        "X_center": ("feature", model.X_scaling.center),
+        "X_scale": ("feature", model.X_scaling.scale),
+    }
+    coords = {"obs": model.X.index, "feature": list(model.X.columns)}
+    if model.Z is not None:
+        variables["Z"] = (("obs", "z_feature"), model.Z.values)
+        variables["Z_center"] = ("z_feature", model.Z_scaling.center)
+        variables["Z_scale"] = ("z_feature", model.Z_scaling.scale)
+        coords["z_feature"] = list(model.Z.columns)
+    for name in settings["fixed_priors"]:
+        value = model.fixed[name]
+        variables[f"fixed_{name}"] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), value)
+    tree = xr.DataTree.from_dict(
+        {
+            **{name: child.to_dataset() for name, child in idata.children.items()},
+            "bayes_gpx": xr.Dataset(variables, coords, {"settings": json.dumps(settings)}),
+        }
+    )
+    tree.attrs.update(idata.attrs)
+    path = Path(path)
+    unfinished = path.with_name(path.name + ".unfinished")
+    tree.to_netcdf(unfinished, engine="h5netcdf")
+    os.replace(unfinished, path)
+
+
+def load(path, kernel=None, priors=None):
+    """Read what `save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    kernel : callable, optional
+        Needed where the model's kernel was a callable.
+    priors : dict, optional
+        Needed for the priors that were callables.
+
+    Returns
+    -------
+    model : GP or GPX
+    idata : xarray.DataTree
+
+    Raises
+    ------
+    ValueError
+        If the file was not written by `save`, or needs a kernel or priors that are not given.
+    """
+    with xr.open_datatree(path, engine="h5netcdf") as opened:
+        tree = opened.load()
+    if "bayes_gpx" not in tree.children:
+        raise ValueError(f"{path} has no group `bayes_gpx`; expected a file written by bx.save.")
+    data = tree["bayes_gpx"].to_dataset()
+    settings = json.loads(data.attrs["settings"])
+    if settings["format"] != FORMAT:
+        raise ValueError(
+            f"{path} has format {settings['format']}; this version reads format {FORMAT}."
+        )
+    spec = settings["specification"]
+    if spec["kernel"] == CALLABLE:
+        if kernel is None:
+            raise ValueError(f"The model in {path} has a callable kernel; pass kernel= again.")
+        spec["kernel"] = kernel
+    priors = dict(priors or {})
+    missing = [name for name in settings["callable_priors"] if name not in priors]
+    if missing:
+        raise ValueError(
+            f"The model in {path} has callable priors for {missing}; pass priors= with them again."
+        )
+    fixed = {name: data[f"fixed_{name}"].values for name in settings["fixed_priors"]}
+    scalings = [
+        Scaling(data["X_center"].values, data["X_scale"].values),
+        Scaling(settings["y_center"], settings["y_scale"]),
+        None,
+    ]
+    Z = None
+    if "Z" in data:
+        scalings[2] = Scaling(data["Z_center"].values, data["Z_scale"].values)
+        if not settings["z_is_x"]:
+            Z = _frame(data["Z"]).drop(columns=[INTERCEPT] if settings["intercept"] else [])
+    model = FAMILIES[spec["family"]].restored(
+        _frame(data["X"]),
+        pd.Series(data["y"].values, index=data["obs"].values, name=settings["y_name"]),
+        Specification(**spec),
+        tuple(scalings),
+        Z=Z,
+        intercept=settings["intercept"],
+        priors={**fixed, **priors},
+        scale=settings["scale"],
+        name=settings["name"],
+    )
+    idata = xr.DataTree.from_dict(
+        {name: child.to_dataset() for name, child in tree.children.items() if name != "bayes_gpx"}
+    )
+    idata.attrs.update(tree.attrs)
+    return model, idata
+
+
+def _frame(array):
+    columns = [str(c) for c in array[array.dims[1]].values]
+    return pd.DataFrame(np.asarray(array.values), array["obs"].values, columns)

@@ -1,0 +1,114 @@
+"""Contributions of each feature, with intervals, one panel for each observation."""
+
+from importlib import import_module
+
+import arviz_stats  # noqa: F401
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+LARGEST = 24
+"""Most panels that a person can read."""
+
+
+def _interval(da, target, *, position, **kwargs):
+    backend = backend_from_object(target)
+    for y, (low, high) in zip(position, da.transpose("feature", "ci_bound").values, strict=True):
+        artist = backend.line([low, high], [y, y], target, **kwargs)
+    return artist
+
+
+def _points(da, target, *, position, **kwargs):
+    return backend_from_object(target).scatter(da.values, position, target, **kwargs)
+
+
+def _zero(da, target, **kwargs):
+    return backend_from_object(target).vline(0.0, target, **kwargs)
+
+
+def _names(da, target, *, position, **kwargs):
+    labels = [
+        f"{feature} = {value:.4g}"
+        for feature, value in zip(da["feature"].values, da.values, strict=True)
+    ]
+    return backend_from_object(target).yticks(position, labels, target, **kwargs)
+
+
+def _title(da, target, *, text, **kwargs):
+    return backend_from_object(target).title(f"{text}: {da['obs'].item()}", target, **kwargs)
+
+
+def _xlabel(da, target, *, text, **kwargs):
+    return backend_from_object(target).xlabel(text, target, **kwargs)
+
+
+def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwargs):
+    """Plot contributions with their intervals, one panel for each observation.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.contributions` returned, with draws.
+    obs : list of labels, optional
+        Which observations; the first six by default.
+    ci_prob : float, optional
+        Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If the dataset holds no draws, or for more than 24 observations.
+
+    References
+    ----------
+    Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 1.
+    """
+    if "contribution" not in dataset:
+        raise ValueError(
+            "The dataset has no draws of `contribution`; expected the result of bx.contributions "
+            "with keep='draws'."
+        )
+    obs = list(dataset["obs"].values[:6]) if obs is None else list(obs)
+    if len(obs) > LARGEST:
+        raise ValueError(f"{len(obs)} observations were asked for; choose at most {LARGEST}.")
+    # Features from top to bottom in their own order.
+    chosen = dataset.sel(obs=obs).isel(feature=slice(None, None, -1))
+    draws = chosen[["contribution"]]
+    backend = backend or rcParams["plot.backend"]
+    rows = draws.sizes["feature"]
+    pc_kwargs.setdefault("col_wrap", 3)
+    columns = min(len(obs), pc_kwargs["col_wrap"])
+    panels = -(-len(obs) // columns)
+    pc_kwargs.setdefault(
+        "figure_kwargs",
+        {
+            "figsize": (4.6 * columns, panels * (1.0 + 0.26 * rows)),
+            "figsize_units": "inches",
+            "sharex": True,
+        },
+    )
+    import_module(f"arviz_plots.backend.{backend}")
+    pc = PlotCollection.wrap(draws, cols=["obs"], backend=backend, **pc_kwargs)
+    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    position = list(range(rows))
+    mean = chosen[["contribution_mean"]].rename(contribution_mean="contribution")
+    value = chosen[["value"]].rename(value="contribution")
+    interval = xr.Dataset(
+        {"contribution": draws["contribution"].azstats.eti(prob=prob, dim=["chain", "draw"])}
+    )
+    pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_interval, "credible_interval", data=interval, position=position, color="C0", width=2)
+    pc.map(_points, "point_estimate", data=mean, position=position, color="C0")
+    pc.map(_names, "ticks", data=value, position=position, store_artist=False)
+    pc.map(_title, "title", data=mean, text="observation")
+    text = f"contribution to {dataset.attrs['units']} (mean, {prob:.0%} interval)"
+    pc.map(_xlabel, "xlabel", data=mean, text=text)
+    return pc

@@ -1,0 +1,86 @@
+"""Weights against the value of their own feature, with bands, one panel for each feature."""
+
+import arviz_stats  # noqa: F401
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+
+def _band(da, target, *, value, **kwargs):
+    order = np.argsort(value.values)
+    bounds = da.transpose("obs", "ci_bound").values[order]
+    return backend_from_object(target).fill_between_y(
+        value.values[order], bounds[:, 0], bounds[:, 1], target, **kwargs
+    )
+
+
+def _curve(da, target, *, value, **kwargs):
+    order = np.argsort(value.values)
+    return backend_from_object(target).line(
+        value.values[order], da.values[order], target, **kwargs
+    )
+
+
+def _zero(da, target, **kwargs):
+    return backend_from_object(target).hline(0.0, target, **kwargs)
+
+
+def _labels(da, target, *, units, **kwargs):
+    backend = backend_from_object(target)
+    feature = da["feature"].item()
+    backend.ylabel(f"weight of {feature}", target, **kwargs)
+    return backend.xlabel(f"{feature} {units}".strip(), target, **kwargs)
+
+
+def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwargs):
+    """Plot each weight against its own feature's value, as a curve with a band.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.weights` returned, with draws and `value`, at points along a curve:
+        one feature varies, the others are held, best with ``smooth=True``.
+    features : list of str, optional
+    ci_prob : float, optional
+        Probability of the equal-tailed bands; ArviZ's ``stats.ci_prob`` by default.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If the dataset holds no draws of weights or no feature values.
+
+    References
+    ----------
+    Yoshikawa and Iwata, IEEE TNNLS 34 (2023), section V.
+    """
+    if "weight" not in dataset or "value" not in dataset:
+        raise ValueError(
+            "The dataset has no draws of `weight` with their `value`; expected the result of "
+            "bx.weights with keep='draws', and with Z_new where Z differs from X."
+        )
+    chosen = dataset if features is None else dataset.sel(feature=list(features))
+    draws, value = chosen[["weight"]], chosen["value"]
+    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    pc_kwargs.setdefault("col_wrap", 3)
+    columns = min(draws.sizes["feature"], pc_kwargs["col_wrap"])
+    rows = -(-draws.sizes["feature"] // columns)
+    pc_kwargs.setdefault(
+        "figure_kwargs", {"figsize": (4.2 * columns, 3.2 * rows), "figsize_units": "inches"}
+    )
+    pc = PlotCollection.wrap(draws, cols=["feature"], backend=backend, **pc_kwargs)
+    mean = chosen[["weight_mean"]].rename(weight_mean="weight")
+    band = xr.Dataset({"weight": draws["weight"].azstats.eti(prob=prob, dim=["chain", "draw"])})
+    pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_band, "credible_interval", data=band, value=value, color="C0", alpha=0.3)
+    pc.map(_curve, "point_estimate", data=mean, value=value, color="C0", width=2)
+    pc.map(_labels, "labels", data=mean, units="")
+    return pc

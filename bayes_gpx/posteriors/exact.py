@@ -1,0 +1,94 @@
+"""Exact conditioning on noisy observations: C = (K + noise)^-1, alpha = C y."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytensor.tensor as pt
+
+from bayes_gpx.conditioning import Gaussian, cholesky, jittered, solve
+from bayes_gpx.operators import Operator, evaluate
+from bayes_gpx.processes import Process, WeightProcess
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    """The posterior of a process given noisy values y of the operator u.
+
+    Call it with an operator to get that operator's posterior, a `Gaussian`.
+
+    Attributes
+    ----------
+    process : Process
+    u : Operator
+    y : tensor (n,)
+    alpha : tensor (n,)
+        C y.
+    root : tensor (n, n)
+        Lower Cholesky factor of C^-1 = K_uu + noise.
+    """
+
+    process: Process
+    u: Operator
+    y: Any
+    alpha: Any
+    root: Any
+
+    def __call__(self, operator):
+        """Posterior of the operator's values, a `Gaussian`."""
+        K_Lu = self.process.covariance(operator, self.u)
+        return Gaussian(self.process, operator, K_Lu, self.alpha, self.root)
+
+
+def noisy_covariance(gp, X, sigma, Z=None, *, jitter=0.0):
+    """Covariance of noisy observations, K_uu + sigma^2 I, (n, n); arguments as in `exact`."""
+    u = _observed(X, Z)
+    K = gp.covariance(u, u)
+    return jittered(K + pt.as_tensor(sigma) ** 2 * pt.eye(K.shape[0]), jitter)
+
+
+def _observed(X, Z):
+    return X if isinstance(X, Operator) else evaluate(X, Z, sample="train")
+
+
+def _informed(gp, Z):
+    """The process, told how many features there are."""
+    if isinstance(gp, WeightProcess) and gp.n_features is None and Z is not None:
+        return replace(gp, n_features=pt.as_tensor(Z).shape[1])
+    return gp
+
+
+def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
+    """Condition a process on observations with normal noise.
+
+    Parameters
+    ----------
+    gp : GaussianProcess or WeightProcess
+    X : array or tensor (n, d), or Operator
+        Training points, or any operator whose values were observed.
+    y : array or tensor (n,)
+        Observed values, zero prior mean.
+    sigma : scalar
+        Noise standard deviation, in units of y.
+    Z : array or tensor (n, p), optional
+        Features of a `WeightProcess`.
+    jitter : scalar
+        Added to the covariance of y, as a multiple of its mean diagonal.
+
+    Returns
+    -------
+    Exact
+        Called with an operator, gives its posterior `Gaussian`.
+
+    Notes
+    -----
+    For a `WeightProcess` the covariance of y is Yoshikawa and Iwata's equation 13, and the
+    posterior of weights follows from n-sized solves with `Cov(w_l(x), y_i)`.
+    """
+    y = pt.as_tensor_variable(y)
+    root = cholesky(noisy_covariance(gp, X, sigma, Z, jitter=jitter))
+    return Exact(_informed(gp, Z), _observed(X, Z), y, solve(root, y), root)
+
+
+def restored(gp, X, y, alpha, root, Z=None):
+    """The posterior that `exact` computed before, from its `alpha` and `root`."""
+    return Exact(_informed(gp, Z), _observed(X, Z), y, alpha, root)

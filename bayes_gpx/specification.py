@@ -1,0 +1,321 @@
+"""What a model is made of, apart from its data: kernel, hyperparameters, priors.
+
+A `Specification` decides the structure of every graph and is the key under which compiled
+functions are shared: two models with equal specifications never compile twice.
+"""
+
+import difflib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.likelihoods import LIKELIHOODS
+from bayes_gpx.processes import GaussianProcess, WeightProcess
+
+WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
+
+
+def _stationary(cov_class):
+    return lambda d, h: cov_class(d, ls=h["lengthscale"])
+
+
+FACTORS = {
+    "expquad": (("lengthscale",), _stationary(pm.gp.cov.ExpQuad)),
+    "matern52": (("lengthscale",), _stationary(pm.gp.cov.Matern52)),
+    "matern32": (("lengthscale",), _stationary(pm.gp.cov.Matern32)),
+    "ratquad": (
+        ("lengthscale", "alpha"),
+        lambda d, h: pm.gp.cov.RatQuad(d, ls=h["lengthscale"], alpha=h["alpha"]),
+    ),
+    "periodic": (
+        ("lengthscale", "period"),
+        lambda d, h: pm.gp.cov.Periodic(d, ls=h["lengthscale"], period=h["period"]),
+    ),
+    "linear": ((), lambda d, h: pm.gp.cov.Linear(d, c=0.0)),
+    "polynomial": (
+        ("offset", "degree"),
+        lambda d, h: pm.gp.cov.Polynomial(d, c=0.0, d=h["degree"], offset=h["offset"]),
+    ),
+    "constant": ((), lambda d, h: pm.gp.cov.Constant(1.0)),
+}
+"""Kernel name -> hyperparameters of its own, and PyMC's covariance function from them."""
+
+DEFAULT_PRIORS = {
+    "lengthscale": lambda name, dims, d, p: pm.LogNormal(
+        name, mu=0.5 * np.log(d) + 0.5, sigma=1.0, dims=dims
+    ),
+    "alpha": lambda name, dims, d, p: pm.Gamma(name, alpha=2.0, beta=0.5, dims=dims),
+    "period": lambda name, dims, d, p: pm.LogNormal(name, mu=0.0, sigma=1.0, dims=dims),
+    "offset": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
+    "amplitude": lambda name, dims, d, p: pm.HalfNormal(name, sigma=2.0 / np.sqrt(p), dims=dims),
+    "sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims),
+    "sigma": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
+}
+"""Default priors on the model's scale, with d columns of X and p weighed features.
+
+Weakly informative for standardised data; `docs/priors.md` shows what they imply.
+"""
+
+DEFAULT_VALUES = {"degree": 2.0}
+"""Hyperparameters that are fixed unless a prior is given."""
+
+MAY_BE_ZERO = ("sigma_w", "offset")
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """One hyperparameter: its name, the kind that decides its prior, its dim or None."""
+
+    name: str
+    kind: str
+    dim: str | None = None
+
+    @property
+    def ndim(self):
+        """Number of dimensions of one draw."""
+        return 0 if self.dim is None else 1
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor of a named kernel and what its hyperparameters' names begin with."""
+
+    kind: str
+    prefix: str
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Structure of a model; hashable, without data and without priors.
+
+    Attributes
+    ----------
+    family : {"GP", "GPX"}
+    kernel : str or callable
+        Names joined by ``+`` and ``*``, or ``kernel(d) -> pymc.gp.cov.Covariance``.
+    ard : bool
+        One lengthscale for each feature.
+    likelihood : {"normal"}
+    weight_prior : {"shared", "per_feature", "horseshoe"}
+        Of GPX: how the amplitudes of the weight functions are related.
+    """
+
+    family: str
+    kernel: str | Callable
+    ard: bool = True
+    likelihood: str = "normal"
+    weight_prior: str = "shared"
+
+    def __post_init__(self):
+        one_of("likelihood", self.likelihood, LIKELIHOODS)
+        one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
+        if not (callable(self.kernel) or isinstance(self.kernel, str)):
+            raise ValueError(
+                f"kernel is {self.kernel!r}; expected a name, names joined by + and *, or a "
+                "callable kernel(d) that returns a PyMC covariance function."
+            )
+        for summand in self.summands:
+            for factor in summand:
+                one_of("kernel", factor.kind, FACTORS)
+
+    @cached_property
+    def summands(self):
+        """The named kernel as a sum of products of factors; empty for a callable."""
+        if callable(self.kernel):
+            return ()
+        names = [[f.strip() for f in term.split("*")] for term in self.kernel.split("+")]
+        alone = sum(map(len, names)) == 1
+        seen, summands = {}, []
+        for term in names:
+            factors = []
+            for kind in term:
+                seen[kind] = seen.get(kind, 0) + 1
+                repeat = str(seen[kind]) if seen[kind] > 1 else ""
+                factors.append(Factor(kind, "" if alone else f"{kind}{repeat}_"))
+            summands.append(tuple(factors))
+        return tuple(summands)
+
+    @property
+    def by_feature(self):
+        """Whether each weight function has an amplitude of its own."""
+        return self.family == "GPX" and self.weight_prior != "shared"
+
+    @cached_property
+    def amplitudes(self):
+        """Hyperparameters that scale the summands; a callable kernel has its own."""
+        dim = "z_feature" if self.by_feature else None
+        if callable(self.kernel):
+            names = ["amplitude"] if self.by_feature else []
+        elif len(self.summands) == 1:
+            names = ["amplitude"]
+        else:
+            names = [f"{summand[0].prefix}amplitude" for summand in self.summands]
+        return tuple(Hyperparameter(name, "amplitude", dim) for name in names)
+
+    @cached_property
+    def hyperparameters(self):
+        """All hyperparameters but those that a callable kernel creates."""
+        own = [
+            Hyperparameter(
+                factor.prefix + kind,
+                kind,
+                "feature" if kind == "lengthscale" and self.ard else None,
+            )
+            for summand in self.summands
+            for factor in summand
+            for kind in FACTORS[factor.kind][0]
+        ]
+        weights = [Hyperparameter("sigma_w", "sigma_w")] if self.family == "GPX" else []
+        noise = [Hyperparameter(k, k) for k in LIKELIHOODS[self.likelihood].hyperparameters]
+        return (*own, *self.amplitudes, *weights, *noise)
+
+    def process(self, theta, d):
+        """Prior process on the model's scale, from hyperparameters by name.
+
+        A callable kernel is called here and creates its variables in the model on the
+        context stack.
+        """
+        if callable(self.kernel):
+            summands = [self._called(d)]
+        else:
+            summands = [self._product(summand, theta, d) for summand in self.summands]
+        amplitudes = [theta[a.name] for a in self.amplitudes]
+        if not self.by_feature:
+            scaled = [a**2 * k for a, k in zip(amplitudes, summands, strict=True)] or summands
+            cov_func = sum(scaled[1:], start=scaled[0])
+            if self.family == "GP":
+                return GaussianProcess(cov_func)
+            return WeightProcess(cov_func, theta["sigma_w"])
+        sigma_w = theta["sigma_w"]
+        if self.weight_prior == "horseshoe":
+            sigma_w = sigma_w * pt.sqrt(sum(pt.as_tensor(a) ** 2 for a in amplitudes))
+        return WeightProcess(summands, sigma_w, amplitudes)
+
+    def _called(self, d):
+        cov_func = self.kernel(d)
+        if not isinstance(cov_func, pm.gp.cov.Covariance):
+            raise ValueError(
+                f"kernel(d) returned {type(cov_func).__name__}; expected a covariance function "
+                "of pymc.gp.cov, complete with its amplitude."
+            )
+        return cov_func
+
+    def _product(self, summand, theta, d):
+        product = None
+        for factor in summand:
+            own, build = FACTORS[factor.kind]
+            cov_func = build(d, {kind: theta[factor.prefix + kind] for kind in own})
+            product = cov_func if product is None else product * cov_func
+        return product
+
+
+def create_variables(specification, priors, *, d, p, rename):
+    """Create the hyperparameters in the model on the context stack.
+
+    Parameters
+    ----------
+    specification : Specification
+    priors : dict
+        Hyperparameter name -> callable that returns a PyMC variable, object with
+        ``create_variable(name)``, or fixed number(s).
+    d, p : int
+        Number of columns of X, and of features that are weighed (1 for a GP).
+    rename : callable
+        Turns names of variables and dims into those in the model.
+
+    Returns
+    -------
+    theta : dict of tensors by hyperparameter name
+    fixed : dict of arrays, those of them that are fixed
+    """
+    horseshoe = specification.weight_prior == "horseshoe" and specification.by_feature
+    parts = [f"{a.name}_{part}" for a in specification.amplitudes for part in HORSESHOE_PARTS]
+    known = [h.name for h in specification.hyperparameters] + (parts if horseshoe else [])
+    for name in priors:
+        one_of("priors", name, known)
+    sizes = {"feature": d, "z_feature": p}
+    theta, fixed = {}, {}
+    for h in specification.hyperparameters:
+        prior = priors.get(h.name, DEFAULT_VALUES.get(h.kind))
+        if prior is None and horseshoe and h.kind == "amplitude":
+            theta[h.name] = _horseshoe(h, priors, p, rename)
+        elif prior is None:
+            dims = h.dim and rename(h.dim)
+            theta[h.name] = DEFAULT_PRIORS[h.kind](rename(h.name), dims, d, p)
+        elif callable(prior) or hasattr(prior, "create_variable"):
+            theta[h.name] = _from_prior(prior, rename(h.name), h.dim and rename(h.dim))
+        else:
+            fixed[h.name] = fixed_value(h, prior, sizes)
+            theta[h.name] = pt.as_tensor(fixed[h.name])
+    return theta, fixed
+
+
+HORSESHOE_PARTS = ("global", "local")
+_SLAB = 2.0
+
+
+def _horseshoe(h, priors, p, rename):
+    """Regularised horseshoe on amplitudes: tau lambda_l, softly capped at the slab's width.
+
+    Piironen and Vehtari, Electronic Journal of Statistics 11 (2017) 5018-5051, equation 2.8.
+    """
+    dim = rename(h.dim)
+    defaults = {
+        "global": lambda name, dims: pm.HalfCauchy(name, beta=1.0 / p, dims=dims),
+        "local": lambda name, dims: pm.HalfCauchy(name, beta=1.0, dims=dims),
+    }
+    tau, local = (
+        _from_prior(priors.get(f"{h.name}_{part}", default), rename(f"{h.name}_{part}"), dims)
+        for (part, default), dims in zip(defaults.items(), (None, dim), strict=True)
+    )
+    wide = tau * local
+    slab = _SLAB / np.sqrt(p)
+    return pm.Deterministic(rename(h.name), wide / pt.sqrt(1 + (wide / slab) ** 2), dims=dim)
+
+
+def _from_prior(prior, name, dims):
+    if hasattr(prior, "create_variable"):
+        return prior.create_variable(name)
+    parameters = inspect.signature(prior).parameters
+    takes_dims = dims is not None and "dims" in parameters
+    takes_name = any(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+        and key != "dims"
+        for key, p in parameters.items()
+    )
+    return prior(*([name] if takes_name else []), **({"dims": dims} if takes_dims else {}))
+
+
+def fixed_value(h, value, sizes):
+    """Check a fixed hyperparameter and broadcast it to its dim.
+
+    Raises
+    ------
+    ValueError
+        If it is not finite and positive (`sigma_w` and `offset` may be 0), or does not fit
+        its dim.
+    """
+    array = np.asarray(value)
+    least = "at least 0" if h.kind in MAY_BE_ZERO else "above 0"
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise ValueError(f"{h.name} is {value!r}; expected a finite number {least}.")
+    if (array < 0).any() or ((array == 0).any() and h.kind not in MAY_BE_ZERO):
+        raise ValueError(f"{h.name} is {value!r}; expected {least}.")
+    shape = () if h.dim is None else (sizes[h.dim],)
+    if array.shape not in ((), shape):
+        wanted = "a scalar" + (f" or {shape[0]} values, one for each {h.dim}" if h.dim else "")
+        raise ValueError(f"{h.name} has shape {array.shape}; expected {wanted}.")
+    return np.broadcast_to(array.astype("float64"), shape)
+
+
+def one_of(argument, value, choices):
+    """Raise unless value is among the choices, naming them and the nearest."""
+    if value not in choices:
+        near = difflib.get_close_matches(str(value), choices, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{argument}: unknown {value!r}; expected one of {list(choices)}.{hint}")
