@@ -91,7 +91,9 @@ def hyperparameter_draws(model, idata, num_draws=None):
     if num_draws is not None:
         if num_draws < chains:
             raise ValueError(f"num_draws is {num_draws}; expected at least one for each chain.")
-        keep = np.unique(np.linspace(0, draws - 1, min(num_draws // chains, draws)).round()).astype(int)
+        keep = np.unique(np.linspace(0, draws - 1, min(num_draws // chains, draws)).round()).astype(
+            int
+        )
     dims = {h.name: h.dim for h in model.specification.hyperparameters}
     values = {}
     for name in model.hyperparameters:
@@ -107,15 +109,15 @@ def hyperparameter_draws(model, idata, num_draws=None):
 
 
 def _refuse_other_model(model, idata):
-    written = idata.attrs.get("bayes_gpx_model", model.signature)
+    written = idata.attrs.get(model.signature_key, model.signature)
     posterior = idata["posterior"]
     inferred = [model.posterior_name(n) for n in model.hyperparameters if n not in model.fixed]
     missing = [n for n in inferred if n not in posterior]
     cure = "Pass the idata that this model's fit returned."
     if missing or written != model.signature:
         raise ValueError(
-            f"idata belongs to another model: expected {model.signature} with variables {inferred}, "
-            f"got {written} with {list(posterior.data_vars)}. {cure}"
+            f"idata belongs to another model: expected {model.signature} with variables "
+            f"{inferred}, got {written} with {list(posterior.data_vars)}. {cure}"
         )
     for h in model.specification.hyperparameters:
         if h.name in model.fixed or h.dim is None:

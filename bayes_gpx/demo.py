@@ -18,7 +18,7 @@ from bayes_gpx.plots import plot_contributions, plot_weights
 
 TEST_ROWS = 89
 LEVEL = 0.9
-CHAINS, TUNE, DRAWS = 4, 300, 250
+CHAINS, TUNE, DRAWS, TARGET_ACCEPT = 4, 400, 300, 0.9
 
 
 def run(folder, *, seed=0, say=print, progressbar=True):
@@ -55,12 +55,20 @@ def run(folder, *, seed=0, say=print, progressbar=True):
     for name, model in (("plain GP, MAP", gp), ("GPX, MAP", gpx)):
         say(f"Maximising the posterior: {name} ...")
         idata = model.fit("map", progressbar=progressbar)
-        results[name] = _score(predictions(model, idata, X_test, seed=seed, progressbar=False), y_test)
+        results[name] = _score(
+            predictions(model, idata, X_test, seed=seed, progressbar=False), y_test
+        )
     say(f"Sampling by NUTS: GPX, {CHAINS} chains of {TUNE} + {DRAWS} draws ...")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         idata = gpx.fit(
-            "nuts", draws=DRAWS, tune=TUNE, chains=CHAINS, seed=seed, progressbar=progressbar
+            "nuts",
+            draws=DRAWS,
+            tune=TUNE,
+            chains=CHAINS,
+            seed=seed,
+            progressbar=progressbar,
+            target_accept=TARGET_ACCEPT,
         )
     save(gpx, idata, folder / "gpx.nc")
     fresh = predictions(gpx, idata, X_test, seed=seed, progressbar=progressbar)
@@ -124,9 +132,7 @@ def _figures(folder, model, idata, explained, patients, seed):
         figure.savefig(path, dpi=110)
         return path
 
-    yield keep(
-        plot_contributions(explained, obs=patients, ci_prob=LEVEL), "contributions.png"
-    )
+    yield keep(plot_contributions(explained, obs=patients, ci_prob=LEVEL), "contributions.png")
     leading = np.abs(explained["contribution_mean"]).mean("obs")
     features = explained["feature"].values[np.argsort(-leading.values)[:3]]
     yield keep(plot_weights(_curves(model, idata, features, seed), ci_prob=LEVEL), "weights.png")
@@ -150,6 +156,12 @@ def _curves(model, idata, features, seed, points=60):
         j = X.columns.index(feature)
         grid = np.tile(center, (points, 1))
         grid[:, j] = np.linspace(*np.quantile(X.values[:, j], [0.01, 0.99]), points)
-        options = {"smooth": True, "features": [feature], "num_draws": 400, "seed": seed}
+        options = {
+            "smooth": True,
+            "features": [feature],
+            "num_draws": 400,
+            "joint": True,
+            "seed": seed,
+        }
         curves.append(weights(model, idata, grid, progressbar=False, **options))
     return xr.concat(curves, dim="feature", join="outer")

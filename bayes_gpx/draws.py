@@ -17,11 +17,10 @@ import pytensor
 import pytensor.tensor as pt
 import xarray as xr
 from pytensor.graph.replace import graph_replace
-from rich.progress import Progress
 
 from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.conditioning import sqrt_psd, with_jitter
-from bayes_gpx.inference import MODE, blas_threads
+from bayes_gpx.inference import MODE, blas_threads, progress_bar
 from bayes_gpx.posteriors.exact import exact, restored
 from bayes_gpx.specification import Specification, one_of
 
@@ -79,7 +78,9 @@ def compiled(structure, build, names):
         Keys of `SYMBOLS`, the arguments after the hyperparameters.
     """
     spec = structure.specification
-    theta = {n: pt.tensor(n, dtype="float64", shape=(None,) * k) for n, k in structure.hyperparameters}
+    theta = {
+        n: pt.tensor(n, dtype="float64", shape=(None,) * k) for n, k in structure.hyperparameters
+    }
     symbols = {n: SYMBOLS[n](n) for n in names}
     coords = {"feature": range(structure.d), "z_feature": range(structure.p)}
     with pm.Model(coords=coords) as scratch:
@@ -121,7 +122,7 @@ def each_draw(model, hyper, *, progressbar=True, description="Explaining"):
     shape = next(iter(hyper.values())).shape[:2]
     with (
         blas_threads(len(model.X)),
-        Progress(disable=not progressbar, transient=True) as progress,
+        progress_bar(progressbar) as progress,
     ):
         for at in progress.track(list(np.ndindex(*shape)), description=description):
             theta = {name: np.asarray(values[at]) for name, values in hyper.items()}

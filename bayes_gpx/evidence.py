@@ -31,9 +31,7 @@ def normal_logp_and_slopes(C, y):
     if info != 0 or not np.isfinite(factor[-1, -1]):
         return -np.inf, np.zeros_like(factor), np.zeros_like(alpha)
     half_logdet = np.log(factor.diagonal()).sum()
-    lapack.potrs(
-        u, k, _address(one), _address(factor), k, _address(alpha), k, _address(info)
-    )
+    lapack.potrs(u, k, _address(one), _address(factor), k, _address(alpha), k, _address(info))
     logp = -0.5 * (y @ alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
     lapack.potri(u, k, _address(factor), k, _address(info))
     # Fortran's lower triangle is C's upper one; below it stands the unused input.
@@ -55,21 +53,21 @@ class NormalEvidence(Op):
 
     __props__ = ()
 
-    def make_node(self, C, y):
+    def make_node(self, C, y):  # noqa: D102
         C, y = pt.as_tensor_variable(C), pt.as_tensor_variable(y)
         return Apply(self, [C, y], [pt.dscalar(), pt.dmatrix(), pt.dvector()])
 
-    def perform(self, node, inputs, output_storage):
+    def perform(self, node, inputs, output_storage):  # noqa: D102
         logp, slope, alpha = normal_logp_and_slopes(*inputs)
         output_storage[0][0] = np.asarray(logp)
         output_storage[1][0] = slope
         output_storage[2][0] = alpha
 
-    def pullback(self, inputs, outputs, cotangents):
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
         weight = cotangents[0]
         return [weight * outputs[1], -weight * outputs[2]]
 
-    def infer_shape(self, node, shapes):
+    def infer_shape(self, node, shapes):  # noqa: D102
         return [(), shapes[0], shapes[1]]
 
 

@@ -93,9 +93,7 @@ def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_RO
         For anything that is not a finite numeric table of the expected columns.
     """
     columns, read_column, index, n_rows = _open(X, name, prefix)
-    if len(set(columns)) < len(columns):
-        repeated = sorted({c for c in columns if columns.count(c) > 1})
-        raise ValueError(f"{name} has repeated column names {repeated}; rename them.")
+    _refuse_repeated(columns, name)
     if n_rows < minimum_rows:
         raise ValueError(
             f"{name} has {n_rows} rows; expected at least {minimum_rows}."
@@ -146,6 +144,12 @@ def _same_labels(labels, index):
     return default or positional or np.array_equal(own, index)
 
 
+def _refuse_repeated(columns, name):
+    repeated = sorted({str(c) for c in columns if columns.count(c) > 1})
+    if repeated:
+        raise ValueError(f"{name} has repeated column names {repeated}; rename them.")
+
+
 def _is_frame(X):
     return not isinstance(X, np.ndarray | list | tuple)
 
@@ -154,6 +158,7 @@ def _open(X, name, prefix):
     """Return column names, a reader of one column by name, row labels and row count."""
     if hasattr(X, "dims") and hasattr(X, "coords"):
         return _open_xarray(X, name, prefix)
+    _refuse_repeated(list(getattr(X, "columns", ())), name)
     native = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(native, nw.DataFrame):
         columns = [str(c) for c in native.columns]

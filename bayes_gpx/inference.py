@@ -21,6 +21,7 @@ from pymc.pytensorf import join_nonshared_inputs
 from pytensor.compile.mode import Mode
 from pytensor.graph.replace import graph_replace
 from pytensor.link.basic import PerformLinker
+from rich.console import Console
 from rich.progress import Progress
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
@@ -183,6 +184,13 @@ def blas_threads(n, parallel=1):
     return threadpool_limits(1 if n < BUFFERED_BELOW else max(1, (os.cpu_count() or 1) // parallel))
 
 
+def progress_bar(wanted):
+    """Progress display on a terminal or in a notebook; silent where output goes to a file."""
+    console = Console(stderr=True)
+    visible = wanted and (console.is_terminal or console.is_jupyter)
+    return Progress(console=console, disable=not visible, transient=True)
+
+
 @dataclass(frozen=True)
 class Optimum:
     """Where one start of the optimiser ended."""
@@ -214,7 +222,7 @@ def climb(density, starts, *, progressbar=True):
         return (-value, -slope) if np.isfinite(value) else (lost, slope)
 
     optima = []
-    with Progress(disable=not progressbar, transient=True) as progress:
+    with progress_bar(progressbar) as progress:
         for start in progress.track(starts, description="Maximising"):
             x0 = density.unconstrain(start)
             reach = np.maximum(20.0, np.abs(x0))
@@ -227,13 +235,13 @@ def climb(density, starts, *, progressbar=True):
                 options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4},
             )
             settled = result.success or np.abs(result.jac).max() < 1e-2
-            optima.append(
-                Optimum(result.x, -float(result.fun), bool(settled and result.fun < lost), result.nfev)
-            )
+            inside = (np.abs(result.x - x0) < 0.999 * reach).all()
+            converged = bool(settled and inside and result.fun < lost)
+            optima.append(Optimum(result.x, -float(result.fun), converged, result.nfev))
     if not any(o.log_density > -lost for o in optima):
         raise ValueError(
-            "The log density is not finite at any start. Expected priors that allow hyperparameters "
-            "of moderate size on the model's scale; check priors and kernel."
+            "The log density is not finite at any start. Expected priors that allow "
+            "hyperparameters of moderate size on the model's scale; check priors and kernel."
         )
     best = max(optima, key=lambda o: o.log_density)
     if not best.converged:
@@ -363,12 +371,14 @@ def per_draw(model, idata, graphs, *, progressbar=True, description="Evaluating"
     free = model.free_RVs
     inputs = {rv: rv.type(rv.name) for rv in free}
     outputs = graph_replace(list(graphs.values()), inputs, strict=False)
-    compiled = pytensor.function(list(inputs.values()), outputs, mode=mode_for(model), trust_input=True)
+    compiled = pytensor.function(
+        list(inputs.values()), outputs, mode=mode_for(model), trust_input=True
+    )
     posterior = idata["posterior"]
     columns = [posterior[rv.name].values for rv in free]
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
     rows = []
-    with Progress(disable=not progressbar, transient=True) as progress:
+    with progress_bar(progressbar) as progress:
         for at in progress.track(list(np.ndindex(chains, draws)), description=description):
             rows.append(compiled(*[np.asarray(column[at]) for column in columns]))
     return {

@@ -1,50 +1,45 @@
 """Covariance functions: from a PyMC kernel to values and exact derivatives.
 
-`from_pymc` turns a PyMC covariance function into a tree of frozen kernels. They give symbolic
-PyTensor expressions in the same hyperparameters that the PyMC model uses, so the expressions can
-be compiled over posterior draws or stand inside the model.
-
-Two roads lead to k(x, x'). Matrices of values (`gram`, `value`) use inner products of columns
-centred once: one BLAS product, no array with both point axes and the feature axis. Everything else
-(`diag`, `derivative`) uses the differences x - x' and is exact at coincident points and far from
-the origin. A radial kernel is k = F_0(s^2) with F_{k+1} = -F_k'(s) / s, so that F_{k+1} is minus
-the derivative of F_k with respect to q = s^2 / 2, and Faa di Bruno's formula over q gives every
-order. PyMC's clipped squared distance is never differentiated.
+`from_pymc` turns a PyMC covariance function into a tree of frozen kernels, symbolic expressions in
+the hyperparameters of the PyMC model. Two roads lead to k(x, x'). Matrices of values (`gram`,
+`value`) use inner products of columns centred once: one BLAS product, no array with both point
+axes and the feature axis. Everything else (`diag`, `derivative`) uses the differences x - x' and
+is exact at coincident points and far from the origin. PyMC's clipped squared distance is never
+differentiated.
 """
 
-import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import combinations
 from operator import add, mul
 from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
-from pymc.gp import cov as pymc_cov
-from pytensor.graph.basic import Constant as GraphConstant
+from pymc.gp import cov
 from pytensor.graph.replace import clone_replace, vectorize_graph
-from pytensor.graph.traversal import explicit_graph_inputs, truncated_graph_inputs
+from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
 HIGHEST_ORDER = 2
-NOUN = {1: "gradient", 2: "Hessian"}
-SMOOTHER = {1: "Matern32", 2: "Matern52 or ExpQuad"}
+CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
 
 
 class Pairs(NamedTuple):
-    """Points x (..., d) with xs, broadcast; as a matrix, all rows of x with those of xs or x."""
+    """Points x (..., d) with points xs, broadcast; or, as a matrix, each row with each row."""
 
     x: TensorVariable
-    xs: TensorVariable | None
+    xs: TensorVariable
     matrix: bool = False
 
     def map(self, function: Callable) -> "Pairs":
-        return Pairs(function(self.x), None if self.xs is None else function(self.xs), self.matrix)
+        """Apply a function to the points; where xs is x it stays so."""
+        x = function(self.x)
+        return Pairs(x, x if self.xs is self.x else function(self.xs), self.matrix)
 
 
 class Kernel(ABC):
@@ -53,18 +48,17 @@ class Kernel(ABC):
     @property
     def smoothness(self) -> float:
         """How many times the process is mean-square differentiable: 0, 1, 2 or math.inf."""
-        kernels = (part for part in vars(self).values() if isinstance(part, Kernel))
-        return min((kernel.smoothness for kernel in kernels), default=math.inf)
+        parts = (part for part in vars(self).values() if isinstance(part, Kernel))
+        return min((part.smoothness for part in parts), default=math.inf)
 
     def gram(self, X: TensorVariable) -> TensorVariable:
         """Covariance (n, n) of the points X (n, d) with themselves, exact on the diagonal."""
-        result = self._jet(Pairs(X, None, matrix=True), ())
-        return result if result.ndim == 2 else pt.full((X.shape[0], X.shape[0]), result)
+        return self.value(X, X)
 
     def value(self, X: TensorVariable, Xs: TensorVariable) -> TensorVariable:
         """Covariance (n, m) of the points X (n, d) with the points Xs (m, d)."""
-        result = self._jet(Pairs(X, Xs, matrix=True), ())
-        return result if result.ndim == 2 else pt.full((X.shape[0], Xs.shape[0]), result)
+        value = self._jet(Pairs(X, Xs, matrix=True).map(pt.as_tensor_variable), ())
+        return value if value.ndim else pt.full((X.shape[0], Xs.shape[0]), value)
 
     def diag(self, X: TensorVariable) -> TensorVariable:
         """Variance (n,) at the points X (n, d)."""
@@ -84,221 +78,101 @@ class Kernel(ABC):
         -------
         tensor (..., d repeated i + j times)
             The axes of x come first. In units of k per unit of each feature.
-
-        Raises
-        ------
-        ValueError
-            If i + j > 2, or if max(i, j) exceeds the smoothness of a kernel in the tree.
         """
         order = i + j
         if order > HIGHEST_ORDER:
             raise ValueError(
-                f"Kernel derivatives are available up to total order {HIGHEST_ORDER}; got order "
-                f"{i} in x and {j} in x', together {order}."
+                f"Kernel derivatives go up to total order {HIGHEST_ORDER}, not {i} + {j} = {order}."
             )
-        pairs = Pairs(x, xs).map(_floats)
-        result = self._jet(pairs, (0,) * i + (1,) * j)
-        result = pt.zeros((1,) * order) if result is None else result
-        batch = pt.add(pairs.x, pairs.xs).type.broadcastable[:-1]
-        if result.ndim == len(batch) + order and result.broadcastable[: len(batch)] == batch:
-            return result
-        shape = pt.broadcast_shape(pairs.x, pairs.xs)
-        return pt.broadcast_to(result, (*shape[:-1], *shape[-1:] * order))
+        pairs = Pairs(x, xs).map(pt.as_tensor_variable)
+        jet = self._jet(pairs, (0,) * i + (1,) * j)
+        *batch, d = pt.add(pairs.x, pairs.xs).broadcastable
+        if jet is not None and jet.broadcastable == (*batch, *[d] * order):
+            return jet
+        *batch, d = pt.broadcast_shape(pairs.x, pairs.xs)
+        return pt.broadcast_to(0.0 if jet is None else jet, (*batch, *[d] * order))
 
     @abstractmethod
     def _jet(self, pairs: Pairs, slots: tuple[int, ...]) -> TensorVariable | None:
-        """Derivative with an axis per slot, slot 0 for x and 1 for xs; a matrix has no slots.
+        """Derivative with one axis per slot, 0 for x and 1 for xs, to be broadcast; None is 0."""
 
-        The result may still have to be broadcast over the points; None is zero.
-        """
+    def _require(self, slots) -> None:
+        order = max(slots.count(0), slots.count(1))
+        if order > self.smoothness:
+            noun, cure = CURES[order]
+            known = self.name in {kind.__name__ for kind in (*RADIAL, *LEAVES)}
+            raise ValueError(
+                f"{self.name} has no {noun}: that needs a process differentiable {order} times, "
+                f"and it is so {self.smoothness} times"
+                f"{'' if known else ' by finite differences (square_dist is clipped: take '}"
+                f"{'' if known else '((x - xs) / ls)**2 instead)'}. Use {cure}, for example."
+            )
 
 
-def from_pymc(cov_func: pymc_cov.BaseCovariance) -> Kernel:
+def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
     """Translate a PyMC covariance function into a kernel with exact derivatives.
 
-    A covariance function that is not one of PyMC's keeps its own values; its derivatives come
-    from automatic differentiation, are compared once, here, with finite differences, and are
-    offered as far as they agree.
+    One that is not PyMC's own keeps its values. Its derivatives come from automatic
+    differentiation and are offered as far as they agree with finite differences, taken here.
 
     Parameters
     ----------
     cov_func : pymc.gp.cov.Covariance
         Also sums, products, powers, and multiples by numbers or random variables.
-
-    Returns
-    -------
-    Kernel
-
-    Raises
-    ------
-    ValueError
-        For WhiteNoise, which belongs in the likelihood, and for multiples by a matrix.
     """
     kind = type(cov_func)
     if kind in COMBINATIONS:
         return COMBINATIONS[kind](cov_func)
-    if not isinstance(cov_func, pymc_cov.Covariance):
+    if not isinstance(cov_func, cov.BaseCovariance):
+        number = pt.as_tensor_variable(cov_func).squeeze()
+        if number.ndim == 0:
+            return Constant(number)
+    if not isinstance(cov_func, cov.Covariance):
         raise ValueError(
-            f"Expected a covariance function of points (pymc.gp.cov.Covariance), got "
-            f"{kind.__name__}. White noise belongs in the likelihood, as sigma or sigma_w; jitter "
-            f"is added where it is needed."
+            f"Expected a covariance function of points or a scalar, got {cov_func!r}. White noise "
+            f"belongs in the likelihood, as sigma or sigma_w; jitter is added where it is needed."
         )
+    columns = cov_func.active_dims
     if kind in LEAVES:
-        return Active(LEAVES[kind](cov_func), cov_func.active_dims)
-    if isinstance(cov_func, pymc_cov.Stationary) and kind.full is pymc_cov.Stationary.full:
-        return Active(_stationary(cov_func), cov_func.active_dims)
-    kernel = Automatic(cov_func, kind.__name__)
-    return Active(kernel, np.arange(cov_func.input_dim))
+        kernel = LEAVES[kind](cov_func)
+    elif isinstance(cov_func, cov.Stationary) and kind.full is cov.Stationary.full:
+        kernel = _stationary(cov_func)
+    else:
+        columns = np.arange(cov_func.input_dim)
+        kernel = _measured(Automatic(cov_func, kind.__name__), cov_func.input_dim)
+    return Active(kernel, columns)
 
 
-# ---- rules of differentiation ----
+def _total(terms, order: int) -> TensorVariable | None:
+    """Sum of tensor products of (factor, block), the factor's last axes lying on that block."""
 
+    def spread(factor, block):
+        return pt.expand_dims(factor, [p - order for p in range(order) if p not in block])
 
-def _partitions(items: tuple) -> Iterator[list[tuple]]:
-    """Partitions of the items into blocks; without items there is one, without blocks."""
-    if not items:
-        yield []
-    for size in range(len(items)):
-        for friends in itertools.combinations(items[1:], size):
-            others = tuple(item for item in items[1:] if item not in friends)
-            yield from ([(items[0], *friends), *blocks] for blocks in _partitions(others))
-
-
-def _sum(terms) -> TensorVariable | None:
-    terms = [term for term in terms if term is not None]
-    return reduce(add, terms) if terms else None
-
-
-def _outer(factors, order: int) -> TensorVariable | None:
-    """Tensor product of (factor, block) pairs, the axes of each factor lying on its block."""
-    if any(factor is None for factor, _ in factors):
-        return None
-    return reduce(mul, (_spread(factor, block, order) for factor, block in factors))
-
-
-def _spread(factor, block, order: int, before: int = 0) -> TensorVariable:
-    """Add axes of length 1 for the slots outside the block, and some before the axis before it."""
-    axes = [slot - order for slot in range(order) if slot not in block]
-    axes += [-order - 2 - axis for axis in range(before)]
-    return pt.expand_dims(factor, axes) if axes else factor
+    terms = [term for term in terms if all(factor is not None for factor, _ in term)]
+    products = [reduce(mul, (spread(*pair) for pair in term)) for term in terms]
+    return reduce(add, products) if products else None
 
 
 def _chain(outer: Callable, inner: Callable, slots) -> TensorVariable | None:
-    """Faa di Bruno for f(g): `outer(k)` is the k-th derivative of f, `inner(slots)` one of g."""
-    terms = []
-    for blocks in _partitions(tuple(range(len(slots)))):
-        factors = [(inner(tuple(slots[p] for p in block)), block) for block in blocks]
-        terms.append(_outer([(outer(len(blocks)), ()), *factors], len(slots)))
-    return _sum(terms)
+    """Derivative of f(g): `outer(k)` is the k-th derivative of f, `inner(slots)` one of g."""
+    order = len(slots)
+    terms = [[(outer(order), ()), *((inner((slot,)), (p,)) for p, slot in enumerate(slots))]]
+    if order == 2:
+        terms.append([(outer(1), ()), (inner(slots), (0, 1))])
+    return _total(terms, order)
 
 
-def _autodiff(function: Callable, points, slots, width: int = 0) -> TensorVariable:
-    """Differentiate a function of single points, then broadcast it over batches of points.
-
-    `function` maps vectors to a scalar or to a vector of length `width`. The gradient of a vector
-    is taken through its product with a probe, which an identity matrix replaces in the end: the
-    graph does not grow with d.
-    """
-    cells = [pt.tensor(dtype=point.dtype, shape=point.type.shape[-1:]) for point in points]
-    expression, probes = function(*cells), []
+def _autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> TensorVariable:
+    """Derivative of a function of single points, of that shape, broadcast over batches of them."""
+    cells = [pt.tensor(shape=point.type.shape[-1:]) for point in points]
+    result = function(*cells)
     for slot in slots:
-        if expression.ndim:
-            probes.append(pt.tensor(dtype=expression.dtype, shape=(width,)))
-            expression = (probes[-1] * expression).sum()
-        expression = pt.grad(expression, cells[slot], disconnected_inputs="ignore")
-        width = cells[slot].type.shape[0]
-    depth = len(probes)
-    batches = {
-        cell: pt.expand_dims(point, tuple(range(-1 - depth, -1))) if depth else point
-        for cell, point in zip(cells, points, strict=True)
-    }
-    for level, probe in enumerate(probes, start=1):
-        identity = pt.eye(probe.type.shape[0])
-        batches[probe] = pt.expand_dims(identity, tuple(range(1, 1 + depth - level)))
-    return vectorize_graph(expression, batches)
-
-
-# ---- radial kernels ----
-
-
-@dataclass(frozen=True, eq=False)
-class Profile:
-    """Radial profile of a covariance function, k = F_0(s^2).
-
-    Attributes
-    ----------
-    name : str
-    smoothness : 0, 1, 2 or math.inf
-    radial : callable
-        (s^2, k) -> F_k, where F_0 = rho and F_{k+1} = -F_k'(s) / s; F_1 and F_2 are g1 and g2.
-        Where F_2 is singular at s = 0 (Matern32) it is finite there, so that s F_2 vanishes.
-    alpha : tensor (), optional
-        Shape of RatQuad.
-    """
-
-    name: str
-    smoothness: float
-    radial: Callable[[TensorVariable, int], TensorVariable]
-    alpha: TensorVariable | None = None
-
-
-def _matern(rate: float, *polynomials: Callable) -> Callable:
-    """F_k = polynomials[k](z, s) exp(-z), z = rate s, with finite gradients at s = 0."""
-
-    def radial(s2, order):
-        positive = s2 > 0
-        divisor = pt.sqrt(pt.switch(positive, s2, 1.0))
-        z = rate * pt.switch(positive, divisor, 0.0)
-        return polynomials[order](z, divisor) * pt.exp(-z)
-
-    return radial
-
-
-def _ratquad(alpha) -> Callable:
-    def radial(s2, order):
-        power = pt.exp(-(alpha + order) * pt.log1p(0.5 * s2 / alpha))
-        return power if order < 2 else (alpha + 1.0) / alpha * power
-
-    return radial
-
-
-def _expquad(s2, order):
-    return pt.exp(-0.5 * s2)
-
-
-ROOT3, ROOT5 = math.sqrt(3.0), math.sqrt(5.0)
-MATERN32 = _matern(ROOT3, lambda z, s: 1.0 + z, lambda z, s: 3.0, lambda z, s: 3.0 * ROOT3 / s)
-MATERN52 = _matern(
-    ROOT5,
-    lambda z, s: 1.0 + z + pt.sqr(z) / 3.0,
-    lambda z, s: 5.0 / 3.0 * (1.0 + z),
-    lambda z, s: 25.0 / 3.0,
-)
-PROFILES = {
-    pymc_cov.ExpQuad: Profile("ExpQuad", math.inf, _expquad),
-    pymc_cov.Periodic: Profile("Periodic", math.inf, _expquad),
-    pymc_cov.Matern52: Profile("Matern52", 2, MATERN52),
-    pymc_cov.Matern32: Profile("Matern32", 1, MATERN32),
-    pymc_cov.Matern12: Profile("Matern12", 0, _matern(1.0, lambda z, s: 1.0)),
-    pymc_cov.Exponential: Profile("Exponential", 0, _matern(0.5, lambda z, s: 1.0)),
-}
-
-
-def _squared_distance(A, B) -> TensorVariable:
-    """Squared distances between rows by one matrix product; A and B are centred."""
-    a, b = pt.sqr(A).sum(1, keepdims=True), pt.sqr(B).sum(1, keepdims=True)
-    left = pt.concatenate([-2.0 * A, a, pt.ones_like(a)], axis=1)
-    right = pt.concatenate([B, pt.ones_like(b), b], axis=1)
-    return pt.maximum(pt.dot(left, right.T), 0.0)
-
-
-def _require(name: str, smoothness: float, slots) -> None:
-    order = max(slots.count(0), slots.count(1))
-    if order > smoothness:
-        raise ValueError(
-            f"{name} has no {NOUN[order]}: derivative({slots.count(0)}, {slots.count(1)}) needs "
-            f"functions {order} times differentiable, {name} gives {smoothness}. Use {SMOOTHER[order]}."
-        )
+        probe, identity = pt.tensor(shape=shape), np.eye(math.prod(shape)).reshape(shape * 2)
+        row = pt.grad((probe * result).sum(), cells[slot], disconnected_inputs="ignore")
+        result = vectorize_graph(row, {probe: pt.constant(identity)})
+        shape += cells[slot].type.shape
+    return vectorize_graph(result, dict(zip(cells, points, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -306,15 +180,16 @@ class Stationary(Kernel):
     """k = F_0(s^2), s^2 = sum_a (delta_a / lengthscale_a)^2, a function of delta = x - x'.
 
     With a period, delta_a stands for sin(pi (x_a - x'_a) / period_a), as in PyMC's Periodic.
+    `radial(s^2, k)` is F_k, where F_0 = rho and F_{k+1} = -F_k'(s) / s, or minus the derivative of
+    F_k with respect to s^2 / 2: F_1 and F_2 are g1 and g2. Matern32's F_2 is finite at s = 0.
     """
 
-    profile: Profile
+    name: str
     lengthscale: TensorVariable
+    radial: Callable[[TensorVariable, int], TensorVariable]
+    smoothness: float = HIGHEST_ORDER
     period: TensorVariable | None = None
-
-    @property
-    def smoothness(self):
-        return self.profile.smoothness
+    alpha: TensorVariable | None = None
 
     def _embed(self, X):
         """Points whose Euclidean distance is s."""
@@ -323,41 +198,31 @@ class Stationary(Kernel):
         angle, radius = 2.0 * math.pi * X / self.period, 0.5 / self.lengthscale
         return pt.concatenate([radius * pt.cos(angle), radius * pt.sin(angle)], axis=1)
 
-    def _distances(self, X, Xs):
-        center = (X if Xs is None else Xs).mean(0)
-        A = self._embed(X - center)
-        if Xs is None:
-            return pt.fill_diagonal(_squared_distance(A, A), 0.0)
-        return _squared_distance(A, self._embed(Xs - center))
-
     def _rates(self, delta):
         """s^2, and the derivatives of s^2 / 2 of order 1 and 2."""
-        identity, metric = pt.eye(delta.type.shape[-1]), 1.0 / pt.sqr(self.lengthscale)
+        identity, metric = pt.eye(delta.type.shape[-1]), pt.sqr(1.0 / self.lengthscale)
         if self.period is None:
             s2 = pt.sqr(delta / self.lengthscale).sum(-1)
-            return s2, (delta * metric, identity * metric)
+            return s2, delta * metric, identity * metric
         rate = math.pi / self.period
         s2 = pt.sqr(pt.sin(rate * delta) / self.lengthscale).sum(-1)
         slope = 0.5 * rate * metric * pt.sin(2.0 * rate * delta)
         bend = pt.sqr(rate) * metric * pt.cos(2.0 * rate * delta)
-        return s2, (slope, identity * bend[..., None])
+        return s2, slope, identity * bend[..., None]
 
     def _jet(self, pairs, slots):
-        _require(self.profile.name, self.smoothness, slots)
+        self._require(slots)
         if pairs.matrix:
-            return self.profile.radial(self._distances(pairs.x, pairs.xs), 0)
-        s2, rates = self._rates(pairs.x - pairs.xs)
-
-        def outer(k):
-            return -self.profile.radial(s2, k) if k % 2 else self.profile.radial(s2, k)
-
-        def inner(slots):
-            return -rates[len(slots) - 1] if sum(slots) % 2 else rates[len(slots) - 1]
-
-        return _chain(outer, inner, slots)
-
-
-# ---- other leaves ----
+            center = pairs.xs.mean(0)
+            A, B, _ = pairs.map(lambda X: self._embed(X - center))
+            a, b = pt.sqr(A).sum(1, keepdims=True), pt.sqr(B).sum(1, keepdims=True)
+            left = pt.concatenate([-2.0 * A, a, pt.ones_like(a)], axis=1)
+            right = pt.concatenate([B, pt.ones_like(b), b], axis=1)
+            s2 = pt.maximum(pt.dot(left, right.T), 0.0)
+            return self.radial(pt.fill_diagonal(s2, 0.0) if A is B else s2, 0)
+        s2, slope, bend = self._rates(pairs.x - pairs.xs)
+        rates = {(0,): slope, (1,): -slope, (0, 0): bend, (0, 1): -bend, (1, 1): bend}
+        return _chain(lambda k: (-1) ** k * self.radial(s2, k), rates.get, slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,30 +244,24 @@ class Linear(Kernel):
     def _jet(self, pairs, slots):
         x, xs, matrix = pairs.map(lambda points: points - self.center)
         if matrix:
-            return pt.dot(x, (x if xs is None else xs).T)
-        identity = pt.eye(x.type.shape[-1])
-        return {(): (x * xs).sum(-1), (0,): xs, (1,): x, (0, 1): identity}.get(slots)
+            return pt.dot(x, xs.T)
+        rates = {(): (x * xs).sum(-1), (0,): xs, (1,): x, (0, 1): pt.eye(x.type.shape[-1])}
+        return rates.get(slots, pt.zeros((1, 1)))
 
 
 @dataclass(frozen=True, eq=False)
 class Automatic(Kernel):
-    """Covariance function given by its values alone; its derivatives come from autodiff.
-
-    `covariance` maps X (n, d) and Xs (m, d) or None to (n, m).
-    """
+    """k from its matrix of values, `covariance(X, Xs)`; derivatives by autodiff."""
 
     covariance: Callable
     name: str
     smoothness: float = HIGHEST_ORDER
 
     def _jet(self, pairs, slots):
-        _require(self.name, self.smoothness, slots)
+        self._require(slots)
         if pairs.matrix:
             return self.covariance(pairs.x, pairs.xs)
         return _autodiff(lambda x, xs: self.covariance(x[None], xs[None])[0, 0], pairs[:2], slots)
-
-
-# ---- kernels made of kernels ----
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,7 +272,8 @@ class Sum(Kernel):
     right: Kernel
 
     def _jet(self, pairs, slots):
-        return _sum([self.left._jet(pairs, slots), self.right._jet(pairs, slots)])
+        order, parts = len(slots), (self.left, self.right)
+        return _total(([(part._jet(pairs, slots), range(order))] for part in parts), order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,14 +284,13 @@ class Product(Kernel):
     right: Kernel
 
     def _jet(self, pairs, slots):
-        terms = []
-        for chosen in itertools.product((False, True), repeat=len(slots)):
-            factors = []
-            for kernel, side in ((self.left, False), (self.right, True)):
-                block = [p for p, choice in enumerate(chosen) if choice is side]
-                factors.append((kernel._jet(pairs, tuple(slots[p] for p in block)), block))
-            terms.append(_outer(factors, len(slots)))
-        return _sum(terms)
+        order, terms = len(slots), []
+        for block in (block for n in range(order + 1) for block in combinations(range(order), n)):
+            rest = tuple(p for p in range(order) if p not in block)
+            left = self.left._jet(pairs, tuple(slots[p] for p in block))
+            right = self.right._jet(pairs, tuple(slots[p] for p in rest))
+            terms.append([(left, block), (right, rest)])
+        return _total(terms, order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -445,9 +304,8 @@ class Power(Kernel):
         base = self.kernel._jet(pairs, ())
 
         def outer(k):
-            factor = reduce(mul, (self.exponent - m for m in range(k)), pt.constant(1.0))
-            power = base ** pt.switch(pt.eq(factor, 0.0), 0.0, self.exponent - k)
-            return factor * power if k else power
+            factor = math.prod(self.exponent - m for m in range(k))
+            return factor * base ** pt.switch(pt.eq(factor, 0.0), 0.0, self.exponent - k)
 
         return _chain(outer, lambda slots: self.kernel._jet(pairs, slots), slots)
 
@@ -459,18 +317,14 @@ class Active(Kernel):
     kernel: Kernel
     columns: np.ndarray
 
-    def _see(self, X):
-        X = _floats(X)
-        whole = np.array_equal(self.columns, np.arange(X.type.shape[-1] or 0))
-        return X if whole else X[..., self.columns]
-
     def _jet(self, pairs, slots):
-        seen = pairs.map(self._see)
-        jet = self.kernel._jet(seen, slots)
-        if jet is None or not slots or seen.x is pairs.x:
+        if np.array_equal(self.columns, np.arange(pairs.x.type.shape[-1] or 0)):
+            return self.kernel._jet(pairs, slots)
+        jet = self.kernel._jet(pairs.map(lambda points: points[..., self.columns]), slots)
+        if jet is None or not slots:
             return jet
-        batch = [jet.shape[axis] for axis in range(jet.ndim - len(slots))]
-        everywhere = pt.zeros((*batch, *[pairs.x.shape[-1]] * len(slots)))
+        features = [pairs.x.shape[-1]] * len(slots)
+        everywhere = pt.zeros((*tuple(jet.shape)[: jet.ndim - len(slots)], *features))
         return everywhere[(..., *np.ix_(*[self.columns] * len(slots)))].set(jet)
 
 
@@ -482,138 +336,129 @@ class Warped(Kernel):
     warp: Callable
     width: int
 
-    def _warp(self, point, order):
-        return _autodiff(lambda p: self.warp(p[None])[0], [point], (0,) * order, self.width)
-
     def _jet(self, pairs, slots):
         if pairs.matrix:
             return self.kernel._jet(pairs.map(self.warp), ())
-        warped, order = pairs.map(lambda point: self._warp(point, 0)), len(slots)
-        terms = []
-        for blocks in _partitions(tuple(range(order))):
-            sides = tuple(slots[block[0]] for block in blocks)
-            if any(
-                slots[p] != side for block, side in zip(blocks, sides, strict=True) for p in block
-            ):
-                continue
-            term = self.kernel._jet(warped, sides)
-            if term is None:
-                continue
-            term = _spread(term, (), order) if order else term
-            for axis, (block, side) in reversed(list(enumerate(zip(blocks, sides, strict=True)))):
-                rate = _spread(self._warp(pairs[side], len(block)), block, order, before=axis)
-                term = (term * rate).sum(-1 - order)
-            terms.append(term)
-        return _sum(terms)
+
+        def rate(point, order):
+            return _autodiff(lambda p: self.warp(p[None])[0], [point], (0,) * order, (self.width,))
+
+        warped, order = pairs.map(lambda point: rate(point, 0)), len(slots)
+        jet = self.kernel._jet(warped, slots)
+        for slot in slots:
+            first = pt.expand_dims(rate(pairs[slot], 1), [-2] * (order - 1))
+            jet = (jet[..., None] * first).sum(-1 - order)
+        if slots in ((0, 0), (1, 1)):
+            slope = self.kernel._jet(warped, slots[:1])[..., None, None]
+            jet = jet + (slope * rate(pairs[slots[0]], 2)).sum(-3)
+        return jet
 
 
-# ---- translation ----
-
-
-def _floats(X) -> TensorVariable:
-    return pt.cast(pt.as_tensor_variable(X), pytensor.config.floatX)
-
-
-def _stationary(cov_func: pymc_cov.Stationary, period=None) -> Stationary:
-    """Known profiles as they are, a user's own one by autodiff and as smooth as measured."""
-    kind = type(cov_func)
-    if kind is pymc_cov.RatQuad:
-        profile = Profile("RatQuad", math.inf, _ratquad(cov_func.alpha), cov_func.alpha)
-    elif kind in PROFILES:
-        profile = PROFILES[kind]
-    else:
-
-        def radial(s2, order):
-            value = cov_func.full_from_distance(s2, squared=True)
-            for _ in range(order):
-                value = -2.0 * pt.grad(value.sum(), s2, disconnected_inputs="ignore")
-            return value
-
-        profile = Profile(kind.__name__, HIGHEST_ORDER, radial)
-        kernel = Stationary(profile, cov_func.ls, period)
-        profile = replace(profile, smoothness=_measured_smoothness(kernel, cov_func.n_dims))
-    return Stationary(profile, cov_func.ls, period)
-
-
-def _rank_one(function: Callable) -> Automatic:
+def _gibbs(k: cov.Gibbs) -> Automatic:
     def covariance(X, Xs):
-        left = function(X).flatten()
-        return left[:, None] * (left if Xs is None else function(Xs).flatten())[None]
-
-    return Automatic(covariance, "ScaledCov", math.inf)
-
-
-def _gibbs(lengthscale: Callable) -> Automatic:
-    def covariance(X, Xs):
-        Xs = X if Xs is None else Xs
-        scale, scale_s = lengthscale(X).flatten()[:, None], lengthscale(Xs).flatten()[None]
-        total = pt.sqr(scale) + pt.sqr(scale_s)
-        return pt.sqrt(2.0 * scale * scale_s / total) * pt.exp(-pt.sqr(X - Xs.T) / total)
+        scale, scale_s = (k.lfunc(points, k.args).flatten() for points in (X, Xs))
+        total = pt.sqr(scale)[:, None] + pt.sqr(scale_s)
+        height = pt.sqrt(2.0 * scale[:, None] * scale_s / total)
+        return height * pt.exp(-pt.sqr(X - Xs.T) / total)
 
     return Automatic(covariance, "Gibbs", math.inf)
 
 
-def _term(term) -> Kernel:
-    """A summand or factor: another covariance function, or a number."""
-    if isinstance(term, pymc_cov.BaseCovariance):
-        return from_pymc(term)
-    number = pt.as_tensor_variable(term).squeeze()
-    if number.ndim:
-        raise ValueError(
-            f"A covariance function is added to or multiplied by an array with {number.ndim} "
-            f"dimensions, which is not a function of the points. Use a number or a scalar variable."
-        )
-    return Constant(number)
+def _matern(smoothness: int, rate: float, *factors: Callable):
+    def radial(s2, order):
+        positive = s2 > 0
+        z = rate * pt.switch(positive, pt.sqrt(pt.switch(positive, s2, 1.0)), 0.0)
+        return factors[order](z) * pt.exp(-z)
+
+    return radial, smoothness
 
 
+def _stationary(k: cov.Stationary, period=None) -> Stationary:
+    """The profile of a known kernel, or of a user's own by autodiff, as smooth as measured."""
+    kind, alpha = type(k), getattr(k, "alpha", None)
+    if kind in RADIAL:
+        return Stationary(kind.__name__, k.ls, *RADIAL[kind], period)
+
+    def ratquad(s2, order):
+        power = pt.exp(-(alpha + order) * pt.log1p(0.5 * s2 / alpha))
+        return power if order < 2 else (alpha + 1.0) / alpha * power
+
+    def other(s2, order):
+        value = k.full_from_distance(s2, squared=True)
+        for _ in range(order):
+            value = -2.0 * pt.grad(value.sum(), s2, disconnected_inputs="ignore")
+        return value
+
+    if kind is cov.RatQuad:
+        return Stationary("RatQuad", k.ls, ratquad, math.inf, period, alpha)
+    return _measured(Stationary(kind.__name__, k.ls, other, HIGHEST_ORDER, period), k.n_dims)
+
+
+def _measured(kernel, d: int):
+    """Count the orders of derivatives that agree with finite differences of the kernel's values.
+
+    Hyperparameters are drawn from their prior, free inputs are 1. Pairs of points coincide, nearly
+    coincide or are apart; derivatives are taken along random directions v and w. The process is
+    twice differentiable where the fourth differences of its variance converge.
+    """
+    rng = np.random.default_rng(0)
+    x, apart = 1.0 + abs(rng.normal(size=(2, 48, d)))
+    v, w = (u / np.linalg.norm(u, axis=1, keepdims=True) for u in rng.normal(size=(2, 48, d)))
+    xs = x + np.repeat([0.0, 1e-9, 0.5], 16)[:, None] * apart
+    steps = 100.0 * 0.25 ** np.arange(14.0)
+    moves = np.multiply.outer(steps, [-1.0, 0.0, 1.0])[..., None, None]
+
+    left, right = (x + moves * v)[:, :, None], np.stack([xs + moves * w, x + moves * v])[:, :, None]
+
+    def differences(table, i, j):
+        stencil = np.array([[0.0, 1.0, 0.0], [-0.5, 0.0, 0.5], [1.0, -2.0, 1.0]])
+        return np.einsum("a,b,sabn->sn", stencil[i], stencil[j], table) / steps[:, None] ** (i + j)
+
+    def agrees(jet, i, j):
+        for direction in reversed([v] * i + [w] * j):
+            jet = np.einsum("n...a,na->n...", jet, direction)
+        error = abs(differences(values, i, j) - jet)
+        return (resolved & (error <= 1e-2 * abs(jet).max()).all(axis=1)).any()
+
+    orders = ((1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
+    outputs = [kernel.derivative(left, right, 0, 0)]
+    outputs += [kernel.derivative(x, xs, *order) for order in orders]
+    free = explicit_graph_inputs(outputs)
+    ones = {variable: pt.ones([n or d for n in variable.type.shape]) for variable in free}
+    with np.errstate(all="ignore"):
+        drawn = pm.draw(clone_replace(outputs, ones), random_seed=0, mode="FAST_COMPILE")
+        (values, variances), *jets = drawn
+        resolved = np.median(abs(variances[:, 1, 2] / variances[:, 1, 1] - 1.0), axis=1) > 1e-6
+        agreed = [agrees(jet, *order) for jet, order in zip(jets, orders, strict=True)]
+        fourth = differences(variances, 2, 2)
+        converges = (abs(np.diff(fourth, axis=0)) <= 0.2 * abs(fourth[1:])).all(axis=1).any()
+    return replace(kernel, smoothness=int(all(agreed[:3])) + int(all(agreed) and converges))
+
+
+RADIAL = {
+    cov.ExpQuad: (lambda s2, order: pt.exp(-0.5 * s2), math.inf),
+    cov.Periodic: (lambda s2, order: pt.exp(-0.5 * s2), math.inf),
+    cov.Matern52: _matern(
+        2, 5**0.5, lambda z: 1 + z + z**2 / 3, lambda z: 5 / 3 * (1 + z), lambda z: 25 / 3
+    ),
+    cov.Matern32: _matern(1, 3**0.5, lambda z: 1 + z, lambda z: 3, lambda z: 9 / (z + 1e-150)),
+    cov.Matern12: _matern(0, 1.0, lambda z: 1.0),
+    cov.Exponential: _matern(0, 0.5, lambda z: 1.0),
+}
 LEAVES = {
-    **dict.fromkeys((*PROFILES, pymc_cov.RatQuad), _stationary),
-    pymc_cov.Periodic: lambda k: _stationary(k, k.period),
-    pymc_cov.WrappedPeriodic: lambda k: _stationary(k.cov_func, k.period),
-    pymc_cov.Linear: lambda k: Linear(k.c),
-    pymc_cov.Polynomial: lambda k: Power(Sum(Linear(k.c), _term(k.offset)), k.d),
-    pymc_cov.Gibbs: lambda k: _gibbs(lambda X: k.lfunc(X, k.args)),
-    pymc_cov.WarpedInput: lambda k: Warped(
+    cov.Periodic: lambda k: _stationary(k, k.period),
+    cov.WrappedPeriodic: lambda k: _stationary(k.cov_func, k.period),
+    cov.Linear: lambda k: Linear(k.c),
+    cov.Polynomial: lambda k: Power(Sum(Linear(k.c), from_pymc(k.offset)), k.d),
+    cov.Gibbs: _gibbs,
+    cov.WarpedInput: lambda k: Warped(
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim
     ),
-    pymc_cov.ScaledCov: lambda k: Product(
-        _rank_one(lambda X: k.scaling_func(X, k.args)), from_pymc(k.cov_func)
-    ),
-    pymc_cov.Coregion: lambda k: Automatic(k, "Coregion", 0),
+    cov.Coregion: lambda k: Automatic(k, "Coregion", 0),
 }
 COMBINATIONS = {
-    pymc_cov.Add: lambda k: reduce(Sum, map(_term, k._factor_list)),
-    pymc_cov.Prod: lambda k: reduce(Product, map(_term, k._factor_list)),
-    pymc_cov.Exponentiated: lambda k: Power(from_pymc(k.kernel), k.power),
-    pymc_cov.Constant: lambda k: _term(k.c),
+    cov.Add: lambda k: reduce(Sum, map(from_pymc, k._factor_list)),
+    cov.Prod: lambda k: reduce(Product, map(from_pymc, k._factor_list)),
+    cov.Exponentiated: lambda k: Power(from_pymc(k.kernel), k.power),
+    cov.Constant: lambda k: from_pymc(k.c),
 }
-
-
-def _measured_smoothness(kernel: Kernel, dimension: int) -> int:
-    """How many orders of `derivative` agree with finite differences of the values.
-
-    Hyperparameters are drawn from their prior, free inputs are 1. Pairs of points are coincident,
-    nearly so, and apart by half a lengthscale or so; derivatives are taken along random
-    directions. A second derivative of the process exists where its fourth difference converges.
-    """
-    x, xs = (pt.tensor(dtype=pytensor.config.floatX, shape=(None, dimension)) for _ in range(2))
-    orders = ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (0, 2))
-    jets = [kernel.derivative(x, xs, *order) for order in orders]
-    parameters = [
-        variable
-        for variable in truncated_graph_inputs(jets, [x, xs])
-        if variable not in (x, xs) and not isinstance(variable, GraphConstant)
-    ]
-    ones = {
-        variable: pt.ones([size or dimension for size in variable.type.shape])
-        for variable in explicit_graph_inputs(parameters)
-    }
-    drawn = pm.draw(clone_replace(parameters, ones), random_seed=0, mode="FAST_COMPILE")
-    inputs = [x, xs, *parameters]
-    value = pytensor.function(inputs, jets[0], mode="FAST_COMPILE", on_unused_input="ignore")
-    exact = pytensor.function(inputs, jets[1:], mode="FAST_COMPILE", on_unused_input="ignore")
-
-    rng = np.random.default_rng(0)
-    points, v, w = rng.normal(size=(3, 64, dimension))
-    ...
-    return 2

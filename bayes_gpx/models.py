@@ -166,6 +166,11 @@ class Model:
         return self._pymc
 
     @property
+    def signature_key(self):
+        """Attribute of an idata that holds the signature of the model that was fitted."""
+        return self._rename("bayes_gpx_model")
+
+    @property
     def signature(self):
         """Text that tells one model from another: structure, columns and size."""
         spec = self.specification
@@ -268,13 +273,19 @@ class Model:
                 "sigma": noise * size,
                 "sigma_w": own * size / z_norm,
             }
-            starts.append(
-                {self._rename(n): by_kind[k] for n, k in kinds.items() if k in by_kind}
-            )
+            starts.append({self._rename(n): by_kind[k] for n, k in kinds.items() if k in by_kind})
         return starts
 
     def fit(
-        self, method="map", *, draws=1000, tune=1000, chains=4, seed=None, progressbar=True, **kwargs
+        self,
+        method="map",
+        *,
+        draws=1000,
+        tune=1000,
+        chains=4,
+        seed=None,
+        progressbar=True,
+        **kwargs,
     ):
         """Infer the hyperparameters.
 
@@ -316,7 +327,7 @@ class Model:
         fitter = getattr(inference, f"fit_{method}")
         with inference.blas_threads(len(self.y), parallel):
             idata = fitter(self._pymc, self.starts(), **common)
-        idata.attrs["bayes_gpx_model"] = self.signature
+        idata.attrs[self.signature_key] = self.signature
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] < DRAWS_WORTH_LOO:
             return idata
         with inference.blas_threads(len(self.y)):
@@ -337,7 +348,12 @@ class Model:
         return xr.DataTree(xr.Dataset(variables, coords))
 
 
-START_GRID = ((1.0, 1.0, 0.1, 0.1), (1.0, 0.7, 0.7, 0.1), (3.0, 1.0, 0.5, 0.05), (0.3, 1.0, 0.3, 0.1))
+START_GRID = (
+    (1.0, 1.0, 0.1, 0.1),
+    (1.0, 0.7, 0.7, 0.1),
+    (3.0, 1.0, 0.5, 0.05),
+    (0.3, 1.0, 0.3, 0.1),
+)
 """Lengthscale over the median distance; prior sd of f, noise sd and eps_w's share over sd(y)."""
 
 
@@ -353,7 +369,7 @@ class GP(Model):
     y : series or array (n,)
     kernel : str or callable
         "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic",
-        "constant", joined by ``+`` and ``*``; or ``kernel(d)``, called inside the model, that
+        joined by ``+`` and ``*``; or ``kernel(d)``, called inside the model, that
         returns a PyMC covariance function complete with its amplitude.
     ard : bool
         One lengthscale for each feature.
@@ -379,7 +395,16 @@ class GP(Model):
     """
 
     def __init__(
-        self, X, y, *, kernel="expquad", ard=True, likelihood="normal", priors=None, scale=True, name=""
+        self,
+        X,
+        y,
+        *,
+        kernel="expquad",
+        ard=True,
+        likelihood="normal",
+        priors=None,
+        scale=True,
+        name="",
     ):
         specification = Specification("GP", kernel, ard, likelihood)
         super().__init__(X, y, specification, priors=priors, scale=scale, name=name)
@@ -410,7 +435,8 @@ class GPX(Model):
     Notes
     -----
     `sigma_w` is weakly identified: the data see it only through the variance of y growing
-    with \\|z\\|^2, so its prior matters. State it when you publish weights of training samples.
+    with the length of z, so its prior matters. State it when you publish weights of training
+    samples.
 
     References
     ----------

@@ -41,7 +41,6 @@ FACTORS = {
         ("offset", "degree"),
         lambda d, h: pm.gp.cov.Polynomial(d, c=0.0, d=h["degree"], offset=h["offset"]),
     ),
-    "constant": ((), lambda d, h: pm.gp.cov.Constant(1.0)),
 }
 """Kernel name -> hyperparameters of its own, and PyMC's covariance function from them."""
 
@@ -186,8 +185,9 @@ class Specification:
             summands = [self._product(summand, theta, d) for summand in self.summands]
         amplitudes = [theta[a.name] for a in self.amplitudes]
         if not self.by_feature:
-            scaled = [a**2 * k for a, k in zip(amplitudes, summands, strict=True)] or summands
-            cov_func = sum(scaled[1:], start=scaled[0])
+            if amplitudes:
+                summands = [a**2 * k for a, k in zip(amplitudes, summands, strict=True)]
+            cov_func = sum(summands[1:], start=summands[0])
             if self.family == "GP":
                 return GaussianProcess(cov_func)
             return WeightProcess(cov_func, theta["sigma_w"])
@@ -198,7 +198,7 @@ class Specification:
 
     def _called(self, d):
         cov_func = self.kernel(d)
-        if not isinstance(cov_func, pm.gp.cov.Covariance):
+        if not isinstance(cov_func, pm.gp.cov.BaseCovariance):
             raise ValueError(
                 f"kernel(d) returned {type(cov_func).__name__}; expected a covariance function "
                 "of pymc.gp.cov, complete with its amplitude."
@@ -282,10 +282,9 @@ def _from_prior(prior, name, dims):
     if hasattr(prior, "create_variable"):
         return prior.create_variable(name)
     parameters = inspect.signature(prior).parameters
-    takes_dims = dims is not None and "dims" in parameters
+    takes_dims = "dims" in parameters
     takes_name = any(
-        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
-        and key != "dims"
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) and key != "dims"
         for key, p in parameters.items()
     )
     return prior(*([name] if takes_name else []), **({"dims": dims} if takes_dims else {}))

@@ -47,8 +47,8 @@ def log_likelihood(model, idata, *, progressbar=True):
     if not isinstance(idata, dict) and "posterior" in getattr(idata, "children", {}):
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:
             raise ValueError(
-                "idata holds one draw, as from fit('map'), but leave-one-out comparison needs draws "
-                "of the posterior. Fit with method='laplace' or method='nuts'."
+                "idata holds one draw, as from fit('map'), but leave-one-out comparison needs "
+                "draws of the posterior. Fit with method='laplace' or method='nuts'."
             )
     (logp, terms), jitter = scalars(model, idata, _terms, progressbar=progressbar)
     log_scale = np.log(model.y_scaling.scale)

@@ -90,7 +90,7 @@ def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kw
     pc_kwargs.setdefault(
         "figure_kwargs",
         {
-            "figsize": (4.6 * columns, panels * (1.0 + 0.26 * rows)),
+            "figsize": (5.4 * columns, panels * (1.2 + 0.28 * rows)),
             "figsize_units": "inches",
             "sharex": True,
         },
@@ -108,7 +108,7 @@ def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kw
     pc.map(_interval, "credible_interval", data=interval, position=position, color="C0", width=2)
     pc.map(_points, "point_estimate", data=mean, position=position, color="C0")
     pc.map(_names, "ticks", data=value, position=position, store_artist=False)
-    pc.map(_title, "title", data=mean, text="observation")
-    text = f"contribution to {dataset.attrs['units']} (mean, {prob:.0%} interval)"
-    pc.map(_xlabel, "xlabel", data=mean, text=text)
+    pc.map(_title, "title", data=mean, text="obs")
+    pc.map(_xlabel, "xlabel", data=mean, text=f"contribution [{dataset.attrs['units']}]")
+    pc.add_title(f"Contributions: mean and {prob:.0%} interval")
     return pc

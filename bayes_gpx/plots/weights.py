@@ -18,20 +18,17 @@ def _band(da, target, *, value, **kwargs):
 
 def _curve(da, target, *, value, **kwargs):
     order = np.argsort(value.values)
-    return backend_from_object(target).line(
-        value.values[order], da.values[order], target, **kwargs
-    )
+    return backend_from_object(target).line(value.values[order], da.values[order], target, **kwargs)
 
 
 def _zero(da, target, **kwargs):
     return backend_from_object(target).hline(0.0, target, **kwargs)
 
 
-def _labels(da, target, *, units, **kwargs):
+def _labels(da, target, **kwargs):
     backend = backend_from_object(target)
-    feature = da["feature"].item()
-    backend.ylabel(f"weight of {feature}", target, **kwargs)
-    return backend.xlabel(f"{feature} {units}".strip(), target, **kwargs)
+    backend.ylabel("weight", target, **kwargs)
+    return backend.xlabel(da["feature"].item(), target, **kwargs)
 
 
 def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwargs):
@@ -82,5 +79,6 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_band, "credible_interval", data=band, value=value, color="C0", alpha=0.3)
     pc.map(_curve, "point_estimate", data=mean, value=value, color="C0", width=2)
-    pc.map(_labels, "labels", data=mean, units="")
+    pc.map(_labels, "labels", data=mean)
+    pc.add_title(f"Weight functions: mean and {prob:.0%} band")
     return pc

@@ -1,0 +1,25 @@
+"""Small data with structure, and seeds by name."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+
+@pytest.fixture
+def rng(request):
+    """Random generator seeded by the test's name."""
+    return np.random.default_rng(sum(map(ord, request.node.name)))
+
+
+@pytest.fixture(scope="session")
+def regression():
+    """Features X, features Z of their own, response y, and new rows of both."""
+    rng = np.random.default_rng(20)
+    X = pd.DataFrame(rng.normal([5.0, -2.0], [2.0, 0.3], (14, 2)), columns=["age", "dose"])
+    Z = pd.DataFrame(rng.normal([1.0, 40.0, 0.0], [0.5, 9.0, 2.0], (14, 3)), columns=list("abc"))
+    y = pd.Series(
+        100 + 12 * np.sin(X["age"]) * Z["a"] - Z["c"] + rng.normal(0, 2, 14), name="pressure"
+    )
+    X_new = pd.DataFrame(rng.normal([5.0, -2.0], [2.0, 0.3], (4, 2)), columns=X.columns)
+    Z_new = pd.DataFrame(rng.normal([1.0, 40.0, 0.0], [0.5, 9.0, 2.0], (4, 3)), columns=Z.columns)
+    return X, Z, y, X_new, Z_new

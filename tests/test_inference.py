@@ -1,0 +1,172 @@
+"""MAP, Laplace and NUTS on models whose posterior is known, and on small real ones."""
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose, assert_array_equal
+
+import bayes_gpx as bx
+from bayes_gpx import inference
+from bayes_gpx.inference import ConvergenceWarning
+
+
+@pytest.fixture(scope="module")
+def gamma():
+    """A model whose posterior is known: y ~ Poisson(rate), rate ~ Gamma(3, 2)."""
+    with pm.Model(coords={"group": ["a", "b"]}) as model:
+        rate = pm.Gamma("rate", 3.0, 2.0, dims="group")
+        pm.Deterministic("total", rate.sum())
+        pm.Poisson("y", rate, observed=np.array([4, 0]), dims="group")
+    return model, np.array([7.0, 3.0]), 3.0
+
+
+def test_map_is_the_mode_in_the_hyperparameters_themselves(gamma):
+    model, shape, rate = gamma
+    idata = inference.fit_map(model, [{}, {"rate": np.array([0.1, 9.0])}], progressbar=False)
+    # L-BFGS with gtol 1e-4.
+    assert_allclose(idata["posterior"]["rate"].values[0, 0], (shape - 1) / rate, rtol=1e-4)
+    assert_allclose(idata["posterior"]["total"].item(), (shape - 1).sum() / rate, rtol=1e-4)
+    assert idata["posterior"]["rate"].dims == ("chain", "draw", "group")
+    assert idata["starts"].sizes["start"] == 2
+    assert idata["starts"]["converged"].all()
+    assert_array_equal(idata["observed_data"]["y"], [4, 0])
+
+
+def test_laplace_is_normal_at_the_unconstrained_mode(gamma):
+    model, shape, rate = gamma
+    idata = inference.fit_laplace(model, [{}], draws=40_000, seed=1, progressbar=False)
+    log_rate = np.log(idata["posterior"]["rate"].values[0])
+    # The density of log(rate) has mode log(shape / rate) and curvature shape.
+    sd = 1 / np.sqrt(shape)
+    assert_allclose(log_rate.mean(axis=0), np.log(shape / rate), atol=5 * sd.max() / 200)
+    assert_allclose(log_rate.std(axis=0), sd, rtol=5 / np.sqrt(2 * 40_000))
+    again = inference.fit_laplace(model, [{}], draws=5, seed=1, progressbar=False)
+    assert_array_equal(again["posterior"]["rate"].values[0], np.exp(log_rate[:5]))
+
+
+@pytest.mark.parametrize("nuts_sampler", ["nutpie", "pymc"])
+def test_nuts_draws_from_the_posterior(gamma, nuts_sampler):
+    model, shape, rate = gamma
+    idata = inference.fit_nuts(
+        model,
+        [{}],
+        draws=1000,
+        tune=500,
+        chains=2,
+        cores=1,
+        seed=3,
+        progressbar=False,
+        nuts_sampler=nuts_sampler,
+        target_accept=0.95,
+    )
+    mean = idata["posterior"]["rate"].mean(["chain", "draw"]).values
+    # Effective sample size above 400: 5 standard errors.
+    assert_allclose(mean, shape / rate, atol=(5 * np.sqrt(shape) / rate / 20).max())
+    assert idata.attrs["r_hat_max"] < 1.05
+    assert idata.attrs["verdict"].startswith("Converged")
+
+
+def test_a_flat_direction_is_named_and_held():
+    with pm.Model() as model:
+        pm.Normal("free", 0.0, 100.0)
+        pm.Normal("x", observed=1.0)
+    with pytest.warns(ConvergenceWarning, match="nearly flat.*standard deviation of 5"):
+        idata = inference.fit_laplace(model, [{}], draws=2000, seed=1, progressbar=False)
+    assert_allclose(idata["posterior"]["free"].std(), 5.0, rtol=0.1)
+
+
+def test_an_optimiser_that_does_not_arrive_says_so():
+    with pm.Model() as model:
+        pm.Flat("endless")
+        pm.Potential("slope", 1e4 * model["endless"])
+        pm.Normal("x", observed=1.0)
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        inference.fit_map(model, [{}], progressbar=False)
+
+
+def test_no_finite_start_is_refused():
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale")
+        pm.Potential("impossible", -np.inf * scale)
+        pm.Normal("x", observed=1.0)
+    with pytest.raises(ValueError, match="not finite at any start.*priors"):
+        inference.fit_map(model, [{}], progressbar=False)
+
+
+def test_diagnosis_reads_chains():
+    rng = np.random.default_rng(1)
+    stuck = rng.normal(size=(4, 200)) + np.arange(4)[:, None]
+
+    def diagnose(values, divergences):
+        diverging = np.zeros((4, 200), bool)
+        diverging[0, :divergences] = True
+        groups = {
+            "posterior": xr.Dataset({"a": (("chain", "draw"), values)}),
+            "sample_stats": xr.Dataset({"diverging": (("chain", "draw"), diverging)}),
+        }
+        return inference.diagnose(xr.DataTree.from_dict(groups))
+
+    good = diagnose(rng.normal(size=(4, 200)), 0)
+    assert not good.complaints and good.verdict.startswith("Converged")
+    bad = diagnose(stuck, 3)
+    assert bad.divergences == 3 and bad.r_hat > 1.5
+    assert len(bad.complaints) == 3 and "R-hat" in bad.verdict
+
+
+@pytest.fixture(scope="module")
+def fitted(regression):
+    X, Z, y, _, _ = regression
+    model = bx.GPX(X, y, Z, ard=False)
+    with pytest.warns(ConvergenceWarning, match="Do not trust"):
+        idata = model.fit("nuts", draws=60, tune=60, chains=2, seed=1, progressbar=False)
+    return model, idata
+
+
+def test_short_chains_are_called_short(fitted):
+    _, idata = fitted
+    assert idata.attrs["verdict"].startswith("Do not trust")
+    assert idata["posterior"].sizes == {"chain": 2, "draw": 60}
+
+
+def test_arviz_takes_what_fit_returns(fitted, regression):
+    model, idata = fitted
+    table = az.summary(idata)
+    assert set(table.index) == {"lengthscale", "amplitude", "sigma_w", "sigma"}
+    for plot in (az.plot_trace_dist, az.plot_forest):
+        plot(idata, backend="none")
+    verb = bx.log_likelihood(model, idata)["log_likelihood"]
+    assert_allclose(idata["log_likelihood"]["y"], verb, rtol=1e-8)
+    az.summary(model.fit("map", progressbar=False), kind="stats")
+
+
+def test_models_are_compared_by_leave_one_out(rng):
+    X = rng.uniform(-2, 2, (40, 1))
+    y = np.sin(2 * X[:, 0]) + rng.normal(0, 0.1, 40)
+    fits = {
+        kernel: bx.GP(X, y, kernel=kernel).fit("laplace", draws=200, seed=1, progressbar=False)
+        for kernel in ("expquad", "linear")
+    }
+    loo = az.loo(fits["expquad"], pointwise=True)
+    assert loo.n_data_points == 40 and (loo.pareto_k < loo.good_k).all()
+    table = az.compare(fits)
+    assert table.index[0] == "expquad"
+
+
+def test_same_seed_same_posterior(regression, fitted):
+    model, idata = fitted
+    with pytest.warns(ConvergenceWarning):
+        again = model.fit("nuts", draws=60, tune=60, chains=2, seed=1, progressbar=False)
+    assert_array_equal(again["posterior"]["sigma"], idata["posterior"]["sigma"])
+
+
+def test_the_best_of_several_starts_is_kept(rng):
+    """Weak signal, where a start at large noise ends at the mean of y."""
+    X = rng.normal(size=(60, 3))
+    y = np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 60)
+    idata = bx.GPX(X, y).fit("map", progressbar=False)
+    starts = idata["starts"]
+    assert starts.sizes["start"] == 5
+    assert idata["sample_stats"]["lp"].item() == starts["log_density"].max()
+    assert float(idata["posterior"]["sigma"].squeeze()) < 0.5
