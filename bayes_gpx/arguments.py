@@ -34,13 +34,13 @@ def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
     if X_new is None:
         if Z_new is not None:
             raise ValueError("Z_new was given without X_new; pass both, or neither.")
-        X, Z = model.X, model.Z
+        X, Z = model.training.X, model.training.Z
     else:
-        X, Z = model.read_new(X_new, Z_new, needs_z=needs_z)
+        X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
     rows = _rows(X.index, obs)
-    scaled_Z = None if Z is None else model.Z_scaling.apply(Z.values[rows])
+    scaled_Z = None if Z is None else model.training.Z_scaling.apply(Z.values[rows])
     return Points(
-        model.X_scaling.apply(X.values[rows]),
+        model.training.X_scaling.apply(X.values[rows]),
         scaled_Z,
         rows if X_new is None else None,
         X.values[rows],
@@ -103,7 +103,7 @@ def hyperparameter_draws(model, idata, num_draws=None):
         else:
             value = posterior[model.posterior_name(name)].values[:, keep]
             if dims.get(name) and value.ndim == 2:
-                value = np.repeat(value[..., None], model.size(dims[name]), axis=-1)
+                value = np.repeat(value[..., None], model.training.size(dims[name]), axis=-1)
         values[name] = np.asarray(value, dtype="float64")
     return values
 
@@ -123,7 +123,7 @@ def _refuse_other_model(model, idata):
         if h.name in model.fixed or h.dim is None:
             continue
         found = posterior[model.posterior_name(h.name)].shape[2:]
-        expected = (model.size(h.dim),)
+        expected = (model.training.size(h.dim),)
         if found not in ((), expected):
             raise ValueError(
                 f"idata belongs to another model: {h.name} has shape {found}, expected "
@@ -131,5 +131,5 @@ def _refuse_other_model(model, idata):
             )
     observed = idata["observed_data"] if "observed_data" in idata.children else {}
     y_name = model.posterior_name("y")
-    if y_name in observed and not np.array_equal(observed[y_name].values, model.y):
+    if y_name in observed and not np.array_equal(observed[y_name].values, model.training.y):
         raise ValueError(f"idata belongs to another model: its observed y differ. {cure}")

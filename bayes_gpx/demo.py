@@ -18,7 +18,7 @@ from bayes_gpx.plots import plot_contributions, plot_weights
 
 TEST_ROWS = 89
 LEVEL = 0.9
-CHAINS, TUNE, DRAWS, TARGET_ACCEPT = 4, 400, 300, 0.9
+CHAINS, TUNE, DRAWS, TARGET_ACCEPT = 4, 400, 500, 0.9
 
 
 def run(folder, *, seed=0, say=print, progressbar=True):
@@ -149,7 +149,7 @@ def _figures(folder, model, idata, explained, patients, seed):
 
 def _curves(model, idata, features, seed, points=60):
     """Weight functions g along each feature, the others at their mean."""
-    X = model.X
+    X = model.training.X
     center = X.values.mean(axis=0)
     curves = []
     for feature in features:

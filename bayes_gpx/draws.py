@@ -56,7 +56,7 @@ class Structure:
     def of(model):
         """Structure of a model."""
         names = tuple(model.hyperparameters.items())
-        return Structure(model.specification, names, model.d, model.p)
+        return Structure(model.specification, names, model.training.d, model.training.p)
 
     @property
     def has_Z(self):
@@ -121,7 +121,7 @@ def each_draw(model, hyper, *, progressbar=True, description="Explaining"):
     """Yield (chain, draw), the hyperparameters of that draw, and the list of them."""
     shape = next(iter(hyper.values())).shape[:2]
     with (
-        blas_threads(len(model.X)),
+        blas_threads(model.training.n),
         progress_bar(progressbar) as progress,
     ):
         for at in progress.track(list(np.ndindex(*shape)), description=description):
@@ -137,7 +137,7 @@ def scalars(model, idata, build, *, progressbar=True):
     list of arrays (chain, draw, ...), and the largest relative jitter
     """
     hyper = hyperparameter_draws(model, idata)
-    structure, data = Structure.of(model), model.data()
+    structure, data = Structure.of(model), model.training.scaled()
     names = (*data, "jitter")
     function = compiled(structure, build, names)
     found, largest = {}, 0.0
@@ -321,7 +321,7 @@ def explain(
 
 def _conditionals(model, hyper, quantity, where, moment, progressbar):
     """Yield, for each draw: index, hyperparameters, jitter, and blocks of rows' moments."""
-    structure, data = Structure.of(model), model.data()
+    structure, data = Structure.of(model), model.training.scaled()
     at_points = {"X_new": where.X}
     if where.Z is not None:
         at_points["Z_new"] = where.Z
@@ -331,7 +331,7 @@ def _conditionals(model, hyper, quantity, where, moment, progressbar):
     names = (*data, "alpha", "root", *at_points)
     ask = compiled(structure, _Ask(quantity.operator, moment), names)
     c = len(quantity.factor)
-    size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // (8 * len(model.X) * c))
+    size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // (8 * model.training.n * c))
 
     def blocks(fixed):
         for first in range(0, len(where.X), size):
@@ -412,7 +412,7 @@ def _dataset(model, quantity, where, picked, stores, mixtures, path):
     """Name what was computed."""
     own = ("feature",) if quantity.components else ()
     dims = ("obs", *own)
-    values, columns = where.X_values, model.X.columns
+    values, columns = where.X_values, model.training.X.columns
     coords = {"obs": where.index}
     if own:
         labels = [quantity.components[i] for i in picked]

@@ -234,9 +234,9 @@ def climb(density, starts, *, progressbar=True):
                 bounds=list(zip(x0 - reach, x0 + reach, strict=True)),
                 options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4},
             )
-            settled = result.success or np.abs(result.jac).max() < 1e-2
             inside = (np.abs(result.x - x0) < 0.999 * reach).all()
-            converged = bool(settled and inside and result.fun < lost)
+            flat = np.abs(result.jac).max() < 1e-2
+            converged = bool((flat or (result.success and inside)) and result.fun < lost)
             optima.append(Optimum(result.x, -float(result.fun), converged, result.nfev))
     if not any(o.log_density > -lost for o in optima):
         raise ValueError(

@@ -10,8 +10,9 @@ import pandas as pd
 import xarray as xr
 
 from bayes_gpx.frames import Scaling
-from bayes_gpx.models import GP, GPX, INTERCEPT
+from bayes_gpx.models import GP, GPX
 from bayes_gpx.specification import Specification
+from bayes_gpx.training import INTERCEPT, read_training
 
 FORMAT = 1
 FAMILIES = {"GP": GP, "GPX": GPX}
@@ -40,27 +41,27 @@ def save(model, idata, path):
         "format": FORMAT,
         "specification": spec,
         "scale": model.scale,
-        "intercept": model.intercept,
-        "z_is_x": model.z_is_x,
+        "intercept": model.training.intercept,
+        "z_is_x": model.training.z_is_x,
         "name": model.name,
-        "y_name": model.y_name,
-        "y_center": model.y_scaling.center,
-        "y_scale": model.y_scaling.scale,
+        "y_name": model.training.y_name,
+        "y_center": model.training.y_scaling.center,
+        "y_scale": model.training.y_scaling.scale,
         "fixed_priors": [name for name in model.priors if name in model.fixed],
         "callable_priors": [name for name in model.priors if name not in model.fixed],
     }
     variables = {
-        "X": (("obs", "feature"), model.X.values),
-        "y": ("obs", model.y),
-        "X_center": ("feature", model.X_scaling.center),
-        "X_scale": ("feature", model.X_scaling.scale),
+        "X": (("obs", "feature"), model.training.X.values),
+        "y": ("obs", model.training.y),
+        "X_center": ("feature", model.training.X_scaling.center),
+        "X_scale": ("feature", model.training.X_scaling.scale),
     }
-    coords = {"obs": model.X.index, "feature": list(model.X.columns)}
-    if model.Z is not None:
-        variables["Z"] = (("obs", "z_feature"), model.Z.values)
-        variables["Z_center"] = ("z_feature", model.Z_scaling.center)
-        variables["Z_scale"] = ("z_feature", model.Z_scaling.scale)
-        coords["z_feature"] = list(model.Z.columns)
+    coords = {"obs": model.training.X.index, "feature": list(model.training.X.columns)}
+    if model.training.Z is not None:
+        variables["Z"] = (("obs", "z_feature"), model.training.Z.values)
+        variables["Z_center"] = ("z_feature", model.training.Z_scaling.center)
+        variables["Z_scale"] = ("z_feature", model.training.Z_scaling.scale)
+        coords["z_feature"] = list(model.training.Z.columns)
     for name in settings["fixed_priors"]:
         value = model.fixed[name]
         variables[f"fixed_{name}"] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), value)
@@ -130,13 +131,17 @@ def load(path, kernel=None, priors=None):
         scalings[2] = Scaling(data["Z_center"].values, data["Z_scale"].values)
         if not settings["z_is_x"]:
             Z = _frame(data["Z"]).drop(columns=[INTERCEPT] if settings["intercept"] else [])
-    model = FAMILIES[spec["family"]].restored(
+    training = read_training(
         _frame(data["X"]),
         pd.Series(data["y"].values, index=data["obs"].values, name=settings["y_name"]),
-        Specification(**spec),
-        tuple(scalings),
-        Z=Z,
+        Z,
+        weighs="Z" in data,
         intercept=settings["intercept"],
+        scalings=tuple(scalings),
+    )
+    model = FAMILIES[spec["family"]].restored(
+        training,
+        Specification(**spec),
         priors={**fixed, **priors},
         scale=settings["scale"],
         name=settings["name"],

@@ -11,22 +11,14 @@ import xarray as xr
 
 from bayes_gpx import inference
 from bayes_gpx.evidence import leave_one_out, normal_logp
-from bayes_gpx.frames import (
-    Scaling,
-    identity_scaling,
-    read_features,
-    read_response,
-    standard_scaling,
-)
 from bayes_gpx.likelihoods import LIKELIHOODS
 from bayes_gpx.posteriors.exact import noisy_covariance
 from bayes_gpx.specification import Specification, create_variables, fixed_value, one_of
+from bayes_gpx.training import read_training
 
 FIT_METHODS = ("map", "laplace", "nuts")
 DRAWS_WORTH_LOO = 100
 """From this many draws on, `fit` adds leave-one-out terms for `arviz.loo`."""
-
-INTERCEPT = "intercept"
 
 
 class Model:
@@ -34,83 +26,29 @@ class Model:
 
     Attributes
     ----------
-    X : Frame
-        Training features in user units.
-    Z : Frame or None
-        Features that GPX weighs, with the intercept column if there is one.
-    y : array (n,)
-        Response in user units.
-    X_scaling, Z_scaling, y_scaling : Scaling
+    training : TrainingData
+        X, Z and y in user units, and their scaling.
     specification : Specification
+    scale : bool
+    priors : dict
+        As given.
     hyperparameters : dict
         Hyperparameter name -> number of dimensions of one draw.
     fixed : dict of arrays
         Those that are not inferred.
-    priors : dict
-        As given.
     """
 
-    def __init__(
-        self, X, y, specification, *, Z=None, intercept=False, priors, scale, name, scalings=None
-    ):
-        self.specification, self.name, self.scale = specification, name, scale
-        self.intercept, self.z_is_x = intercept, Z is None
-        self.X = read_features(X, "X")
-        self.y = read_response(y, self.X.index)
-        self.y_name = str(getattr(y, "name", None) or "y")
-        self.Z = self._read_weighed(Z) if specification.family == "GPX" else None
-        self.X_scaling, self.y_scaling, self.Z_scaling = scalings or self._scalings()
-        self.priors = dict(priors or {})
+    def __init__(self, training, specification, *, priors, scale, name):
+        self.training, self.specification = training, specification
+        self.priors, self.scale, self.name = dict(priors or {}), scale, name
         self._build()
 
     @classmethod
-    def restored(cls, X, y, specification, scalings, **settings):
-        """The model with scalings that were frozen before; for `bayes_gpx.io`."""
+    def restored(cls, training, specification, **settings):
+        """The model of training data that were scaled before; for `bayes_gpx.io`."""
         model = cls.__new__(cls)
-        Model.__init__(model, X, y, specification, scalings=scalings, **settings)
+        Model.__init__(model, training, specification, **settings)
         return model
-
-    def _scalings(self):
-        X = standard_scaling(self.X, "X") if self.scale else identity_scaling(self.d)
-        return X, self._response_scaling(), self._weighed_scaling() if self.Z is not None else None
-
-    def _read_weighed(self, Z):
-        frame = self.X if Z is None else read_features(Z, "Z", prefix="z")
-        if len(frame) != len(self.X):
-            raise ValueError(f"X has {len(self.X)} rows and Z has {len(frame)}; expected as many.")
-        return frame.with_column(INTERCEPT, np.ones(len(frame))) if self.intercept else frame
-
-    def _weighed_scaling(self):
-        if not self.scale:
-            return identity_scaling(self.p)
-        columns = self.p - self.intercept
-        own = type(self.Z)(self.Z.values[:, :columns], self.Z.columns[:columns], self.Z.index)
-        scaling = standard_scaling(own, "Z")
-        if not self.intercept:
-            return scaling
-        return Scaling(np.append(scaling.center, 0.0), np.append(scaling.scale, 1.0))
-
-    def _response_scaling(self):
-        if not self.scale:
-            return Scaling(0.0, 1.0)
-        center, scale = float(self.y.mean()), float(self.y.std())
-        if scale <= 1e-14 * np.abs(self.y).max():
-            raise ValueError("y is constant, which cannot be scaled. Expected a varying response.")
-        return Scaling(center, scale)
-
-    @property
-    def d(self):
-        """Number of columns of X."""
-        return len(self.X.columns)
-
-    @property
-    def p(self):
-        """Number of features that are weighed; 1 for a GP."""
-        return 1 if self.Z is None else len(self.Z.columns)
-
-    def size(self, dim):
-        """Length of the dim "feature" or "z_feature"."""
-        return {"feature": self.d, "z_feature": self.p}[dim]
 
     def _rename(self, name):
         return f"{self.name}_{name}" if self.name else name
@@ -118,45 +56,47 @@ class Model:
     def _build(self):
         outer = pm.Model.get_context(error_if_none=False)
         self._pymc = pm.Model() if outer is None else outer
-        rename, spec = self._rename, self.specification
-        obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
+        spec, data, y_scaling = self.specification, self.training, self.training.y_scaling
         with self._pymc:
-            self._pymc.add_coords({obs: self.X.index, feature: list(self.X.columns)})
-            x = pm.Data(rename("X"), self.X.values, dims=(obs, feature))
-            z = None
-            x_model = z_model = self.X_scaling.apply(x)
-            if self.Z is not None:
-                self._pymc.add_coords({z_feature: list(self.Z.columns)})
-                if not self.z_is_x or self.intercept:
-                    z = pm.Data(rename("Z"), self.Z.values, dims=(obs, z_feature))
-                    z_model = self.Z_scaling.apply(z)
-            else:
-                z_model = None
+            x, z = self._points()
             theta, self.fixed = create_variables(
-                spec, self.priors, d=self.d, p=self.p, rename=rename
+                spec, self.priors, d=data.d, p=data.p, rename=self._rename
             )
             before = {rv.name for rv in self._pymc.free_RVs}
-            process = spec.process(theta, self.d)
+            process = spec.process(theta, data.d)
             own = [rv for rv in self._pymc.free_RVs if rv.name not in before]
-            C = noisy_covariance(process, x_model, theta["sigma"], z_model)
-            center, scale = self.y_scaling.center, self.y_scaling.scale
+            C = noisy_covariance(process, x, theta["sigma"], z)
             pm.CustomDist(
-                rename("y"),
-                pt.full((x.shape[0],), center),
-                scale**2 * C,
+                self._rename("y"),
+                pt.full((data.n,), y_scaling.center),
+                y_scaling.scale**2 * C,
                 logp=lambda value, mean, C: normal_logp(value - mean, C),
                 dist=lambda mean, C, size: pm.MvNormal.dist(mean, C, size=size),
                 signature="(n),(n,n)->(n)",
-                observed=self.y,
-                dims=obs,
+                observed=data.y,
+                dims=self._rename("obs"),
             )
-            y = pt.as_tensor(self.y_scaling.apply(self.y))
+            y = pt.as_tensor(y_scaling.apply(data.y))
             _, mean, variance = leave_one_out(y, C)
             terms = LIKELIHOODS[spec.likelihood].log_predictive(y, mean, variance)
-            self._leave_one_out = terms - np.log(scale)
+            self._leave_one_out = terms - np.log(y_scaling.scale)
+        self._own = [rv.name for rv in own]
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
         self.hyperparameters |= {rv.name: rv.ndim for rv in own}
-        self._own = [rv.name for rv in own]
+
+    def _points(self):
+        """Put X and Z into the model as data, and return them on the model's scale."""
+        data, rename = self.training, self._rename
+        obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
+        self._pymc.add_coords({obs: data.X.index, feature: list(data.X.columns)})
+        x = data.X_scaling.apply(pm.Data(rename("X"), data.X.values, dims=(obs, feature)))
+        if data.Z is None:
+            return x, None
+        self._pymc.add_coords({z_feature: list(data.Z.columns)})
+        if data.z_is_x and not data.intercept:
+            return x, x
+        z = pm.Data(rename("Z"), data.Z.values, dims=(obs, z_feature))
+        return x, data.Z_scaling.apply(z)
 
     @cached_property
     def pymc(self):
@@ -183,9 +123,9 @@ class Model:
                 "likelihood": spec.likelihood,
                 "weight_prior": spec.weight_prior,
                 "scale": self.scale,
-                "features": self.X.columns,
-                "z_features": None if self.Z is None else self.Z.columns,
-                "n": len(self.X),
+                "features": self.training.X.columns,
+                "z_features": self.training.Z and self.training.Z.columns,
+                "n": self.training.n,
             }
         )
 
@@ -213,7 +153,7 @@ class Model:
                 f"The dict of fixed hyperparameters lacks {missing}; expected all of "
                 f"{list(self.hyperparameters)}, on the model's scale."
             )
-        sizes = {"feature": self.d, "z_feature": self.p}
+        sizes = {dim: self.training.size(dim) for dim in ("feature", "z_feature")}
         known = {h.name: h for h in self.specification.hyperparameters}
         checked = {
             name: fixed_value(known[name], value, sizes)
@@ -223,41 +163,9 @@ class Model:
         }
         return {**self.fixed, **checked}
 
-    def data(self):
-        """Training data on the model's scale: X, y and, for GPX, Z."""
-        data = {"X": self.X_scaling.apply(self.X.values), "y": self.y_scaling.apply(self.y)}
-        if self.Z is not None:
-            data["Z"] = self.Z_scaling.apply(self.Z.values)
-        return data
-
-    def read_new(self, X_new, Z_new=None, *, needs_z=True):
-        """Read new samples in user units; returns frames X and Z (None for a GP)."""
-        X = read_features(X_new, "X_new", like=self.X.columns, minimum_rows=1)
-        if self.Z is None:
-            if Z_new is not None:
-                raise ValueError("Z_new was given, but this model has no Z; leave it out.")
-            return X, None
-        weighed = self.Z.columns[: self.p - self.intercept]
-        if self.z_is_x:
-            if Z_new is not None:
-                raise ValueError("Z_new was given, but this model weighs X itself; leave it out.")
-            Z = X
-        elif Z_new is None:
-            if needs_z:
-                raise ValueError(
-                    "This model weighs features Z of their own; pass Z_new with the columns "
-                    f"{list(weighed)} beside X_new."
-                )
-            return X, None
-        else:
-            Z = read_features(Z_new, "Z_new", prefix="z", like=weighed, minimum_rows=1)
-        if len(Z) != len(X):
-            raise ValueError(f"X_new has {len(X)} rows and Z_new has {len(Z)}; expected as many.")
-        return X, Z.with_column(INTERCEPT, np.ones(len(Z))) if self.intercept else Z
-
     def starts(self):
         """Where optimisers start: around the median heuristic, and the priors' centres."""
-        data = self.data()
+        data = self.training.scaled()
         x = data["X"][:: max(1, len(data["X"]) // 500)]
         squares = (x**2).sum(axis=1)
         distances = squares[:, None] + squares[None] - 2 * x @ x.T
@@ -325,12 +233,12 @@ class Model:
         else:
             parallel = 1
         fitter = getattr(inference, f"fit_{method}")
-        with inference.blas_threads(len(self.y), parallel):
+        with inference.blas_threads(self.training.n, parallel):
             idata = fitter(self._pymc, self.starts(), **common)
         idata.attrs[self.signature_key] = self.signature
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] < DRAWS_WORTH_LOO:
             return idata
-        with inference.blas_threads(len(self.y)):
+        with inference.blas_threads(self.training.n):
             idata["log_likelihood"] = self._log_likelihood(idata, progressbar)
         return idata
 
@@ -343,7 +251,11 @@ class Model:
             description="Leave-one-out",
         )["terms"]
         obs, posterior = self._rename("obs"), idata["posterior"]
-        coords = {obs: self.X.index, "chain": posterior["chain"], "draw": posterior["draw"]}
+        coords = {
+            obs: self.training.X.index,
+            "chain": posterior["chain"],
+            "draw": posterior["draw"],
+        }
         variables = {self._rename("y"): (("chain", "draw", obs), terms)}
         return xr.DataTree(xr.Dataset(variables, coords))
 
@@ -407,7 +319,8 @@ class GP(Model):
         name="",
     ):
         specification = Specification("GP", kernel, ard, likelihood)
-        super().__init__(X, y, specification, priors=priors, scale=scale, name=name)
+        training = read_training(X, y, weighs=False, scale=scale)
+        super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
 
 class GPX(Model):
@@ -461,6 +374,5 @@ class GPX(Model):
         intercept=False,
     ):
         specification = Specification("GPX", kernel, ard, likelihood, weight_prior)
-        super().__init__(
-            X, y, specification, Z=Z, intercept=intercept, priors=priors, scale=scale, name=name
-        )
+        training = read_training(X, y, Z, weighs=True, intercept=intercept, scale=scale)
+        super().__init__(training, specification, priors=priors, scale=scale, name=name)

@@ -104,7 +104,7 @@ def test_joint_draws_are_joint_over_observations(model, regression):
 def test_noise_of_predictions(model):
     found = bx.predictions(model, THETA, draws=20_000, seed=1)
     noise = (found["y"] - found["f"]).values
-    sigma = 0.4 * model.y_scaling.scale
+    sigma = 0.4 * model.training.y_scaling.scale
     assert_allclose(noise.std(), sigma, rtol=0.01)
     assert_allclose(found["y_sd"] ** 2, found["f_sd"] ** 2 + sigma**2, rtol=1e-10)
 

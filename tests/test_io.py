@@ -44,8 +44,8 @@ def test_everything_comes_back(regression, tmp_path):
     loaded, again = bx.load(tmp_path / "m.nc")
     assert loaded.specification == model.specification
     assert loaded.signature == model.signature
-    assert loaded.y_name == "pressure"
-    assert_array_equal(loaded.X.values, model.X.values)
+    assert loaded.training.y_name == "pressure"
+    assert_array_equal(loaded.training.X.values, model.training.X.values)
     for group in idata.children:
         xr.testing.assert_identical(again[group].to_dataset(), idata[group].to_dataset())
     assert again.attrs == idata.attrs

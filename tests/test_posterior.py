@@ -32,7 +32,7 @@ class Case:
         X, Z, y, X_new, Z_new = regression
         self.model = bx.GPX(X, y, Z if own_z else None, **options)
         self.new = (X_new, Z_new) if own_z else (X_new,)
-        p = self.model.p
+        p = self.model.training.p
         by_feature = options.get("weight_prior", "shared") != "shared"
         amplitude = np.linspace(0.5, 1.3, p) if by_feature else 0.8
         sigma_w = 0.3 * (amplitude if options.get("weight_prior") == "horseshoe" else 1.0)

@@ -51,17 +51,17 @@ def log_likelihood(model, idata, *, progressbar=True):
                 "draws of the posterior. Fit with method='laplace' or method='nuts'."
             )
     (logp, terms), jitter = scalars(model, idata, _terms, progressbar=progressbar)
-    log_scale = np.log(model.y_scaling.scale)
+    log_scale = np.log(model.training.y_scaling.scale)
     lead = ("chain", "draw")
     return xr.Dataset(
         {
             "log_likelihood": ((*lead, "obs"), terms - log_scale),
-            "log_marginal_likelihood": (lead, logp - len(model.y) * log_scale),
+            "log_marginal_likelihood": (lead, logp - model.training.n * log_scale),
         },
         coords={
             "chain": np.arange(logp.shape[0]),
             "draw": np.arange(logp.shape[1]),
-            "obs": model.X.index,
+            "obs": model.training.X.index,
         },
-        attrs={"relative_jitter": jitter, "units": f"log density of {model.y_name}"},
+        attrs={"relative_jitter": jitter, "units": f"log density of {model.training.y_name}"},
     )

@@ -49,9 +49,9 @@ def predictions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         name="f",
         operator=_value,
         components=None,
-        factor=np.array([model.y_scaling.scale]),
-        offset=model.y_scaling.center,
-        units=model.y_name,
+        factor=np.array([model.training.y_scaling.scale]),
+        offset=model.training.y_scaling.center,
+        units=model.training.y_name,
         noisy="y",
     )
     return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)

@@ -58,9 +58,9 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
     quantity = Quantity(
         name="weight",
         operator=_smooth_weight if smooth else _weight,
-        components=model.Z.columns,
-        factor=model.y_scaling.scale / model.Z_scaling.scale,
-        units=f"{model.y_name} per unit of the feature",
+        components=model.training.Z.columns,
+        factor=model.training.y_scaling.scale / model.training.Z_scaling.scale,
+        units=f"{model.training.y_name} per unit of the feature",
     )
     where = points(model, X_new, Z_new, obs=obs, needs_z=False)
     dataset = explain(model, idata, quantity, where, **options)
@@ -105,19 +105,19 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     quantity = Quantity(
         name="contribution",
         operator=_contribution,
-        components=model.Z.columns,
-        factor=np.full(model.p, model.y_scaling.scale),
-        units=model.y_name,
+        components=model.training.Z.columns,
+        factor=np.full(model.training.p, model.training.y_scaling.scale),
+        units=model.training.y_name,
     )
     dataset = explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
-    picked = [model.Z.columns.index(f) for f in dataset["feature"].values]
-    dataset["center"] = ("feature", model.Z_scaling.center[picked])
-    dataset["offset"] = model.y_scaling.center
+    picked = [model.training.Z.columns.index(f) for f in dataset["feature"].values]
+    dataset["center"] = ("feature", model.training.Z_scaling.center[picked])
+    dataset["offset"] = model.training.y_scaling.center
     return dataset
 
 
 def _refuse_gp(model, verb):
-    if model.Z is None:
+    if model.training.Z is None:
         raise ValueError(
             f"{verb} are defined for GPX; a GP has no weights. Expected a bx.GPX, got a bx.GP."
         )

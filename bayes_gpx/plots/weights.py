@@ -25,9 +25,9 @@ def _zero(da, target, **kwargs):
     return backend_from_object(target).hline(0.0, target, **kwargs)
 
 
-def _labels(da, target, **kwargs):
+def _labels(da, target, *, response, **kwargs):
     backend = backend_from_object(target)
-    backend.ylabel("weight", target, **kwargs)
+    backend.ylabel(f"weight [{response} / unit]", target, **kwargs)
     return backend.xlabel(da["feature"].item(), target, **kwargs)
 
 
@@ -79,6 +79,7 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_band, "credible_interval", data=band, value=value, color="C0", alpha=0.3)
     pc.map(_curve, "point_estimate", data=mean, value=value, color="C0", width=2)
-    pc.map(_labels, "labels", data=mean)
+    response = dataset.attrs["units"].split(" per ")[0]
+    pc.map(_labels, "labels", data=mean, response=response)
     pc.add_title(f"Weight functions: mean and {prob:.0%} band")
     return pc

@@ -1,0 +1,172 @@
+"""The training data of a model: read, checked, scaled; and the door for new samples."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_gpx.frames import (
+    Frame,
+    Scaling,
+    identity_scaling,
+    read_features,
+    read_response,
+    standard_scaling,
+)
+
+INTERCEPT = "intercept"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Training samples in user units, with the scaling that was frozen on them.
+
+    Attributes
+    ----------
+    X : Frame
+    Z : Frame or None
+        Features that GPX weighs, with the intercept column if there is one.
+    y : array (n,)
+    y_name : str
+    X_scaling, y_scaling, Z_scaling : Scaling
+        The last is None without Z.
+    z_is_x : bool
+        X itself is weighed.
+    intercept : bool
+    """
+
+    X: Frame
+    Z: Frame | None
+    y: np.ndarray
+    y_name: str
+    X_scaling: Scaling
+    y_scaling: Scaling
+    Z_scaling: Scaling | None
+    z_is_x: bool
+    intercept: bool
+
+    @property
+    def n(self):
+        """Number of samples."""
+        return len(self.y)
+
+    @property
+    def d(self):
+        """Number of columns of X."""
+        return len(self.X.columns)
+
+    @property
+    def p(self):
+        """Number of features that are weighed; 1 without Z."""
+        return 1 if self.Z is None else len(self.Z.columns)
+
+    def size(self, dim):
+        """Length of the dim "feature" or "z_feature"."""
+        return {"feature": self.d, "z_feature": self.p}[dim]
+
+    def scaled(self):
+        """Dict of X, y and, with Z, Z on the model's scale."""
+        scaled = {"X": self.X_scaling.apply(self.X.values), "y": self.y_scaling.apply(self.y)}
+        if self.Z is not None:
+            scaled["Z"] = self.Z_scaling.apply(self.Z.values)
+        return scaled
+
+    def read_new(self, X_new, Z_new=None, *, needs_z=True):
+        """Read new samples in user units.
+
+        Returns
+        -------
+        X : Frame
+        Z : Frame or None
+            None for a model without Z, or where Z_new is absent and ``needs_z`` is False.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing, rows do not match, or Z_new is missing or superfluous.
+        """
+        X = read_features(X_new, "X_new", like=self.X.columns, minimum_rows=1)
+        if Z_new is not None and (self.Z is None or self.z_is_x):
+            reason = "has no Z" if self.Z is None else "weighs X itself"
+            raise ValueError(f"Z_new was given, but this model {reason}; leave it out.")
+        if self.Z is None:
+            return X, None
+        weighed = self.Z.columns[: self.p - self.intercept]
+        if self.z_is_x:
+            Z = X
+        elif Z_new is not None:
+            Z = read_features(Z_new, "Z_new", prefix="z", like=weighed, minimum_rows=1)
+        elif needs_z:
+            raise ValueError(
+                "This model weighs features Z of their own; pass Z_new with the columns "
+                f"{list(weighed)} beside X_new."
+            )
+        else:
+            return X, None
+        if len(Z) != len(X):
+            raise ValueError(f"X_new has {len(X)} rows and Z_new has {len(Z)}; expected as many.")
+        return X, with_intercept(Z) if self.intercept else Z
+
+
+def read_training(X, y, Z=None, *, weighs, intercept=False, scale=True, scalings=None):
+    """Read the training data of a model.
+
+    Parameters
+    ----------
+    X, Z : frame, DataArray or array
+    y : series or array
+    weighs : bool
+        Whether features are weighed: Z, or X itself where Z is None.
+    intercept : bool
+        Weigh a constant 1 too, neither centred nor scaled.
+    scale : bool
+        Standardise X, Z and y.
+    scalings : tuple of Scaling, optional
+        Of X, y and Z, where they were frozen before.
+
+    Returns
+    -------
+    TrainingData
+    """
+    frame = read_features(X, "X")
+    response = read_response(y, frame.index)
+    weighed = None
+    if weighs:
+        weighed = frame if Z is None else read_features(Z, "Z", prefix="z")
+        if len(weighed) != len(frame):
+            raise ValueError(f"X has {len(frame)} rows and Z has {len(weighed)}; expected as many.")
+    if scalings is None:
+        scaling = standard_scaling if scale else _no_scaling
+        scalings = (
+            scaling(frame, "X"),
+            _response_scaling(response) if scale else Scaling(0.0, 1.0),
+            scaling(weighed, "Z") if weighs else None,
+        )
+        if intercept:
+            own = scalings[2]
+            extended = Scaling(np.append(own.center, 0.0), np.append(own.scale, 1.0))
+            scalings = (*scalings[:2], extended)
+    return TrainingData(
+        frame,
+        with_intercept(weighed) if intercept else weighed,
+        response,
+        str(getattr(y, "name", None) or "y"),
+        *scalings,
+        z_is_x=Z is None,
+        intercept=intercept,
+    )
+
+
+def with_intercept(frame):
+    """The frame with a last column of ones."""
+    return frame.with_column(INTERCEPT, np.ones(len(frame)))
+
+
+def _no_scaling(frame, name):
+    return identity_scaling(len(frame.columns))
+
+
+def _response_scaling(y):
+    center, scale = float(y.mean()), float(y.std())
+    if scale <= 1e-14 * np.abs(y).max():
+        raise ValueError("y is constant, which cannot be scaled. Expected a varying response.")
+    return Scaling(center, scale)
