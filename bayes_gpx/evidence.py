@@ -23,23 +23,24 @@ def normal_logp_and_slopes(C, y):
     A matrix that is not positive definite has log density -inf and zero slopes.
     """
     n = y.shape[0]
-    factor, alpha = np.array(C, order="C"), np.array(y, order="C")
+    # C's upper triangle is Fortran's lower one; the other stays zero throughout.
+    factor, alpha = np.triu(C), np.array(y)
     uplo = np.frombuffer(b"L", np.uint8)
     order, one, info = np.array(n, np.int32), np.array(1, np.int32), np.zeros((), np.int32)
     u, k = _address(uplo), _address(order)
     lapack.potrf(u, k, _address(factor), k, _address(info))
-    if info != 0 or not np.isfinite(factor[-1, -1]):
+    diagonal = factor.ravel()[:: n + 1]
+    if info != 0 or not np.isfinite(diagonal[-1]):
         return -np.inf, np.zeros_like(factor), np.zeros_like(alpha)
-    half_logdet = np.log(factor.diagonal()).sum()
+    half_logdet = np.log(diagonal).sum()
     lapack.potrs(u, k, _address(one), _address(factor), k, _address(alpha), k, _address(info))
     logp = -0.5 * (y @ alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
     lapack.potri(u, k, _address(factor), k, _address(info))
-    # Fortran's lower triangle is C's upper one; below it stands the unused input.
-    inverse = np.triu(factor)
-    inverse += np.triu(factor, 1).T
-    slope = np.multiply.outer(alpha, alpha)
-    slope -= inverse
-    slope *= 0.5
+    factor *= 0.5
+    diagonal *= 0.5
+    slope = np.multiply.outer(0.5 * alpha, alpha)
+    slope -= factor
+    slope -= factor.T
     return logp, slope, alpha
 
 

@@ -328,12 +328,11 @@ class Warped(Kernel):
     width: int
 
     def _jet(self, pairs, slots):
-        if pairs.matrix:
-            return self.kernel._jet(pairs.map(self.warp), ())
-
         def rate(point, order):
             return _autodiff(lambda p: self.warp(p[None])[0], [point], (0,) * order, (self.width,))
 
+        if pairs.matrix:
+            return self.kernel._jet(pairs.map(self.warp), ())
         warped, order = pairs.map(lambda point: rate(point, 0)), len(slots)
         jet = self.kernel._jet(warped, slots)
         for slot in slots:

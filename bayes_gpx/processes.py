@@ -122,10 +122,14 @@ class WeightProcess(Process):
 
     def _covariance(self, L, M):
         z_L, z_M = self._coefficients(L), self._coefficients(M)
-        return sum(
-            _assemble(base, z_L * scale**2, z_M, L.kind == "evaluate", M.kind == "evaluate")
-            for base, scale in self._sources(L, M)
-        )
+        sums = L.kind == "evaluate", M.kind == "evaluate"
+        shared, total = 0.0, 0.0
+        for base, scale in self._sources(L, M):
+            if scale.ndim == 0:
+                shared += scale**2 * base
+            else:
+                total += _assemble(base, z_L * scale**2, z_M, *sums)
+        return total if isinstance(shared, float) else total + _assemble(shared, z_L, z_M, *sums)
 
     def _sources(self, L, M):
         """Independent sources of the weights: covariance over points, sd over features."""

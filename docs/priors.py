@@ -1,6 +1,6 @@
 """Make the pictures and the numbers of docs/priors.md: `.venv/bin/python docs/priors.py`.
 
-Takes about five minutes, most of it for three NUTS runs. Prints Markdown tables, which the
+Takes five to ten minutes, most of it for three NUTS runs. Prints Markdown tables, which the
 page repeats; writes docs/_static/priors_*.png. `--no-experiment` leaves the NUTS runs out.
 """
 
@@ -21,6 +21,7 @@ SEED = 20
 FIGURES = Path(__file__).parent / "_static"
 KERNELS = ("expquad", "matern52", "matern32", "ratquad", "periodic", "linear", "polynomial")
 DIMENSIONS = (1, 2, 5, 10, 50)
+FIXED = (0.0, 0.02, 0.04, 0.06, 0.08, 0.1, 0.15, 0.2)
 EXPERIMENT = {
     "default: HalfNormal(0.158)": None,
     "wide: HalfNormal(1)": lambda name: pm.HalfNormal(name, sigma=1.0),
@@ -172,35 +173,67 @@ def correlation_by_dimension():
     table("Prior correlation of f between two samples: median (5% to 95%)", frame)
 
 
-def experiment():
-    """Posterior of sigma_w, and of training weights, under three priors of sigma_w."""
+def split():
+    """Diabetes: 353 patients to learn from and 89 held out, X, y, X_test, y_test."""
     data = bx.datasets.load("diabetes")
     rows = np.random.default_rng(SEED).permutation(len(data.y))
     train, test = np.sort(rows[89:]), np.sort(rows[:89])
-    X, y, X_test, y_test = (a.iloc[r] for r in (train, test) for a in (data.X, data.y))
-    quiet = {"seed": SEED, "progressbar": False}
+    return (a.iloc[r] for r in (train, test) for a in (data.X, data.y))
+
+
+def effects(model, idata, X_test, y_test):
+    """What a fit says about the weight of bmi at training patients, and its held-out error."""
+    quiet = {"keep": "summary", "progressbar": False}
+    options = {"features": ["bmi"], "num_draws": 300, **quiet}
+    own = bx.weights(model, idata, **options)
+    smooth = bx.weights(model, idata, smooth=True, **options)
+    predicted = bx.predictions(model, idata, X_test, **quiet)
+    error = np.sqrt(np.mean((predicted["y_mean"] - y_test.to_numpy()) ** 2))
+    return {
+        "sd of w": f"{own['weight_sd'].mean().item():.2f}",
+        "sd of g": f"{smooth['weight_sd'].mean().item():.2f}",
+        "spread of w": f"{own['weight_mean'].std().item():.2f}",
+        "RMSE": f"{error.item():.1f}",
+    }
+
+
+def profile():
+    """Fits by MAP with sigma_w held: what the data say about it."""
+    X, y, X_test, y_test = split()
+    found = {}
+    for sigma_w in FIXED:
+        model = bx.GPX(X, y, priors={"sigma_w": sigma_w})
+        mode = model.fit("map", progressbar=False)["posterior"]
+        theta = {name: value.to_numpy()[0, 0] for name, value in mode.items()}
+        evidence = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"]
+        found[sigma_w] = {
+            "log evidence": evidence.item(),
+            "sigma": f"{theta['sigma']:.2f}",
+            **effects(model, theta, X_test, y_test),
+        }
+    frame = pd.DataFrame(found).T.rename_axis("sigma_w held at")
+    frame["log evidence"] = [f"{v - frame['log evidence'].max():.1f}" for v in frame["log evidence"]]
+    table("sigma_w held, the rest by MAP", frame)
+
+
+def experiment():
+    """Posterior of sigma_w, and of training weights, under three priors of sigma_w."""
+    X, y, X_test, y_test = split()
+    sampling = {"draws": 700, "tune": 500, "chains": 2, "target_accept": 0.9}
     fits, found, drawn = {}, {}, {}
     for label, prior in EXPERIMENT.items():
         model = bx.GPX(X, y, priors={} if prior is None else {"sigma_w": prior})
-        idata = model.fit("nuts", draws=500, tune=400, chains=2, target_accept=0.9, **quiet)
+        idata = model.fit("nuts", seed=SEED, progressbar=False, **sampling)
         print(f"\n{label}. {idata.attrs['verdict']}", flush=True)
         posterior = idata["posterior"]
         sigma_w, sigma = posterior["sigma_w"].values.ravel(), posterior["sigma"].values.ravel()
         own_part = model.p * sigma_w**2 / (model.p * sigma_w**2 + sigma**2)
-        options = {"features": ["bmi"], "num_draws": 300, "keep": "summary", **quiet}
-        own = bx.weights(model, idata, **options)
-        smooth = bx.weights(model, idata, smooth=True, **options)
-        predicted = bx.predictions(model, idata, X_test, keep="summary", **quiet)
-        error = np.sqrt(np.mean((predicted["y_mean"] - y_test.to_numpy()) ** 2))
         low, high = np.quantile(sigma_w, [0.05, 0.95])
         found[label] = {
             "posterior mean of sigma_w": f"{sigma_w.mean():.3f}",
             "90% interval": f"{low:.3f} to {high:.3f}",
-            "own part of noise variance": f"{own_part.mean():.0%}",
-            "sd of w": f"{float(own['weight_sd'].mean()):.2f}",
-            "sd of g": f"{float(smooth['weight_sd'].mean()):.2f}",
-            "spread of mean w": f"{float(own['weight_mean'].std()):.2f}",
-            "RMSE": f"{float(error):.1f}",
+            "own part of noise": f"{own_part.mean():.0%}",
+            **effects(model, idata, X_test, y_test),
         }
         fits[label], drawn[label] = idata, sigma_w
     compared = az.compare(fits, round_to="none")
@@ -224,5 +257,6 @@ if __name__ == "__main__":
     size_by_kernel()
     share_of_eps_w()
     correlation_by_dimension()
+    profile()
     if "--no-experiment" not in sys.argv[1:]:
         experiment()

@@ -196,3 +196,22 @@ def test_core_inside_a_model_of_ones_own(case):
     found = pytensor.function([], [difference.mean, difference.cov], mode="FAST_COMPILE")()
     assert_allclose(found[0], combine @ f_mean, **TOLERANCE)
     assert_allclose(found[1], combine @ f_cov @ combine.T, **TOLERANCE)
+
+
+def test_any_operator_may_be_observed(rng):
+    """Weights seen with noise at some points predict the response at others."""
+    x, z = rng.normal(size=(5, 2)), rng.normal(size=(3, 2))
+    x_new = rng.normal(size=(3, 2))
+    process = bx.WeightProcess(pm.gp.cov.ExpQuad(2, ls=1.1), sigma_w=0.2, n_features=2)
+    ops, values = bx.operators, rng.normal(size=10)
+    q = bx.posteriors.exact(process, ops.weight(x, smooth=True), values, 0.3)
+    posterior = q(ops.evaluate(x_new, z))
+    found = pytensor.function([], [posterior.mean, posterior.cov], mode="FAST_COMPILE")()
+    K_uu = np.kron(expquad(x, x, 1.1), np.eye(2)) + 0.09 * np.eye(10)
+    K_Lu = np.concatenate(
+        [np.kron(k, w)[None] for k, w in zip(expquad(x_new, x, 1.1), z, strict=True)]
+    )
+    K_LL = expquad(x_new, x_new, 1.1) * (z @ z.T) + np.diag(0.04 * (z**2).sum(axis=1))
+    gain = np.linalg.solve(K_uu, K_Lu.T).T
+    assert_allclose(found[0], gain @ values, **TOLERANCE)
+    assert_allclose(found[1], K_LL - gain @ K_Lu.T, **TOLERANCE)
