@@ -19,8 +19,9 @@ import xarray as xr
 from pytensor.graph.replace import graph_replace
 
 from bayes_gpx.arguments import hyperparameter_draws
-from bayes_gpx.conditioning import sqrt_psd, with_jitter
+from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.inference import MODE, blas_threads, progress_bar
+from bayes_gpx.mixtures import Conditional, Mixture, open_stores
 from bayes_gpx.posteriors.exact import exact, restored
 from bayes_gpx.specification import Specification, one_of
 
@@ -150,39 +151,6 @@ def scalars(model, idata, build, *, progressbar=True):
     return [np.stack(c).reshape((*shape, *np.shape(c[0]))) for c in columns], largest
 
 
-class Mixture:
-    """Exact moments of a quantity (obs, component) over all its conditionals.
-
-    Parameters
-    ----------
-    shape : (obs, component)
-    covariance : bool
-        Also the covariance between the components of each observation.
-    """
-
-    def __init__(self, shape, covariance):
-        self._count = np.zeros(shape[0], int)
-        self._mean, self._within, self._between = (np.zeros(shape) for _ in range(3))
-        self._cov = np.zeros((*shape, shape[1])) if covariance else None
-
-    def add(self, rows, mean, variance, cov=None):
-        """Add one conditional's moments for some rows (a slice)."""
-        self._count[rows] += 1
-        shift = mean - self._mean[rows]
-        self._mean[rows] += shift / self._count[rows][:, None]
-        remaining = mean - self._mean[rows]
-        self._between[rows] += shift * remaining
-        self._within[rows] += variance
-        if self._cov is not None:
-            self._cov[rows] += cov + shift[:, :, None] * remaining[:, None, :]
-
-    def moments(self):
-        """Mean, standard deviation and covariance (or None), by the law of total variance."""
-        n = self._count[:, None]
-        sd = np.sqrt((self._within + self._between) / n)
-        return self._mean, sd, None if self._cov is None else self._cov / n[..., None]
-
-
 @dataclass(frozen=True, eq=False)
 class Quantity:
     """What a verb asks for and how its numbers are named.
@@ -196,11 +164,15 @@ class Quantity:
         Labels along `feature`; None for one number at each observation.
     factor : array (c,)
         From the model's scale to user units.
+    units : str
     offset : float
         Added after the factor.
-    units : str
+    center : array (c,) or None
+        What the components' features are centred at, kept beside the numbers.
     noisy : str or None
         Name of the same quantity with observation noise.
+    samples : str or None
+        What attrs say about the samples' own noise, if not the usual.
     """
 
     name: str
@@ -209,7 +181,9 @@ class Quantity:
     factor: np.ndarray
     units: str
     offset: float = 0.0
+    center: np.ndarray | None = None
     noisy: str | None = None
+    samples: str | None = None
 
 
 def explain(
@@ -260,56 +234,53 @@ def explain(
     """
     one_of("keep", keep, ("draws", "summary"))
     hyper = hyperparameter_draws(model, idata, num_draws)
-    shape = next(iter(hyper.values())).shape[:2]
-    conditional = draws if shape == (1, 1) else 1
-    picked = _picked(quantity, features)
-    m, c = len(where.X), len(picked)
+    picked = _picked(quantity, features, covariance)
     sampled = keep == "draws"
-    moment = "cov" if joint else "block" if c > 1 and (sampled or covariance) else "variance"
-    if joint and m * len(quantity.factor) > LARGEST_JOINT:
+    shape, size = next(iter(hyper.values())).shape[:2], len(where.X) * len(quantity.factor)
+    if joint and size > LARGEST_JOINT:
         raise ValueError(
-            f"joint=True would draw {m * len(quantity.factor)} quantities jointly; at most "
-            f"{LARGEST_JOINT} are. Explain fewer observations at a time with obs=."
+            f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} are. "
+            "Explain fewer observations at a time with obs=."
         )
+    moment = "variance" if quantity.components is None or not (sampled or covariance) else "block"
+    moment = "cov" if joint else moment
+    each = draws if shape == (1, 1) else 1
+    dims = (len(where.X), len(picked))
     names = (quantity.name, quantity.noisy) if quantity.noisy else (quantity.name,)
-    lead = (shape[0], shape[1] * conditional)
-    own = (m, c) if quantity.components else (m,)
-    stores = _stores(names, (*lead, *own), path) if sampled else {}
-    mixtures = {name: Mixture((m, c), covariance) for name in names}
-    factor = quantity.factor[picked]
-    conditionals = _conditionals(model, hyper, quantity, where, moment, progressbar)
-    entropy = np.random.SeedSequence(seed).entropy
-    largest_jitter = 0.0
-    for at, theta, jitter, blocks in conditionals:
+    mixtures = {name: Mixture(dims, covariance) for name in names}
+    own = dims if quantity.components else dims[:1]
+    stores = open_stores(names, (shape[0], shape[1] * each, *own), path) if sampled else {}
+    root_seed, largest_jitter = np.random.SeedSequence(seed).entropy, 0.0
+    for at, theta, jitter, blocks in _conditionals(
+        model, hyper, quantity, where, moment, progressbar
+    ):
         largest_jitter = max(largest_jitter, jitter)
-        rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=at))
-        standard = rng.standard_normal((conditional, m, c)) if sampled else None
-        extra = rng.standard_normal((conditional, m, c)) if sampled and quantity.noisy else None
-        kept = slice(at[1] * conditional, (at[1] + 1) * conditional)
-        noise = float(theta["sigma"]) * factor if quantity.noisy else None
+        rng = np.random.default_rng(np.random.SeedSequence(root_seed, spawn_key=at))
+        normal = {name: rng.standard_normal((each, *dims)) for name in names} if sampled else {}
+        kept = (at[0], slice(at[1] * each, (at[1] + 1) * each))
         for rows, mean, second in blocks:
-            mean = mean[:, picked] * factor + quantity.offset
-            variance, cov, root = _spread(second, moment, quantity, picked, sampled)
-            mixtures[quantity.name].add(rows, mean, variance, cov)
+            part = Conditional(mean, second, moment, picked, quantity.factor, quantity.offset)
+            mixtures[quantity.name].add(rows, part.mean, part.variance, part.cov)
+            values = {}
+            if sampled:
+                values[quantity.name] = part.sample(normal[quantity.name][:, rows])
             if quantity.noisy:
-                noisy_cov = None if cov is None else cov + noise**2
-                mixtures[quantity.noisy].add(rows, mean, variance + noise**2, noisy_cov)
-            if not sampled:
-                continue
-            values = mean + _colour(root, standard[:, rows], moment)
-            _keep(stores[quantity.name], at[0], kept, rows, values)
-            if quantity.noisy:
-                noisy = values + extra[:, rows] * noise
-                _keep(stores[quantity.noisy], at[0], kept, rows, noisy)
-    dataset = _dataset(model, quantity, where, picked, stores, mixtures, path)
+                sd = float(theta["sigma"]) * quantity.factor[picked]
+                mixtures[quantity.noisy].add(rows, part.mean, part.variance + sd**2)
+                if sampled:
+                    noise = sd * normal[quantity.noisy][:, rows]
+                    values[quantity.noisy] = values[quantity.name] + noise
+            for name, array in values.items():
+                stores[name][(*kept, rows)] = array if quantity.components else array[..., 0]
+    dataset = _dataset(model, quantity, where, picked, stores if path is None else {}, mixtures)
+    if sampled:
+        dataset = dataset.assign_coords(chain=range(shape[0]), draw=range(shape[1] * each))
     dataset.attrs.update(
         units=quantity.units,
         likelihood=model.specification.likelihood,
         relative_jitter=largest_jitter,
-        dependence="joint over observations and features"
-        if joint
-        else "joint over features within an observation, independent between observations",
-        samples="new (fresh eps_w)" if where.positions is None else "training (their own eps_w)",
+        dependence=DEPENDENCE[joint],
+        samples=quantity.samples or SAMPLES[where.positions is None],
         bayes_gpx=version("bayes_gpx"),
         pymc=pm.__version__,
     )
@@ -317,6 +288,13 @@ def explain(
         return dataset
     dataset.to_zarr(path, mode="a", consolidated=False)
     return xr.open_zarr(path, chunks=None, consolidated=False)
+
+
+DEPENDENCE = {
+    False: "joint over features within an observation, independent between observations",
+    True: "joint over features and observations",
+}
+SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
 
 
 def _conditionals(model, hyper, quantity, where, moment, progressbar):
@@ -345,40 +323,13 @@ def _conditionals(model, hyper, quantity, where, moment, progressbar):
         yield at, theta, jitter, blocks([*given, alpha, root])
 
 
-def _spread(second, moment, quantity, picked, sampled):
-    """Variance (m, c), covariance within observations (or None), and a root for sampling."""
-    c, factor = len(quantity.factor), quantity.factor[picked]
-    if moment == "variance":
-        variance = second.reshape((-1, c))[:, picked] * factor**2
-        return variance, None, np.sqrt(variance)
-    if moment == "block":
-        cov = second[:, picked][:, :, picked] * np.multiply.outer(factor, factor)
-        return _diagonal(cov), cov, sqrt_psd(cov) if sampled else None
-    m = len(second) // c
-    full = second.reshape((m, c, m, c))[:, picked][..., picked]
-    full = full * factor[:, None, None] * factor
-    cov = np.einsum("icid->icd", full)
-    size = m * len(picked)
-    return _diagonal(cov), cov, sqrt_psd(full.reshape((size, size))) if sampled else None
-
-
-def _diagonal(cov):
-    return np.maximum(np.einsum("mcc->mc", cov), 0.0)
-
-
-def _colour(root, standard, moment):
-    """Give standard normals (draw, m, c) the covariance whose root this is."""
-    if moment == "variance":
-        return root * standard
-    if moment == "block":
-        return np.einsum("mij,dmj->dmi", root, standard)
-    return (standard.reshape((len(standard), -1)) @ root.T).reshape(standard.shape)
-
-
-def _picked(quantity, features):
+def _picked(quantity, features, covariance):
     if quantity.components is None:
-        if features is not None:
-            raise ValueError(f"{quantity.name} has no features; leave `features` out.")
+        if features is not None or covariance:
+            raise ValueError(
+                f"{quantity.name} has no features; leave `features` and `covariance` out. For the "
+                "covariance between observations draw them with joint=True."
+            )
         return np.array([0])
     if features is None:
         return np.arange(len(quantity.components))
@@ -387,55 +338,26 @@ def _picked(quantity, features):
     return np.array([quantity.components.index(f) for f in features])
 
 
-def _keep(store, chain, draws, rows, values):
-    store[chain, draws, rows] = values if store.ndim == 4 else values[..., 0]
-
-
-def _stores(names, shape, path):
-    """Arrays that draws are written to: in memory, or in a new zarr store."""
-    if path is None:
-        return {name: np.empty(shape) for name in names}
-    import zarr
-
-    group = zarr.open_group(path, mode="w")
-    chunks = (1, min(16, shape[1]), min(256, shape[2]), *shape[3:])
-    dims = ("chain", "draw", "obs", "feature")[: len(shape)]
-    return {
-        name: group.create_array(
-            name, shape=shape, chunks=chunks, dtype="float64", dimension_names=dims
-        )
-        for name in names
-    }
-
-
-def _dataset(model, quantity, where, picked, stores, mixtures, path):
+def _dataset(model, quantity, where, picked, stores, mixtures):
     """Name what was computed."""
-    own = ("feature",) if quantity.components else ()
-    dims = ("obs", *own)
-    values, columns = where.X_values, model.training.X.columns
-    coords = {"obs": where.index}
-    if own:
-        labels = [quantity.components[i] for i in picked]
-        values = None if where.Z_values is None else where.Z_values[:, picked]
-        coords["feature"] = labels
+    if quantity.components is None:
+        dims, labels, values = ("obs",), list(model.training.X.columns), where.X_values
     else:
-        coords["feature"] = list(columns)
-    variables = {} if values is None else {"value": (("obs", "feature"), values)}
-
-    def squeezed(array):
-        return array if own else array[..., 0]
-
+        dims, labels = ("obs", "feature"), [quantity.components[i] for i in picked]
+        values = None if where.Z_values is None else where.Z_values[:, picked]
+    variables = {name: (("chain", "draw", *dims), store) for name, store in stores.items()}
+    coords = {"obs": where.index, "feature": labels}
     for name, mixture in mixtures.items():
         mean, sd, cov = mixture.moments()
-        variables[f"{name}_mean"] = (dims, squeezed(mean))
-        variables[f"{name}_sd"] = (dims, squeezed(sd))
-        if cov is not None and own:
-            variables[f"{name}_cov"] = (("obs", "feature", "feature_bis"), cov)
+        if quantity.components is None:
+            mean, sd = mean[:, 0], sd[:, 0]
+        variables |= {f"{name}_mean": (dims, mean), f"{name}_sd": (dims, sd)}
+        if cov is not None:
+            variables[f"{name}_cov"] = ((*dims, "feature_bis"), cov)
             coords["feature_bis"] = labels
-    for name, store in stores.items():
-        coords |= {"chain": np.arange(store.shape[0]), "draw": np.arange(store.shape[1])}
-        if path is None:
-            variables[name] = (("chain", "draw", *dims), store)
-    dataset = xr.Dataset(variables, coords)
-    order = [d for d in ("chain", "draw", "obs", "feature", "feature_bis") if d in dataset.dims]
-    return dataset.transpose(*order)
+    if values is not None:
+        variables["value"] = (("obs", "feature"), values)
+    if quantity.center is not None:
+        variables["center"] = ("feature", quantity.center[picked])
+        variables["offset"] = model.training.y_scaling.center
+    return xr.Dataset(variables, coords)

@@ -212,7 +212,9 @@ def profile():
             **effects(model, theta, X_test, y_test),
         }
     frame = pd.DataFrame(found).T.rename_axis("sigma_w held at")
-    frame["log evidence"] = [f"{v - frame['log evidence'].max():.1f}" for v in frame["log evidence"]]
+    frame["log evidence"] = [
+        f"{v - frame['log evidence'].max():.1f}" for v in frame["log evidence"]
+    ]
     table("sigma_w held, the rest by MAP", frame)
 
 

@@ -26,6 +26,7 @@ FLOORS = [
     "inference",
     "models",
     "arguments",
+    "mixtures",
     "draws",
     "explain/*",
     "metrics",

@@ -61,11 +61,10 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
         components=model.training.Z.columns,
         factor=model.training.y_scaling.scale / model.training.Z_scaling.scale,
         units=f"{model.training.y_name} per unit of the feature",
+        samples="weight functions g, without eps_w" if smooth else None,
     )
     where = points(model, X_new, Z_new, obs=obs, needs_z=False)
-    dataset = explain(model, idata, quantity, where, **options)
-    dataset.attrs["smooth"] = int(smooth)
-    return dataset
+    return explain(model, idata, quantity, where, **options)
 
 
 def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
@@ -108,12 +107,9 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         components=model.training.Z.columns,
         factor=np.full(model.training.p, model.training.y_scaling.scale),
         units=model.training.y_name,
+        center=model.training.Z_scaling.center,
     )
-    dataset = explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
-    picked = [model.training.Z.columns.index(f) for f in dataset["feature"].values]
-    dataset["center"] = ("feature", model.training.Z_scaling.center[picked])
-    dataset["offset"] = model.training.y_scaling.center
-    return dataset
+    return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
 
 
 def _refuse_gp(model, verb):
