@@ -10,8 +10,8 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx import datasets
+from bayes_gpx.diagnostics import ConvergenceWarning
 from bayes_gpx.explain import contributions, predictions, weights
-from bayes_gpx.inference import ConvergenceWarning
 from bayes_gpx.io import save
 from bayes_gpx.models import GP, GPX
 from bayes_gpx.plots import plot_contributions, plot_weights

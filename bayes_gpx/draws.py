@@ -20,7 +20,7 @@ from pytensor.graph.replace import graph_replace
 
 from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.conditioning import with_jitter
-from bayes_gpx.inference import MODE, blas_threads, progress_bar
+from bayes_gpx.density import MODE, blas_threads, progress_bar
 from bayes_gpx.mixtures import Conditional, Mixture, open_stores
 from bayes_gpx.posteriors.exact import exact, restored
 from bayes_gpx.specification import Specification, one_of

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx import inference
+from bayes_gpx.density import blas_threads, per_draw
 from bayes_gpx.evidence import leave_one_out, normal_logp
 from bayes_gpx.likelihoods import LIKELIHOODS
 from bayes_gpx.posteriors.exact import noisy_covariance
@@ -233,17 +234,17 @@ class Model:
         else:
             parallel = 1
         fitter = getattr(inference, f"fit_{method}")
-        with inference.blas_threads(self.training.n, parallel):
+        with blas_threads(self.training.n, parallel):
             idata = fitter(self._pymc, self.starts(), **common)
         idata.attrs[self.signature_key] = self.signature
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] < DRAWS_WORTH_LOO:
             return idata
-        with inference.blas_threads(self.training.n):
+        with blas_threads(self.training.n):
             idata["log_likelihood"] = self._log_likelihood(idata, progressbar)
         return idata
 
     def _log_likelihood(self, idata, progressbar):
-        terms = inference.per_draw(
+        terms = per_draw(
             self._pymc,
             idata,
             {"terms": self._leave_one_out},

@@ -70,13 +70,14 @@ def evaluation(mode):
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from bayes_gpx import evidence_numba, inference  # noqa: F401
+    from bayes_gpx import density as compiled_density
+    from bayes_gpx import evidence_numba  # noqa: F401
 
     if mode == "numba":
-        inference.BUFFERED_MODE = "NUMBA"
+        compiled_density.BUFFERED_MODE = "NUMBA"
     gpx, _ = model()
     with threadpool_limits(1):
-        compiled, density = seconds(lambda: inference.Density(gpx._pymc, jacobian=True))
+        compiled, density = seconds(lambda: compiled_density.Density(gpx._pymc, jacobian=True))
         function, x = density.value_and_slope(), density.unconstrain({})
         first, _ = seconds(lambda: function(x))
         each = min(seconds(lambda: [function(x) for _ in range(20)])[0] / 20 for _ in range(5))

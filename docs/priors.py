@@ -229,7 +229,8 @@ def experiment():
         print(f"\n{label}. {idata.attrs['verdict']}", flush=True)
         posterior = idata["posterior"]
         sigma_w, sigma = posterior["sigma_w"].values.ravel(), posterior["sigma"].values.ravel()
-        own_part = model.p * sigma_w**2 / (model.p * sigma_w**2 + sigma**2)
+        own_variance = X.shape[1] * sigma_w**2
+        own_part = own_variance / (own_variance + sigma**2)
         low, high = np.quantile(sigma_w, [0.05, 0.95])
         found[label] = {
             "posterior mean of sigma_w": f"{sigma_w.mean():.3f}",

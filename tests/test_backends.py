@@ -9,7 +9,7 @@ from sklearn.model_selection import KFold, train_test_split
 
 import bayes_gpx as bx
 from bayes_gpx import evidence_numba  # noqa: F401
-from bayes_gpx.inference import Density
+from bayes_gpx.density import Density
 
 pytestmark = pytest.mark.slow
 

@@ -23,6 +23,8 @@ FLOORS = [
     "likelihoods",
     "posteriors/*",
     "specification",
+    "density",
+    "diagnostics",
     "inference",
     "models",
     "arguments",

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
 from bayes_gpx import inference
-from bayes_gpx.inference import ConvergenceWarning
+from bayes_gpx.diagnostics import ConvergenceWarning, diagnose
 
 
 @pytest.fixture(scope="module")
@@ -99,18 +99,18 @@ def test_diagnosis_reads_chains():
     rng = np.random.default_rng(1)
     stuck = rng.normal(size=(4, 200)) + np.arange(4)[:, None]
 
-    def diagnose(values, divergences):
+    def read(values, divergences):
         diverging = np.zeros((4, 200), bool)
         diverging[0, :divergences] = True
         groups = {
             "posterior": xr.Dataset({"a": (("chain", "draw"), values)}),
             "sample_stats": xr.Dataset({"diverging": (("chain", "draw"), diverging)}),
         }
-        return inference.diagnose(xr.DataTree.from_dict(groups))
+        return diagnose(xr.DataTree.from_dict(groups))
 
-    good = diagnose(rng.normal(size=(4, 200)), 0)
+    good = read(rng.normal(size=(4, 200)), 0)
     assert not good.complaints and good.verdict.startswith("Converged")
-    bad = diagnose(stuck, 3)
+    bad = read(stuck, 3)
     assert bad.divergences == 3 and bad.r_hat > 1.5
     assert len(bad.complaints) == 3 and "R-hat" in bad.verdict
 

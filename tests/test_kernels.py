@@ -200,10 +200,10 @@ def test_derivatives_are_those_of_the_oracle(name):
             [oracle.derivative(CASES[name][1], *p, *order) for p in zip(x, xs, strict=True)]
         )
         axes = tuple(range(1, truth.ndim))
-        # 1e-13 of the size of the entries: at the same pair, or where coordinates are of order 1
+        # 1e-14 of the size of the entries: at the same pair, or where coordinates are of order 1
         size = np.maximum(abs(truth).max(axis=axes, keepdims=True), abs(truth[:4]).max())
         error = abs(results[order] - truth)
-        assert (error <= 1e-13 * size).all(), (order, error)
+        assert (error <= 1e-14 * size).all(), (order, error)
 
 
 @every_case
