@@ -26,6 +26,9 @@ MODE = Mode(linker="py", optimizer="fast_compile")
 BUFFERED_MODE = Mode(linker=PerformLinker(allow_gc=False), optimizer="fast_compile")
 """The same, with every intermediate array kept for the next call."""
 
+THREADED_FROM = 3000
+"""Observations from which BLAS is given more than one thread."""
+
 BUFFERED_BELOW = 1000
 """Observations up to which keeping arrays is worth its memory (a third of the time)."""
 
@@ -76,7 +79,7 @@ class Density:
             np.broadcast_to(start.get(rv.name, self._natural_point[rv.name]), shape)
             for rv, shape in zip(self._free, self._shapes, strict=True)
         ]
-        return self._forward(*[np.array(v, dtype="float64") for v in natural])
+        return self._forward.copy()(*[np.array(v, dtype="float64") for v in natural])
 
     @property
     def _shapes(self):
@@ -128,9 +131,11 @@ def mode_for(model):
 def blas_threads(n, parallel=1):
     """Context in which BLAS uses as many threads as n observations are worth.
 
-    Small matrices lose by more than one thread; `parallel` chains share the processors.
+    Factors of small matrices gain little by more than one thread, and lose twentyfold by it
+    where another process wants the processor; `parallel` chains share the processors.
     """
-    return threadpool_limits(1 if n < BUFFERED_BELOW else max(1, (os.cpu_count() or 1) // parallel))
+    enough = n >= THREADED_FROM
+    return threadpool_limits(max(1, (os.cpu_count() or 1) // parallel) if enough else 1)
 
 
 def progress_bar(wanted):

@@ -83,6 +83,8 @@ def compiled(structure, build, names):
         n: pt.tensor(n, dtype="float64", shape=(None,) * k) for n, k in structure.hyperparameters
     }
     symbols = {n: SYMBOLS[n](n) for n in names}
+    for points in {"X", "X_new"} & symbols.keys():
+        symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
     coords = {"feature": range(structure.d), "z_feature": range(structure.p)}
     with pm.Model(coords=coords) as scratch:
         process = spec.process(theta, structure.d)

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,9 @@ from scipy.optimize import minimize
 
 from bayes_gpx.density import MODE, Density, progress_bar
 from bayes_gpx.diagnostics import ConvergenceWarning, diagnose
+
+LOST = 1e12
+"""Stands in for the objective where the log density is not finite."""
 
 WIDEST = 5.0
 """Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
@@ -29,7 +33,7 @@ class Optimum:
 
 
 def climb(density, starts, *, progressbar=True):
-    """Maximise from every start by L-BFGS with exact gradients.
+    """Maximise from every start by L-BFGS with exact gradients, starts in parallel threads.
 
     Parameters
     ----------
@@ -41,31 +45,11 @@ def climb(density, starts, *, progressbar=True):
     -------
     list of Optimum, in the order of the starts
     """
-    value_and_slope = density.value_and_slope()
-    lost = 1e12
-
-    def objective(x):
-        value, slope = value_and_slope(x)
-        return (-value, -slope) if np.isfinite(value) else (lost, slope)
-
-    optima = []
-    with progress_bar(progressbar) as progress:
-        for start in progress.track(starts, description="Maximising"):
-            x0 = density.unconstrain(start)
-            reach = np.maximum(20.0, np.abs(x0))
-            result = minimize(
-                objective,
-                x0,
-                jac=True,
-                method="L-BFGS-B",
-                bounds=list(zip(x0 - reach, x0 + reach, strict=True)),
-                options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4},
-            )
-            inside = (np.abs(result.x - x0) < 0.999 * reach).all()
-            flat = np.abs(result.jac).max() < 1e-2
-            converged = bool((flat or (result.success and inside)) and result.fun < lost)
-            optima.append(Optimum(result.x, -float(result.fun), converged, result.nfev))
-    if not any(o.log_density > -lost for o in optima):
+    workers = min(len(starts), os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
+        ends = pool.map(lambda start: _ascend(density, start), starts)
+        optima = list(progress.track(ends, total=len(starts), description="Maximising"))
+    if not any(o.log_density > -LOST for o in optima):
         raise ValueError(
             "The log density is not finite at any start. Expected priors that allow "
             "hyperparameters of moderate size on the model's scale; check priors and kernel."
@@ -79,6 +63,30 @@ def climb(density, starts, *, progressbar=True):
             stacklevel=4,
         )
     return optima
+
+
+def _ascend(density, start):
+    """Where one start ends; each call has functions of its own and may run in a thread."""
+    value_and_slope = density.value_and_slope()
+
+    def objective(x):
+        value, slope = value_and_slope(x)
+        return (-value, -slope) if np.isfinite(value) else (LOST, slope)
+
+    x0 = density.unconstrain(start)
+    reach = np.maximum(20.0, np.abs(x0))
+    result = minimize(
+        objective,
+        x0,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(x0 - reach, x0 + reach, strict=True)),
+        options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4},
+    )
+    inside = (np.abs(result.x - x0) < 0.999 * reach).all()
+    flat = np.abs(result.jac).max() < 1e-2
+    converged = bool((flat or (result.success and inside)) and result.fun < LOST)
+    return Optimum(result.x, -float(result.fun), converged, result.nfev)
 
 
 def fit_map(model, starts, *, progressbar=True):

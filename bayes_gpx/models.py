@@ -90,7 +90,8 @@ class Model:
         data, rename = self.training, self._rename
         obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
         self._pymc.add_coords({obs: data.X.index, feature: list(data.X.columns)})
-        x = data.X_scaling.apply(pm.Data(rename("X"), data.X.values, dims=(obs, feature)))
+        x = pm.Data(rename("X"), data.X.values, dims=(obs, feature))
+        x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
         if data.Z is None:
             return x, None
         self._pymc.add_coords({z_feature: list(data.Z.columns)})
