@@ -182,6 +182,7 @@ class Model:
                 "amplitude": signal * size / z_norm,
                 "sigma": noise * size,
                 "sigma_w": own * size / z_norm,
+                "relative sigma_w": own,
             }
             starts.append({self._rename(n): by_kind[k] for n, k in kinds.items() if k in by_kind})
         return starts

@@ -52,7 +52,14 @@ DEFAULT_PRIORS = {
     "period": lambda name, dims, d, p: pm.LogNormal(name, mu=0.0, sigma=1.0, dims=dims),
     "offset": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
     "amplitude": lambda name, dims, d, p: pm.HalfNormal(name, sigma=2.0 / np.sqrt(p), dims=dims),
+    "linear amplitude": lambda name, dims, d, p: pm.HalfNormal(
+        name, sigma=2.0 / np.sqrt(d * p), dims=dims
+    ),
+    "polynomial amplitude": lambda name, dims, d, p: pm.HalfNormal(
+        name, sigma=2.0 / ((1 + d) * np.sqrt(p)), dims=dims
+    ),
     "sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims),
+    "relative sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5, dims=dims),
     "sigma": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
 }
 """Default priors on the model's scale, with d columns of X and p weighed features.
@@ -63,7 +70,7 @@ Weakly informative for standardised data; `docs/priors.md` shows what they imply
 DEFAULT_VALUES = {"degree": 2.0}
 """Hyperparameters that are fixed unless a prior is given."""
 
-MAY_BE_ZERO = ("sigma_w", "offset")
+MAY_BE_ZERO = ("sigma_w", "relative sigma_w", "offset")
 
 
 @dataclass(frozen=True)
@@ -149,12 +156,12 @@ class Specification:
         """Hyperparameters that scale the summands; a callable kernel has its own."""
         dim = "z_feature" if self.by_feature else None
         if callable(self.kernel):
-            names = ["amplitude"] if self.by_feature else []
-        elif len(self.summands) == 1:
-            names = ["amplitude"]
-        else:
-            names = [f"{summand[0].prefix}amplitude" for summand in self.summands]
-        return tuple(Hyperparameter(name, "amplitude", dim) for name in names)
+            return (Hyperparameter("amplitude", "amplitude", dim),) if self.by_feature else ()
+        prefixes = [s[0].prefix for s in self.summands] if len(self.summands) > 1 else [""]
+        return tuple(
+            Hyperparameter(f"{prefix}amplitude", _amplitude_kind(summand), dim)
+            for prefix, summand in zip(prefixes, self.summands, strict=True)
+        )
 
     @cached_property
     def hyperparameters(self):
@@ -169,7 +176,8 @@ class Specification:
             for factor in summand
             for kind in FACTORS[factor.kind][0]
         ]
-        weights = [Hyperparameter("sigma_w", "sigma_w")] if self.family == "GPX" else []
+        sigma_w = "relative sigma_w" if self.weight_prior == "horseshoe" else "sigma_w"
+        weights = [Hyperparameter("sigma_w", sigma_w)] if self.family == "GPX" else []
         noise = [Hyperparameter(k, k) for k in LIKELIHOODS[self.likelihood].hyperparameters]
         return (*own, *self.amplitudes, *weights, *noise)
 
@@ -214,6 +222,13 @@ class Specification:
         return product
 
 
+def _amplitude_kind(summand):
+    """Kernels whose variance grows with the number of columns have smaller amplitudes."""
+    kinds = {factor.kind for factor in summand}
+    growing = [kind for kind in ("polynomial", "linear") if kind in kinds]
+    return f"{growing[0]} amplitude" if growing else "amplitude"
+
+
 def create_variables(specification, priors, *, d, p, rename):
     """Create the hyperparameters in the model on the context stack.
 
@@ -242,7 +257,7 @@ def create_variables(specification, priors, *, d, p, rename):
     theta, fixed = {}, {}
     for h in specification.hyperparameters:
         prior = priors.get(h.name, DEFAULT_VALUES.get(h.kind))
-        if prior is None and horseshoe and h.kind == "amplitude":
+        if prior is None and horseshoe and h in specification.amplitudes:
             theta[h.name] = _horseshoe(h, priors, p, rename)
         elif prior is None:
             dims = h.dim and rename(h.dim)
