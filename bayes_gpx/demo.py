@@ -18,7 +18,7 @@ from bayes_gpx.plots import plot_contributions, plot_weights
 
 TEST_ROWS = 89
 LEVEL = 0.9
-CHAINS, TUNE, DRAWS, TARGET_ACCEPT = 4, 400, 500, 0.9
+CHAINS, TUNE, DRAWS = 4, 400, 500
 
 
 def run(folder, *, seed=0, say=print, progressbar=True):
@@ -62,13 +62,7 @@ def run(folder, *, seed=0, say=print, progressbar=True):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         idata = gpx.fit(
-            "nuts",
-            draws=DRAWS,
-            tune=TUNE,
-            chains=CHAINS,
-            seed=seed,
-            progressbar=progressbar,
-            target_accept=TARGET_ACCEPT,
+            "nuts", draws=DRAWS, tune=TUNE, chains=CHAINS, seed=seed, progressbar=progressbar
         )
     save(gpx, idata, folder / "gpx.nc")
     fresh = predictions(gpx, idata, X_test, seed=seed, progressbar=progressbar)

@@ -124,6 +124,7 @@ def fit_nuts(
     seed=None,
     progressbar=True,
     nuts_sampler="nutpie",
+    target_accept=0.9,
     **kwargs,
 ):
     """Sample by NUTS, from overdispersed points around the mode; diagnose the draws.
@@ -132,10 +133,13 @@ def fit_nuts(
     ----------
     nuts_sampler : str
         "nutpie", or what `pymc.sample` knows: "pymc", "numpyro", "blackjax".
+    target_accept : float
+        0.8, the samplers' own default, leaves stray divergences on real data.
     **kwargs
         Passed on to `nutpie.sample` or `pymc.sample`.
     """
     cores = cores or min(chains, os.cpu_count() or 1)
+    kwargs["target_accept"] = target_accept
     density = Density(model, jacobian=True)
     optima, mode, spread = _mode_and_spread(density, starts, progressbar)
     if nuts_sampler == "nutpie":

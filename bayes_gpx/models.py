@@ -212,7 +212,7 @@ class Model:
         progressbar : bool
         **kwargs
             Of "nuts": `nuts_sampler` ("nutpie", or "pymc", "numpyro", "blackjax"), `cores`,
-            and whatever the sampler takes.
+            `target_accept` (0.9) and whatever the sampler takes.
 
         Returns
         -------

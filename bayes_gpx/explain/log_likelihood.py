@@ -19,7 +19,7 @@ def log_likelihood(model, idata, *, progressbar=True):
     """Leave-one-out predictive log densities, and the log marginal likelihood, of y.
 
     The observations of a Gaussian process are correlated, so the terms that `arviz.loo`
-    needs are log p(y_i | y_-i, theta), in closed form for each hyperparameter draw theta.
+    needs are ``log p(y_i | y_-i, theta)``, in closed form for each hyperparameter draw theta.
 
     Parameters
     ----------

@@ -1,7 +1,5 @@
 """Contributions of each feature, with intervals, one panel for each observation."""
 
-from importlib import import_module
-
 import arviz_stats  # noqa: F401
 import xarray as xr
 from arviz_base import rcParams
@@ -93,9 +91,9 @@ def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kw
             "figsize": (5.4 * columns, panels * (1.2 + 0.28 * rows)),
             "figsize_units": "inches",
             "sharex": True,
+            **({"layout": "constrained"} if backend == "matplotlib" else {}),
         },
     )
-    import_module(f"arviz_plots.backend.{backend}")
     pc = PlotCollection.wrap(draws, cols=["obs"], backend=backend, **pc_kwargs)
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     position = list(range(rows))

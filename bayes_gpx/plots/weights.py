@@ -25,9 +25,9 @@ def _zero(da, target, **kwargs):
     return backend_from_object(target).hline(0.0, target, **kwargs)
 
 
-def _labels(da, target, *, response, **kwargs):
+def _labels(da, target, **kwargs):
     backend = backend_from_object(target)
-    backend.ylabel(f"weight [{response} / unit]", target, **kwargs)
+    backend.ylabel("weight", target, **kwargs)
     return backend.xlabel(da["feature"].item(), target, **kwargs)
 
 
@@ -38,7 +38,8 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.weights` returned, with draws and `value`, at points along a curve:
-        one feature varies, the others are held, best with ``smooth=True``.
+        one feature varies, the others are held. Ask for them with ``smooth=True``, and
+        ``joint=True`` for a smooth band.
     features : list of str, optional
     ci_prob : float, optional
         Probability of the equal-tailed bands; ArviZ's ``stats.ci_prob`` by default.
@@ -70,8 +71,14 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     pc_kwargs.setdefault("col_wrap", 3)
     columns = min(draws.sizes["feature"], pc_kwargs["col_wrap"])
     rows = -(-draws.sizes["feature"] // columns)
+    backend = backend or rcParams["plot.backend"]
     pc_kwargs.setdefault(
-        "figure_kwargs", {"figsize": (4.2 * columns, 3.2 * rows), "figsize_units": "inches"}
+        "figure_kwargs",
+        {
+            "figsize": (4.2 * columns, 3.2 * rows),
+            "figsize_units": "inches",
+            **({"layout": "constrained"} if backend == "matplotlib" else {}),
+        },
     )
     pc = PlotCollection.wrap(draws, cols=["feature"], backend=backend, **pc_kwargs)
     mean = chosen[["weight_mean"]].rename(weight_mean="weight")
@@ -79,7 +86,6 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_band, "credible_interval", data=band, value=value, color="C0", alpha=0.3)
     pc.map(_curve, "point_estimate", data=mean, value=value, color="C0", width=2)
-    response = dataset.attrs["units"].split(" per ")[0]
-    pc.map(_labels, "labels", data=mean, response=response)
-    pc.add_title(f"Weight functions: mean and {prob:.0%} band")
+    pc.map(_labels, "labels", data=mean)
+    pc.add_title(f"Weight, {dataset.attrs['units']}: mean and {prob:.0%} band")
     return pc
