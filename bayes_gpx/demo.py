@@ -18,7 +18,7 @@ from bayes_gpx.plots import plot_contributions, plot_weights
 
 TEST_ROWS = 89
 LEVEL = 0.9
-CHAINS, TUNE, DRAWS = 4, 400, 500
+CHAINS, TUNE, DRAWS = 4, 300, 400
 
 
 def run(folder, *, seed=0, say=print, progressbar=True):
