@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_gpx.specification import count
+
 
 @dataclass(frozen=True, eq=False)
 class Points:
@@ -37,7 +39,7 @@ def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
         X, Z = model.training.X, model.training.Z
     else:
         X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
-    rows = _rows(X.index, obs)
+    rows = rows_labelled(X.index, obs)
     scaled_Z = None if Z is None else model.training.Z_scaling.apply(Z.values[rows])
     return Points(
         model.training.X_scaling.apply(X.values[rows]),
@@ -49,17 +51,56 @@ def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
     )
 
 
-def _rows(index, obs):
+def rows_labelled(index, obs):
+    """Positions of observations by label, list of labels or mask; None for all."""
     if obs is None:
         return np.arange(len(index))
     wanted = np.atleast_1d(np.asarray(obs))
+    if wanted.dtype == bool:
+        if wanted.shape != index.shape:
+            raise ValueError(
+                f"obs is a mask of shape {wanted.shape}; expected one value for each of "
+                f"{len(index)} rows, or labels."
+            )
+        wanted = index[wanted]
+    if wanted.ndim != 1:
+        raise ValueError(f"obs has shape {wanted.shape}; expected a label or a list of labels.")
     rows = [np.flatnonzero(index == label) for label in wanted]
-    missing = [label for label, found in zip(wanted, rows, strict=True) if not len(found)]
+    missing = [str(label) for label, found in zip(wanted, rows, strict=True) if not len(found)]
     if missing or not len(wanted):
+        examples = ", ".join(map(str, index[:3]))
         raise ValueError(
-            f"obs: no rows labelled {missing}; expected labels of the index, such as {index[:3]}."
+            f"obs: no rows labelled {missing}; expected labels of the index, such as {examples}."
         )
     return np.concatenate(rows)
+
+
+@dataclass(frozen=True, eq=False)
+class HyperparameterDraws:
+    """Hyperparameters on the model's scale.
+
+    Attributes
+    ----------
+    values : dict of arrays (chain, draw, ...)
+        In the model's order.
+    chain, draw : arrays
+        Labels.
+    alone : bool
+        Whether the fit holds a single draw.
+    """
+
+    values: dict
+    chain: np.ndarray
+    draw: np.ndarray
+    alone: bool
+
+    def __iter__(self):
+        """Pairs of (chain, draw) positions and the dict of hyperparameters there."""
+        for at in np.ndindex(len(self.chain), len(self.draw)):
+            yield at, {name: np.asarray(values[at]) for name, values in self.values.items()}
+
+    def __len__(self):
+        return len(self.chain) * len(self.draw)
 
 
 def hyperparameter_draws(model, idata, num_draws=None):
@@ -74,62 +115,87 @@ def hyperparameter_draws(model, idata, num_draws=None):
 
     Returns
     -------
-    dict of arrays (chain, draw, ...), in the model's order
+    HyperparameterDraws
+
+    Raises
+    ------
+    ValueError
+        If `idata` belongs to another model, has no dims chain and draw, or is not finite.
     """
+    if num_draws is not None:
+        count("num_draws", num_draws)
     if isinstance(idata, dict):
         fixed = model.fixed_hyperparameters(idata)
-        return {name: fixed[name][None, None] for name in model.hyperparameters}
-    if "posterior" not in getattr(idata, "children", {}):
-        raise ValueError(
-            "idata has no group `posterior`; expected the DataTree of model.fit or pm.sample, or "
-            "a dict of fixed hyperparameters."
-        )
-    _refuse_other_model(model, idata)
-    posterior = idata["posterior"]
+        values = {name: fixed[name][None, None] for name in model.hyperparameters}
+        return HyperparameterDraws(values, np.arange(1), np.arange(1), True)
+    refuse_other_model(model, idata)
+    posterior = idata["posterior"].to_dataset().transpose("chain", "draw", ...)
     chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-    keep = np.arange(draws)
-    if num_draws is not None:
-        if num_draws < chains:
-            raise ValueError(f"num_draws is {num_draws}; expected at least one for each chain.")
-        keep = np.unique(np.linspace(0, draws - 1, min(num_draws // chains, draws)).round()).astype(
-            int
+    kept = draws if num_draws is None else min(num_draws // chains, draws)
+    if not kept:
+        raise ValueError(
+            f"num_draws is {num_draws} for {chains} chains; expected at least one for each chain."
         )
+    posterior = posterior.isel(draw=np.linspace(0, draws - 1, kept).round().astype(int))
     dims = {h.name: h.dim for h in model.specification.hyperparameters}
     values = {}
     for name in model.hyperparameters:
         if name in model.fixed:
             fixed = model.fixed[name]
-            value = np.broadcast_to(fixed, (chains, len(keep), *fixed.shape))
+            value = np.broadcast_to(fixed, (chains, kept, *fixed.shape))
         else:
-            value = posterior[model.posterior_name(name)].values[:, keep]
+            value = posterior[model.posterior_names[name]].values
             if dims.get(name) and value.ndim == 2:
                 value = np.repeat(value[..., None], model.training.size(dims[name]), axis=-1)
+        if not np.isfinite(value).all():
+            raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
         values[name] = np.asarray(value, dtype="float64")
-    return values
+    labels = [posterior[dim].values for dim in ("chain", "draw")]
+    return HyperparameterDraws(values, *labels, chains * draws == 1)
 
 
-def _refuse_other_model(model, idata):
-    written = idata.attrs.get(model.signature_key, model.signature)
-    posterior = idata["posterior"]
-    inferred = [model.posterior_name(n) for n in model.hyperparameters if n not in model.fixed]
-    missing = [n for n in inferred if n not in posterior]
-    cure = "Pass the idata that this model's fit returned."
-    if missing or written != model.signature:
+def refuse_other_model(model, idata):
+    """Raise if a DataTree is not a fit of this model, as far as its contents tell."""
+    if "posterior" not in getattr(idata, "children", {}):
         raise ValueError(
-            f"idata belongs to another model: expected {model.signature} with variables "
-            f"{inferred}, got {written} with {list(posterior.data_vars)}. {cure}"
+            "idata has no group `posterior`; expected the DataTree of model.fit or pm.sample, or "
+            "a dict of fixed hyperparameters."
         )
+    posterior = idata["posterior"]
+    if not {"chain", "draw"} <= set(posterior.sizes):
+        raise ValueError(f"idata.posterior has dims {list(posterior.sizes)}; expected chain, draw.")
+    for difference in _differences(model, idata):
+        raise ValueError(
+            f"idata belongs to another model: {difference}. Pass the idata that this model's fit "
+            "returned."
+        )
+
+
+def _differences(model, idata):
+    written = idata.attrs.get(model.signature_key, model.signature)
+    if written != model.signature:
+        yield f"expected {model.signature}, got {written}"
+    posterior, names = idata["posterior"], model.posterior_names
+    inferred = [names[n] for n in model.hyperparameters if n not in model.fixed]
+    missing = [name for name in inferred if name not in posterior]
+    if missing:
+        yield f"it lacks {missing}, and has {list(posterior.data_vars)}"
+        return
+    columns = {"feature": model.training.X.columns}
+    if model.training.Z is not None:
+        columns["z_feature"] = model.training.Z.columns
     for h in model.specification.hyperparameters:
         if h.name in model.fixed or h.dim is None:
             continue
-        found = posterior[model.posterior_name(h.name)].shape[2:]
-        expected = (model.training.size(h.dim),)
-        if found not in ((), expected):
-            raise ValueError(
-                f"idata belongs to another model: {h.name} has shape {found}, expected "
-                f"{expected}. {cure}"
-            )
-    observed = idata["observed_data"] if "observed_data" in idata.children else {}
-    y_name = model.posterior_name("y")
-    if y_name in observed and not np.array_equal(observed[y_name].values, model.training.y):
-        raise ValueError(f"idata belongs to another model: its observed y differ. {cure}")
+        found = posterior[names[h.name]]
+        labels = found.coords.get(found.dims[-1]) if found.ndim == 3 else None
+        if found.ndim == 3 and found.shape[-1] != len(columns[h.dim]):
+            yield f"{h.name} has {found.shape[-1]} values, expected {len(columns[h.dim])}"
+        elif labels is not None and (own := tuple(map(str, labels.values))) != columns[h.dim]:
+            yield f"{h.name} is labelled {list(own)}, expected {list(columns[h.dim])}"
+    data = {"y": model.training.y, "X": model.training.X.values}
+    for group, name in (("observed_data", "y"), ("constant_data", "X")):
+        known = idata[group] if group in idata.children else {}
+        kept = model.in_model(name)
+        if kept in known and not np.array_equal(known[kept].values, data[name]):
+            yield f"its {name} differ"

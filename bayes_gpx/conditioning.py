@@ -27,11 +27,6 @@ def cholesky(C):
     return pt.linalg.cholesky(C, lower=True, on_error="nan")
 
 
-def jittered(C, jitter):
-    """C with `jitter` times its mean diagonal added to its diagonal."""
-    return C + jitter * pt.mean(pt.diagonal(C)) * pt.eye(C.shape[0])
-
-
 def solve_root(root, B):
     """root^-1 B for a lower triangular root."""
     return pt.linalg.solve_triangular(root, B, lower=True)

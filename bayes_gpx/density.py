@@ -6,6 +6,8 @@ releases Python's lock, so chains run in parallel threads.
 """
 
 import os
+import threading
+from contextlib import nullcontext
 
 import numpy as np
 import pytensor
@@ -13,6 +15,7 @@ import pytensor.tensor as pt
 from pymc.backends.arviz import find_observations
 from pymc.initial_point import make_initial_point_fn
 from pymc.pytensorf import join_nonshared_inputs
+from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.graph.replace import graph_replace
 from pytensor.link.basic import PerformLinker
@@ -25,6 +28,8 @@ MODE = Mode(linker="py", optimizer="fast_compile")
 
 BUFFERED_MODE = Mode(linker=PerformLinker(allow_gc=False), optimizer="fast_compile")
 """The same, with every intermediate array kept for the next call."""
+
+_COPYING, _TURN = threading.Lock(), threading.Lock()
 
 THREADED_FROM = 3000
 """Observations from which BLAS is given more than one thread."""
@@ -46,6 +51,11 @@ class Density:
 
     def __init__(self, model, *, jacobian):
         self.model = model
+        if model.discrete_value_vars:
+            raise ValueError(
+                f"The model has discrete variables {model.discrete_value_vars}, which have no "
+                "gradient. Fix them, or give them continuous priors."
+            )
         with pytensor.config.change_flags(mode=MODE):
             self._natural_point = make_initial_point_fn(model=model, return_transformed=False)(0)
             values = model.continuous_value_vars
@@ -63,6 +73,13 @@ class Density:
             outputs, x = join_nonshared_inputs(point, expanded, values)
             self._expand = pytensor.function([x], outputs, mode=MODE, trust_input=True)
 
+    @property
+    def _turn(self):
+        """A lock where an operation's inner function is shared by all copies, else nothing."""
+        nodes = self._value_and_slope.maker.fgraph.apply_nodes
+        shared = any(isinstance(node.op, OpFromGraph) for node in nodes)
+        return _TURN if shared else nullcontext()
+
     def _compile_forward(self):
         inputs = {rv: rv.type(rv.name) for rv in self._free}
         pieces = []
@@ -79,7 +96,7 @@ class Density:
             np.broadcast_to(start.get(rv.name, self._natural_point[rv.name]), shape)
             for rv, shape in zip(self._free, self._shapes, strict=True)
         ]
-        return self._forward.copy()(*[np.array(v, dtype="float64") for v in natural])
+        return _copy(self._forward)(*[np.array(v, dtype="float64") for v in natural])
 
     @property
     def _shapes(self):
@@ -96,10 +113,11 @@ class Density:
 
     def value_and_slope(self):
         """Function x -> (log density, gradient), for the use of one thread."""
-        compiled = self._value_and_slope.copy()
+        compiled = _copy(self._value_and_slope)
+        turn = self._turn
 
         def evaluate(x):
-            with np.errstate(all="ignore"):
+            with turn, np.errstate(all="ignore"):
                 value, slope = compiled(np.array(x, dtype="float64"))
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 return -np.inf, np.zeros_like(x)
@@ -109,13 +127,19 @@ class Density:
 
     def expand(self):
         """Function x -> dict of the model's unobserved variables, for one thread."""
-        compiled = self._expand.copy()
+        compiled = _copy(self._expand)
         names = [rv.name for rv in self.model.unobserved_RVs]
 
         def evaluate(x):
             return dict(zip(names, compiled(np.array(x, dtype="float64")), strict=True))
 
         return evaluate
+
+
+def _copy(function):
+    """A compiled function for one thread; PyTensor's linkers are not made for two at once."""
+    with _COPYING:
+        return function.copy()
 
 
 def observations(model):
@@ -143,33 +167,3 @@ def progress_bar(wanted):
     console = Console(stderr=True)
     visible = wanted and (console.is_terminal or console.is_jupyter)
     return Progress(console=console, disable=not visible, transient=True)
-
-
-def per_draw(model, idata, graphs, *, progressbar=True, description="Evaluating"):
-    """Evaluate graphs of the model's free variables at every posterior draw.
-
-    Parameters
-    ----------
-    graphs : dict of str to TensorVariable
-
-    Returns
-    -------
-    dict of arrays, (chain, draw, ...)
-    """
-    free = model.free_RVs
-    inputs = {rv: rv.type(rv.name) for rv in free}
-    outputs = graph_replace(list(graphs.values()), inputs, strict=False)
-    compiled = pytensor.function(
-        list(inputs.values()), outputs, mode=mode_for(model), trust_input=True
-    )
-    posterior = idata["posterior"]
-    columns = [posterior[rv.name].values for rv in free]
-    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
-    rows = []
-    with progress_bar(progressbar) as progress:
-        for at in progress.track(list(np.ndindex(chains, draws)), description=description):
-            rows.append(compiled(*[np.asarray(column[at]) for column in columns]))
-    return {
-        name: np.stack(values).reshape((chains, draws, *np.shape(values[0])))
-        for name, values in zip(graphs, zip(*rows, strict=True), strict=True)
-    }

@@ -20,10 +20,16 @@ from pytensor.graph.replace import graph_replace
 
 from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.conditioning import with_jitter
-from bayes_gpx.density import MODE, blas_threads, progress_bar
+from bayes_gpx.density import (
+    BUFFERED_BELOW,
+    BUFFERED_MODE,
+    MODE,
+    blas_threads,
+    progress_bar,
+)
 from bayes_gpx.mixtures import Conditional, Mixture, open_stores
 from bayes_gpx.posteriors.exact import exact, restored
-from bayes_gpx.specification import Specification, one_of
+from bayes_gpx.specification import Specification, count, one_of
 
 BLOCK_BYTES = 128 * 2**20
 """Size of the largest array that a block of rows may need."""
@@ -46,56 +52,63 @@ SYMBOLS = {
 
 @dataclass(frozen=True)
 class Structure:
-    """What decides a model's graphs; the key of compiled functions."""
+    """What decides a model's graphs; the key of compiled functions.
+
+    A callable kernel may read anything, so what it returned, and the variables below it,
+    belong to the structure: two models share functions only if their kernels have names.
+    """
 
     specification: Specification
     hyperparameters: tuple
     d: int
-    p: int
+    called_kernel: object
+    own_variables: tuple
+    buffered: bool
 
     @staticmethod
     def of(model):
         """Structure of a model."""
-        names = tuple(model.hyperparameters.items())
-        return Structure(model.specification, names, model.training.d, model.training.p)
-
-    @property
-    def has_Z(self):
-        """Whether features are weighed."""
-        return self.specification.family == "GPX"
+        return Structure(
+            model.specification,
+            tuple(model.hyperparameters.items()),
+            model.training.d,
+            model.called_kernel,
+            model.own_variables,
+            model.training.n < BUFFERED_BELOW,
+        )
 
 
 @lru_cache(maxsize=256)
-def compiled(structure, build, names):
+def compiled(structure, build, names, *, buffered=False):
     """Compile ``build(process, theta, s)`` as a function of hyperparameters and `names`.
 
     Parameters
     ----------
     structure : Structure
     build : callable
-        Module-level function (its identity is the cache's key) from the prior process, the
-        dict of hyperparameters and the namespace of symbols to a list of graphs.
+        From the prior process, the dict of hyperparameters and the namespace of symbols to a
+        list of graphs; hashable.
     names : tuple of str
         Keys of `SYMBOLS`, the arguments after the hyperparameters.
+    buffered : bool
+        Keep intermediate arrays between calls, where the structure allows it.
     """
-    spec = structure.specification
     theta = {
-        n: pt.tensor(n, dtype="float64", shape=(None,) * k) for n, k in structure.hyperparameters
+        name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
+        for name, ndim in structure.hyperparameters
     }
     symbols = {n: SYMBOLS[n](n) for n in names}
     for points in {"X", "X_new"} & symbols.keys():
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
-    coords = {"feature": range(structure.d), "z_feature": range(structure.p)}
-    with pm.Model(coords=coords) as scratch:
-        process = spec.process(theta, structure.d)
+    process = structure.specification.process(theta, structure.d, structure.called_kernel)
     context = SimpleNamespace(**{**dict.fromkeys(SYMBOLS), **symbols})
     outputs = build(process, theta, context)
-    own = {rv: theta[rv.name] for rv in scratch.free_RVs}
+    own = {rv: theta[rv.name] for rv in structure.own_variables}
     outputs = graph_replace(outputs, own, strict=False) if own else outputs
     return pytensor.function(
         [*theta.values(), *symbols.values()],
         outputs,
-        mode=MODE,
+        mode=BUFFERED_MODE if buffered and structure.buffered else MODE,
         on_unused_input="ignore",
         trust_input=True,
     )
@@ -120,37 +133,25 @@ class _Ask:
         return [posterior.mean, getattr(posterior, self.moment)]
 
 
-def each_draw(model, hyper, *, progressbar=True, description="Explaining"):
-    """Yield (chain, draw), the hyperparameters of that draw, and the list of them."""
-    shape = next(iter(hyper.values())).shape[:2]
-    with (
-        blas_threads(model.training.n),
-        progress_bar(progressbar) as progress,
-    ):
-        for at in progress.track(list(np.ndindex(*shape)), description=description):
-            theta = {name: np.asarray(values[at]) for name, values in hyper.items()}
-            yield at, theta
-
-
-def scalars(model, idata, build, *, progressbar=True):
+def scalars(model, idata, build, *, num_draws=None, progressbar=True):
     """Evaluate ``build``, a list of graphs of the training data alone, at every draw.
 
     Returns
     -------
-    list of arrays (chain, draw, ...), and the largest relative jitter
+    list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
     """
-    hyper = hyperparameter_draws(model, idata)
-    structure, data = Structure.of(model), model.training.scaled()
-    names = (*data, "jitter")
-    function = compiled(structure, build, names)
-    found, largest = {}, 0.0
-    for at, theta in each_draw(model, hyper, progressbar=progressbar):
-        arguments = [*theta.values(), *data.values()]
-        found[at], jitter = with_jitter(lambda j, a=arguments: function(*a, np.asarray(j)))
-        largest = max(largest, jitter)
-    shape = next(iter(hyper.values())).shape[:2]
-    columns = zip(*found.values(), strict=True)
-    return [np.stack(c).reshape((*shape, *np.shape(c[0]))) for c in columns], largest
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    data, rows, largest = model.training.scaled(), [], 0.0
+    function = compiled(Structure.of(model), build, (*data, "jitter"), buffered=True)
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        for _, theta in progress.track(hyper, total=len(hyper), description="Leave-one-out"):
+            arguments = [*theta.values(), *data.values()]
+            found, jitter = with_jitter(lambda j, a=arguments: function(*a, np.asarray(j)))
+            rows.append([np.array(array) for array in found])
+            largest = max(largest, jitter)
+    shape = len(hyper.chain), len(hyper.draw)
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, largest
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +201,7 @@ def explain(
     covariance=False,
     joint=False,
     keep="draws",
+    on="response",
     path=None,
     seed=None,
     progressbar=True,
@@ -225,8 +227,11 @@ def explain(
     joint : bool
         Draw all observations jointly.
     keep : {"draws", "summary"}
+    on : {"response", "latent"}
+        The same where noise is normal.
     path : str or path, optional
-        Stream the draws to a zarr store there, instead of holding them in memory.
+        Stream the draws to a new zarr store there, instead of holding them in memory. An
+        earlier store is replaced; any other file or folder is left alone and refused.
     seed : int, optional
     progressbar : bool
 
@@ -235,10 +240,14 @@ def explain(
     xarray.Dataset
     """
     one_of("keep", keep, ("draws", "summary"))
+    one_of("on", on, ("response", "latent"))
+    count("draws", draws)
+    if seed is not None:
+        count("seed", seed, 0)
     hyper = hyperparameter_draws(model, idata, num_draws)
     picked = _picked(quantity, features, covariance)
     sampled = keep == "draws"
-    shape, size = next(iter(hyper.values())).shape[:2], len(where.X) * len(quantity.factor)
+    shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * len(quantity.factor)
     if joint and size > LARGEST_JOINT:
         raise ValueError(
             f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} are. "
@@ -246,37 +255,40 @@ def explain(
         )
     moment = "variance" if quantity.components is None or not (sampled or covariance) else "block"
     moment = "cov" if joint else moment
-    each = draws if shape == (1, 1) else 1
+    each = draws if hyper.alone else 1
     dims = (len(where.X), len(picked))
     names = (quantity.name, quantity.noisy) if quantity.noisy else (quantity.name,)
     mixtures = {name: Mixture(dims, covariance) for name in names}
     own = dims if quantity.components else dims[:1]
     stores = open_stores(names, (shape[0], shape[1] * each, *own), path) if sampled else {}
     root_seed, largest_jitter = np.random.SeedSequence(seed).entropy, 0.0
-    for at, theta, jitter, blocks in _conditionals(
-        model, hyper, quantity, where, moment, progressbar
-    ):
-        largest_jitter = max(largest_jitter, jitter)
-        rng = np.random.default_rng(np.random.SeedSequence(root_seed, spawn_key=at))
-        normal = {name: rng.standard_normal((each, *dims)) for name in names} if sampled else {}
-        kept = (at[0], slice(at[1] * each, (at[1] + 1) * each))
-        for rows, mean, second in blocks:
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        tracked = progress.track(hyper, total=len(hyper), description="Explaining")
+        for at, theta, rows, mean, second, jitter in _moments(
+            model, tracked, quantity, where, moment, each
+        ):
+            largest_jitter = max(largest_jitter, jitter)
             part = Conditional(mean, second, moment, picked, quantity.factor, quantity.offset)
             mixtures[quantity.name].add(rows, part.mean, part.variance, part.cov)
-            values = {}
-            if sampled:
-                values[quantity.name] = part.sample(normal[quantity.name][:, rows])
             if quantity.noisy:
                 sd = float(theta["sigma"]) * quantity.factor[picked]
                 mixtures[quantity.noisy].add(rows, part.mean, part.variance + sd**2)
-                if sampled:
-                    noise = sd * normal[quantity.noisy][:, rows]
-                    values[quantity.noisy] = values[quantity.name] + noise
+            if not sampled:
+                continue
+            key = np.random.SeedSequence(root_seed, spawn_key=(*at, rows.start))
+            normal = np.random.default_rng(key).standard_normal(
+                (len(names), each, *part.mean.shape)
+            )
+            values = {quantity.name: part.sample(normal[0])}
+            if quantity.noisy:
+                values[quantity.noisy] = values[quantity.name] + sd * normal[1]
+            kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
             for name, array in values.items():
-                stores[name][(*kept, rows)] = array if quantity.components else array[..., 0]
+                stores[name][kept] = array if quantity.components else array[..., 0]
     dataset = _dataset(model, quantity, where, picked, stores if path is None else {}, mixtures)
     if sampled:
-        dataset = dataset.assign_coords(chain=range(shape[0]), draw=range(shape[1] * each))
+        draw = np.arange(each) if hyper.alone else hyper.draw
+        dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
     dataset.attrs.update(
         units=quantity.units,
         likelihood=model.specification.likelihood,
@@ -299,30 +311,31 @@ DEPENDENCE = {
 SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
 
 
-def _conditionals(model, hyper, quantity, where, moment, progressbar):
-    """Yield, for each draw: index, hyperparameters, jitter, and blocks of rows' moments."""
+def _moments(model, hyper, quantity, where, moment, each):
+    """Yield, for each draw and block of rows: position, hyperparameters, rows, moments, jitter.
+
+    The blocks depend on the model and the quantity alone, never on how many rows are asked for:
+    their first rows are part of the seeds.
+    """
     structure, data = Structure.of(model), model.training.scaled()
     at_points = {"X_new": where.X}
     if where.Z is not None:
         at_points["Z_new"] = where.Z
     if where.positions is not None:
         at_points["positions"] = where.positions
-    factorise = compiled(structure, _factorise, (*data, "jitter"))
+    factorise = compiled(structure, _factorise, (*data, "jitter"), buffered=True)
     names = (*data, "alpha", "root", *at_points)
     ask = compiled(structure, _Ask(quantity.operator, moment), names)
-    c = len(quantity.factor)
-    size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // (8 * model.training.n * c))
-
-    def blocks(fixed):
-        for first in range(0, len(where.X), size):
-            rows = slice(first, min(first + size, len(where.X)))
-            mean, second = ask(*fixed, *[values[rows] for values in at_points.values()])
-            yield rows, mean.reshape((-1, c)), second
-
-    for at, theta in each_draw(model, hyper, progressbar=progressbar):
+    m, width = len(where.X), 8 * len(quantity.factor) * max(model.training.n, each)
+    size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
+    for at, theta in hyper:
         given = [*theta.values(), *data.values()]
         (alpha, root), jitter = with_jitter(lambda j, g=given: factorise(*g, np.asarray(j)))
-        yield at, theta, jitter, blocks([*given, alpha, root])
+        for first in range(0, m, size):
+            rows = slice(first, min(first + size, m))
+            asked = [values[rows] for values in at_points.values()]
+            mean, second = ask(*given, alpha, root, *asked)
+            yield at, theta, rows, mean, second, jitter
 
 
 def _picked(quantity, features, covariance):
@@ -335,6 +348,8 @@ def _picked(quantity, features, covariance):
         return np.array([0])
     if features is None:
         return np.arange(len(quantity.components))
+    if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
+        raise ValueError(f"features is {features!r}; expected a list of different names.")
     for feature in features:
         one_of("features", feature, quantity.components)
     return np.array([quantity.components.index(f) for f in features])

@@ -3,6 +3,7 @@
 Everything is refused here, before any sampling starts, with the row or column and the cure.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import narwhals as nw
@@ -21,11 +22,14 @@ class Frame:
     columns : tuple of str
     index : array (n,)
         Labels of the rows: the frame's index, or 0..n-1.
+    labelled : bool
+        Whether the rows came with labels of their own.
     """
 
     values: np.ndarray
     columns: tuple
     index: np.ndarray
+    labelled: bool
 
     def __len__(self):
         return len(self.values)
@@ -35,7 +39,7 @@ class Frame:
         if name in self.columns:
             raise ValueError(f"There is a column named {name!r} already; rename it.")
         stacked = np.column_stack([self.values, values])
-        return Frame(stacked, (*self.columns, name), self.index)
+        return Frame(stacked, (*self.columns, name), self.index, self.labelled)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,14 +54,15 @@ class Scaling:
         return (values - self.center) / self.scale
 
 
-def identity_scaling(n_columns):
+def no_scaling(frame, name):
     """Scaling that changes nothing, for ``scale=False``."""
-    return Scaling(np.zeros(n_columns), np.ones(n_columns))
+    return Scaling(np.zeros(len(frame.columns)), np.ones(len(frame.columns)))
 
 
 def standard_scaling(frame, name):
     """Center and standard deviation (ddof 0) of each column; constant columns are refused."""
-    center, scale = frame.values.mean(axis=0), frame.values.std(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        center, scale = frame.values.mean(axis=0), frame.values.std(axis=0)
     roundoff = 1e-14 * np.abs(frame.values).max(axis=0)
     constant = [c for c, sd, tiny in zip(frame.columns, scale, roundoff, strict=True) if sd <= tiny]
     if constant:
@@ -65,6 +70,9 @@ def standard_scaling(frame, name):
             f"{name} has constant columns {constant}, which cannot be scaled. "
             "Drop them, or pass scale=False."
         )
+    huge = [c for c, sd in zip(frame.columns, scale, strict=True) if not np.isfinite(sd)]
+    if huge:
+        raise ValueError(f"{name} has columns {huge} too large to be scaled; use other units.")
     return Scaling(center, scale)
 
 
@@ -92,27 +100,28 @@ def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_RO
     ValueError
         For anything that is not a finite numeric table of the expected columns.
     """
-    columns, read_column, index, n_rows = _open(X, name, prefix)
-    _refuse_repeated(columns, name)
-    if n_rows < minimum_rows:
+    table = _open(X, name, prefix)
+    _refuse_repeated(table.columns, name)
+    if table.n_rows < minimum_rows:
         raise ValueError(
-            f"{name} has {n_rows} rows; expected at least {minimum_rows}."
+            f"{name} has {table.n_rows} rows; expected at least {minimum_rows}."
             + (" Pass X_new=None to explain the training samples." if like else "")
         )
-    if not columns:
+    if not table.columns:
         raise ValueError(f"{name} has no columns; expected at least one feature.")
-    wanted = columns if like is None else _matched(columns, like, name, _is_frame(X))
+    wanted = range(len(table.columns)) if like is None else _matched(table, like, name)
+    labels = table.columns if like is None else like
     values = np.column_stack(
         [
-            _numeric(read_column(source), name, label, index)
-            for source, label in zip(wanted, like or wanted, strict=True)
+            _numeric(table.column(j), name, label, table.index)
+            for j, label in zip(wanted, labels, strict=True)
         ]
     )
-    return Frame(values, tuple(like or columns), index)
+    return Frame(values, tuple(labels), table.index, table.labelled)
 
 
-def read_response(y, index, name="y"):
-    """Read the response: one finite number for each row of X, (n,).
+def read_response(y, frame, name="y"):
+    """Read the response: one finite number for each row of the frame X, (n,).
 
     Raises
     ------
@@ -120,28 +129,43 @@ def read_response(y, index, name="y"):
         If y is not one-dimensional, numeric and finite, if its length differs from the
         number of rows, or if it carries another index than X.
     """
-    labels = getattr(y, "index", None)
-    values = np.asarray(y)
+    values = np.ma.filled(y.astype(float), np.nan) if np.ma.isMaskedArray(y) else np.asarray(y)
     if values.ndim != 1:
         raise ValueError(
             f"{name} has shape {values.shape}; expected one dimension, one value for each row "
             "of X. For a single column use .ravel(), or pick one column."
         )
-    if len(values) != len(index):
-        raise ValueError(f"X has {len(index)} rows and {name} has {len(values)}; expected as many.")
-    if labels is not None and hasattr(labels, "equals") and not _same_labels(labels, index):
+    if len(values) != len(frame):
+        raise ValueError(f"X has {len(frame)} rows and {name} has {len(values)}; expected as many.")
+    labels = _row_labels(y)
+    if labels is not None and frame.labelled:
+        refuse_misaligned(frame.index, labels, "X", name)
+    return _numeric(values, name, None, frame.index).copy()
+
+
+def refuse_misaligned(index, other, name, other_name):
+    """Raise if labels say that rows of two tables do not belong together.
+
+    Labels 0..n-1 on one side count as none, unless the other side has the same labels in
+    another order.
+    """
+    if np.array_equal(index, other):
+        return
+    default = np.arange(len(index))
+    reset = np.array_equal(index, default) or np.array_equal(other, default)
+    if not reset or set(index.tolist()) == set(other.tolist()):
         raise ValueError(
-            f"The index of {name} differs from the index of X, so rows may not belong together. "
-            f"Align them, or pass {name}.to_numpy() to match by position."
+            f"The index of {other_name} differs from the index of {name}, so rows may not belong "
+            f"together. Align them, or pass {other_name}.to_numpy() to match by position."
         )
-    return _numeric(values, name, None, index)
 
 
-def _same_labels(labels, index):
-    own = _labels(labels)
-    default = np.array_equal(own, np.arange(len(own)))
-    positional = np.array_equal(index, np.arange(len(index)))
-    return default or positional or np.array_equal(own, index)
+def _row_labels(table):
+    """Labels that the rows brought along, or None."""
+    if hasattr(table, "dims") and hasattr(table, "coords"):
+        return table[table.dims[0]].values if table.dims[0] in table.coords else None
+    index = getattr(table, "index", None)
+    return _labels(index) if hasattr(index, "equals") else None
 
 
 def _refuse_repeated(columns, name):
@@ -150,42 +174,63 @@ def _refuse_repeated(columns, name):
         raise ValueError(f"{name} has repeated column names {repeated}; rename them.")
 
 
-def _is_frame(X):
-    return not isinstance(X, np.ndarray | list | tuple)
+@dataclass(frozen=True)
+class _Table:
+    """A table that was opened: names, a reader of column j, row labels."""
+
+    columns: list
+    column: Callable
+    index: np.ndarray
+    labelled: bool
+    named: bool
+    n_rows: int
 
 
 def _open(X, name, prefix):
-    """Return column names, a reader of one column by name, row labels and row count."""
+    if hasattr(X, "dims") and hasattr(X, "data_vars"):
+        raise ValueError(f"{name} is an xarray Dataset; expected one table: use .to_dataframe().")
+    labels = _row_labels(X)
     if hasattr(X, "dims") and hasattr(X, "coords"):
-        return _open_xarray(X, name, prefix)
-    _refuse_repeated(list(getattr(X, "columns", ())), name)
-    native = nw.from_native(X, eager_only=True, pass_through=True)
-    if isinstance(native, nw.DataFrame):
-        columns = [str(c) for c in native.columns]
-        source = dict(zip(columns, native.columns, strict=True))
-        index = getattr(X, "index", None)
-        index = np.arange(len(native)) if index is None else _labels(index)
-        return columns, lambda c: native[source[c]].to_numpy(), index, len(native)
-    values = np.asarray(X)
+        if X.ndim != 2:
+            raise ValueError(f"{name} has dims {X.dims}; expected two, (rows, features).")
+        named = X.dims[1] in X.coords
+        names = [str(c) for c in X[X.dims[1]].values] if named else None
+        values = X.values
+    else:
+        _refuse_repeated(list(getattr(X, "columns", ())), name)
+        native = nw.from_native(X, eager_only=True, pass_through=True)
+        if isinstance(native, nw.DataFrame):
+            series = list(native.iter_columns())
+            index = np.arange(len(native)) if labels is None else labels
+            columns = [str(c) for c in native.columns]
+            reader = lambda j: series[j].to_numpy()  # noqa: E731
+            return _Table(columns, reader, index, labels is not None, True, len(native))
+        names, values = None, _array(X, name)
+    names_given = names is not None
+    names = names or [f"{prefix}{j}" for j in range(values.shape[1])]
+    index = np.arange(len(values)) if labels is None else labels
+    reader = lambda j: values[:, j]  # noqa: E731
+    return _Table(names, reader, index, labels is not None, names_given, len(values))
+
+
+def _array(X, name):
+    if np.ma.isMaskedArray(X):
+        return np.ma.filled(X.astype(float), np.nan)
+    try:
+        values = np.asarray(X)
+    except ValueError as ragged:
+        raise ValueError(f"{name} is not a table: its rows differ in length.") from ragged
+    if values.ndim == 0:
+        raise ValueError(
+            f"{name} is a {type(X).__name__}; expected a pandas or polars frame, an xarray "
+            "DataArray or an array (rows, features)."
+        )
     if values.ndim != 2:
         raise ValueError(
             f"{name} has shape {values.shape}; expected two dimensions, (rows, features). "
             "For one feature use .reshape(-1, 1) or .to_frame(); for one row use .reshape(1, -1)."
         )
-    columns = [f"{prefix}{j}" for j in range(values.shape[1])]
-    position = {c: j for j, c in enumerate(columns)}
-    return columns, lambda c: values[:, position[c]], np.arange(len(values)), len(values)
-
-
-def _open_xarray(X, name, prefix):
-    if X.ndim != 2:
-        raise ValueError(f"{name} has dims {X.dims}; expected two, (rows, features).")
-    rows, features = X.dims
-    columns = [str(c) for c in X[features].values] if features in X.coords else None
-    columns = columns or [f"{prefix}{j}" for j in range(X.shape[1])]
-    position = {c: j for j, c in enumerate(columns)}
-    index = X[rows].values if rows in X.coords else np.arange(X.shape[0])
-    return columns, lambda c: X.values[:, position[c]], index, X.shape[0]
+    return values
 
 
 def _labels(index):
@@ -195,20 +240,22 @@ def _labels(index):
     return labels.astype(str) if labels.dtype == object else labels
 
 
-def _matched(columns, like, name, by_name):
-    if not by_name:
+def _matched(table, like, name):
+    """Positions of the expected columns: by name where there are names."""
+    columns = table.columns
+    if not table.named:
         if len(columns) != len(like):
             raise ValueError(
                 f"{name} has {len(columns)} columns; expected {len(like)}: {list(like)}."
             )
-        return columns
+        return range(len(columns))
     missing = [c for c in like if c not in columns]
     if missing:
         raise ValueError(
-            f"{name} lacks the columns {missing}; expected {list(like)}, got {list(columns)}. "
+            f"{name} lacks the columns {missing}; expected {list(like)}, got {columns}. "
             "Columns are matched by name; pass an array to match by position."
         )
-    return list(like)
+    return [columns.index(c) for c in like]
 
 
 def _numeric(values, name, column, index):
@@ -223,9 +270,13 @@ def _numeric(values, name, column, index):
     if len(bad):
         raise ValueError(
             f"{where} has {len(bad)} missing or infinite values, the first at row "
-            f"{index[bad[0]]!r}. Drop or impute them."
+            f"{_plain(index[bad[0]])!r}. Drop or impute them."
         )
     return values
+
+
+def _plain(label):
+    return label.item() if hasattr(label, "item") else label
 
 
 def _from_objects(values, where, index):
@@ -233,10 +284,10 @@ def _from_objects(values, where, index):
     numbers = np.empty(len(values))
     for i, value in enumerate(values):
         missing = value is None or value != value or type(value).__name__ == "NAType"
-        if not missing and not isinstance(value, int | float | np.number | np.bool_):
+        if not missing and not isinstance(value, int | float | np.integer | np.floating | np.bool_):
             raise ValueError(
-                f"{where} holds {value!r} ({type(value).__name__}) at row {index[i]!r}; expected "
-                "numbers. Encode categories, for example with pandas.get_dummies."
+                f"{where} holds {value!r} ({type(value).__name__}) at row {_plain(index[i])!r}; "
+                "expected numbers. Encode categories, for example with pandas.get_dummies."
             )
         numbers[i] = np.nan if missing else value
     return numbers

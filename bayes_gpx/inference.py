@@ -22,6 +22,10 @@ WIDEST = 5.0
 """Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
 
 
+class NowhereFinite(ValueError):
+    """No start of an optimiser has a finite log density."""
+
+
 @dataclass(frozen=True)
 class Optimum:
     """Where one start of the optimiser ended."""
@@ -50,9 +54,10 @@ def climb(density, starts, *, progressbar=True):
         ends = pool.map(lambda start: _ascend(density, start), starts)
         optima = list(progress.track(ends, total=len(starts), description="Maximising"))
     if not any(o.log_density > -LOST for o in optima):
-        raise ValueError(
+        raise NowhereFinite(
             "The log density is not finite at any start. Expected priors that allow "
-            "hyperparameters of moderate size on the model's scale; check priors and kernel."
+            "hyperparameters of moderate size on the model's scale, and noise that is not all but "
+            "0; check priors, fixed values such as sigma, and kernel."
         )
     best = max(optima, key=lambda o: o.log_density)
     if not best.converged:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayes_gpx.arguments import refuse_other_model
 from bayes_gpx.frames import Scaling
 from bayes_gpx.models import GP, GPX
 from bayes_gpx.specification import Specification
@@ -34,6 +35,10 @@ def save(model, idata, path):
     -----
     A callable kernel or prior cannot be written; `load` asks for it again.
     """
+    path = Path(path)
+    if not path.parent.is_dir() or path.is_dir():
+        raise ValueError(f"{path} cannot be written; expected a file name in a folder that exists.")
+    refuse_other_model(model, idata)
     spec = asdict(model.specification)
     if callable(spec["kernel"]):
         spec["kernel"] = CALLABLE
@@ -72,7 +77,6 @@ def save(model, idata, path):
         }
     )
     tree.attrs.update(idata.attrs)
-    path = Path(path)
     unfinished = path.with_name(path.name + ".unfinished")
     tree.to_netcdf(unfinished, engine="h5netcdf")
     os.replace(unfinished, path)
@@ -99,8 +103,13 @@ def load(path, kernel=None, priors=None):
     ValueError
         If the file was not written by `save`, or needs a kernel or priors that are not given.
     """
-    with xr.open_datatree(path, engine="h5netcdf") as opened:
-        tree = opened.load()
+    try:
+        with xr.open_datatree(path, engine="h5netcdf") as opened:
+            tree = opened.load()
+    except FileNotFoundError:
+        raise
+    except OSError as unreadable:
+        raise ValueError(f"{path} is not a netCDF file written by bx.save.") from unreadable
     if "bayes_gpx" not in tree.children:
         raise ValueError(f"{path} has no group `bayes_gpx`; expected a file written by bx.save.")
     data = tree["bayes_gpx"].to_dataset()
@@ -114,7 +123,12 @@ def load(path, kernel=None, priors=None):
         if kernel is None:
             raise ValueError(f"The model in {path} has a callable kernel; pass kernel= again.")
         spec["kernel"] = kernel
+    elif kernel is not None:
+        raise ValueError(f"The kernel in {path} is {spec['kernel']!r}; leave kernel= out.")
     priors = dict(priors or {})
+    superfluous = [name for name in priors if name not in settings["callable_priors"]]
+    if superfluous:
+        raise ValueError(f"The priors {superfluous} are in {path} already; leave them out.")
     missing = [name for name in settings["callable_priors"] if name not in priors]
     if missing:
         raise ValueError(

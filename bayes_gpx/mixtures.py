@@ -1,6 +1,7 @@
 """Conditional normals in user units, and the mixture of them over hyperparameter draws."""
 
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
@@ -109,6 +110,11 @@ def open_stores(names, shape, path):
         return {name: np.empty(shape) for name in names}
     import zarr
 
+    path = Path(path)
+    if path.exists() and not (path / "zarr.json").is_file() and not _is_empty_folder(path):
+        raise ValueError(
+            f"path: {path} exists and is no zarr store; expected a new path for the draws."
+        )
     group = zarr.open_group(path, mode="w")
     chunks = (1, min(16, shape[1]), min(256, shape[2]), *shape[3:])
     dims = ("chain", "draw", "obs", "feature")[: len(shape)]
@@ -118,3 +124,7 @@ def open_stores(names, shape, path):
         )
         for name in names
     }
+
+
+def _is_empty_folder(path):
+    return path.is_dir() and not any(path.iterdir())

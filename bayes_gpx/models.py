@@ -6,16 +6,27 @@ from functools import cached_property
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 import xarray as xr
+from pytensor.graph.traversal import ancestors
 
 from bayes_gpx import inference
-from bayes_gpx.density import blas_threads, per_draw
-from bayes_gpx.evidence import leave_one_out, normal_logp
-from bayes_gpx.likelihoods import LIKELIHOODS
+from bayes_gpx.density import blas_threads
+from bayes_gpx.evidence import normal_logp
+from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.posteriors.exact import noisy_covariance
-from bayes_gpx.specification import Specification, create_variables, fixed_value, one_of
+from bayes_gpx.specification import (
+    Specification,
+    count,
+    create_variables,
+    fixed_value,
+    one_of,
+)
 from bayes_gpx.training import read_training
+
+FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
+"""Multiples of the mean diagonal that a fit is tried with; below 1e-10 densities are rough."""
 
 FIT_METHODS = ("map", "laplace", "nuts")
 DRAWS_WORTH_LOO = 100
@@ -41,7 +52,7 @@ class Model:
 
     def __init__(self, training, specification, *, priors, scale, name):
         self.training, self.specification = training, specification
-        self.priors, self.scale, self.name = dict(priors or {}), scale, name
+        self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
         self._build()
 
     @classmethod
@@ -51,7 +62,8 @@ class Model:
         Model.__init__(model, training, specification, **settings)
         return model
 
-    def _rename(self, name):
+    def in_model(self, name):
+        """Name of a variable or dim of this model in its `pymc.Model`."""
         return f"{self.name}_{name}" if self.name else name
 
     def _build(self):
@@ -61,33 +73,35 @@ class Model:
         with self._pymc:
             x, z = self._points()
             theta, self.fixed = create_variables(
-                spec, self.priors, d=data.d, p=data.p, rename=self._rename
+                spec, self.priors, d=data.d, p=data.p, rename=self.in_model
             )
-            before = {rv.name for rv in self._pymc.free_RVs}
-            process = spec.process(theta, data.d)
-            own = [rv for rv in self._pymc.free_RVs if rv.name not in before]
-            C = noisy_covariance(process, x, theta["sigma"], z)
+            self.called_kernel = spec.call_kernel(data.d)
+            process = spec.process(theta, data.d, self.called_kernel)
+            self._jitter = pytensor.shared(0.0, "jitter")
+            C = noisy_covariance(process, x, theta["sigma"], z, jitter=self._jitter)
             pm.CustomDist(
-                self._rename("y"),
+                self.in_model("y"),
                 pt.full((data.n,), y_scaling.center),
                 y_scaling.scale**2 * C,
                 logp=lambda value, mean, C: normal_logp(value - mean, C),
                 dist=lambda mean, C, size: pm.MvNormal.dist(mean, C, size=size),
                 signature="(n),(n,n)->(n)",
                 observed=data.y,
-                dims=self._rename("obs"),
+                dims=self.in_model("obs"),
             )
-            y = pt.as_tensor(y_scaling.apply(data.y))
-            _, mean, variance = leave_one_out(y, C)
-            terms = LIKELIHOODS[spec.likelihood].log_predictive(y, mean, variance)
-            self._leave_one_out = terms - np.log(y_scaling.scale)
-        self._own = [rv.name for rv in own]
+        known = set(theta.values())
+        above = set(ancestors([C], blockers=known))
+        self.own_variables = tuple(
+            rv for rv in self._pymc.free_RVs if rv in above and rv not in known
+        )
+        self.posterior_names = {name: variable.name for name, variable in theta.items()}
+        self.posterior_names |= {rv.name: rv.name for rv in self.own_variables}
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
-        self.hyperparameters |= {rv.name: rv.ndim for rv in own}
+        self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 
     def _points(self):
         """Put X and Z into the model as data, and return them on the model's scale."""
-        data, rename = self.training, self._rename
+        data, rename = self.training, self.in_model
         obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
         self._pymc.add_coords({obs: data.X.index, feature: list(data.X.columns)})
         x = pm.Data(rename("X"), data.X.values, dims=(obs, feature))
@@ -110,7 +124,7 @@ class Model:
     @property
     def signature_key(self):
         """Attribute of an idata that holds the signature of the model that was fitted."""
-        return self._rename("bayes_gpx_model")
+        return self.in_model("bayes_gpx_model")
 
     @property
     def signature(self):
@@ -125,15 +139,12 @@ class Model:
                 "likelihood": spec.likelihood,
                 "weight_prior": spec.weight_prior,
                 "scale": self.scale,
+                "fixed": {name: value.tolist() for name, value in self.fixed.items()},
                 "features": self.training.X.columns,
                 "z_features": self.training.Z and self.training.Z.columns,
                 "n": self.training.n,
             }
         )
-
-    def posterior_name(self, hyperparameter):
-        """Name of a hyperparameter's variable in the posterior group."""
-        return hyperparameter if hyperparameter in self._own else self._rename(hyperparameter)
 
     def fixed_hyperparameters(self, values):
         """Check a complete dict of fixed hyperparameters, on the model's scale.
@@ -160,7 +171,7 @@ class Model:
         checked = {
             name: fixed_value(known[name], value, sizes)
             if name in known
-            else np.asarray(value, dtype="float64")
+            else _own_value(name, value, self.hyperparameters[name])
             for name, value in values.items()
         }
         return {**self.fixed, **checked}
@@ -184,7 +195,7 @@ class Model:
                 "sigma_w": own * size / z_norm,
                 "relative sigma_w": own,
             }
-            starts.append({self._rename(n): by_kind[k] for n, k in kinds.items() if k in by_kind})
+            starts.append({self.in_model(n): by_kind[k] for n, k in kinds.items() if k in by_kind})
         return starts
 
     def fit(
@@ -227,6 +238,8 @@ class Model:
             If an optimiser or sampler did not converge.
         """
         one_of("method", method, FIT_METHODS)
+        for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
+            count(name, value)
         common = {"progressbar": progressbar, **kwargs}
         if method != "map":
             common |= {"draws": draws, "seed": seed}
@@ -237,30 +250,37 @@ class Model:
             parallel = 1
         fitter = getattr(inference, f"fit_{method}")
         with blas_threads(self.training.n, parallel):
-            idata = fitter(self._pymc, self.starts(), **common)
+            idata = self._fit_with_jitter(fitter, common)
         idata.attrs[self.signature_key] = self.signature
-        if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] < DRAWS_WORTH_LOO:
-            return idata
-        with blas_threads(self.training.n):
-            idata["log_likelihood"] = self._log_likelihood(idata, progressbar)
+        draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
+        if draws >= DRAWS_WORTH_LOO:
+            terms = log_likelihood(self, idata, progressbar=progressbar)["log_likelihood"]
+            terms = terms.rename(obs=self.in_model("obs")) if self.name else terms
+            idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=self.in_model("y")))
         return idata
 
-    def _log_likelihood(self, idata, progressbar):
-        terms = per_draw(
-            self._pymc,
-            idata,
-            {"terms": self._leave_one_out},
-            progressbar=progressbar,
-            description="Leave-one-out",
-        )["terms"]
-        obs, posterior = self._rename("obs"), idata["posterior"]
-        coords = {
-            obs: self.training.X.index,
-            "chain": posterior["chain"],
-            "draw": posterior["draw"],
-        }
-        variables = {self._rename("y"): (("chain", "draw", obs), terms)}
-        return xr.DataTree(xr.Dataset(variables, coords))
+    def _fit_with_jitter(self, fitter, options):
+        """Fit; where no start has a finite density, again with more jitter, and say so."""
+        for jitter in FIT_JITTERS:
+            self._jitter.set_value(jitter)
+            try:
+                idata = fitter(self._pymc, self.starts(), **options)
+            except inference.NowhereFinite:
+                if jitter == FIT_JITTERS[-1]:
+                    raise
+                continue
+            finally:
+                self._jitter.set_value(0.0)
+            idata.attrs["relative_jitter"] = jitter
+            return idata
+
+
+def _own_value(name, value, ndim):
+    """Check a fixed value of a variable that a callable kernel brought."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.ndim != ndim:
+        raise ValueError(f"{name} is {value!r}; expected finite numbers with {ndim} dimensions.")
+    return array.astype("float64")
 
 
 START_GRID = (

@@ -120,10 +120,12 @@ class Specification:
     def __post_init__(self):
         one_of("likelihood", self.likelihood, LIKELIHOODS)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
-        if not (callable(self.kernel) or isinstance(self.kernel, str)):
+        made = isinstance(self.kernel, pm.gp.cov.BaseCovariance | type)
+        if made or not (callable(self.kernel) or isinstance(self.kernel, str)):
             raise ValueError(
                 f"kernel is {self.kernel!r}; expected a name, names joined by + and *, or a "
-                "callable kernel(d) that returns a PyMC covariance function."
+                "callable kernel(d) that returns a PyMC covariance function, such as "
+                "lambda d: pm.HalfNormal('size') ** 2 * pm.gp.cov.Matern52(d, ls=2.0)."
             )
         for summand in self.summands:
             for factor in summand:
@@ -181,14 +183,18 @@ class Specification:
         noise = [Hyperparameter(k, k) for k in LIKELIHOODS[self.likelihood].hyperparameters]
         return (*own, *self.amplitudes, *weights, *noise)
 
-    def process(self, theta, d):
+    def process(self, theta, d, called=None):
         """Prior process on the model's scale, from hyperparameters by name.
 
-        A callable kernel is called here and creates its variables in the model on the
-        context stack.
+        Parameters
+        ----------
+        theta : dict of tensors
+        d : int
+        called : pymc.gp.cov.Covariance, optional
+            What a callable kernel returned; see `call_kernel`.
         """
         if callable(self.kernel):
-            summands = [self._called(d)]
+            summands = [called]
         else:
             summands = [self._product(summand, theta, d) for summand in self.summands]
         amplitudes = [theta[a.name] for a in self.amplitudes]
@@ -204,12 +210,21 @@ class Specification:
             sigma_w = sigma_w * pt.sqrt(sum(pt.as_tensor(a) ** 2 for a in amplitudes))
         return WeightProcess(summands, sigma_w, amplitudes)
 
-    def _called(self, d):
+    def call_kernel(self, d):
+        """Call a callable kernel in the model on the context stack; None for a named one."""
+        if not callable(self.kernel):
+            return None
         cov_func = self.kernel(d)
         if not isinstance(cov_func, pm.gp.cov.BaseCovariance):
             raise ValueError(
                 f"kernel(d) returned {type(cov_func).__name__}; expected a covariance function "
                 "of pymc.gp.cov, complete with its amplitude."
+            )
+        columns = np.max(getattr(cov_func, "active_dims", 0)) + 1
+        if columns > d:
+            raise ValueError(
+                f"kernel(d) returned a covariance function of {columns} columns; X has {d}. Use "
+                "the argument d as its input_dim."
             )
         return cov_func
 
@@ -248,6 +263,8 @@ def create_variables(specification, priors, *, d, p, rename):
     theta : dict of tensors by hyperparameter name
     fixed : dict of arrays, those of them that are fixed
     """
+    if not isinstance(priors, dict):
+        raise ValueError(f"priors is a {type(priors).__name__}; expected a dict by name.")
     horseshoe = specification.weight_prior == "horseshoe" and specification.by_feature
     parts = [f"{a.name}_{part}" for a in specification.amplitudes for part in HORSESHOE_PARTS]
     known = [h.name for h in specification.hyperparameters] + (parts if horseshoe else [])
@@ -256,14 +273,19 @@ def create_variables(specification, priors, *, d, p, rename):
     sizes = {"feature": d, "z_feature": p}
     theta, fixed = {}, {}
     for h in specification.hyperparameters:
-        prior = priors.get(h.name, DEFAULT_VALUES.get(h.kind))
-        if prior is None and horseshoe and h in specification.amplitudes:
+        dims = h.dim and rename(h.dim)
+        if h.name not in priors and horseshoe and h in specification.amplitudes:
             theta[h.name] = _horseshoe(h, priors, p, rename)
-        elif prior is None:
-            dims = h.dim and rename(h.dim)
-            theta[h.name] = DEFAULT_PRIORS[h.kind](rename(h.name), dims, d, p)
+            continue
+        given = [part for part in parts if part in priors and part.startswith(f"{h.name}_")]
+        if given and h in specification.amplitudes:
+            raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
+        default = DEFAULT_VALUES.get(h.kind, DEFAULT_PRIORS.get(h.kind))
+        prior = priors.get(h.name, default)
+        if prior is DEFAULT_PRIORS.get(h.kind):
+            theta[h.name] = prior(rename(h.name), dims, d, p)
         elif callable(prior) or hasattr(prior, "create_variable"):
-            theta[h.name] = _from_prior(prior, rename(h.name), h.dim and rename(h.dim))
+            theta[h.name] = _from_prior(prior, rename(h.name), dims, sizes.get(h.dim))
         else:
             fixed[h.name] = fixed_value(h, prior, sizes)
             theta[h.name] = pt.as_tensor(fixed[h.name])
@@ -285,24 +307,44 @@ def _horseshoe(h, priors, p, rename):
         "local": lambda name, dims: pm.HalfCauchy(name, beta=1.0, dims=dims),
     }
     tau, local = (
-        _from_prior(priors.get(f"{h.name}_{part}", default), rename(f"{h.name}_{part}"), dims)
-        for (part, default), dims in zip(defaults.items(), (None, dim), strict=True)
+        _from_prior(priors.get(f"{h.name}_{part}", default), rename(f"{h.name}_{part}"), dims, size)
+        for (part, default), dims, size in zip(
+            defaults.items(), (None, dim), (None, p), strict=True
+        )
     )
     wide = tau * local
     slab = _SLAB / np.sqrt(p)
     return pm.Deterministic(rename(h.name), wide / pt.sqrt(1 + (wide / slab) ** 2), dims=dim)
 
 
-def _from_prior(prior, name, dims):
+def _from_prior(prior, name, dims, size):
+    """Create a variable from what the user gave, and check that it is that variable."""
+    if not (callable(prior) or hasattr(prior, "create_variable")):
+        raise ValueError(f"The prior of {name} is {prior!r}; expected a callable here.")
+    model = pm.modelcontext(None)
     if hasattr(prior, "create_variable"):
-        return prior.create_variable(name)
-    parameters = inspect.signature(prior).parameters
-    takes_dims = "dims" in parameters
-    takes_name = any(
-        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL) and key != "dims"
-        for key, p in parameters.items()
-    )
-    return prior(*([name] if takes_name else []), **({"dims": dims} if takes_dims else {}))
+        variable = prior.create_variable(name)
+    else:
+        parameters = inspect.signature(prior).parameters
+        positional = [
+            key
+            for key, p in parameters.items()
+            if key != "dims"
+            and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+        ]
+        named = {"dims": dims} if "dims" in parameters else {}
+        variable = prior(*([name] if positional else []), **named)
+    if variable is None or model.named_vars.get(model.name_for(name)) is not variable:
+        raise ValueError(
+            f"The prior of {name} returned {variable}; expected the variable that it created under "
+            f"that name, such as pm.HalfNormal({name!r}). Wrap an expression of other variables in "
+            f"pm.Deterministic({name!r}, ...)."
+        )
+    shape = variable.type.shape
+    if len(shape) > (dims is not None) or (shape and shape[0] not in (None, size)):
+        wanted = "a scalar" + (f" or {size} values" if dims else "")
+        raise ValueError(f"The prior of {name} has shape {shape}; expected {wanted}.")
+    return variable
 
 
 def fixed_value(h, value, sizes):
@@ -327,9 +369,16 @@ def fixed_value(h, value, sizes):
     return np.broadcast_to(array.astype("float64"), shape)
 
 
+def count(argument, value, least=1):
+    """Raise unless value is a whole number of at least `least`."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ValueError(f"{argument} is {value!r}; expected a whole number of at least {least}.")
+
+
 def one_of(argument, value, choices):
     """Raise unless value is among the choices, naming them and the nearest."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         near = difflib.get_close_matches(str(value), choices, 1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"{argument}: unknown {value!r}; expected one of {list(choices)}.{hint}")

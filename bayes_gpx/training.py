@@ -7,9 +7,10 @@ import numpy as np
 from bayes_gpx.frames import (
     Frame,
     Scaling,
-    identity_scaling,
+    no_scaling,
     read_features,
     read_response,
+    refuse_misaligned,
     standard_scaling,
 )
 
@@ -102,8 +103,7 @@ class TrainingData:
             )
         else:
             return X, None
-        if len(Z) != len(X):
-            raise ValueError(f"X_new has {len(X)} rows and Z_new has {len(Z)}; expected as many.")
+        _refuse_apart(X, Z, "X_new", "Z_new")
         return X, with_intercept(Z) if self.intercept else Z
 
 
@@ -128,14 +128,13 @@ def read_training(X, y, Z=None, *, weighs, intercept=False, scale=True, scalings
     TrainingData
     """
     frame = read_features(X, "X")
-    response = read_response(y, frame.index)
+    response = read_response(y, frame)
     weighed = None
     if weighs:
         weighed = frame if Z is None else read_features(Z, "Z", prefix="z")
-        if len(weighed) != len(frame):
-            raise ValueError(f"X has {len(frame)} rows and Z has {len(weighed)}; expected as many.")
+        _refuse_apart(frame, weighed, "X", "Z")
     if scalings is None:
-        scaling = standard_scaling if scale else _no_scaling
+        scaling = standard_scaling if scale else no_scaling
         scalings = (
             scaling(frame, "X"),
             _response_scaling(response) if scale else Scaling(0.0, 1.0),
@@ -161,12 +160,18 @@ def with_intercept(frame):
     return frame.with_column(INTERCEPT, np.ones(len(frame)))
 
 
-def _no_scaling(frame, name):
-    return identity_scaling(len(frame.columns))
+def _refuse_apart(X, Z, name, other):
+    if len(Z) != len(X):
+        raise ValueError(f"{name} has {len(X)} rows and {other} has {len(Z)}; expected as many.")
+    if X.labelled and Z.labelled:
+        refuse_misaligned(X.index, Z.index, name, other)
 
 
 def _response_scaling(y):
-    center, scale = float(y.mean()), float(y.std())
+    with np.errstate(over="ignore", invalid="ignore"):
+        center, scale = float(y.mean()), float(y.std())
+    if not np.isfinite(scale):
+        raise ValueError("y is too large to be scaled; use other units.")
     if scale <= 1e-14 * np.abs(y).max():
         raise ValueError("y is constant, which cannot be scaled. Expected a varying response.")
     return Scaling(center, scale)

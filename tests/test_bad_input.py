@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pymc as pm
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
@@ -35,6 +36,16 @@ CASES = {
         lambda X, y: (X.set_axis(range(3, 17)), y.set_axis(range(4, 18))),
         "index.*to_numpy",
     ),
+    "shuffled X": (lambda X, y: (X.sample(frac=1, random_state=1), y), "index.*to_numpy"),
+    "shuffled y": (lambda X, y: (X, y.sample(frac=1, random_state=1)), "index.*to_numpy"),
+    "huge": (lambda X, y: (X.assign(age=X["age"] * 1e200), y), r"\['age'\] too large"),
+    "masked": (
+        lambda X, y: (np.ma.masked_less(X.values, X.values.min() + 1e-9), y.values),
+        "column 'x1'.*1 missing",
+    ),
+    "a word": (lambda X, y: ("table", y), "X is a str"),
+    "a Dataset": (lambda X, y: (X.to_xarray(), y), "to_dataframe"),
+    "ragged": (lambda X, y: ([[1, 2], [3]], y), "rows differ in length"),
     "one dimension": (lambda X, y: (X["age"].values, y), r"shape \(14,\).*reshape"),
     "two rows": (lambda X, y: (X[:2], y[:2]), "2 rows; expected at least 3"),
     "no columns": (lambda X, y: (X[[]], y), "no columns"),
@@ -60,6 +71,17 @@ def test_training_data(regression, name):
         ({"kernel": "expqad"}, "Did you mean 'expquad'"),
         ({"kernel": 3}, "kernel is 3"),
         ({"kernel": lambda d: d}, "returned int"),
+        ({"kernel": pm.gp.cov.ExpQuad(2, ls=1.0)}, "callable kernel.*lambda d"),
+        ({"kernel": lambda d: pm.gp.cov.ExpQuad(3, ls=1.0)}, "3 columns; X has 2"),
+        ({"priors": [1.0]}, "priors is a list"),
+        ({"priors": {"sigma": None}}, "finite number"),
+        ({"priors": {"sigma": lambda name: 1 / pm.Gamma("other", 2, 1)}}, "Wrap.*Deterministic"),
+        ({"priors": {"sigma": lambda name: None}}, "returned None"),
+        ({"priors": {"sigma": lambda name: pm.HalfNormal(name, shape=1)}}, "expected a scalar"),
+        (
+            {"priors": {"lengthscale": lambda name: pm.HalfNormal(name, shape=3)}},
+            "a scalar or 2 values",
+        ),
         ({"likelihood": "gaussian"}, "likelihood: unknown 'gaussian'"),
         ({"priors": {"lengthscales": 1.0}}, "Did you mean 'lengthscale'"),
         ({"priors": {"sigma": 0.0}}, "sigma is 0.0; expected above 0"),
@@ -149,7 +171,7 @@ def test_idata_of_another_model(regression):
     for other in (bx.GPX(X, y), bx.GP(X, y, kernel="matern52"), bx.GP(X, y, ard=False)):
         with pytest.raises(ValueError, match="belongs to another model"):
             bx.predictions(other, idata)
-    with pytest.raises(ValueError, match="its observed y differ"):
+    with pytest.raises(ValueError, match="its y differ"):
         bx.predictions(bx.GP(X, y + np.arange(len(y))), idata)
     with pytest.raises(ValueError, match="no group `posterior`"):
         bx.predictions(gp, xr.DataTree())
@@ -178,3 +200,92 @@ def test_labels_come_back(regression):
     everyone = bx.predictions(model, THETA, draws=2, seed=1)
     assert_allclose(found["f_mean"], everyone["f_mean"].sel(obs=found["obs"]), rtol=1e-12)
     assert found.attrs["units"] == "pressure"
+
+
+def test_rows_of_two_tables_belong_together(regression):
+    X, Z, y, X_new, Z_new = regression
+    with pytest.raises(ValueError, match="index of Z differs from the index of X"):
+        bx.GPX(X, y, Z.sample(frac=1, random_state=1))
+    theta = {**THETA, "sigma_w": 0.1}
+    with pytest.raises(ValueError, match="index of Z_new differs"):
+        bx.contributions(bx.GPX(X, y, Z), theta, X_new, Z_new.iloc[[2, 1, 0, 3]])
+    labelled = bx.GP(X.set_axis(list("abcdefghijklmn")), y)
+    assert list(labelled.training.X.index[:2]) == ["a", "b"]
+
+
+def test_columns_may_be_named_by_numbers(regression):
+    X, _, y, X_new, _ = regression
+    expected = bx.predictions(bx.GP(X, y), THETA, X_new, keep="summary")
+    for names in ([0, 1], [("a", 1), ("a", 2)]):
+        model = bx.GP(X.set_axis(names, axis=1), y)
+        found = bx.predictions(model, THETA, X_new.set_axis(names, axis=1), keep="summary")
+        assert_allclose(found["f_mean"], expected["f_mean"])
+
+
+def test_arrays_without_names_are_matched_by_position(regression):
+    X, _, y, X_new, _ = regression
+    bare = xr.DataArray(X_new.values, dims=("row", "column"))
+    expected = bx.predictions(bx.GP(X, y), THETA, X_new, keep="summary")
+    found = bx.predictions(bx.GP(X, y), THETA, bare, keep="summary")
+    assert_allclose(found["f_mean"], expected["f_mean"])
+
+
+def test_the_model_keeps_its_own_copy(regression):
+    X, _, y, _, _ = regression
+    values = y.to_numpy().copy()
+    model = bx.GP(X, values)
+    values[0] = 1e9
+    assert model.training.y[0] == y[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"draws": 0}, "draws is 0; expected a whole number of at least 1"),
+        ({"draws": 2.5}, "draws is 2.5"),
+        ({"num_draws": "3"}, "num_draws is '3'"),
+        ({"seed": "lucky"}, "seed is 'lucky'"),
+        ({"obs": [[1, 2]]}, r"obs has shape \(1, 2\)"),
+        ({"obs": np.array([True, False])}, r"mask of shape \(2,\)"),
+        ({"on": "logit"}, "on: unknown 'logit'"),
+    ],
+)
+def test_options_of_verbs(regression, options, message):
+    X, _, y, _, _ = regression
+    with pytest.raises(ValueError, match=message):
+        bx.predictions(bx.GP(X, y), THETA, **options)
+
+
+@pytest.mark.parametrize("features", ["age", [], ["age", "age"]])
+def test_features_are_a_list_of_different_names(regression, features):
+    X, _, y, _, _ = regression
+    with pytest.raises(ValueError, match="expected a list of different names"):
+        bx.weights(bx.GPX(X, y), {**THETA, "sigma_w": 0.1}, features=features)
+
+
+def test_counts_of_fit(regression):
+    X, _, y, _, _ = regression
+    for options in ({"draws": 0}, {"chains": 0}, {"tune": -1}):
+        with pytest.raises(ValueError, match="expected a whole number of at least 1"):
+            bx.GP(X, y).fit("nuts", **options)
+
+
+def test_idata_that_differs_in_data_labels_or_fixed_values(regression):
+    X, _, y, _, _ = regression
+    gp = bx.GP(X, y)
+    idata = gp.fit("map", progressbar=False)
+    with pytest.raises(ValueError, match="its X differ"):
+        bx.predictions(bx.GP(X**2, y), idata)
+    unsigned = xr.DataTree.from_dict({"posterior": idata["posterior"].to_dataset()})
+    with pytest.raises(ValueError, match=r"labelled \['age', 'dose'\]"):
+        bx.predictions(bx.GP(X[["dose", "age"]], y), unsigned)
+    fixed = [bx.GP(X, y, priors={"sigma": s}) for s in (0.1, 0.5)]
+    with pytest.raises(ValueError, match="belongs to another model"):
+        bx.predictions(fixed[1], fixed[0].fit("map", progressbar=False))
+    broken = unsigned.copy()
+    broken["posterior"]["sigma"] = broken["posterior"]["sigma"] * np.nan
+    with pytest.raises(ValueError, match="sigma that are not finite"):
+        bx.predictions(gp, broken)
+    stacked = xr.DataTree.from_dict({"posterior": xr.Dataset({"sigma": ("sample", [1.0])})})
+    with pytest.raises(ValueError, match="expected chain, draw"):
+        bx.predictions(gp, stacked)

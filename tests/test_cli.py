@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import xarray as xr
@@ -44,6 +45,6 @@ def test_help_teaches_and_nonsense_is_refused(capsys):
 
 
 def test_the_command_is_installed():
-    command = [sys.executable, "-c", "from bayes_gpx.cli import main; main(['demo', '--help'])"]
+    command = [Path(sys.executable).parent / "bayes-gpx", "demo", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "--seed" in done.stdout

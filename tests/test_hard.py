@@ -33,7 +33,20 @@ def test_duplicated_rows(regression, sigma):
         assert found.attrs["relative_jitter"] > 0
 
 
-def test_jitter_is_per_draw_and_zero_where_none_is_needed(regression):
+@pytest.mark.filterwarnings("ignore::bayes_gpx.diagnostics.ConvergenceWarning")
+def test_duplicated_rows_without_noise_are_fitted(regression):
+    X, _, y, X_new, _ = regression
+    rows = np.repeat(np.arange(14), 2)
+    X, y = X.iloc[rows].reset_index(drop=True), y.iloc[rows].reset_index(drop=True)
+    model = bx.GP(X, y, priors={"sigma": 1e-9})
+    idata = model.fit("laplace", draws=100, seed=1, progressbar=False)
+    assert 0 < idata.attrs["relative_jitter"] < 1e-6
+    assert np.isfinite(idata["log_likelihood"]["y"]).all()
+    found = bx.predictions(model, idata, X.iloc[:4], keep="summary")
+    assert_allclose(found["f_mean"], y[:4], rtol=1e-3)
+
+
+def test_jitter_is_zero_where_none_is_needed(regression):
     X, _, y, X_new, _ = regression
     theta = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.3}
     assert bx.predictions(bx.GP(X, y), theta, X_new, draws=2).attrs["relative_jitter"] == 0.0

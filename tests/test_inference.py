@@ -1,14 +1,18 @@
 """MAP, Laplace and NUTS on models whose posterior is known, and on small real ones."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import arviz as az
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
 from bayes_gpx import inference
+from bayes_gpx.density import Density
 from bayes_gpx.diagnostics import ConvergenceWarning, diagnose
 
 
@@ -170,3 +174,25 @@ def test_the_best_of_several_starts_is_kept(rng):
     assert starts.sizes["start"] == 5
     assert idata["sample_stats"]["lp"].item() == starts["log_density"].max()
     assert float(idata["posterior"]["sigma"].squeeze()) < 0.5
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_functions_of_threads_do_not_disturb_each_other(regression, inner):
+    """Also where an operation keeps one inner function for all its copies."""
+    X, _, y, _, _ = regression
+    model = bx.GP(X, y, kernel="matern52")._pymc
+    if inner:
+        with model:
+            pm.Potential("extra", -pt.diag(model["lengthscale"] ** 2).sum())
+    density = Density(model, jacobian=True)
+    x = density.unconstrain({})
+    points = [x + 0.05 * i for i in range(40)]
+    expected = [density.value_and_slope()(p)[0] for p in points]
+
+    def work(_):
+        function = density.value_and_slope()
+        return [function(p)[0] for p in points * 5]
+
+    with ThreadPoolExecutor(4) as pool:
+        for values in pool.map(work, range(4)):
+            assert_array_equal(values, expected * 5)

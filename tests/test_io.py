@@ -74,3 +74,24 @@ def test_other_files_are_refused(tmp_path):
     xr.Dataset({"a": 1}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
     with pytest.raises(ValueError, match="expected a file written by bx.save"):
         bx.load(tmp_path / "other.nc")
+    (tmp_path / "text.nc").write_text("no netCDF")
+    with pytest.raises(ValueError, match="not a netCDF file"):
+        bx.load(tmp_path / "text.nc")
+    with pytest.raises(FileNotFoundError):
+        bx.load(tmp_path / "nowhere.nc")
+
+
+def test_only_a_models_own_fit_is_saved_where_there_is_a_place(regression, tmp_path):
+    X, _, y, _, _ = regression
+    model = bx.GP(X, y)
+    idata = model.fit("map", progressbar=False)
+    with pytest.raises(ValueError, match="belongs to another model"):
+        bx.save(bx.GP(X, y, ard=False), idata, tmp_path / "m.nc")
+    for path in (tmp_path, tmp_path / "missing" / "m.nc"):
+        with pytest.raises(ValueError, match="cannot be written"):
+            bx.save(model, idata, path)
+    bx.save(model, idata, tmp_path / "m.nc")
+    with pytest.raises(ValueError, match="leave kernel= out"):
+        bx.load(tmp_path / "m.nc", kernel=lambda d: None)
+    with pytest.raises(ValueError, match="in .* already"):
+        bx.load(tmp_path / "m.nc", priors={"sigma": 9.0})

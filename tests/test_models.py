@@ -266,3 +266,36 @@ def test_units_of_a_column_do_not_matter(regression):
         rescaled["contribution_mean"], 2 * found["contribution_mean"], rtol=1e-8, atol=1e-8
     )
     assert_allclose(rescaled["contribution_sd"], 2 * found["contribution_sd"], rtol=1e-8)
+
+
+def test_a_callable_kernel_may_use_variables_around_it(regression):
+    """Variables of the surrounding model, and a world that changes between models."""
+    X, _, y, X_new, _ = regression
+    with pm.Model():
+        shared = pm.LogNormal("shared", 0.0, 1.0)
+        model = bx.GP(X, y, kernel=lambda d: pm.gp.cov.Matern32(d, ls=shared))
+    assert list(model.hyperparameters) == ["sigma", "shared"]
+    theta = {"sigma": 0.3, "shared": 0.7}
+    peer = {"sigma": 0.3, "lengthscale": 0.7, "amplitude": 1.0}
+    expected = bx.predictions(bx.GP(X, y, kernel="matern32"), peer, X_new, keep="summary")
+    found = bx.predictions(model, theta, X_new, keep="summary")
+    assert_allclose(found["f_mean"], expected["f_mean"], rtol=1e-10)
+    state = {"ls": 1.0}
+
+    def kernel(d):
+        return pm.gp.cov.Matern32(d, ls=state["ls"])
+
+    first = bx.predictions(bx.GP(X, y, kernel=kernel), {"sigma": 0.3}, X_new, keep="summary")
+    state["ls"] = 0.7
+    second = bx.predictions(bx.GP(X, y, kernel=kernel), {"sigma": 0.3}, X_new, keep="summary")
+    assert np.abs(first["f_mean"] - second["f_mean"]).max() > 0.1
+    assert_allclose(second["f_mean"], expected["f_mean"], rtol=1e-10)
+
+
+def test_horseshoe_takes_its_parts_or_its_whole(regression):
+    X, Z, y, _, _ = regression
+    priors = {"amplitude_global": lambda name: pm.HalfNormal(name, 0.1)}
+    model = bx.GPX(X, y, Z, weight_prior="horseshoe", priors=priors)
+    assert model._pymc["amplitude_global"].owner.op.name == "halfnormal"
+    with pytest.raises(ValueError, match="either"):
+        bx.GPX(X, y, Z, weight_prior="horseshoe", priors={**priors, "amplitude": 1.0})

@@ -58,3 +58,16 @@ def test_what_cannot_be_drawn_is_refused(explained):
         bx.plot_weights(weights.drop_vars("value"))
     with pytest.raises(ValueError, match="at most 24"):
         bx.plot_contributions(contributions, obs=[0] * 25)
+
+
+def test_repeated_labels_are_drawn(regression):
+    X, Z, y, X_new, Z_new = regression
+    twice = X_new.set_axis([5, 5, 6, 7])
+    found = bx.contributions(bx.GPX(X, y, Z), THETA, twice, Z_new.set_axis(twice.index), draws=20)
+    plot = bx.plot_contributions(found, obs=[6], backend="none")
+    assert plot.viz["plot"].sizes["obs"] == 1
+    with pytest.raises(ValueError, match="no rows labelled"):
+        bx.plot_contributions(found, obs=[99])
+    with pytest.raises(ValueError, match="features: unknown 'z'"):
+        weights = bx.weights(bx.GPX(X, y, Z), THETA, X_new, Z_new, draws=20)
+        bx.plot_weights(weights, features=["z"])

@@ -15,7 +15,7 @@ def _terms(process, theta, s):
     return [logp, LIKELIHOODS["normal"].log_predictive(s.y, mean, variance)]
 
 
-def log_likelihood(model, idata, *, progressbar=True):
+def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
     """Leave-one-out predictive log densities, and the log marginal likelihood, of y.
 
     The observations of a Gaussian process are correlated, so the terms that `arviz.loo`
@@ -26,6 +26,8 @@ def log_likelihood(model, idata, *, progressbar=True):
     model : GP or GPX
     idata : xarray.DataTree or dict
         A fit by "laplace" or "nuts"; or a dict of fixed hyperparameters.
+    num_draws : int, optional
+        Thin the hyperparameter draws evenly to at most this many.
     progressbar : bool
 
     Returns
@@ -50,7 +52,9 @@ def log_likelihood(model, idata, *, progressbar=True):
                 "idata holds one draw, as from fit('map'), but leave-one-out comparison needs "
                 "draws of the posterior. Fit with method='laplace' or method='nuts'."
             )
-    (logp, terms), jitter = scalars(model, idata, _terms, progressbar=progressbar)
+    (logp, terms), hyper, jitter = scalars(
+        model, idata, _terms, num_draws=num_draws, progressbar=progressbar
+    )
     log_scale = np.log(model.training.y_scaling.scale)
     lead = ("chain", "draw")
     return xr.Dataset(
@@ -58,10 +62,6 @@ def log_likelihood(model, idata, *, progressbar=True):
             "log_likelihood": ((*lead, "obs"), terms - log_scale),
             "log_marginal_likelihood": (lead, logp - model.training.n * log_scale),
         },
-        coords={
-            "chain": np.arange(logp.shape[0]),
-            "draw": np.arange(logp.shape[1]),
-            "obs": model.training.X.index,
-        },
+        coords={"chain": hyper.chain, "draw": hyper.draw, "obs": model.training.X.index},
         attrs={"relative_jitter": jitter, "units": f"log density of {model.training.y_name}"},
     )

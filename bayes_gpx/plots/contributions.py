@@ -6,6 +6,8 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.arguments import rows_labelled
+
 LARGEST = 24
 """Most panels that a person can read."""
 
@@ -74,21 +76,21 @@ def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kw
             "The dataset has no draws of `contribution`; expected the result of bx.contributions "
             "with keep='draws'."
         )
-    obs = list(dataset["obs"].values[:6]) if obs is None else list(obs)
-    if len(obs) > LARGEST:
-        raise ValueError(f"{len(obs)} observations were asked for; choose at most {LARGEST}.")
+    rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]
+    if len(rows) > LARGEST:
+        raise ValueError(f"{len(rows)} observations were asked for; choose at most {LARGEST}.")
     # Features from top to bottom in their own order.
-    chosen = dataset.sel(obs=obs).isel(feature=slice(None, None, -1))
+    chosen = dataset.isel(obs=rows, feature=slice(None, None, -1))
     draws = chosen[["contribution"]]
     backend = backend or rcParams["plot.backend"]
-    rows = draws.sizes["feature"]
+    height = draws.sizes["feature"]
     pc_kwargs.setdefault("col_wrap", 3)
-    columns = min(len(obs), pc_kwargs["col_wrap"])
-    panels = -(-len(obs) // columns)
+    columns = min(len(rows), pc_kwargs["col_wrap"])
+    panels = -(-len(rows) // columns)
     pc_kwargs.setdefault(
         "figure_kwargs",
         {
-            "figsize": (5.4 * columns, panels * (1.2 + 0.28 * rows)),
+            "figsize": (5.4 * columns, panels * (1.2 + 0.28 * height)),
             "figsize_units": "inches",
             "sharex": True,
             **({"layout": "constrained"} if backend == "matplotlib" else {}),
@@ -96,7 +98,7 @@ def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kw
     )
     pc = PlotCollection.wrap(draws, cols=["obs"], backend=backend, **pc_kwargs)
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-    position = list(range(rows))
+    position = list(range(height))
     mean = chosen[["contribution_mean"]].rename(contribution_mean="contribution")
     value = chosen[["value"]].rename(value="contribution")
     interval = xr.Dataset(

@@ -7,6 +7,8 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.specification import one_of
+
 
 def _band(da, target, *, value, **kwargs):
     order = np.argsort(value.values)
@@ -65,6 +67,8 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
             "The dataset has no draws of `weight` with their `value`; expected the result of "
             "bx.weights with keep='draws', and with Z_new where Z differs from X."
         )
+    for feature in features or ():
+        one_of("features", feature, list(dataset["feature"].values))
     chosen = dataset if features is None else dataset.sel(feature=list(features))
     draws, value = chosen[["weight"]], chosen["value"]
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx.conditioning import Gaussian, cholesky, jittered, solve
+from bayes_gpx.conditioning import Gaussian, cholesky, solve
 from bayes_gpx.operators import Operator, evaluate
 from bayes_gpx.processes import Process, WeightProcess
 
@@ -41,9 +41,11 @@ class Exact:
 
 def noisy_covariance(gp, X, sigma, Z=None, *, jitter=0.0):
     """Covariance of noisy observations, K_uu + sigma^2 I, (n, n); arguments as in `exact`."""
-    u = _observed(X, Z)
+    gp, u = _informed(gp, Z), _observed(X, Z)
+    noise = pt.as_tensor(sigma) ** 2
+    ridge = noise + jitter * (gp.variance(u).mean() + noise)
     K = gp.covariance(u, u)
-    return jittered(K + pt.as_tensor(sigma) ** 2 * pt.eye(K.shape[0]), jitter)
+    return K + ridge * pt.eye(K.shape[0])
 
 
 def _observed(X, Z):
