@@ -19,6 +19,7 @@ from bayes_gpx.plots import plot_contributions, plot_weights
 TEST_ROWS = 89
 LEVEL = 0.9
 CHAINS, TUNE, DRAWS = 4, 300, 400
+EXPLAINED_DRAWS, CURVE_DRAWS = 800, 200
 
 
 def run(folder, *, seed=0, say=print, progressbar=True):
@@ -76,7 +77,9 @@ def run(folder, *, seed=0, say=print, progressbar=True):
     for name, (rmse, r2, coverage) in results.items():
         say(f"{name:16}{rmse:8.1f}{r2:8.2f}{coverage:30.0%}")
 
-    explained = contributions(gpx, idata, X_test, seed=seed, progressbar=progressbar)
+    explained = contributions(
+        gpx, idata, X_test, num_draws=EXPLAINED_DRAWS, seed=seed, progressbar=progressbar
+    )
     patients = _telling(explained)
     for patient in patients:
         _tell(explained, fresh, patient, y_test.loc[patient], say)
@@ -153,7 +156,7 @@ def _curves(model, idata, features, seed, points=60):
         options = {
             "smooth": True,
             "features": [feature],
-            "num_draws": 400,
+            "num_draws": CURVE_DRAWS,
             "joint": True,
             "seed": seed,
         }

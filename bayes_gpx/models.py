@@ -26,7 +26,7 @@ from bayes_gpx.specification import (
 from bayes_gpx.training import read_training
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
-"""Multiples of the mean diagonal that a fit is tried with; below 1e-10 densities are rough."""
+"""Multiples of the response's variance that a fit is tried with; less leaves rough densities."""
 
 FIT_METHODS = ("map", "laplace", "nuts")
 DRAWS_WORTH_LOO = 100
@@ -78,7 +78,7 @@ class Model:
             self.called_kernel = spec.call_kernel(data.d)
             process = spec.process(theta, data.d, self.called_kernel)
             self._jitter = pytensor.shared(0.0, "jitter")
-            C = noisy_covariance(process, x, theta["sigma"], z, jitter=self._jitter)
+            C = noisy_covariance(process, x, theta["sigma"], z, ridge=self._jitter)
             pm.CustomDist(
                 self.in_model("y"),
                 pt.full((data.n,), y_scaling.center),
@@ -262,7 +262,7 @@ class Model:
     def _fit_with_jitter(self, fitter, options):
         """Fit; where no start has a finite density, again with more jitter, and say so."""
         for jitter in FIT_JITTERS:
-            self._jitter.set_value(jitter)
+            self._jitter.set_value(jitter * float(self.training.scaled()["y"].var()))
             try:
                 idata = fitter(self._pymc, self.starts(), **options)
             except inference.NowhereFinite:
