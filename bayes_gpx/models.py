@@ -69,6 +69,8 @@ class Model:
     def _build(self):
         outer = pm.Model.get_context(error_if_none=False)
         self._pymc = pm.Model() if outer is None else outer
+        if outer is not None:
+            _register_numba()
         spec, data, y_scaling = self.specification, self.training, self.training.y_scaling
         with self._pymc:
             x, z = self._points()
@@ -117,8 +119,7 @@ class Model:
     @cached_property
     def pymc(self):
         """The generative `pymc.Model`: hyperparameters and collapsed y, in user units."""
-        from bayes_gpx import evidence_numba  # noqa: F401
-
+        _register_numba()
         return self._pymc
 
     @property
@@ -273,6 +274,11 @@ class Model:
                 self._jitter.set_value(0.0)
             idata.attrs["relative_jitter"] = jitter
             return idata
+
+
+def _register_numba():
+    """Give the log density its numba form, which takes a second, for whom samples by PyMC."""
+    from bayes_gpx import evidence_numba  # noqa: F401
 
 
 def _own_value(name, value, ndim):
