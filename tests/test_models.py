@@ -299,3 +299,40 @@ def test_horseshoe_takes_its_parts_or_its_whole(regression):
     assert model._pymc["amplitude_global"].owner.op.name == "halfnormal"
     with pytest.raises(ValueError, match="either"):
         bx.GPX(X, y, Z, weight_prior="horseshoe", priors={**priors, "amplitude": 1.0})
+
+
+def gibbs(d):
+    narrow, slope = pm.HalfNormal("narrow"), pm.HalfNormal("slope")
+    reach = lambda x, a, b: 0.1 + a + b * x**2  # noqa: E731
+    return pm.HalfNormal("size") ** 2 * pm.gp.cov.Gibbs(d, reach, args=(narrow, slope))
+
+
+def warped(d):
+    bend, reach = pm.HalfNormal("bend"), pm.HalfNormal("reach")
+    inner = pm.gp.cov.Matern52(d, ls=reach)
+    return pm.gp.cov.WarpedInput(d, inner, warp_func=lambda x, a: pt.tanh(a * x), args=(bend,))
+
+
+class OwnKernel(pm.gp.cov.Covariance):
+    def __init__(self, input_dim, ls):
+        super().__init__(input_dim)
+        self.ls = ls
+
+    def diag(self, X):
+        return pt.ones(X.shape[0])
+
+    def full(self, X, Xs=None):
+        apart = X[:, None, :] - (X if Xs is None else Xs)[None, :, :]
+        return pt.exp(-0.5 * ((apart / self.ls) ** 2).sum(axis=-1))
+
+
+@pytest.mark.parametrize("kernel", [gibbs, warped, lambda d: OwnKernel(d, pm.HalfNormal("reach"))])
+def test_nonstationary_and_user_written_kernels_learn(kernel):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (30, 1))
+    truth = np.sin(2 * X[:, 0])
+    y = truth + rng.normal(0, 0.1, 30)
+    model = bx.GP(X, y, kernel=kernel)
+    idata = model.fit("laplace", draws=20, seed=1, progressbar=False)
+    found = bx.predictions(model, idata, X, keep="summary")
+    assert np.mean((found["f_mean"].values - truth) ** 2) < 0.1**2
