@@ -155,7 +155,7 @@ def mode_for(model):
 def blas_threads(n, parallel=1):
     """Context in which BLAS uses as many threads as n observations are worth.
 
-    Factors of small matrices gain little by more than one thread, and lose twentyfold by it
+    Factors of small matrices gain little by more than one thread, and lose much by it
     where another process wants the processor; `parallel` chains share the processors.
     """
     enough = n >= THREADED_FROM
