@@ -1,8 +1,9 @@
-"""The functions of a PyMC model that inference runs on, compiled with the Python linker.
+"""The functions of a PyMC model that inference runs on, compiled for few calls or for many.
 
-PyTensor's Python linker compiles in a moment, without a cache, where numba takes a minute on
-a cold machine. What is heavy in these functions (LAPACK, BLAS, large elementwise operations)
-releases Python's lock, so chains run in parallel threads.
+PyTensor's Python linker compiles in a moment, and what is heavy in these functions (LAPACK,
+BLAS, large elementwise operations) releases Python's lock. Numba takes seconds, and repays
+them where a sampler calls thousands of times from parallel threads. Data are constants of
+the compiled function, so whatever depends on them alone is computed once.
 """
 
 import os
@@ -14,10 +15,11 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.backends.arviz import find_observations
 from pymc.initial_point import make_initial_point_fn
-from pymc.pytensorf import join_nonshared_inputs
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
-from pytensor.graph.replace import graph_replace
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.traversal import graph_inputs
 from pytensor.link.basic import PerformLinker
 from rich.console import Console
 from rich.progress import Progress
@@ -47,10 +49,12 @@ class Density:
     jacobian : bool
         Whether the density is of the unconstrained variables (True) or of the
         hyperparameters themselves (False).
+    native : bool
+        Whether log density and gradient become machine code.
     """
 
-    def __init__(self, model, *, jacobian):
-        self.model = model
+    def __init__(self, model, *, jacobian, native=False):
+        self.model, self.native = model, native
         if model.discrete_value_vars:
             raise ValueError(
                 f"The model has discrete variables {model.discrete_value_vars}, which have no "
@@ -61,21 +65,24 @@ class Density:
             values = model.continuous_value_vars
             self._free = [model.values_to_rvs[v] for v in values]
             self._forward = self._compile_forward()
-            point = self._split(self.unconstrain({}))
             logp = model.logp(jacobian=jacobian)
             slopes = pt.grad(logp, values)
             flat = pt.concatenate([g.ravel() for g in slopes])
-            outputs, x = join_nonshared_inputs(point, [logp, flat], values)
-            self._value_and_slope = pytensor.function(
-                [x], outputs, mode=mode_for(model), trust_input=True
-            )
             expanded = model.replace_rvs_by_values(model.unobserved_RVs)
-            outputs, x = join_nonshared_inputs(point, expanded, values)
-            self._expand = pytensor.function([x], outputs, mode=MODE, trust_input=True)
+            x = pt.vector("x", shape=(sum(map(_size, self._shapes)),))
+            joined = clone_replace(
+                [*_frozen([logp, flat]), *expanded], dict(zip(values, self._split(x), strict=True))
+            )
+            self._value_and_slope = pytensor.function(
+                [x], joined[:2], mode=_mode(model, native), trust_input=True
+            )
+            self._expand = pytensor.function([x], joined[2:], mode=MODE, trust_input=True)
 
     @property
     def _turn(self):
         """A lock where an operation's inner function is shared by all copies, else nothing."""
+        if self.native:
+            return nullcontext()
         nodes = self._value_and_slope.maker.fgraph.apply_nodes
         shared = any(isinstance(node.op, OpFromGraph) for node in nodes)
         return _TURN if shared else nullcontext()
@@ -103,18 +110,17 @@ class Density:
         return [np.shape(self._natural_point[rv.name]) for rv in self._free]
 
     def _split(self, x):
-        point, first = {}, 0
-        for rv, shape in zip(self._free, self._shapes, strict=True):
-            size = int(np.prod(shape))
-            value = self.model.rvs_to_values[rv]
-            point[value.name] = x[first : first + size].reshape(shape)
-            first += size
-        return point
+        """The free variables' parts of x, each in its shape."""
+        ends = np.cumsum([_size(shape) for shape in self._shapes]).tolist()
+        return [
+            x[end - _size(shape) : end].reshape(shape)
+            for shape, end in zip(self._shapes, ends, strict=True)
+        ]
 
     def value_and_slope(self):
         """Function x -> (log density, gradient), for the use of one thread."""
-        compiled = _copy(self._value_and_slope)
-        turn = self._turn
+        whole = self._value_and_slope
+        compiled, turn = whole.vm.jit_fn if self.native else _copy(whole), self._turn
 
         def evaluate(x):
             with turn, np.errstate(all="ignore"):
@@ -136,6 +142,10 @@ class Density:
         return evaluate
 
 
+def _size(shape):
+    return int(np.prod(shape))
+
+
 def _copy(function):
     """A compiled function for one thread; PyTensor's linkers are not made for two at once."""
     with _COPYING:
@@ -147,9 +157,19 @@ def observations(model):
     return max((len(np.atleast_1d(v)) for v in find_observations(model).values()), default=0)
 
 
-def mode_for(model):
+def _mode(model, native):
     """How to compile a function of all observations."""
+    if native:
+        from bayes_gpx.native import NATIVE_MODE
+
+        return NATIVE_MODE
     return BUFFERED_MODE if observations(model) < BUFFERED_BELOW else MODE
+
+
+def _frozen(outputs):
+    """The graphs with the model's data as they are now in the place of shared variables."""
+    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    return clone_replace(outputs, {v: pt.constant(v.get_value(), name=v.name) for v in shared})
 
 
 def blas_threads(n, parallel=1):

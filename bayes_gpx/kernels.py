@@ -24,6 +24,8 @@ from pytensor.graph.replace import clone_replace, vectorize_graph
 from pytensor.graph.traversal import explicit_graph_inputs
 from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.distances import squared_distances
+
 HIGHEST_ORDER = 2
 CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
 
@@ -205,12 +207,10 @@ class Stationary(Kernel):
         self._require(slots)
         if pairs.matrix:
             center = pairs.xs.mean(0)
-            A, B, _ = pairs.map(lambda X: self._embed(X - center))
-            a, b = pt.sqr(A).sum(1, keepdims=True), pt.sqr(B).sum(1, keepdims=True)
-            left = pt.concatenate([-2.0 * A, a, pt.ones_like(a)], axis=1)
-            right = pt.concatenate([B, pt.ones_like(b), b], axis=1)
-            s2 = pt.maximum(pt.dot(left, right.T), 0.0)
-            return self.radial(pt.fill_diagonal(s2, 0.0) if A is B else s2, 0)
+            shared = self.lengthscale.ndim == 0 and self.period is None
+            A, B, _ = pairs.map(lambda X: X - center if shared else self._embed(X - center))
+            s2 = squared_distances(A) if A is B else squared_distances(A, B)
+            return self.radial(s2 / pt.sqr(self.lengthscale) if shared else s2, 0)
         s2, slope, bend = self._rates(pairs.x - pairs.xs)
         rates = {(0,): slope, (1,): -slope, (0, 0): bend, (0, 1): -bend, (1, 1): bend}
         return _chain(lambda k: (-1) ** k * self.radial(s2, k), rates.get, slots)

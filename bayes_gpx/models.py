@@ -278,7 +278,7 @@ class Model:
 
 def _register_numba():
     """Give the log density its numba form, which takes a second, for whom samples by PyMC."""
-    from bayes_gpx import evidence_numba  # noqa: F401
+    from bayes_gpx import native  # noqa: F401
 
 
 def _own_value(name, value, ndim):

@@ -71,7 +71,7 @@ def evaluation(mode):
     from threadpoolctl import threadpool_limits
 
     from bayes_gpx import density as compiled_density
-    from bayes_gpx import evidence_numba  # noqa: F401
+    from bayes_gpx import native  # noqa: F401
 
     if mode == "numba":
         compiled_density.BUFFERED_MODE = "NUMBA"

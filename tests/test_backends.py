@@ -8,7 +8,7 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.model_selection import KFold, train_test_split
 
 import bayes_gpx as bx
-from bayes_gpx import evidence_numba  # noqa: F401
+from bayes_gpx import native  # noqa: F401
 from bayes_gpx.density import Density
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx import evidence_numba  # noqa: F401
+from bayes_gpx import native  # noqa: F401
 from bayes_gpx.density import Density
 from bayes_gpx.evidence import NormalEvidence, leave_one_out, normal_logp
 from oracle import log_normal
