@@ -211,6 +211,8 @@ class Stationary(Kernel):
             A, B, _ = pairs.map(lambda X: X - center if shared else self._embed(X - center))
             s2 = squared_distances(A) if A is B else squared_distances(A, B)
             return self.radial(s2 / pt.sqr(self.lengthscale) if shared else s2, 0)
+        if not slots and pairs.x is pairs.xs:
+            return self.radial(pt.zeros(tuple(pairs.x.shape)[:-1]), 0)
         s2, slope, bend = self._rates(pairs.x - pairs.xs)
         rates = {(0,): slope, (1,): -slope, (0, 0): bend, (0, 1): -bend, (1, 1): bend}
         return _chain(lambda k: (-1) ** k * self.radial(s2, k), rates.get, slots)
