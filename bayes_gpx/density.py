@@ -36,8 +36,8 @@ _COPYING, _TURN = threading.Lock(), threading.Lock()
 THREADED_FROM = 3000
 """Observations from which BLAS is given more than one thread."""
 
-BUFFERED_BELOW = 1000
-"""Observations up to which keeping arrays is worth its memory (a third of the time)."""
+NATIVE_FROM = 1000
+"""Observations from which machine code is worth its compilation even to an optimiser."""
 
 
 class Density:
@@ -49,12 +49,13 @@ class Density:
     jacobian : bool
         Whether the density is of the unconstrained variables (True) or of the
         hyperparameters themselves (False).
-    native : bool
-        Whether log density and gradient become machine code.
+    many : bool
+        Whether there will be thousands of calls, so that log density and gradient are worth
+        compiling to machine code. Large models always are.
     """
 
-    def __init__(self, model, *, jacobian, native=False):
-        self.model, self.native = model, native
+    def __init__(self, model, *, jacobian, many=False):
+        self.model, self.native = model, many or observations(model) >= NATIVE_FROM
         if model.discrete_value_vars:
             raise ValueError(
                 f"The model has discrete variables {model.discrete_value_vars}, which have no "
@@ -74,7 +75,10 @@ class Density:
                 [*_frozen([logp, flat]), *expanded], dict(zip(values, self._split(x), strict=True))
             )
             self._value_and_slope = pytensor.function(
-                [x], joined[:2], mode=_mode(model, native), trust_input=True
+                [x],
+                joined[:2],
+                mode=_native_mode() if self.native else BUFFERED_MODE,
+                trust_input=True,
             )
             self._expand = pytensor.function([x], joined[2:], mode=MODE, trust_input=True)
 
@@ -157,13 +161,11 @@ def observations(model):
     return max((len(np.atleast_1d(v)) for v in find_observations(model).values()), default=0)
 
 
-def _mode(model, native):
-    """How to compile a function of all observations."""
-    if native:
-        from bayes_gpx.native import NATIVE_MODE
+def _native_mode():
+    """Numba's mode, imported only where it is used."""
+    from bayes_gpx.native import NATIVE_MODE
 
-        return NATIVE_MODE
-    return BUFFERED_MODE if observations(model) < BUFFERED_BELOW else MODE
+    return NATIVE_MODE
 
 
 def _frozen(outputs):

@@ -20,18 +20,15 @@ from pytensor.graph.replace import graph_replace
 
 from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.conditioning import with_jitter
-from bayes_gpx.density import (
-    BUFFERED_BELOW,
-    BUFFERED_MODE,
-    MODE,
-    blas_threads,
-    progress_bar,
-)
+from bayes_gpx.density import BUFFERED_MODE, MODE, blas_threads, progress_bar
 from bayes_gpx.mixtures import Conditional, Mixture, open_stores
 from bayes_gpx.posteriors.exact import exact, restored
 from bayes_gpx.specification import Specification, count, one_of
 
-BLOCK_BYTES = 128 * 2**20
+BUFFERED_BELOW = 1000
+"""Observations up to which keeping arrays is worth its memory (a third of the time)."""
+
+BLOCK_BYTES = 32 * 2**20
 """Size of the largest array that a block of rows may need."""
 
 LARGEST_JOINT = 5000

@@ -145,7 +145,7 @@ def fit_nuts(
     """
     cores = cores or min(chains, os.cpu_count() or 1)
     kwargs["target_accept"] = target_accept
-    density = Density(model, jacobian=True, native=nuts_sampler == "nutpie")
+    density = Density(model, jacobian=True, many=nuts_sampler == "nutpie")
     optima, mode, spread = _mode_and_spread(density, starts, progressbar)
     if nuts_sampler == "nutpie":
         idata = _nutpie(

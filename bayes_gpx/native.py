@@ -108,9 +108,7 @@ class _Released(NumbaLinker):
 
     def jit_compile(self, fn_and_cache):
         function, key = fn_and_cache
-        return numba_njit(
-            function.py_func, final_function=True, cache=key is not None, nogil=True
-        )
+        return numba_njit(function.py_func, final_function=True, cache=key is not None, nogil=True)
 
 
 NATIVE_MODE = Mode(_Released(), NUMBA.provided_optimizer).register(

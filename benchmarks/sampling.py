@@ -84,7 +84,7 @@ def ours(data_x, data_y, draws, tune):
     start = time.perf_counter()
     model = bx.GPX(data_x, data_y, ard=False, scale=False)
     with blas_threads(len(data_y), 2):
-        density = Density(model._pymc, jacobian=True, native=True)
+        density = Density(model._pymc, jacobian=True, many=True)
         _, mode, spread = inference._mode_and_spread(density, model.starts(), False)
         wait = time.perf_counter() - start
         start = time.perf_counter()
