@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import binom
 
 import bayes_gpx as bx
+from calibration import coverage
 from oracle import expquad
 
 THETA = {"lengthscale": 1.0, "amplitude": 0.8, "sigma_w": 0.3, "sigma": 0.4}
@@ -55,3 +56,9 @@ def test_intervals_cover(hits, kind):
     # 36 to 58 of 60: half and double widths cover 48 % and 99 %, about 29 and 59.
     low, high = binom.interval(0.9998, REPEATS, LEVEL)
     assert low <= sum(hits[kind]) <= high
+
+
+@pytest.mark.slow
+def test_intervals_of_known_hyperparameters_cover_over_the_prior():
+    shares = coverage(runs=150, methods=("known",)).mean(axis=(0, 1))
+    assert ((shares > 0.85) & (shares < 0.95)).all()
