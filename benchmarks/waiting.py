@@ -65,19 +65,39 @@ def next_verb():
     return {"s": seconds(task)[0]}
 
 
+def plain_script():
+    """A collapsed GPX by hand: PyMC, MAP, two draws by NUTS, one weight's posterior mean."""
+    import numpy as np
+    import pymc as pm
+    import pytensor.tensor as pt
+    from sklearn.datasets import load_diabetes
+
+    warnings.simplefilter("ignore")
+    X, y = load_diabetes(return_X_y=True)
+    X, y = X[:353] / X.std(axis=0), (y[:353] - y[:353].mean()) / y[:353].std()
+    with pm.Model():
+        lengthscale = pm.LogNormal("lengthscale", 1.0, 1.0, shape=10)
+        amplitude, sigma_w, sigma = (pm.HalfNormal(n) for n in ("amplitude", "sigma_w", "sigma"))
+        k = amplitude**2 * pm.gp.cov.ExpQuad(10, ls=lengthscale)
+        C = (k(X) + sigma_w**2 * np.eye(353)) * (X @ X.T) + sigma**2 * np.eye(353)
+        pm.MvNormal("y", pt.zeros(353), C, observed=y)
+        pm.find_MAP(progressbar=False, maxeval=100)
+        fit = pm.sample(2, tune=2, chains=2, random_seed=1, progressbar=False)
+        pm.Deterministic("w", (k(X) * X[:, 0]) @ pt.linalg.solve(C, y, assume_a="pos"))
+        pm.sample_posterior_predictive(fit, var_names=["w"], progressbar=False)
+
+
 def evaluation(mode):
     """Compile the log density and its gradient, and time one evaluation."""
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from bayes_gpx import density as compiled_density
-    from bayes_gpx import native  # noqa: F401
+    from bayes_gpx.density import Density
 
-    if mode == "numba":
-        compiled_density.BUFFERED_MODE = "NUMBA"
     gpx, _ = model()
     with threadpool_limits(1):
-        compiled, density = seconds(lambda: compiled_density.Density(gpx._pymc, jacobian=True))
+        many = mode == "numba"
+        compiled, density = seconds(lambda: Density(gpx._pymc, jacobian=True, many=many))
         function, x = density.value_and_slope(), density.unconstrain({})
         first, _ = seconds(lambda: function(x))
         each = min(seconds(lambda: [function(x) for _ in range(20)])[0] / 20 for _ in range(5))
@@ -110,6 +130,7 @@ ROWS = {
     "fit('nuts') to the first draws, two chains": first_nuts_draw,
     "first verb, 89 rows": first_verb,
     "another verb, other rows": next_verb,
+    "all of it in a plain PyMC script": lambda: {"s": seconds(plain_script)[0]},
     "log density and gradient, Python linker": lambda: evaluation("python"),
     "log density and gradient, numba": lambda: evaluation("numba"),
     "contributions of one draw, Python linker": lambda: explanation("python"),
