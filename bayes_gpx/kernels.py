@@ -230,15 +230,18 @@ class Constant(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Linear(Kernel):
-    """k = (x - center) . (x' - center)."""
+    """k = sum_a weights_a (x_a - center_a) (x'_a - center_a)."""
 
     center: TensorVariable
+    weights: TensorVariable | float = 1.0
 
     def _jet(self, pairs, slots):
         x, xs, matrix = pairs.map(lambda points: points - self.center)
+        left = self.weights * x
         if matrix:
-            return pt.dot(x, xs.T)
-        rates = {(): (x * xs).sum(-1), (0,): xs, (1,): x, (0, 1): pt.eye(x.type.shape[-1])}
+            return pt.dot(left, xs.T)
+        mixed = pt.eye(x.type.shape[-1]) * self.weights
+        rates = {(): (left * xs).sum(-1), (0,): self.weights * xs, (1,): left, (0, 1): mixed}
         return rates.get(slots, pt.zeros((1, 1)))
 
 

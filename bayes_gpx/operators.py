@@ -10,6 +10,8 @@ from typing import Any
 
 import pytensor.tensor as pt
 
+from bayes_gpx.quadrature import rule
+
 
 class Operator:
     """A linear map from a Gaussian process to finitely many numbers."""
@@ -23,11 +25,12 @@ class Operator:
 
 @dataclass(frozen=True, eq=False)
 class AtPoints(Operator):
-    """One group of components at each of m points; see `evaluate`, `weight`, `contribution`.
+    """One group of components at each of m points; see the functions below.
 
     Attributes
     ----------
-    kind : {"evaluate", "weight", "contribution"}
+    kind : str
+        The name of one of those functions.
     X : array or tensor (m, d)
     Z : array or tensor (m, p) or None
     sample : "new" or integer tensor (m,)
@@ -36,6 +39,12 @@ class AtPoints(Operator):
         very same `X` object. Identity decides, never the equality of coordinates.
     smooth : bool
         Leave the samples' own noise `eps_w` out.
+    baseline : array or tensor (d,)
+        Where the paths of an integrated gradient start.
+    nodes : Rule or None
+        Quadrature along them; None for the most exact form known.
+    tied : bool
+        Z is X, perhaps with a last column of ones, and moves with it.
     """
 
     kind: str
@@ -43,6 +52,9 @@ class AtPoints(Operator):
     Z: Any = None
     sample: Any = "new"
     smooth: bool = False
+    baseline: Any = None
+    nodes: Any = None
+    tied: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +97,46 @@ def weight(X, *, sample="new", smooth=False):
 def contribution(X, Z, *, sample="new", smooth=False):
     """Contributions z_l w_l(x) at each row of X and Z; they sum to `evaluate(X, Z)`."""
     return AtPoints("contribution", X, Z, _identity(sample, X), smooth)
+
+
+def gradient(X, Z=None, *, tied=False):
+    """Derivatives df/dx_1, ..., df/dx_d at each row of X; of the smooth part z' g(x) in GPX.
+
+    Parameters
+    ----------
+    X : array or tensor (m, d)
+    Z : array or tensor (m, p), optional
+        Features of a weight process, held while x varies.
+    tied : bool
+        Z is X, perhaps with a last column of ones, and varies with it.
+    """
+    return AtPoints("gradient", X, Z, smooth=True, tied=tied)
+
+
+def hessian(X, Z=None, *, tied=False):
+    """Second derivatives d^2 f / dx_i dx_j, (i, j) row-major, at each row of X; see `gradient`."""
+    return AtPoints("hessian", X, Z, smooth=True, tied=tied)
+
+
+def integrated_gradient(X, baseline, Z=None, *, method="exact", steps=None, tied=False):
+    """Attributions of f(x) - f(baseline) to the features, at each row of X; see `gradient`.
+
+    Parameters
+    ----------
+    baseline : array or tensor (d,)
+    method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson"}
+        "exact" is a closed form or a rule that follows the kernel's shape; the others are
+        quadratures with `steps` steps, or nodes.
+    """
+    nodes = None if method == "exact" else rule(method, steps)
+    return AtPoints(
+        "integrated_gradient", X, Z, smooth=True, baseline=baseline, nodes=nodes, tied=tied
+    )
+
+
+def difference(X, baseline, Z=None, *, tied=False):
+    """f(x) - f(baseline) at each row of X, the sum of `integrated_gradient`; see there."""
+    return AtPoints("difference", X, Z, smooth=True, baseline=baseline, tied=tied)
 
 
 def _identity(sample, X):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx import kernels
+from bayes_gpx import kernels, slopes
 from bayes_gpx.operators import AtPoints, Stack, Sum
 
 
@@ -63,15 +63,15 @@ class GaussianProcess(Process):
         return kernels.from_pymc(self.cov_func)
 
     def _covariance(self, L, M):
-        _only_values(L, M)
-        return _cross(self.kernel, L, M)
+        _refuse_weights(L, M)
+        return slopes.covariance(self.kernel, L, M)
 
     def _variance(self, L):
-        _only_values(L)
-        return self.kernel.diag(_tensor(L.X))
+        return _diagonals(self._block(L))
 
     def _block(self, L):
-        return self._variance(L)[:, None, None]
+        _refuse_weights(L)
+        return slopes.block(self.kernel, L)
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,8 @@ class WeightProcess(Process):
         return amplitudes
 
     def _covariance(self, L, M):
+        if L.kind in slopes.KINDS or M.kind in slopes.KINDS:
+            return slopes.weighed_covariance(self._summands, L, M)
         z_L, z_M = self._coefficients(L), self._coefficients(M)
         sums = L.kind == "evaluate", M.kind == "evaluate"
         shared, total = 0.0, 0.0
@@ -130,6 +132,12 @@ class WeightProcess(Process):
             else:
                 total += _assemble(base, z_L * scale**2, z_M, *sums)
         return total if isinstance(shared, float) else total + _assemble(shared, z_L, z_M, *sums)
+
+    @property
+    def _summands(self):
+        """Pairs of kernel and variances of the weights, (1,) or (p,)."""
+        for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
+            yield kernel, pt.atleast_1d(amplitude) ** 2
 
     def _sources(self, L, M):
         """Independent sources of the weights: covariance over points, sd over features."""
@@ -161,22 +169,30 @@ class WeightProcess(Process):
         return weight * self._coefficients(L) ** 2
 
     def _variance(self, L):
+        if L.kind in slopes.KINDS:
+            return _diagonals(self._block(L))
         each = self._each_variance(L)
         return each.sum(axis=1) if L.kind == "evaluate" else each.reshape((-1,))
 
     def _block(self, L):
+        if L.kind in slopes.KINDS:
+            return slopes.weighed_block(self._summands, L)
         if L.kind == "evaluate":
             return self._variance(L)[:, None, None]
         each = self._each_variance(L)
         return each[:, :, None] * pt.eye(each.shape[1])[None]
 
 
-def _only_values(*operators):
+def _diagonals(block):
+    return pt.diagonal(block, axis1=1, axis2=2).reshape((-1,))
+
+
+def _refuse_weights(*operators):
     for operator in operators:
-        if operator.kind != "evaluate":
+        if operator.kind in ("weight", "contribution"):
             raise ValueError(
                 f"{operator.kind} is defined for a WeightProcess; a GaussianProcess has no "
-                "weights. Use evaluate, or bx.GPX."
+                "weights. Ask for values or slopes, or use bx.GPX."
             )
 
 

@@ -1,0 +1,162 @@
+"""Covariances of values, gradients, Hessians and attributions.
+
+Of a process with one kernel, or of the smooth part z' g(x) of a weight process. Components are
+obs-major: all of the first point's, then the second's.
+"""
+
+from dataclasses import replace
+from functools import reduce
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx import paths
+from bayes_gpx.kernels import Active, Linear, Product, Sum
+
+KINDS = ("gradient", "hessian", "integrated_gradient", "difference")
+ORDER = {"evaluate": 0, "gradient": 1, "hessian": 2}
+PATH_NODES = 16
+"""Nodes of each path where attributions meet other slopes."""
+
+
+def covariance(kernel, L, M):
+    """Covariance of the components of L with those of M, (m c, n c')."""
+    if L.kind == "difference":
+        value = replace(L, kind="evaluate", baseline=None)
+        start = replace(value, X=pt.as_tensor_variable(L.baseline)[None])
+        return covariance(kernel, value, M) - covariance(kernel, start, M)
+    if M.kind == "difference":
+        return covariance(kernel, M, L).T
+    x, xs = (pt.as_tensor_variable(operator.X) for operator in (L, M))
+    if L.kind == M.kind == "evaluate":
+        return kernel.gram(x) if L.X is M.X else kernel.value(x, xs)
+    if L.kind == "integrated_gradient" and M.kind == "evaluate":
+        part = paths.cross(kernel, x, pt.as_tensor_variable(L.baseline), xs, L.nodes)
+        return part.reshape((-1, xs.shape[0]))
+    if L.kind == "integrated_gradient":
+        return _along(kernel, L, M)
+    if M.kind == "integrated_gradient":
+        return covariance(kernel, M, L).T
+    orders = ORDER[L.kind], ORDER[M.kind]
+    jet = kernel.derivative(x[:, None], xs[None], *orders)
+    m, n, d = x.shape[0], xs.shape[0], x.shape[1]
+    by_rows = jet.reshape((m, n, d ** orders[0], d ** orders[1])).dimshuffle(0, 2, 1, 3)
+    return by_rows.reshape((m * d ** orders[0], n * d ** orders[1]))
+
+
+def _along(kernel, L, M):
+    """Attributions as weighted sums of gradients at nodes of their paths."""
+    x, baseline = pt.as_tensor_variable(L.X), pt.as_tensor_variable(L.baseline)
+    delta, parts = x - baseline, []
+    for t, w in zip(*(L.nodes or paths.gauss_legendre(PATH_NODES)), strict=True):
+        gradient = replace(L, kind="gradient", X=baseline + t * delta, baseline=None, nodes=None)
+        parts.append(w * _with_gradient(kernel, gradient, M))
+    return delta.reshape((-1, 1)) * paths.total_of(parts)
+
+
+def _with_gradient(kernel, gradient, M):
+    if M.kind != "integrated_gradient":
+        return covariance(kernel, gradient, M)
+    nodes = M.nodes or paths.gauss_legendre(PATH_NODES)
+    xs, baseline = pt.as_tensor_variable(M.X), pt.as_tensor_variable(M.baseline)
+    delta = xs - baseline
+    points = (baseline + nodes.t[:, None, None] * delta).reshape((-1, xs.type.shape[1]))
+    whole = covariance(kernel, gradient, replace(M, kind="gradient", X=points))
+    each = whole.reshape((whole.shape[0], len(nodes.t), -1))
+    return (nodes.w[:, None] * each).sum(axis=1) * delta.reshape((-1,))
+
+
+def block(kernel, L):
+    """Covariance between the components of each point, (m, c, c)."""
+    x = pt.as_tensor_variable(L.X)
+    if L.kind == "evaluate":
+        return kernel.diag(x)[:, None, None]
+    if L.kind == "difference":
+        start = pt.as_tensor_variable(L.baseline)[None]
+        apart = kernel.diag(x) + kernel.diag(start) - 2.0 * kernel.derivative(x, start, 0, 0)
+        return apart[:, None, None]
+    if L.kind == "integrated_gradient":
+        return paths.block(kernel, x, pt.as_tensor_variable(L.baseline), L.nodes)
+    order = ORDER[L.kind]
+    c = x.shape[1] ** order
+    return kernel.derivative(x, x, order, order).reshape((-1, c, c))
+
+
+def weighed_covariance(summands, L, M):
+    """As `covariance`, of z' g(x); summands are pairs of kernel and weight variances."""
+    for operator in (L, M):
+        if operator.kind not in ("evaluate", *KINDS):
+            raise ValueError(
+                f"{operator.kind} is not asked jointly with slopes; ask for each on its own."
+            )
+    if L.tied or M.tied:
+        whole = covariance(_side_by_side(summands, L, M), _joined(L, M), _joined(M, L))
+        return _fold(M, _fold(L, whole).T).T
+    z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
+    m, n = z_L.shape[0], z_M.shape[0]
+    total = 0.0
+    for kernel, variances in summands:
+        part, scale = covariance(kernel, L, M), pt.dot(z_L * variances, z_M.T)
+        spread = part.reshape((m, part.shape[0] // m, n, part.shape[1] // n))
+        total = total + (spread * scale[:, None, :, None]).reshape(part.shape)
+    return total
+
+
+def weighed_block(summands, L):
+    """As `block`, of z' g(x)."""
+    if L.tied:
+        folding = _folding(L)
+        return pt.matmul(
+            pt.matmul(folding, block(_side_by_side(summands, L), _joined(L))), folding.T
+        )
+    z = pt.as_tensor_variable(L.Z)
+    return sum(
+        block(kernel, L) * (z**2 * variances).sum(axis=1)[:, None, None]
+        for kernel, variances in summands
+    )
+
+
+def _side_by_side(summands, *operators):
+    """Kernel of z' g(x) on points that hold the columns of x and, after them, those of z."""
+    d, p = _widths(*operators)
+    products = [
+        Product(
+            Active(kernel, np.arange(d)),
+            Active(Linear(pt.zeros(p), variances * pt.ones(p)), d + np.arange(p)),
+        )
+        for kernel, variances in summands
+    ]
+    return reduce(Sum, products)
+
+
+def _widths(*operators):
+    """Return the numbers of columns of X and of Z, which tied operators know."""
+    tied = next(operator for operator in operators if operator.tied)
+    return tied.X.type.shape[1], tied.Z.type.shape[1]
+
+
+def _joined(L, other=None):
+    """Ask the same at points of X and Z side by side."""
+    d, p = _widths(L, *([] if other is None else [other]))
+    if not L.tied and L.kind != "evaluate":
+        raise ValueError(f"{L.kind} with Z held is not asked jointly with one whose Z is X.")
+    X = pt.concatenate([L.X, pt.specify_shape(L.Z, (None, p))], axis=1)
+    if L.baseline is None:
+        return replace(L, X=X)
+    baseline = pt.as_tensor_variable(L.baseline)
+    return replace(L, X=X, baseline=pt.concatenate([baseline, baseline, pt.ones(p - d)]))
+
+
+def _folding(L):
+    """Matrix from slopes along x and z to slopes along both at once."""
+    if not L.tied or L.kind == "difference":
+        return np.eye(1)
+    d, p = _widths(L)
+    once = np.hstack([np.eye(d), np.eye(d, p)])
+    return np.kron(once, once) if L.kind == "hessian" else once
+
+
+def _fold(L, whole):
+    folding = _folding(L)
+    by_points = whole.reshape((-1, folding.shape[1], whole.shape[1]))
+    return pt.matmul(folding, by_points).reshape((-1, whole.shape[1]))
