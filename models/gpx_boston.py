@@ -49,11 +49,11 @@ def plot_weights(weights, units):
     figure, axes = plt.subplots(3, 4, figsize=(13, 9), layout="constrained")
     for j, (feature, panel) in enumerate(zip(weights["feature"].values, axes.flat, strict=True)):
         value = weights["value"].values[:, j]
-        panel.vlines(value, low[:, j], high[:, j], color="C0", alpha=0.3)
+        panel.vlines(value, low[:, j], high[:, j], color="C0", alpha=0.2, linewidth=1)
         panel.scatter(value, weights["weight_mean"].values[:, j], s=10, color="C0")
         panel.axhline(0, color="gray", linewidth=1)
         panel.set_xlabel(f"{feature} [{units[feature]}]" if units[feature] else feature)
-    figure.supylabel(weights.attrs["units"])
+    figure.supylabel(f"{weights.attrs['units']}, medv in {units['medv']}")
     figure.suptitle(f"Weights of the held-out tracts: mean and {script.LEVEL:.0%} interval")
     return figure
 

@@ -89,6 +89,7 @@ class Run:
             parser.error(f"argument --out: cannot write to {self._out}: {unusable.strerror}")
         matplotlib.use("Agg")
         az.style.use("arviz-variat")
+        plt.rcParams["text.parse_math"] = False  # units hold dollar signs
 
     def fit(self, model):
         """Fit the model; write `fit.nc`, and the hyperparameters as `summary.csv`."""
@@ -156,9 +157,8 @@ def plot_predictions(predicted, y, units):
         axes.vlines(mean[which], low[which], high[which], color=color, alpha=0.35)
         axes.scatter(mean[which], y.values[which], s=14, color=color, label=label)
     axes.axline((mean.mean(), mean.mean()), slope=1, color="gray", linewidth=1)
-    unit = f"{y.name} [{units[y.name]}]"
-    axes.set(xlabel=f"predicted {unit}", ylabel=f"observed {unit}")
-    axes.set_title("Held-out rows")
+    axes.set(xlabel="predicted", ylabel="observed")
+    axes.set_title(f"{y.name}, held-out rows\n[{units[y.name]}]")
     axes.legend(title=f"{LEVEL:.0%} interval of a new response")
     return figure
 
