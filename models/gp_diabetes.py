@@ -44,7 +44,9 @@ def main(arguments=None):
             "observed_data": idata["observed_data"].to_dataset(),
         }
     )
-    run.figure(az.plot_ppc_dist(checked, num_samples=50), "posterior_predictive")
+    plot = az.plot_ppc_dist(checked, num_samples=50, visuals={"title": False})
+    plot.add_title("Progression: observed (black),\nand 50 sets made by the model")
+    run.figure(plot, "posterior_predictive")
 
 
 def plot_calibration(draws, y):
@@ -58,6 +60,7 @@ def plot_calibration(draws, y):
     axes.plot(levels, levels, color="gray", label=f"exact, ± 2 sd of {len(y)} patients")
     axes.plot(levels, inside.mean(axis=0), "o-", label="model")
     axes.set(xlabel="probability of the interval", ylabel="share of patients inside")
+    axes.set_title("Coverage of central intervals")
     axes.legend()
     return figure
 
@@ -71,9 +74,11 @@ def plot_lengthscales(draws):
     axes.hlines(features, low, high)
     axes.plot(middle, features, "o")
     axes.set_xscale("log")
+    axes.set_xticks([1, 2, 5, 10, 20, 50, 100], [1, 2, 5, 10, 20, 50, 100])
+    axes.minorticks_off()
     axes.invert_yaxis()
     axes.set_xlabel("lengthscale [sd of the feature]")
-    axes.set_title(f"Median and {script.LEVEL:.0%} interval")
+    axes.set_title(f"Lengthscales: median and {script.LEVEL:.0%} interval")
     return figure
 
 

@@ -50,7 +50,7 @@ def plot_maps(places, coefficients, units):
     """One column for each coefficient: its mean above, its sd below."""
     features = coefficients["feature"].values
     figure, axes = plt.subplots(
-        2, len(features), figsize=(16, 9), sharex=True, sharey=True, layout="constrained"
+        2, len(features), figsize=(16, 9), sharex=True, sharey=True, layout="compressed"
     )
     for (above, below), feature in zip(axes.T, features, strict=True):
         one = coefficients.sel(feature=feature)
@@ -70,7 +70,7 @@ def _draw(panel, places, values, label, **colors):
     dots = panel.scatter(longitude, latitude, 30, values, edgecolors="gray", lw=0.4, **colors)
     bar = panel.figure.colorbar(dots, ax=panel, location="bottom", label=label)
     bar.locator = MaxNLocator(4)
-    panel.set_aspect(1 / np.cos(np.deg2rad(latitude.mean())), adjustable="datalim")
+    panel.set_aspect(1 / np.cos(np.deg2rad(latitude.mean())))
     panel.xaxis.set_major_locator(MaxNLocator(2))
 
 

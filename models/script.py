@@ -99,11 +99,11 @@ class Run:
         path = self._path("fit.nc")
         bx.save(model, idata, path)
         if self.method == "map":
-            exact = az.summary(idata, kind="stats", round_to="none")[["mean"]]
-            exact = shown = exact.rename(columns={"mean": "mode"})
+            mean = az.summary(idata, kind="stats", round_to="none")[["mean"]]
+            exact = shown = mean.rename(columns={"mean": "mode"})
         else:
-            exact = az.summary(idata, ci_prob=LEVEL, round_to="none")
-            shown = az.summary(idata, ci_prob=LEVEL)
+            exact = az.summary(idata, ci_prob=LEVEL, round_to="none").dropna(axis=1, how="all")
+            shown = az.summary(idata, ci_prob=LEVEL)[exact.columns]
         exact.to_csv(self._path("summary.csv"), index_label="hyperparameter")
         print("\nHyperparameters, on the model's scale:")
         print(shown.to_string())
