@@ -20,6 +20,8 @@ from sklearn.model_selection import train_test_split
 
 import bayes_gpx as bx
 
+EXPLAINED_DRAWS = 1000
+
 
 def main(arguments=None):
     run = script.Run("gpx_boston", __doc__, arguments, data="boston", method="nuts")
@@ -33,13 +35,14 @@ def main(arguments=None):
     run.score(predicted, y_test)
     run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
 
-    contributions = bx.contributions(model, idata, X_test, seed=run.seed)
+    thinned = {"num_draws": EXPLAINED_DRAWS, "seed": run.seed}
+    contributions = bx.contributions(model, idata, X_test, **thinned)
     order = X_test.index[np.argsort(predicted["y_mean"].values)]
     cheap_middle_dear = [order[0], order[len(order) // 2], order[-1]]
     plot = bx.plot_contributions(contributions, obs=cheap_middle_dear, ci_prob=script.LEVEL)
     run.figure(plot, "contributions")
 
-    weights = bx.weights(model, idata, X_test, seed=run.seed)
+    weights = bx.weights(model, idata, X_test, **thinned)
     run.figure(plot_weights(weights, run.data.units), "weights")
 
 

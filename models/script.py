@@ -61,13 +61,16 @@ class Run:
         )
         parser.add_argument(
             "--draws",
-            type=_whole(at_least=1),
-            default=500,
+            type=_whole(range(1, 1_000_001)),
+            default=1000,
             help="of nuts, in each of 4 chains, after as many for tuning; of laplace, in all; map "
             "has one (default: %(default)s)",
         )
         parser.add_argument(
-            "--seed", type=_whole(at_least=0), default=0, help="random seed (default: %(default)s)"
+            "--seed",
+            type=_whole(range(2**32)),
+            default=0,
+            help="random seed (default: %(default)s)",
         )
         parser.add_argument(
             "--out",
@@ -170,13 +173,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
-def _whole(at_least):
-    """A type of argument: a whole number."""
+def _whole(allowed):
+    """A type of argument: a whole number of a range."""
 
     def read(text):
-        if not text.isdecimal() or int(text) < at_least:
+        if not text.isdecimal() or int(text) not in allowed:
             raise argparse.ArgumentTypeError(
-                f"{text!r}; expected a whole number, at least {at_least}"
+                f"{text!r}; expected a whole number from {allowed[0]} to {allowed[-1]}"
             )
         return int(text)
 

@@ -124,8 +124,9 @@ def test_nuts_with_few_draws(run, capsys, name, largest_rmse):
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_arguments_that_make_no_sense(refused, name):
-    assert "'0'; expected a whole number, at least 1" in refused(name, "--draws", "0")
-    assert "at least 0" in refused(name, "--seed=-1")
+    assert "'0'; expected a whole number from 1" in refused(name, "--draws", "0")
+    assert "'-1'; expected a whole number from 0" in refused(name, "--seed=-1")
+    assert "to 4294967295" in refused(name, "--seed", str(2**64))
     assert "invalid choice: 'gibbs'" in refused(name, "--method", "gibbs")
 
 
