@@ -85,11 +85,12 @@ def plot_means(weights, digits):
     """The mean weights of each digit's images."""
     means = weights.assign_coords(digit=("obs", digits.values)).groupby("digit").mean()
     colors = ScalarMappable(_centred(means), "RdBu_r")
-    figure, axes = plt.subplots(2, 5, figsize=(9, 4), layout="constrained")
+    figure, axes = plt.subplots(2, 5, figsize=(9, 4.3), layout="constrained")
     for panel, mean in zip(axes.flat, means, strict=True):
         _draw(panel, mean, colors)
         panel.set_title(mean["digit"].item())
-    figure.colorbar(colors, ax=axes, label="mean weight: red for 5 to 9, blue for 0 to 4")
+    figure.colorbar(colors, ax=axes, label="mean weight")
+    figure.suptitle("Red for 5 to 9, blue for 0 to 4")
     return figure
 
 
