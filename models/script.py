@@ -1,0 +1,186 @@
+"""What the scripts share: their arguments, errors in one line, and a folder of results."""
+
+import argparse
+import tempfile
+import warnings
+from pathlib import Path
+
+import arviz as az
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+import bayes_gpx as bx
+from bayes_gpx.diagnostics import ConvergenceWarning
+
+LEVEL = 0.9
+TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+
+
+class Run:
+    """One run of a script: its data, its fit, and the folder that results go into.
+
+    Everything that the user can get wrong is refused here, before anything is computed.
+
+    Parameters
+    ----------
+    name : str
+        Of the script.
+    description : str
+        Shown by ``--help``.
+    arguments : list of str or None
+        None for those of the command line.
+    data : str
+        Which data set.
+    method : {"map", "laplace", "nuts"}
+        Used unless another is asked for.
+
+    Attributes
+    ----------
+    data : bayes_gpx.datasets.Data
+    seed : int
+    """
+
+    def __init__(self, name, description, arguments, *, data, method):
+        parser = _Parser(
+            prog=f"{name}.py",
+            description=description,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        parser.add_argument(
+            "--data",
+            help=f"folder of the data sets (default: ${bx.datasets.FOLDER_VARIABLE}); not needed "
+            "for data that come with scikit-learn",
+        )
+        parser.add_argument(
+            "--method",
+            choices=("map", "laplace", "nuts"),
+            default=method,
+            help="how the hyperparameters are inferred (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--draws",
+            type=_whole(range(1, 1_000_001)),
+            default=1000,
+            help="of nuts, in each of 4 chains, after as many for tuning; of laplace, in all; map "
+            "has one (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--seed",
+            type=_whole(range(2**32)),
+            default=0,
+            help="random seed (default: %(default)s)",
+        )
+        parser.add_argument(
+            "--out",
+            type=Path,
+            default=Path("results", name),
+            help="folder for the results, made if absent (default: %(default)s)",
+        )
+        given = parser.parse_args(arguments)
+        self.method, self.draws, self.seed = given.method, given.draws, given.seed
+        self._out = given.out
+        try:
+            self.data = bx.datasets.load(data, path=given.data)
+        except (ImportError, OSError, ValueError) as unusable:
+            parser.error(f"argument --data: {unusable}")
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=self._out).close()
+        except OSError as unusable:
+            parser.error(f"argument --out: cannot write to {self._out}: {unusable.strerror}")
+        matplotlib.use("Agg")
+        az.style.use("arviz-variat")
+        plt.rcParams["text.parse_math"] = False  # units hold dollar signs
+
+    def fit(self, model):
+        """Fit the model; write `fit.nc`, and the hyperparameters as `summary.csv`."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", ConvergenceWarning)
+            idata = model.fit(self.method, draws=self.draws, tune=self.draws, seed=self.seed)
+        path = self._path("fit.nc")
+        bx.save(model, idata, path)
+        if self.method == "map":
+            mean = az.summary(idata, kind="stats", round_to="none")[["mean"]]
+            exact = shown = mean.rename(columns={"mean": "mode"})
+        else:
+            exact = az.summary(idata, ci_prob=LEVEL, round_to="none").dropna(axis=1, how="all")
+            shown = az.summary(idata, ci_prob=LEVEL)[exact.columns]
+        exact.to_csv(self._path("summary.csv"), index_label="hyperparameter")
+        print("\nHyperparameters, on the model's scale:")
+        print(shown.to_string())
+        for warning in caught:
+            print(warning.message)
+        if not caught and self.method == "nuts":
+            print(idata.attrs["verdict"])
+        return idata
+
+    def score(self, predicted, y):
+        """Compare predictions with what was observed; print, and write `scores.csv`."""
+        error = predicted["y_mean"].values - y.values
+        low, high = intervals(predicted["y"])
+        mse = np.mean(error**2)
+        scores = pd.Series(
+            {
+                "mse": mse,
+                "rmse": np.sqrt(mse),
+                "r2": 1 - mse / y.var(ddof=0),
+                f"coverage_{100 * LEVEL:.0f}": ((low <= y.values) & (y.values <= high)).mean(),
+            },
+            name="value",
+        )
+        scores.to_csv(self._path("scores.csv"), index_label="score")
+        print(f"\nOn {len(y)} held-out rows; coverage is that of {LEVEL:.0%} intervals:")
+        print(scores.round(4).to_string())
+
+    def figure(self, figure, name):
+        """Write a figure of matplotlib or ArviZ as `name`.png."""
+        figure.savefig(self._path(f"{name}.png"), dpi=120)
+        plt.close("all")
+
+    def _path(self, name):
+        path = self._out / name
+        print(f"writing {path}", flush=True)
+        return path
+
+
+def intervals(draws):
+    """Lower and upper ends of central intervals, over chains and draws."""
+    return draws.quantile(TAILS, dim=("chain", "draw")).values
+
+
+def plot_predictions(predicted, y, units):
+    """Plot what was observed against its prediction, with intervals; returns the figure."""
+    low, high = intervals(predicted["y"])
+    inside = (low <= y.values) & (y.values <= high)
+    figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
+    mean = predicted["y_mean"].values
+    for which, color, label in ((inside, "C0", "inside"), (~inside, "C1", "outside")):
+        axes.vlines(mean[which], low[which], high[which], color=color, alpha=0.35)
+        axes.scatter(mean[which], y.values[which], s=14, color=color, label=label)
+    axes.axline((mean.mean(), mean.mean()), slope=1, color="gray", linewidth=1)
+    axes.set(xlabel="predicted", ylabel="observed")
+    axes.set_title(f"{y.name}, held-out rows\n[{units[y.name]}]")
+    axes.legend(title=f"{LEVEL:.0%} interval of a new response")
+    return figure
+
+
+class _Parser(argparse.ArgumentParser):
+    """Tells what is wrong in one line."""
+
+    def error(self, message):
+        self.exit(2, f"{self.prog}: {message}\n")
+
+
+def _whole(allowed):
+    """A type of argument: a whole number of a range."""
+
+    def read(text):
+        if not text.isdecimal() or int(text) not in allowed:
+            raise argparse.ArgumentTypeError(
+                f"{text!r}; expected a whole number from {allowed[0]} to {allowed[-1]}"
+            )
+        return int(text)
+
+    return read

@@ -1,0 +1,160 @@
+"""The scripts of `models/`: what they write, and how they refuse what they cannot use."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from bayes_gpx.datasets import IN_FOLDER
+from bayes_gpx.models import Model
+
+MODELS = Path(__file__).resolve().parents[1] / "models"
+FIGURES = {
+    "gpx_digits": {"weights", "mean_weights"},
+    "gpx_boston": {"predictions", "contributions", "weights"},
+    "gpx_taipei_coefficients": {"predictions", "coefficients"},
+    "gp_diabetes": {"predictions", "calibration", "lengthscales", "posterior_predictive"},
+}
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    """Call a script's main, with a folder for its results that is returned."""
+    monkeypatch.syspath_prepend(MODELS)
+
+    def call(name, *arguments):
+        out = tmp_path / "deep" / "results"
+        runpy.run_path(MODELS / f"{name}.py")["main"](["--out", str(out), *arguments])
+        return out
+
+    return call
+
+
+@pytest.fixture
+def refused(run, monkeypatch, capsys):
+    """Call a script that must stop before it fits; returns what it says."""
+    monkeypatch.setattr(Model, "fit", lambda *_, **__: pytest.fail("the fit began"))
+
+    def call(name, *arguments):
+        with pytest.raises(SystemExit) as stop:
+            run(name, *arguments)
+        said = capsys.readouterr()
+        assert stop.value.code == 2
+        assert said.out == ""
+        assert said.err.count("\n") == 1 and said.err.startswith(f"{name}.py: argument --")
+        return said.err
+
+    return call
+
+
+def written(out, name):
+    """Check a script's files; returns summary and scores."""
+    figures = {f"{figure}.png" for figure in FIGURES[name]}
+    assert {file.name for file in out.iterdir()} == {
+        *figures, "fit.nc", "summary.csv", "scores.csv"
+    }  # fmt: skip
+    assert all((out / figure).stat().st_size > 10_000 for figure in figures)
+    scores = pd.read_csv(out / "scores.csv", index_col="score")["value"]
+    assert list(scores.index) == ["mse", "rmse", "r2", "coverage_90"]
+    assert np.isfinite(scores).all()
+    return pd.read_csv(out / "summary.csv", index_col="hyperparameter"), scores
+
+
+def test_files_agree_with_each_other(run, capsys):
+    out = run("gp_diabetes", "--method", "map", "--seed", "3", "--data", "needs/none")
+    summary, scores = written(out, "gp_diabetes")
+    said = capsys.readouterr().out
+    assert "89 held-out rows" in said and f"writing {out / 'fit.nc'}" in said
+    model, idata = bx.load(out / "fit.nc")
+    assert_allclose(summary.loc["sigma", "mode"], idata["posterior"]["sigma"].item())
+    data = bx.datasets.load("diabetes")
+    held_out = ~data.y.index.isin(model.training.X.index)
+    predicted = bx.predictions(model, idata, data.X[held_out], seed=3, progressbar=False)
+    observed = data.y[held_out].values
+    assert_allclose(scores["mse"], np.mean((predicted["y_mean"] - observed) ** 2))
+    assert_allclose(scores["r2"], 1 - scores["mse"] / np.var(observed))
+    assert 0.8 < scores["coverage_90"] < 1
+
+
+def test_the_fit_outlives_a_later_failure(run, monkeypatch, tmp_path):
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(bx, "predictions", fail)
+    with pytest.raises(MemoryError):
+        run("gp_diabetes", "--method", "map")
+    left = tmp_path / "deep" / "results"
+    assert {file.name for file in left.iterdir()} == {"fit.nc", "summary.csv"}
+    bx.load(left / "fit.nc")
+
+
+@pytest.mark.slow
+def test_laplace_has_no_r_hat(run):
+    summary, _ = written(run("gp_diabetes", "--method", "laplace", "--draws", "50"), "gp_diabetes")
+    assert "r_hat" not in summary and summary.notna().all(axis=None)
+
+
+@pytest.mark.slow
+def test_digits(run):
+    _, scores = written(run("gpx_digits"), "gpx_digits")
+    # Wide enough for other optimisers, far below the 1 of a constant.
+    assert 0.04 < scores["mse"] < 0.08
+    assert 0.85 < scores["coverage_90"] < 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "largest_rmse"),
+    [
+        ("gp_diabetes", 70),
+        pytest.param("gpx_boston", 5, marks=pytest.mark.data),
+        pytest.param("gpx_taipei_coefficients", 9, marks=pytest.mark.data),
+    ],
+)
+def test_nuts_with_few_draws(run, capsys, name, largest_rmse):
+    summary, scores = written(run(name, "--draws", "20"), name)
+    assert "r_hat" in summary
+    assert scores["rmse"] < largest_rmse
+    assert "Do not trust these draws yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_arguments_that_make_no_sense(refused, name):
+    assert "'0'; expected a whole number from 1" in refused(name, "--draws", "0")
+    assert "'-1'; expected a whole number from 0" in refused(name, "--seed=-1")
+    assert "to 4294967295" in refused(name, "--seed", str(2**64))
+    assert "invalid choice: 'gibbs'" in refused(name, "--method", "gibbs")
+
+
+def test_folders_that_cannot_be_written(refused, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    for out in (file, file / "below"):
+        said = refused("gp_diabetes", "--out", str(out))
+        assert f"--out: cannot write to {out}" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "data"), [("gpx_boston", "boston"), ("gpx_taipei_coefficients", "taipei")]
+)
+def test_data_that_cannot_be_used(refused, monkeypatch, tmp_path, name, data):
+    monkeypatch.delenv("BAYES_GPX_DATA", raising=False)
+    assert "No folder was named" in refused(name)
+    assert "does not exist" in refused(name, "--data", str(tmp_path))
+    file = tmp_path / next(iter(IN_FOLDER[data].files))
+    file.parent.mkdir()
+    file.write_text("a,b\n1,2\n")
+    assert "SHA-256" in refused(name, "--data", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_help_teaches(run, capsys, name):
+    with pytest.raises(SystemExit) as stop:
+        run(name, "--help")
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    assert "Yoshikawa" in said and "--draws" in said
