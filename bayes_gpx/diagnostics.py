@@ -5,6 +5,10 @@ from typing import NamedTuple
 import numpy as np
 
 
+FEWEST_DRAWS = 4
+"""In each chain, for R-hat and effective sample sizes to exist."""
+
+
 class ConvergenceWarning(UserWarning):
     """An optimiser or sampler did not do what its result claims."""
 
@@ -29,7 +33,7 @@ class Diagnosis(NamedTuple):
                 f"{self.divergences} divergent transitions: raise target_accept or tighten priors"
             )
         if not self.r_hat <= 1.01:
-            found.append(f"R-hat up to {self.r_hat:.3f} (want at most 1.01): run longer chains")
+            found.append(f"R-hat up to {self.r_hat:.4g} (want at most 1.01): run longer chains")
         if not min(self.ess_bulk, self.ess_tail) >= 100:
             found.append(
                 f"effective sample size down to {min(self.ess_bulk, self.ess_tail):.0f} "
@@ -43,7 +47,7 @@ class Diagnosis(NamedTuple):
         if self.complaints:
             return "Do not trust these draws yet: " + "; ".join(self.complaints) + "."
         return (
-            f"Converged: R-hat at most {self.r_hat:.3f}, effective sample size at least "
+            f"Converged: R-hat at most {self.r_hat:.4g}, effective sample size at least "
             f"{min(self.ess_bulk, self.ess_tail):.0f}, no divergences."
         )
 
@@ -53,15 +57,21 @@ def diagnose(idata):
     import arviz as az
 
     posterior = idata["posterior"].to_dataset()
+    if posterior.sizes["draw"] < FEWEST_DRAWS:
+        return Diagnosis(np.nan, np.nan, np.nan, _divergences(idata))
 
     def extreme(statistic, pick):
         values = [v.values.ravel() for v in statistic.data_vars.values()]
         return float(pick(np.concatenate(values)))
 
-    diverging = idata["sample_stats"].get("diverging", None)
     return Diagnosis(
         extreme(az.rhat(posterior), np.nanmax),
         extreme(az.ess(posterior, method="bulk"), np.nanmin),
         extreme(az.ess(posterior, method="tail"), np.nanmin),
-        0 if diverging is None else int(diverging.sum()),
+        _divergences(idata),
     )
+
+
+def _divergences(idata):
+    diverging = idata["sample_stats"].get("diverging", None)
+    return 0 if diverging is None else int(diverging.sum())

@@ -241,6 +241,10 @@ class Model:
         one_of("method", method, FIT_METHODS)
         for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
             count(name, value)
+        if seed is not None:
+            count("seed", seed, 0)
+            if seed >= 2**64:
+                raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
         common = {"progressbar": progressbar, **kwargs}
         if method != "map":
             common |= {"draws": draws, "seed": seed}
