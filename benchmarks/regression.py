@@ -24,6 +24,11 @@ NUTS = {"method": "nuts", "draws": 250, "tune": 250, "chains": 2, "seed": 0}
 DENSITIES = 100
 """Hyperparameter draws whose predictive densities are averaged."""
 
+HEADING = (
+    "| data | method | {} | log density | difference to the first | "
+    "in 90% interval | s per fold | R-hat |\n|---|---|---|---|---|---|---|---|"
+)
+
 
 def scores(y, mean, sd):
     """Score the equal mixture of the normals along the first axis of `mean` and `sd`.
@@ -111,12 +116,14 @@ def difference(found, reference):
     return f"{apart.mean():+.3f} ± {apart.std(ddof=1) / len(apart) ** 0.5:.3f}"
 
 
-def held_out(name, X, y):
+def held_out(name, methods, X, y, *, root=False):
+    """Print a row for each method; `root` for the root of the mean squared error."""
     first = None
-    for method, fit in METHODS.items():
+    for method, fit in methods.items():
         found, seconds, r_hat = across_folds(fit, X, y)
         first = found if first is None else first
         error, density, inside = found.mean(axis=0)
+        error = error**0.5 if root else error
         apart = "" if first is found else difference(found, first)
         print(
             f"| {name} | {method} | {error:.3f} | {density:.3f} | {apart} | {inside:.0%} | "
@@ -150,13 +157,9 @@ def main():
         loaded = bx.datasets.load(name)
         y = loaded.y.to_numpy(float)
         data[name] = loaded.X, (y - y.mean()) / y.std()
-    print(
-        "| data | method | squared error | log density | difference to the first | "
-        "in 90% interval | s per fold | R-hat |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
+    print(HEADING.format("squared error"))
     for name, (X, y) in data.items():
-        held_out(name, X, y)
+        held_out(name, METHODS, X, y)
     print(
         "\n| data | model | elpd | per row | p | difference | weight | largest k | bad k | R-hat |"
     )
