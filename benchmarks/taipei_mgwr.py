@@ -16,13 +16,13 @@ import numpy as np
 from mgwr.gwr import GWR, MGWR
 from mgwr.sel_bw import Sel_BW
 from PIL import Image
-from regression import HEADING, NUTS, held_out, predictive, process, worst_r_hat
 from sklearn.linear_model import BayesianRidge
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bayes_gpx as bx
 from bayes_gpx.diagnostics import ConvergenceWarning
+from regression import HEADING, NUTS, held_out, predictive, process, worst_r_hat
 
 PLACE = ["longitude", "latitude"]
 FEATURES = ["transaction_date", "house_age", "distance_to_mrt", "n_convenience_stores"]
