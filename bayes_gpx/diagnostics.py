@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-
 FEWEST_DRAWS = 4
 """In each chain, for R-hat and effective sample sizes to exist."""
 
