@@ -18,11 +18,14 @@ _MAP = {
     "predictions": "bayes_gpx.explain:predictions",
     "weights": "bayes_gpx.explain:weights",
     "contributions": "bayes_gpx.explain:contributions",
+    "derivatives": "bayes_gpx.explain:derivatives",
+    "attributions": "bayes_gpx.explain:attributions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     # data, keeping and showing
     "datasets": "bayes_gpx.datasets",
     "save": "bayes_gpx.io:save",
     "load": "bayes_gpx.io:load",
+    "plot_attributions": "bayes_gpx.plots:plot_attributions",
     "plot_contributions": "bayes_gpx.plots:plot_contributions",
     "plot_weights": "bayes_gpx.plots:plot_weights",
 }

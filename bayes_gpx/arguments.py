@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_gpx.specification import count
+from bayes_gpx.frames import read_features
+from bayes_gpx.specification import count, one_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,6 +22,8 @@ class Points:
         The same in user units.
     index : array
         Labels of the rows.
+    baseline : array (d,) or None
+        Where the paths of attributions start, on the model's scale.
     """
 
     X: np.ndarray
@@ -29,6 +32,7 @@ class Points:
     X_values: np.ndarray
     Z_values: np.ndarray | None
     index: np.ndarray
+    baseline: np.ndarray | None = None
 
 
 def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
@@ -49,6 +53,35 @@ def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
         None if Z is None else Z.values[rows],
         X.index[rows],
     )
+
+
+BASELINES = {
+    "mean": lambda values: values.mean(axis=0),
+    "median": lambda values: np.median(values, axis=0),
+    "zero": lambda values: np.zeros(values.shape[1]),
+}
+
+
+def read_baseline(model, baseline):
+    """Point (d,) in user units: "mean" or "median" of the training rows, "zero", or a point.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, or a point that is not one finite number for each feature.
+    """
+    X = model.training.X
+    if isinstance(baseline, str):
+        one_of("baseline", baseline, BASELINES)
+        return BASELINES[baseline](X.values)
+    row = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
+    if not hasattr(row, "columns"):
+        row = np.asarray(row)
+        row = row[None] if row.ndim == 1 else row
+    read = read_features(row, "baseline", like=X.columns, minimum_rows=1)
+    if len(read) > 1:
+        raise ValueError(f"baseline has {len(read)} rows; expected one point at a time.")
+    return read.values[0]
 
 
 def rows_labelled(index, obs):

@@ -21,8 +21,9 @@ from pytensor.graph.replace import graph_replace
 from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.density import BUFFERED_MODE, MODE, blas_threads, progress_bar
-from bayes_gpx.mixtures import Conditional, Mixture, open_stores
+from bayes_gpx.mixtures import Conditional
 from bayes_gpx.posteriors.exact import exact, restored
+from bayes_gpx.quantities import Gathered
 from bayes_gpx.specification import Specification, count, one_of
 
 BUFFERED_BELOW = 1000
@@ -44,6 +45,7 @@ SYMBOLS = {
     "X_new": pt.dmatrix,
     "Z_new": pt.dmatrix,
     "positions": pt.lvector,
+    "baseline": pt.dvector,
 }
 
 
@@ -60,6 +62,7 @@ class Structure:
     d: int
     called_kernel: object
     own_variables: tuple
+    intercept: bool
     buffered: bool
 
     @staticmethod
@@ -71,6 +74,7 @@ class Structure:
             model.training.d,
             model.called_kernel,
             model.own_variables,
+            model.training.intercept,
             model.training.n < BUFFERED_BELOW,
         )
 
@@ -97,8 +101,12 @@ def compiled(structure, build, names, *, buffered=False):
     symbols = {n: SYMBOLS[n](n) for n in names}
     for points in {"X", "X_new"} & symbols.keys():
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
+    if "baseline" in symbols:
+        symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
     process = structure.specification.process(theta, structure.d, structure.called_kernel)
-    context = SimpleNamespace(**{**dict.fromkeys(SYMBOLS), **symbols})
+    context = SimpleNamespace(
+        **{**dict.fromkeys(SYMBOLS), **symbols, "intercept": structure.intercept}
+    )
     outputs = build(process, theta, context)
     own = {rv: theta[rv.name] for rv in structure.own_variables}
     outputs = graph_replace(outputs, own, strict=False) if own else outputs
@@ -122,12 +130,17 @@ class _Ask:
 
     operator: Callable
     moment: str
+    total: Callable | None
 
     def __call__(self, process, theta, s):
-        sample = "new" if s.positions is None else s.positions
+        s.sample = "new" if s.positions is None else s.positions
         q = restored(process, s.X, s.y, s.alpha, s.root, s.Z)
-        posterior = q(self.operator(s.X_new, s.Z_new, sample))
-        return [posterior.mean, getattr(posterior, self.moment)]
+        posterior = q(self.operator(s))
+        outputs = [posterior.mean, getattr(posterior, self.moment)]
+        if self.total is not None:
+            total = q(self.total(s))
+            outputs += [total.mean, total.variance]
+        return outputs
 
 
 def scalars(model, idata, build, *, num_draws=None, progressbar=True):
@@ -149,41 +162,6 @@ def scalars(model, idata, build, *, num_draws=None, progressbar=True):
     shape = len(hyper.chain), len(hyper.draw)
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
     return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, largest
-
-
-@dataclass(frozen=True, eq=False)
-class Quantity:
-    """What a verb asks for and how its numbers are named.
-
-    Attributes
-    ----------
-    name : str
-    operator : callable
-        Module-level function (X, Z, sample) -> Operator.
-    components : tuple of str or None
-        Labels along `feature`; None for one number at each observation.
-    factor : array (c,)
-        From the model's scale to user units.
-    units : str
-    offset : float
-        Added after the factor.
-    center : array (c,) or None
-        What the components' features are centred at, kept beside the numbers.
-    noisy : str or None
-        Name of the same quantity with observation noise.
-    samples : str or None
-        What attrs say about the samples' own noise, if not the usual.
-    """
-
-    name: str
-    operator: Callable
-    components: tuple | None
-    factor: np.ndarray
-    units: str
-    offset: float = 0.0
-    center: np.ndarray | None = None
-    noisy: str | None = None
-    samples: str | None = None
 
 
 def explain(
@@ -242,7 +220,6 @@ def explain(
     if seed is not None:
         count("seed", seed, 0)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    picked = _picked(quantity, features, covariance)
     sampled = keep == "draws"
     shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * len(quantity.factor)
     if joint and size > LARGEST_JOINT:
@@ -250,39 +227,33 @@ def explain(
             f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} are. "
             "Explain fewer observations at a time with obs=."
         )
-    moment = "variance" if quantity.components is None or not (sampled or covariance) else "block"
-    moment = "cov" if joint else moment
-    each = draws if hyper.alone else 1
-    dims = (len(where.X), len(picked))
-    names = (quantity.name, quantity.noisy) if quantity.noisy else (quantity.name,)
-    mixtures = {name: Mixture(dims, covariance) for name in names}
-    own = dims if quantity.components else dims[:1]
-    stores = open_stores(names, (shape[0], shape[1] * each, *own), path) if sampled else {}
+    by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
+    moment = "cov" if joint else "variance" if by_variance else "block"
+    each, m = draws if hyper.alone else 1, len(where.X)
+    gathered = Gathered(quantity, features, m, covariance)
+    stores = gathered.open((shape[0], shape[1] * each, m), path) if sampled else {}
     root_seed, largest_jitter = np.random.SeedSequence(seed).entropy, 0.0
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         tracked = progress.track(hyper, total=len(hyper), description="Explaining")
-        for at, theta, rows, mean, second, jitter in _moments(
+        for at, theta, rows, (mean, second, *total), jitter in _moments(
             model, tracked, quantity, where, moment, each
         ):
             largest_jitter = max(largest_jitter, jitter)
-            part = Conditional(mean, second, moment, picked, quantity.factor, quantity.offset)
-            mixtures[quantity.name].add(rows, part.mean, part.variance, part.cov)
-            if quantity.noisy:
-                sd = float(theta["sigma"]) * quantity.factor[picked]
-                mixtures[quantity.noisy].add(rows, part.mean, part.variance + sd**2)
+            noise = float(theta["sigma"]) if quantity.noisy else None
+            part = Conditional(
+                mean, second, moment, gathered.drawn, quantity.factor, quantity.offset
+            )
+            gathered.add(rows, part, noise, total)
             if not sampled:
                 continue
             key = np.random.SeedSequence(root_seed, spawn_key=(*at, rows.start))
             normal = np.random.default_rng(key).standard_normal(
-                (len(names), each, *part.mean.shape)
+                (2 if quantity.noisy else 1, each, *part.mean.shape)
             )
-            values = {quantity.name: part.sample(normal[0])}
-            if quantity.noisy:
-                values[quantity.noisy] = values[quantity.name] + sd * normal[1]
             kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
-            for name, array in values.items():
-                stores[name][kept] = array if quantity.components else array[..., 0]
-    dataset = _dataset(model, quantity, where, picked, stores if path is None else {}, mixtures)
+            for name, array in gathered.sample(part, noise, normal).items():
+                stores[name][kept] = array
+    dataset = gathered.dataset(model, where, stores if path is None else {})
     if sampled:
         draw = np.arange(each) if hyper.alone else hyper.draw
         dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
@@ -320,9 +291,11 @@ def _moments(model, hyper, quantity, where, moment, each):
         at_points["Z_new"] = where.Z
     if where.positions is not None:
         at_points["positions"] = where.positions
+    fixed = {} if where.baseline is None else {"baseline": where.baseline}
     factorise = compiled(structure, _factorise, (*data, "jitter"), buffered=True)
-    names = (*data, "alpha", "root", *at_points)
-    ask = compiled(structure, _Ask(quantity.operator, moment), names)
+    names = (*data, "alpha", "root", *at_points, *fixed)
+    total = quantity.total and quantity.total[1]
+    ask = compiled(structure, _Ask(quantity.operator, moment, total), names)
     m, width = len(where.X), 8 * len(quantity.factor) * max(model.training.n, each)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
     for at, theta in hyper:
@@ -331,47 +304,4 @@ def _moments(model, hyper, quantity, where, moment, each):
         for first in range(0, m, size):
             rows = slice(first, min(first + size, m))
             asked = [values[rows] for values in at_points.values()]
-            mean, second = ask(*given, alpha, root, *asked)
-            yield at, theta, rows, mean, second, jitter
-
-
-def _picked(quantity, features, covariance):
-    if quantity.components is None:
-        if features is not None or covariance:
-            raise ValueError(
-                f"{quantity.name} has no features; leave `features` and `covariance` out. For the "
-                "covariance between observations draw them with joint=True."
-            )
-        return np.array([0])
-    if features is None:
-        return np.arange(len(quantity.components))
-    if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
-        raise ValueError(f"features is {features!r}; expected a list of different names.")
-    for feature in features:
-        one_of("features", feature, quantity.components)
-    return np.array([quantity.components.index(f) for f in features])
-
-
-def _dataset(model, quantity, where, picked, stores, mixtures):
-    """Name what was computed."""
-    if quantity.components is None:
-        dims, labels, values = ("obs",), list(model.training.X.columns), where.X_values
-    else:
-        dims, labels = ("obs", "feature"), [quantity.components[i] for i in picked]
-        values = None if where.Z_values is None else where.Z_values[:, picked]
-    variables = {name: (("chain", "draw", *dims), store) for name, store in stores.items()}
-    coords = {"obs": where.index, "feature": labels}
-    for name, mixture in mixtures.items():
-        mean, sd, cov = mixture.moments()
-        if quantity.components is None:
-            mean, sd = mean[:, 0], sd[:, 0]
-        variables |= {f"{name}_mean": (dims, mean), f"{name}_sd": (dims, sd)}
-        if cov is not None:
-            variables[f"{name}_cov"] = ((*dims, "feature_bis"), cov)
-            coords["feature_bis"] = labels
-    if values is not None:
-        variables["value"] = (("obs", "feature"), values)
-    if quantity.center is not None:
-        variables["center"] = ("feature", quantity.center[picked])
-        variables["offset"] = model.training.y_scaling.center
-    return xr.Dataset(variables, coords)
+            yield at, theta, rows, ask(*given, alpha, root, *asked, *fixed.values()), jitter

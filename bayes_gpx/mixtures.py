@@ -62,6 +62,11 @@ class Conditional:
         size = self.mean.size
         return sqrt_psd(self._second.reshape((size, size)))
 
+    def moments(self, kept):
+        """Mean, variance and covariance (or None) of some components."""
+        cov = None if self.cov is None else self.cov[:, kept][:, :, kept]
+        return self.mean[:, kept], self.variance[:, kept], cov
+
     def sample(self, normal):
         """Turn standard normals (draw, m, c) into draws."""
         if self._moment == "variance":
@@ -104,10 +109,10 @@ class Mixture:
         return self._mean, sd, None if self._cov is None else self._cov / n[..., None]
 
 
-def open_stores(names, shape, path):
+def open_stores(shapes, path):
     """Arrays (chain, draw, obs[, feature]) for draws: in memory, or in a new zarr store."""
     if path is None:
-        return {name: np.empty(shape) for name in names}
+        return {name: np.empty(shape) for name, shape in shapes.items()}
     import zarr
 
     path = Path(path)
@@ -116,13 +121,16 @@ def open_stores(names, shape, path):
             f"path: {path} exists and is no zarr store; expected a new path for the draws."
         )
     group = zarr.open_group(path, mode="w")
-    chunks = (1, min(16, shape[1]), min(256, shape[2]), *shape[3:])
-    dims = ("chain", "draw", "obs", "feature")[: len(shape)]
+    dims = ("chain", "draw", "obs", "feature")
     return {
         name: group.create_array(
-            name, shape=shape, chunks=chunks, dtype="float64", dimension_names=dims
+            name,
+            shape=shape,
+            chunks=(1, min(16, shape[1]), min(256, shape[2]), *shape[3:]),
+            dtype="float64",
+            dimension_names=dims[: len(shape)],
         )
-        for name in names
+        for name, shape in shapes.items()
     }
 
 

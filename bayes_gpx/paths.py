@@ -17,25 +17,21 @@ from functools import singledispatch
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.kernels import Active, Constant, Kernel, Product, Stationary, Sum
+from bayes_gpx.kernels import Active, Constant, Kernel, Linear, Product, Stationary, Sum
+from bayes_gpx.moments import (
+    PANEL_NODES,
+    PANELS,
+    SLOPE,
+    TINY,
+    WEIGHED_SLOPE,
+    along,
+    few,
+    of_length,
+    of_pair,
+    of_two,
+    total_of,
+)
 from bayes_gpx.quadrature import gauss_legendre
-
-TINY = 1e-300
-CLOSE = 0.25
-"""Path lengths (in lengthscales) up to which the squared exponential is integrated by nodes."""
-
-SHORT = 1.5
-"""Path lengths up to which prior variances are integrated by nodes."""
-
-TOGETHER = 8
-"""Nodes that are evaluated in one array."""
-
-PANELS, PANEL_NODES = 4, 12
-"""Of kernels without a form of their own."""
-
-CLIP = {"Matern52": 18.5, "Matern32": 24.0}
-GRADING = {"Matern52": 2, "Matern32": 3}
-SIDE_NODES = {"Matern52": 24, "Matern32": 48, "RatQuad": 32}
 
 
 @singledispatch
@@ -52,7 +48,7 @@ def cross(kernel: Kernel, x, baseline, xs, nodes=None):
         A quadrature; the most exact form known otherwise.
     """
     delta, parts = x - baseline, []
-    for t, w in _few(nodes or gauss_legendre(PANEL_NODES, PANELS), TOGETHER, 3):
+    for t, w in few(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3):
         slopes = kernel.derivative(baseline + t * delta[:, None], xs, 1, 0)
         parts.append((w * slopes).sum(axis=0))
     return delta[:, :, None] * total_of(parts).dimshuffle(0, 2, 1)
@@ -67,7 +63,7 @@ def block(kernel: Kernel, x, baseline, nodes=None):
     """
     delta, parts = x - baseline, []
     outer = nodes or gauss_legendre(PANEL_NODES, PANELS)
-    for t, w in _few(outer, 2, 3):
+    for t, w in few(outer, 2, 3):
         inner_t, inner_w = outer.t[:, None, None], outer.w[:, None, None]
         if nodes is None:
             inner_t, inner_w = t * inner_t, t * inner_w
@@ -77,6 +73,75 @@ def block(kernel: Kernel, x, baseline, nodes=None):
     if nodes is None:
         total = total + total.dimshuffle(0, 2, 1)
     return delta[:, :, None] * delta[:, None, :] * total
+
+
+@singledispatch
+def between(kernel: Kernel, x, xs, baseline, nodes=None):
+    """Prior covariance of the attributions at x with those at xs, (m, d, n, d); as `cross`.
+
+    Where a kernel has a kink and no form of its own, nodes converge slowly; `block`, for x with
+    itself, does better.
+    """
+    nodes = nodes or gauss_legendre(PANEL_NODES, 2)
+    delta, others, parts = x - baseline, xs - baseline, []
+    points = baseline + nodes.t[:, None, None, None] * others
+    for t, w in few(nodes, 1, 3):
+        mixed = kernel.derivative(baseline + t * delta[:, None], points, 1, 1)
+        weights = (w * nodes.w[:, None, None, None])[..., None]
+        parts.append((weights * mixed).sum(axis=0))
+    total = total_of(parts) * delta[:, None, :, None] * others[None, :, None, :]
+    return total.dimshuffle(0, 2, 1, 3)
+
+
+@between.register
+def _(kernel: Sum, x, xs, baseline, nodes=None):
+    left, right = (between(part, x, xs, baseline, nodes) for part in (kernel.left, kernel.right))
+    return left + right
+
+
+@between.register
+def _(kernel: Constant, x, xs, baseline, nodes=None):
+    return pt.zeros((*tuple(x.shape), *tuple(xs.shape)))
+
+
+@between.register
+def _(kernel: Product, x, xs, baseline, nodes=None):
+    for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
+        if isinstance(factor, Constant):
+            return factor.variance * between(other, x, xs, baseline, nodes)
+    return between.dispatch(Kernel)(kernel, x, xs, baseline, nodes)
+
+
+@between.register
+def _(kernel: Active, x, xs, baseline, nodes=None):
+    own = kernel.columns
+    part = between(kernel.kernel, x[:, own], xs[:, own], baseline[own], nodes)
+    if np.array_equal(own, np.arange(x.type.shape[-1] or 0)):
+        return part
+    by_features = pt.zeros((x.shape[1], x.shape[1], x.shape[0], xs.shape[0]))
+    placed = by_features[own[:, None], own].set(part.dimshuffle(1, 3, 0, 2))
+    return placed.dimshuffle(2, 0, 3, 1)
+
+
+@between.register
+def _(kernel: Stationary, x, xs, baseline, nodes=None):
+    kernel._require((0,))
+    if kernel.period is not None or nodes is not None:
+        return between.dispatch(Kernel)(kernel, x, xs, baseline, nodes)
+    D, E = (x - baseline) / kernel.lengthscale, (xs - baseline) / kernel.lengthscale
+    (own, *first), (other, *second) = (of_pair(kernel, *pair) for pair in ((D, E), (E, D)))
+    straight = own + other.T
+    both, ends = first[1] + second[1].T, (first[0] + second[2].T, first[2] + second[0].T)
+    across = (slice(None), None, slice(None), None)
+    D_i, D_j = D[:, :, None, None], D[:, None, None]
+    E_i, E_j = E.T[None, :, :, None], E[None, None]
+    bent = (
+        D_i * D_j * ends[0][across]
+        + E_i * E_j * ends[1][across]
+        - (D_i * E_j + E_i * D_j) * both[across]
+    )
+    same = pt.eye(D.type.shape[1])[None, :, None]
+    return D_i * E_j * (same * straight[across] - bent)
 
 
 @cross.register
@@ -105,7 +170,47 @@ def _(kernel: Product, x, baseline, xs, nodes=None):
     for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
         if isinstance(factor, Constant):
             return factor.variance * cross(other, x, baseline, xs, nodes)
+        if isinstance(factor, Active) and isinstance(factor.kernel, Linear):
+            atoms = _atoms(other, np.arange(x.type.shape[1]))
+            if atoms is not None:
+                return _weighed(atoms, factor, x, baseline, xs, nodes)
     return cross.dispatch(Kernel)(kernel, x, baseline, xs, nodes)
+
+
+def _atoms(kernel, columns):
+    """Stationary summands as (variance, kernel, columns); None where there are others."""
+    if isinstance(kernel, Stationary):
+        return None if kernel.period is not None else [(1.0, kernel, columns)]
+    if isinstance(kernel, Active):
+        return _atoms(kernel.kernel, columns[kernel.columns])
+    if isinstance(kernel, Sum):
+        parts = [_atoms(part, columns) for part in (kernel.left, kernel.right)]
+        return None if None in parts else parts[0] + parts[1]
+    if isinstance(kernel, Product):
+        for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
+            if isinstance(factor, Constant) and (atoms := _atoms(other, columns)) is not None:
+                return [(factor.variance * v, k, c) for v, k, c in atoms]
+    return None
+
+
+def _weighed(atoms, linear, x, baseline, xs, nodes):
+    """Attributions of stationary kernels times a linear one, which changes along the path too."""
+    own, weights, center = linear.columns, linear.kernel.weights, linear.kernel.center
+    there = weights * (xs[:, own] - center)
+    start, end = pt.dot(baseline[own] - center, there.T), pt.dot(x[:, own] - center, there.T)
+    total = pt.zeros((*tuple(x.shape), xs.shape[0]))
+    for variance, kernel, columns in atoms:
+        kernel._require((0,))
+        D = (x[:, columns] - baseline[columns]) / kernel.lengthscale
+        P = (baseline[columns] - xs[:, columns]) / kernel.lengthscale
+        Q = (x[:, None, columns] - xs[:, columns]) / kernel.lengthscale
+        early, middle, late, level = along(kernel, D, P, Q, WEIGHED_SLOPE, nodes)
+        near, far = early * start + middle * end, middle * start + late * end
+        slope = P.T * near[:, None] + Q.dimshuffle(0, 2, 1) * far[:, None]
+        total = total[:, columns].inc(-variance * D[:, :, None] * slope)
+        moved = (x - baseline)[:, own]
+        total = total[:, own].inc(variance * moved[:, :, None] * there.T * level[:, None])
+    return total
 
 
 @block.register
@@ -113,7 +218,38 @@ def _(kernel: Product, x, baseline, nodes=None):
     for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
         if isinstance(factor, Constant):
             return factor.variance * block(other, x, baseline, nodes)
+        if isinstance(factor, Active) and isinstance(factor.kernel, Linear) and nodes is None:
+            atoms = _atoms(other, np.arange(x.type.shape[1]))
+            if atoms is not None:
+                return _weighed_block(atoms, factor, x, baseline)
     return block.dispatch(Kernel)(kernel, x, baseline, nodes)
+
+
+def _weighed_block(atoms, linear, x, baseline):
+    """As `_weighed`, the prior covariance: the linear kernel is bilinear in both paths' t."""
+    own, weights, d = linear.columns, linear.kernel.weights, x.type.shape[1]
+    start, moved = baseline[own] - linear.kernel.center, (x - baseline)[:, own]
+    gained = weights * pt.sqr(moved)
+    even, product = (weights * start * (start + moved)).sum(axis=1), gained.sum(axis=1)
+    total = pt.zeros((x.shape[0], d, d))
+    for variance, kernel, columns in atoms:
+        kernel._require((0,))
+        squares = pt.sqr((x[:, columns] - baseline[columns]) / kernel.lengthscale)
+        plain, mixed = of_two(kernel, squares.sum(axis=1, keepdims=True))
+        straight, bent = (even * plain[k] + product * mixed[k] for k in (1, 2))
+        within = (squares * straight[:, None])[:, :, None] * pt.eye(len(columns)) - (
+            squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
+        )
+        across = -0.5 * squares[:, :, None] * (gained * plain[3][:, None])[:, None, :]
+        level = (gained * plain[0][:, None])[:, :, None] * pt.eye(len(own))
+        for part, rows, others in (
+            (within, columns, columns),
+            (across, columns, own),
+            (across.dimshuffle(0, 2, 1), own, columns),
+            (level, own, own),
+        ):
+            total = total[:, rows[:, None], others].inc(variance * part)
+    return total
 
 
 @cross.register
@@ -142,10 +278,7 @@ def _(kernel: Stationary, x, baseline, xs, nodes=None):
     D = (x - baseline) / kernel.lengthscale
     P = (baseline - xs) / kernel.lengthscale
     Q = (x[:, None] - xs) / kernel.lengthscale
-    if nodes is None:
-        near, far = EXACT.get(kernel.name, _by_panels)(kernel, D, P, Q)
-    else:
-        near, far = _by_nodes(kernel, D, P, Q, nodes)
+    near, far = along(kernel, D, P, Q, SLOPE, nodes)
     slope = P.T * near[:, None] + Q.dimshuffle(0, 2, 1) * far[:, None]
     return -D[:, :, None] * slope
 
@@ -158,7 +291,7 @@ def _(kernel: Stationary, x, baseline, nodes=None):
     D = (x - baseline) / kernel.lengthscale
     squares, a = pt.sqr(D), pt.sqr(D).sum(axis=1, keepdims=True)
     if nodes is None:
-        bent, rise = _of_length(kernel, a)
+        bent, rise = of_length(kernel, a)
         shares = squares / pt.maximum(a, TINY)
         own = shares * (bent + 2.0 * rise)
         return own[:, :, None] * pt.eye(D.type.shape[1]) - (
@@ -174,139 +307,3 @@ def _(kernel: Stationary, x, baseline, nodes=None):
     return (squares * straight)[:, :, None] * pt.eye(D.type.shape[1]) - (
         squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
     )
-
-
-def _of_length(kernel, a):
-    """Return 2 a^2 int (1-t) t^2 F_2(a t^2) dt over [0, 1], and 1 - rho, for a = r^2, (m, 1)."""
-    t, w = gauss_legendre(24)
-    short = pt.minimum(a, SHORT**2)
-    s2 = short * t**2
-    bent = 2.0 * pt.sqr(short) * (w * (1.0 - t) * t**2 * kernel.radial(s2, 2)).sum(1, keepdims=True)
-    rise = short * (w * t * kernel.radial(s2, 1)).sum(1, keepdims=True)
-    r = pt.sqrt(pt.maximum(a, SHORT**2))
-    long = LONG.get(kernel.name, _bent_by_panels)(kernel, r)
-    far = a > SHORT**2
-    return pt.switch(far, long, bent), pt.switch(far, 1.0 - kernel.radial(a, 0), rise)
-
-
-def _bent_by_panels(kernel, r):
-    """As the first of `_of_length`, in u = scale sinh y: short steps near 0, long ones far off."""
-    t, w = gauss_legendre(24, 4)
-    scale = 1.0 if kernel.alpha is None else pt.sqrt(2.0 * kernel.alpha)
-    top = pt.arcsinh(r / scale)
-    u, stretch = scale * pt.sinh(top * t), scale * top * pt.cosh(top * t)
-    values = w * stretch * (1.0 - u / r) * pt.sqr(u) * kernel.radial(pt.sqr(u), 2)
-    return 2.0 * r * values.sum(axis=1, keepdims=True)
-
-
-def _bent_expquad(kernel, r):
-    return r * np.sqrt(2.0 * np.pi) * pt.erf(r * np.sqrt(0.5)) + 4.0 * pt.expm1(-0.5 * pt.sqr(r))
-
-
-def _bent_matern52(kernel, r):
-    z = np.sqrt(5.0) * r
-    return 4.0 / 3.0 * z - 4.0 + pt.exp(-z) * (4.0 + z * (8.0 + 2.0 * z) / 3.0)
-
-
-def _bent_matern32(kernel, r):
-    z = np.sqrt(3.0) * r
-    return 2.0 * z - 4.0 + pt.exp(-z) * (4.0 + 2.0 * z)
-
-
-def _by_nodes(kernel, D, P, Q, nodes):
-    """Moments int (1-t) F_1 and int t F_1 at fixed nodes, (m, n) each."""
-    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=1), pt.sqr(Q).sum(axis=2)
-    return _summed(kernel, nodes, lambda t, w: (t, w), p2, q2, a)
-
-
-def _few(nodes, together, ndim):
-    """Some nodes and weights at a time, on an axis of their own before `ndim` others."""
-    for start in range(0, len(nodes.t), together):
-        yield tuple(part[start : start + together].reshape((-1, *[1] * ndim)) for part in nodes)
-
-
-def total_of(parts):
-    """Sum as a product with ones, since NumPy adds no more than 32 arrays in one operation."""
-    return pt.tensordot(pt.ones(len(parts)), pt.stack(parts), axes=1)
-
-
-def _summed(kernel, nodes, place, p2, q2, a):
-    """Sum the moments over nodes, a few at a time; `place` says where a node lies on the path."""
-    near, far = [], []
-    for t, w in _few(nodes, TOGETHER, 2):
-        t, w = place(t, w)
-        s2 = pt.maximum((1 - t) * p2 + t * q2 - t * (1 - t) * a, 0.0)
-        profile = w * kernel.radial(s2, 1)
-        near.append(((1 - t) * profile).sum(axis=0))
-        far.append((t * profile).sum(axis=0))
-    return total_of(near), total_of(far)
-
-
-def _by_panels(kernel, D, P, Q):
-    return _by_nodes(kernel, D, P, Q, gauss_legendre(PANEL_NODES, PANELS))
-
-
-def _expquad(kernel, D, P, Q):
-    """Closed form with erf and erfcx, from the end of the path nearer to each other point."""
-    r = pt.sqrt(pt.sqr(D).sum(axis=1))[:, None]
-    short = r <= CLOSE
-    length = pt.switch(short, 1.0, r)
-    e = D / length
-    u0, u1 = pt.dot(e, P.T), (e[:, None] * Q).sum(axis=2)
-    swapped = u0 + u1 < 0
-    v0, v1 = pt.switch(swapped, -u1, u0), pt.switch(swapped, -u0, u1)
-    span = length * (v0 + v1) / 2.0
-    om = -pt.expm1(-span)
-    outside = v0 >= 0
-    foot = pt.switch(outside, 0.0, pt.switch(swapped, u1, u0))[..., None] * e[:, None]
-    residual = pt.sqr(pt.switch(swapped[..., None], Q, P[None]) - foot).sum(axis=2)
-    scale = pt.exp(-0.5 * residual) / pt.sqr(length)
-    half = np.sqrt(0.5)
-    w0, w1 = pt.maximum(v0, 0.0) * half, pt.maximum(v1, 0.0) * half
-    tail = pt.erfcx(w0) - pt.exp(-span) * pt.erfcx(w1)
-    middle = pt.erf(v1 * half) + pt.erf(-v0 * half)
-    G = np.sqrt(np.pi / 2.0) * pt.switch(outside, tail, middle)
-    E = om * pt.switch(outside, 1.0, pt.exp(-0.5 * pt.sqr(v0)))
-    farther, nearer = (E - v0 * G) * scale, (v1 * G - E) * scale
-    near, far = pt.switch(swapped, farther, nearer), pt.switch(swapped, nearer, farther)
-    few = _by_nodes(kernel, D, P, Q, gauss_legendre(12))
-    return pt.switch(short, few[0], near), pt.switch(short, few[1], far)
-
-
-def _outward(kernel, D, P, Q):
-    """Integrate from the foot of the perpendicular outward, nodes dense where the kink is."""
-    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=1), pt.sqr(Q).sum(axis=2)
-    foot = pt.clip(-pt.dot(D, P.T) / pt.maximum(a, TINY), 0.0, 1.0)
-    least = pt.maximum((1 - foot) * p2 + foot * q2 - foot * (1 - foot) * a, 0.0)
-    r = pt.sqrt(pt.maximum(a, TINY))
-    step = _graded if kernel.name in CLIP else _stretched
-    near, far = 0.0, 0.0
-    for side, room in ((-1.0, foot), (1.0, 1.0 - foot)):
-
-        def place(y, w, side=side, room=room):
-            moved, stretch = step(kernel, room, r, least, y)
-            return foot + side * moved, w * stretch
-
-        nodes = gauss_legendre(SIDE_NODES[kernel.name])
-        parts = _summed(kernel, nodes, place, p2, q2, a)
-        near, far = near + parts[0], far + parts[1]
-    return near, far
-
-
-def _graded(kernel, room, r, least, y):
-    """Step room y^q from the foot, cut where the exponential has died, and its rate."""
-    power = GRADING[kernel.name]
-    reach = pt.minimum(room, CLIP[kernel.name] / r)
-    return reach * y**power, reach * (power * y ** (power - 1))
-
-
-def _stretched(kernel, room, r, least, y):
-    """Step kappa sinh(y) / r from the foot, for the rational quadratic's algebraic tails."""
-    clip = pt.sqrt(2.0 * kernel.alpha * pt.expm1(41.5 / (kernel.alpha + 1.0)))
-    kappa = pt.sqrt(least + 2.0 * kernel.alpha)
-    top = pt.arcsinh(pt.minimum(room * r, clip) / kappa)
-    return kappa * pt.sinh(top * y) / r, kappa * top * pt.cosh(top * y) / r
-
-
-EXACT = {"ExpQuad": _expquad, "Matern52": _outward, "Matern32": _outward, "RatQuad": _outward}
-LONG = {"ExpQuad": _bent_expquad, "Matern52": _bent_matern52, "Matern32": _bent_matern32}

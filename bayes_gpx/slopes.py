@@ -12,6 +12,8 @@ import pytensor.tensor as pt
 
 from bayes_gpx import paths
 from bayes_gpx.kernels import Active, Linear, Product, Sum
+from bayes_gpx.moments import total_of
+from bayes_gpx.quadrature import gauss_legendre
 
 KINDS = ("gradient", "hessian", "integrated_gradient", "difference")
 ORDER = {"evaluate": 0, "gradient": 1, "hessian": 2}
@@ -24,7 +26,7 @@ def covariance(kernel, L, M):
     if L.kind == "difference":
         value = replace(L, kind="evaluate", baseline=None)
         start = replace(value, X=pt.as_tensor_variable(L.baseline)[None])
-        return covariance(kernel, value, M) - covariance(kernel, start, M)
+        return covariance(kernel, value, M) - covariance(kernel, start, M)[0]
     if M.kind == "difference":
         return covariance(kernel, M, L).T
     x, xs = (pt.as_tensor_variable(operator.X) for operator in (L, M))
@@ -33,6 +35,11 @@ def covariance(kernel, L, M):
     if L.kind == "integrated_gradient" and M.kind == "evaluate":
         part = paths.cross(kernel, x, pt.as_tensor_variable(L.baseline), xs, L.nodes)
         return part.reshape((-1, xs.shape[0]))
+    if L.kind == M.kind == "integrated_gradient":
+        if L.baseline is not M.baseline or L.nodes is not M.nodes:
+            raise ValueError("Attributions asked jointly must share their baseline and method.")
+        part = paths.between(kernel, x, xs, pt.as_tensor_variable(L.baseline), L.nodes)
+        return part.reshape((-1, part.shape[2] * part.shape[3]))
     if L.kind == "integrated_gradient":
         return _along(kernel, L, M)
     if M.kind == "integrated_gradient":
@@ -48,22 +55,10 @@ def _along(kernel, L, M):
     """Attributions as weighted sums of gradients at nodes of their paths."""
     x, baseline = pt.as_tensor_variable(L.X), pt.as_tensor_variable(L.baseline)
     delta, parts = x - baseline, []
-    for t, w in zip(*(L.nodes or paths.gauss_legendre(PATH_NODES)), strict=True):
+    for t, w in zip(*(L.nodes or gauss_legendre(PATH_NODES)), strict=True):
         gradient = replace(L, kind="gradient", X=baseline + t * delta, baseline=None, nodes=None)
-        parts.append(w * _with_gradient(kernel, gradient, M))
-    return delta.reshape((-1, 1)) * paths.total_of(parts)
-
-
-def _with_gradient(kernel, gradient, M):
-    if M.kind != "integrated_gradient":
-        return covariance(kernel, gradient, M)
-    nodes = M.nodes or paths.gauss_legendre(PATH_NODES)
-    xs, baseline = pt.as_tensor_variable(M.X), pt.as_tensor_variable(M.baseline)
-    delta = xs - baseline
-    points = (baseline + nodes.t[:, None, None] * delta).reshape((-1, xs.type.shape[1]))
-    whole = covariance(kernel, gradient, replace(M, kind="gradient", X=points))
-    each = whole.reshape((whole.shape[0], len(nodes.t), -1))
-    return (nodes.w[:, None] * each).sum(axis=1) * delta.reshape((-1,))
+        parts.append(w * covariance(kernel, gradient, M))
+    return delta.reshape((-1, 1)) * total_of(parts)
 
 
 def block(kernel, L):
@@ -90,7 +85,10 @@ def weighed_covariance(summands, L, M):
                 f"{operator.kind} is not asked jointly with slopes; ask for each on its own."
             )
     if L.tied or M.tied:
-        whole = covariance(_side_by_side(summands, L, M), _joined(L, M), _joined(M, L))
+        joined, other = _joined(L, M), _joined(M, L)
+        if L.baseline is M.baseline:
+            other = replace(other, baseline=joined.baseline)
+        whole = covariance(_side_by_side(summands, L, M), joined, other)
         return _fold(M, _fold(L, whole).T).T
     z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
     m, n = z_L.shape[0], z_M.shape[0]

@@ -60,6 +60,11 @@ class TrainingData:
         """Number of features that are weighed; 1 without Z."""
         return 1 if self.Z is None else len(self.Z.columns)
 
+    @property
+    def tied(self):
+        """Whether features are weighed that are X's own, and so change with it."""
+        return self.Z is not None and self.z_is_x
+
     def size(self, dim):
         """Length of the dim "feature" or "z_feature"."""
         return {"feature": self.d, "z_feature": self.p}[dim]

@@ -78,7 +78,7 @@ def coverage(runs, methods=METHODS, seed=0):
 
 
 def main():
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 120
     warnings.simplefilter("ignore")
     found = coverage(runs)
     print(f"{runs} runs, {ROWS} rows; share of true values in 90 % intervals, ± standard error\n")

@@ -1,7 +1,16 @@
 """The verbs: each takes a model and its idata and returns a Dataset."""
 
+from bayes_gpx.explain.attributions import attributions
+from bayes_gpx.explain.derivatives import derivatives
 from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.weights import contributions, weights
 
-__all__ = ["contributions", "log_likelihood", "predictions", "weights"]
+__all__ = [
+    "attributions",
+    "contributions",
+    "derivatives",
+    "log_likelihood",
+    "predictions",
+    "weights",
+]

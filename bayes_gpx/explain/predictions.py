@@ -3,12 +3,13 @@
 import numpy as np
 
 from bayes_gpx.arguments import points
-from bayes_gpx.draws import Quantity, explain
+from bayes_gpx.draws import explain
 from bayes_gpx.operators import evaluate
+from bayes_gpx.quantities import Quantity
 
 
-def _value(X, Z, sample):
-    return evaluate(X, Z, sample=sample)
+def _value(s):
+    return evaluate(s.X_new, s.Z_new, sample=s.sample)
 
 
 def predictions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):

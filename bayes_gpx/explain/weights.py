@@ -3,20 +3,21 @@
 import numpy as np
 
 from bayes_gpx.arguments import points
-from bayes_gpx.draws import Quantity, explain
+from bayes_gpx.draws import explain
 from bayes_gpx.operators import contribution, weight
+from bayes_gpx.quantities import Quantity
 
 
-def _weight(X, Z, sample):
-    return weight(X, sample=sample)
+def _weight(s):
+    return weight(s.X_new, sample=s.sample)
 
 
-def _smooth_weight(X, Z, sample):
-    return weight(X, sample=sample, smooth=True)
+def _smooth_weight(s):
+    return weight(s.X_new, sample=s.sample, smooth=True)
 
 
-def _contribution(X, Z, sample):
-    return contribution(X, Z, sample=sample)
+def _contribution(s):
+    return contribution(s.X_new, s.Z_new, sample=s.sample)
 
 
 def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **options):
@@ -59,6 +60,7 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
         name="weight",
         operator=_smooth_weight if smooth else _weight,
         components=model.training.Z.columns,
+        of_z=True,
         factor=model.training.y_scaling.scale / model.training.Z_scaling.scale,
         units=f"{model.training.y_name} per unit of the feature",
         samples="weight functions g, without eps_w" if smooth else None,
@@ -105,6 +107,7 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         name="contribution",
         operator=_contribution,
         components=model.training.Z.columns,
+        of_z=True,
         factor=np.full(model.training.p, model.training.y_scaling.scale),
         units=model.training.y_name,
         center=model.training.Z_scaling.center,

@@ -1,4 +1,4 @@
-"""Contributions of each feature, with intervals, one panel for each observation."""
+"""Each feature's share of a prediction, with intervals, one panel for each observation."""
 
 import arviz_stats  # noqa: F401
 import xarray as xr
@@ -71,17 +71,46 @@ def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kw
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 1.
     """
-    if "contribution" not in dataset:
+    return _bars(dataset, "contribution", "", obs, ci_prob, backend, pc_kwargs)
+
+
+def plot_attributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwargs):
+    """Plot attributions with their intervals, one panel for each observation.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.attributions` returned, with draws.
+    obs, ci_prob, backend, **pc_kwargs
+        As in `plot_contributions`.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If the dataset holds no draws, or for more than 24 observations.
+    """
+    given = dataset.attrs.get("baseline") == "given"
+    against = ", against the given baseline" if given else ", against the baseline "
+    against += "" if given else repr(dataset.attrs.get("baseline"))
+    return _bars(dataset, "attribution", against, obs, ci_prob, backend, pc_kwargs)
+
+
+def _bars(dataset, name, against, obs, ci_prob, backend, pc_kwargs):
+    if name not in dataset:
         raise ValueError(
-            "The dataset has no draws of `contribution`; expected the result of bx.contributions "
-            "with keep='draws'."
+            f"The dataset has no draws of `{name}`; expected the result of bx.{name}s with "
+            "keep='draws'."
         )
     rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]
     if len(rows) > LARGEST:
         raise ValueError(f"{len(rows)} observations were asked for; choose at most {LARGEST}.")
     # Features from top to bottom in their own order.
     chosen = dataset.isel(obs=rows, feature=slice(None, None, -1))
-    draws = chosen[["contribution"]]
+    draws = chosen[[name]]
     backend = backend or rcParams["plot.backend"]
     height = draws.sizes["feature"]
     pc_kwargs.setdefault("col_wrap", 3)
@@ -99,16 +128,14 @@ def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kw
     pc = PlotCollection.wrap(draws, cols=["obs"], backend=backend, **pc_kwargs)
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     position = list(range(height))
-    mean = chosen[["contribution_mean"]].rename(contribution_mean="contribution")
-    value = chosen[["value"]].rename(value="contribution")
-    interval = xr.Dataset(
-        {"contribution": draws["contribution"].azstats.eti(prob=prob, dim=["chain", "draw"])}
-    )
+    mean = chosen[[f"{name}_mean"]].rename({f"{name}_mean": name})
+    value = chosen[["value"]].rename(value=name)
+    interval = xr.Dataset({name: draws[name].azstats.eti(prob=prob, dim=["chain", "draw"])})
     pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_interval, "credible_interval", data=interval, position=position, color="C0", width=2)
     pc.map(_points, "point_estimate", data=mean, position=position, color="C0")
     pc.map(_names, "ticks", data=value, position=position, store_artist=False)
     pc.map(_title, "title", data=mean, text="obs")
-    pc.map(_xlabel, "xlabel", data=mean, text=f"contribution [{dataset.attrs['units']}]")
-    pc.add_title(f"Contributions: mean and {prob:.0%} interval")
+    pc.map(_xlabel, "xlabel", data=mean, text=f"{name} [{dataset.attrs['units']}]")
+    pc.add_title(f"{name.capitalize()}s{against}: mean and {prob:.0%} interval")
     return pc

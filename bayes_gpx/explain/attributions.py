@@ -1,0 +1,157 @@
+"""Attributions: what each feature adds to f(x) - f(baseline), by integrated gradients."""
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.arguments import points, read_baseline
+from bayes_gpx.draws import explain
+from bayes_gpx.operators import difference, integrated_gradient
+from bayes_gpx.quadrature import rule
+from bayes_gpx.quantities import Quantity, features_along
+from bayes_gpx.specification import one_of
+
+LARGEST_RESIDUAL = 1e-6
+"""Share of the largest difference (or its variance) that quadrature may leave unexplained."""
+
+METHODS = ("exact", "gauss_legendre", "right", "trapezoid", "simpson")
+STEPS = 50
+
+
+class CompletenessWarning(UserWarning):
+    """Attributions do not add up to the difference that they explain."""
+
+
+@dataclass(frozen=True)
+class _Attribution:
+    tied: bool
+    method: str
+    steps: int | None
+
+    def __call__(self, s):
+        Z = features_along(s) if self.tied else s.Z_new
+        options = {"method": self.method, "steps": self.steps, "tied": self.tied}
+        return integrated_gradient(s.X_new, s.baseline, Z, **options)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    tied: bool
+
+    def __call__(self, s):
+        Z = features_along(s) if self.tied else s.Z_new
+        return difference(s.X_new, s.baseline, Z, tied=self.tied)
+
+
+def attributions(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    baseline="mean",
+    method="exact",
+    steps=None,
+    obs=None,
+    **options,
+):
+    """Posterior of each feature's share in f(x) - f(baseline).
+
+    Integrated gradients: the derivative in a feature, integrated along the straight path from
+    the baseline to x, times the feature's way. A Gaussian process has Gaussian attributions,
+    in closed form or to quadrature error for every hyperparameter draw.
+
+    Parameters
+    ----------
+    model : GP or GPX
+        In a GPX the smooth part z' g(x) is explained: in X's features with z held where Z was
+        given, else with z = x changing along the path too.
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new, Z_new : frame or array (m, d), (m, p), optional
+        New samples; None for the training samples.
+    baseline : {"mean", "median", "zero"}, array (d,) or frame row
+        Where paths start, in user units; the mean and median are those of the training rows.
+    method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson"}
+        "exact": closed form for the squared exponential, else rules that follow the kernel's
+        shape. The others are the quadratures of the literature, for comparison.
+    steps : int, optional
+        Of those quadratures; 50 by default.
+    obs : label or list of labels, optional
+        Only these observations.
+    **options
+        draws, num_draws, features, covariance, joint, keep, path, seed, progressbar: see
+        `bayes_gpx.draws.explain`.
+
+    Returns
+    -------
+    xarray.Dataset
+        `attribution` (chain, draw, obs, feature), `attribution_mean`, `attribution_sd`
+        (obs, feature), `attribution_cov` with ``covariance=True``; `difference` (chain, draw,
+        obs), f(x) - f(baseline), with `difference_mean` and `difference_sd`; `value`,
+        `baseline` (feature); `completeness_residual` and `completeness_residual_variance`
+        (obs): by how much attributions fail to add up to the difference, the worst draw's. In
+        units of y.
+
+    Raises
+    ------
+    ValueError
+        For a baseline that is no point, an unknown method, fewer than one step, a kernel whose
+        process is not differentiable, and samples or idata that do not fit the model.
+
+    Warns
+    -----
+    CompletenessWarning
+        Where a residual is above 1e-6 of the largest difference, or of its variance.
+
+    References
+    ----------
+    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024); Sundararajan,
+    Taly and Yan, "Axiomatic attribution for deep networks" (2017).
+    """
+    one_of("method", method, METHODS)
+    if method == "exact":
+        if steps is not None:
+            raise ValueError("steps was given, but method 'exact' has none; leave it out.")
+    else:
+        steps = STEPS if steps is None else steps
+        rule(method, steps)
+    training = model.training
+    start = read_baseline(model, baseline)
+    quantity = Quantity(
+        name="attribution",
+        operator=_Attribution(training.tied, method, steps),
+        components=training.X.columns,
+        factor=np.full(training.d, training.y_scaling.scale),
+        units=training.y_name,
+        samples="of the smooth function, without eps_w",
+        total=("difference", _Difference(training.tied)),
+    )
+    where = points(model, X_new, Z_new, obs=obs)
+    where = replace(where, baseline=training.X_scaling.apply(start[None])[0])
+    found = explain(model, idata, quantity, where, **options)
+    chosen = training.X.columns.index
+    kept = [chosen(feature) for feature in found["feature"].values]
+    found = found.assign(baseline=xr.DataArray(start[kept], dims="feature"))
+    found.attrs.update(baseline=baseline if isinstance(baseline, str) else "given", method=method)
+    if steps is not None:
+        found.attrs["steps"] = steps
+    _warn_if_incomplete(found)
+    return found
+
+
+def _warn_if_incomplete(found):
+    scale = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max())
+    for name, size in (("", scale), ("_variance", scale**2)):
+        residual = float(found[f"completeness_residual{name}"].max())
+        if residual > LARGEST_RESIDUAL * size:
+            what = "variances" if name else "means"
+            warnings.warn(
+                f"The {what} of attributions miss those of f(x) - f(baseline) by up to "
+                f"{residual / size:.1e} of its scale. Use method='exact', more steps, or a "
+                "baseline nearer to the observations.",
+                CompletenessWarning,
+                stacklevel=3,
+            )

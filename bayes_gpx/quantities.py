@@ -1,0 +1,164 @@
+"""What a verb asks for, what is gathered of it over draws, and how that is named."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytensor.tensor as pt
+import xarray as xr
+
+from bayes_gpx.mixtures import Mixture, open_stores
+from bayes_gpx.specification import one_of
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """What a verb asks for and how its numbers are named.
+
+    Attributes
+    ----------
+    name : str
+    operator : callable
+        From the namespace of symbols to an Operator; hashable.
+    components : tuple of str or None
+        Labels along `feature`; None for one number at each observation.
+    factor : array (c,)
+        From the model's scale to user units.
+    units : str
+    offset : float
+        Added after the factor.
+    center : array (c,) or None
+        What the components' features are centred at, kept beside the numbers.
+    noisy : str or None
+        Name of the same quantity with observation noise.
+    samples : str or None
+        What attrs say about the samples' own noise, if not the usual.
+    total : tuple of (str, callable) or None
+        Name and operator of what the components sum to.
+    of_z : bool
+        Whether the components are Z's columns, not X's.
+    """
+
+    name: str
+    operator: Callable
+    components: tuple | None
+    factor: np.ndarray
+    units: str
+    offset: float = 0.0
+    center: np.ndarray | None = None
+    noisy: str | None = None
+    samples: str | None = None
+    total: tuple | None = None
+    of_z: bool = False
+
+
+def features_along(s):
+    """Z where it is X: X itself, with a column of ones if Z has an intercept."""
+    if not s.intercept:
+        return s.X_new
+    return pt.concatenate([s.X_new, pt.ones((s.X_new.shape[0], 1))], axis=1)
+
+
+class Gathered:
+    """All that is gathered of a quantity and of what goes with it, over draws and blocks of rows.
+
+    Parameters
+    ----------
+    quantity : Quantity
+    features : list of str or None
+        Which components are wanted; all by default.
+    m : int
+        Number of observations.
+    covariance : bool
+    """
+
+    def __init__(self, quantity, features, m, covariance):
+        self._quantity, self._picked = quantity, _picked(quantity, features, covariance)
+        picked = self._picked
+        self.drawn = np.arange(len(quantity.factor)) if quantity.total else picked
+        self._kept = picked if quantity.total else slice(None)
+        self.widths = {quantity.name: len(picked) if quantity.components else None}
+        for name in (quantity.noisy, quantity.total and quantity.total[0]):
+            if name:
+                self.widths[name] = None
+        self._mixtures = {
+            name: Mixture((m, width or 1), covariance and width is not None)
+            for name, width in self.widths.items()
+        }
+        self._residuals = np.zeros((2, m))
+
+    def open(self, shape, path):
+        """Arrays for draws, by name."""
+        shapes = {n: shape if w is None else (*shape, w) for n, w in self.widths.items()}
+        return open_stores(shapes, path)
+
+    def add(self, rows, part, noise, total):
+        """Add one draw's normal; `noise` and `total` are on the model's scale."""
+        quantity, factor = self._quantity, self._quantity.factor[0]
+        self._mixtures[quantity.name].add(rows, *part.moments(self._kept))
+        if quantity.noisy:
+            variance = part.variance + (noise * factor) ** 2
+            self._mixtures[quantity.noisy].add(rows, part.mean, variance)
+        if quantity.total:
+            mean, variance = total[0] * factor, total[1] * factor**2
+            self._mixtures[quantity.total[0]].add(rows, mean[:, None], variance[:, None])
+            cov = part.cov.sum(axis=(1, 2))
+            apart = np.abs([part.mean.sum(axis=1) - mean, cov - variance])
+            self._residuals[:, rows] = np.maximum(self._residuals[:, rows], apart)
+
+    def sample(self, part, noise, normal):
+        """Turn standard normals (1 or 2, draw, m, c) into draws, by name."""
+        quantity, values = self._quantity, part.sample(normal[0])
+        if quantity.components is None:
+            values = values[..., 0]
+        found = {quantity.name: values}
+        if quantity.noisy:
+            found[quantity.noisy] = values + noise * quantity.factor[0] * normal[1][..., 0]
+        if quantity.total:
+            found |= {quantity.name: values[..., self._kept], quantity.total[0]: values.sum(-1)}
+        return found
+
+    def dataset(self, model, where, stores):
+        """Name what was gathered."""
+        quantity, training = self._quantity, model.training
+        wide = quantity.components is not None
+        labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
+        values = where.Z_values if quantity.of_z else where.X_values
+        coords, variables = {"obs": where.index, "feature": list(labels)}, {}
+        for name, width in self.widths.items():
+            dims = ("obs",) if width is None else ("obs", "feature")
+            mean, sd, cov = self._mixtures[name].moments()
+            if width is None:
+                mean, sd = mean[:, 0], sd[:, 0]
+            if name in stores:
+                variables[name] = (("chain", "draw", *dims), stores[name])
+            variables |= {f"{name}_mean": (dims, mean), f"{name}_sd": (dims, sd)}
+            if cov is not None:
+                variables[f"{name}_cov"] = ((*dims, "feature_bis"), cov)
+                coords["feature_bis"] = list(labels)
+        if values is not None:
+            variables["value"] = (("obs", "feature"), values[:, self._picked] if wide else values)
+        if quantity.center is not None:
+            variables["center"] = ("feature", quantity.center[self._picked])
+            variables["offset"] = training.y_scaling.center
+        if quantity.total:
+            variables["completeness_residual"] = ("obs", self._residuals[0])
+            variables["completeness_residual_variance"] = ("obs", self._residuals[1])
+        return xr.Dataset(variables, coords)
+
+
+def _picked(quantity, features, covariance):
+    if quantity.components is None:
+        if features is not None or covariance:
+            raise ValueError(
+                f"{quantity.name} has no features; leave `features` and `covariance` out. For the "
+                "covariance between observations draw them with joint=True."
+            )
+        return np.array([0])
+    if features is None:
+        return np.arange(len(quantity.components))
+    if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
+        raise ValueError(f"features is {features!r}; expected a list of different names.")
+    for feature in features:
+        one_of("features", feature, quantity.components)
+    return np.array([quantity.components.index(f) for f in features])
