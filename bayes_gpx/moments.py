@@ -43,17 +43,17 @@ def along(kernel, D, P, Q, terms, nodes=None):
     ----------
     kernel : Stationary
     D : tensor (m, d)
-    P : tensor (n, d)
-    Q : tensor (m, n, d)
+    P : tensor (d, n)
+    Q : tensor (m, d, n)
     terms : tuple of (k, i, j)
     nodes : Rule, optional
         A quadrature; the most exact form known otherwise.
     """
     if nodes is None and kernel.name == "ExpQuad" and terms == SLOPE:
         return _expquad(kernel, D, P, Q)
-    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=1), pt.sqr(Q).sum(axis=2)
+    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=0), pt.sqr(Q).sum(axis=1)
     if nodes is None and kernel.name in SIDE_NODES:
-        return _outward(kernel, pt.dot(D, P.T), a, p2, q2, terms)
+        return _outward(kernel, pt.dot(D, P), a, p2, q2, terms)
     nodes = nodes or gauss_legendre(PANEL_NODES, PANELS)
     return _summed(kernel.radial, nodes, lambda t, w: (t, w), a, p2, q2, terms)
 
@@ -152,14 +152,14 @@ def _expquad(kernel, D, P, Q):
     short = r <= CLOSE
     length = pt.switch(short, 1.0, r)
     e = D / length
-    u0, u1 = pt.dot(e, P.T), (e[:, None] * Q).sum(axis=2)
+    u0, u1 = pt.dot(e, P), (e[:, :, None] * Q).sum(axis=1)
     swapped = u0 + u1 < 0
     v0, v1 = pt.switch(swapped, -u1, u0), pt.switch(swapped, -u0, u1)
     span = length * (v0 + v1) / 2.0
     om = -pt.expm1(-span)
     outside = v0 >= 0
-    foot = pt.switch(outside, 0.0, pt.switch(swapped, u1, u0))[..., None] * e[:, None]
-    residual = pt.sqr(pt.switch(swapped[..., None], Q, P[None]) - foot).sum(axis=2)
+    foot = pt.switch(outside, 0.0, pt.switch(swapped, u1, u0))[:, None] * e[:, :, None]
+    residual = pt.sqr(pt.switch(swapped[:, None], Q, P) - foot).sum(axis=1)
     scale = pt.exp(-0.5 * residual) / pt.sqr(length)
     half = np.sqrt(0.5)
     w0, w1 = pt.maximum(v0, 0.0) * half, pt.maximum(v1, 0.0) * half

@@ -202,11 +202,10 @@ def _weighed(atoms, linear, x, baseline, xs, nodes):
     for variance, kernel, columns in atoms:
         kernel._require((0,))
         D = (x[:, columns] - baseline[columns]) / kernel.lengthscale
-        P = (baseline[columns] - xs[:, columns]) / kernel.lengthscale
-        Q = (x[:, None, columns] - xs[:, columns]) / kernel.lengthscale
+        P, Q = _ends(kernel, x[:, columns], baseline[columns], xs[:, columns])
         early, middle, late, level = along(kernel, D, P, Q, WEIGHED_SLOPE, nodes)
         near, far = early * start + middle * end, middle * start + late * end
-        slope = P.T * near[:, None] + Q.dimshuffle(0, 2, 1) * far[:, None]
+        slope = P * near[:, None] + Q * far[:, None]
         total = total[:, columns].inc(-variance * D[:, :, None] * slope)
         moved = (x - baseline)[:, own]
         total = total[:, own].inc(variance * moved[:, :, None] * there.T * level[:, None])
@@ -276,11 +275,16 @@ def _(kernel: Stationary, x, baseline, xs, nodes=None):
     if kernel.period is not None:
         return cross.dispatch(Kernel)(kernel, x, baseline, xs, nodes)
     D = (x - baseline) / kernel.lengthscale
-    P = (baseline - xs) / kernel.lengthscale
-    Q = (x[:, None] - xs) / kernel.lengthscale
+    P, Q = _ends(kernel, x, baseline, xs)
     near, far = along(kernel, D, P, Q, SLOPE, nodes)
-    slope = P.T * near[:, None] + Q.dimshuffle(0, 2, 1) * far[:, None]
+    slope = P * near[:, None] + Q * far[:, None]
     return -D[:, :, None] * slope
+
+
+def _ends(kernel, x, baseline, xs):
+    """Scaled differences of both ends of the paths from the other points, (d, n), (m, d, n)."""
+    scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
+    return scale * (baseline[:, None] - xs.T), scale * (x[:, :, None] - xs.T)
 
 
 @block.register

@@ -80,26 +80,26 @@ def main():
     print("| 1000 draws x 89 rows of | bayes_gpx, s (CPU s) | PyMC, s (CPU s) | times faster |")
     print("|---|---|---|---|")
     gp_draws, gpx_draws = posterior(list(gp.hyperparameters)), posterior(list(gpx.hyperparameters))
-    rows = {
-        "f": (
-            lambda: bx.predictions(gp, gp_draws, X_new, **quiet),
-            lambda: gp_by_pymc(scaled["X"], scaled["y"], x_new, gp_draws),
-        ),
-        "10 weights, and 10 contributions": (
-            lambda: [
-                verb(gpx, gpx_draws, X_new, **quiet) for verb in (bx.weights, bx.contributions)
-            ],
-            lambda: weights_by_pymc(scaled["X"], scaled["y"], x_new, gpx_draws),
-        ),
-    }
-    for name, (own, peer) in rows.items():
-        _, wall, cpu = measured(own)
-        _, peer_wall, peer_cpu = measured(peer)
+
+    def ours(verb, model, draws):
+        return measured(lambda: verb(model, draws, X_new, **quiet))[1:]
+
+    def row(name, own, peer):
         print(
-            f"| {name} | {wall:.1f} ({cpu:.1f}) | {peer_wall:.1f} ({peer_cpu:.1f}) | "
-            f"{peer_wall / wall:.1f} |",
+            f"| {name} | {own[0]:.1f} ({own[1]:.1f}) | {peer[0]:.1f} ({peer[1]:.1f}) | "
+            f"{peer[0] / own[0]:.1f} |",
             flush=True,
         )
+
+    peer = measured(lambda: gp_by_pymc(scaled["X"], scaled["y"], x_new, gp_draws))[1:]
+    row("f", ours(bx.predictions, gp, gp_draws), peer)
+    row("10 attributions (the peer: f)", ours(bx.attributions, gp, gp_draws), peer)
+    peer = measured(lambda: weights_by_pymc(scaled["X"], scaled["y"], x_new, gpx_draws))[1:]
+    weights = ours(bx.weights, gpx, gpx_draws)
+    contributions = ours(bx.contributions, gpx, gpx_draws)
+    both = [sum(pair) for pair in zip(weights, contributions, strict=True)]
+    row("10 weights", weights, peer)
+    row("10 weights, then 10 contributions (the peer: weights)", both, peer)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ draw is reported apart; rates are those of the worst hyperparameter, over two se
 nothing where R-hat says that the chains have not converged.
 """
 
+import sys
 import time
 import warnings
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from bayes_gpx.density import Density, blas_threads
 NAMES = ["lengthscale", "amplitude", "sigma_w", "sigma"]
 SEEDS = (3, 4)
 LENGTH = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2}
+SHORT = {"draws": 100, "tune": 200, "chains": 2, "cores": 2}
+"""For what would take an hour."""
 
 
 def hyperparameters(p):
@@ -84,7 +87,7 @@ def run(task, seed):
     return Run(seconds, ess, steps, r_hat, divergences)
 
 
-def peer(model):
+def peer(model, length=LENGTH):
     """nutpie as `pm.sample` calls it, compilation apart."""
     start = time.perf_counter()
     compiled = nutpie.compile_pymc_model(model)
@@ -92,7 +95,7 @@ def peer(model):
 
     def task(seed):
         with blas_threads(1):
-            return nutpie.sample(compiled, **LENGTH, seed=seed, progress_bar=False)
+            return nutpie.sample(compiled, **length, seed=seed, progress_bar=False)
 
     return wait, task
 
@@ -128,11 +131,12 @@ def main():
         "plain script": (353, lambda: peer(collapsed(x, y))),
         "bayes_gpx, 100 rows": (100, lambda: ours(*few, 0.9)),
         "hierarchy, non-centred": (100, lambda: peer(hierarchy(*few, False))),
-        "hierarchy, centred": (100, lambda: peer(hierarchy(*few, True))),
+        "hierarchy, centred": (100, lambda: peer(hierarchy(*few, True), SHORT)),
     }
     print("| model | wait, s | sampling, s | steps per draw | bulk ESS per s |", end="")
     print(" R-hat | divergences |\n|" + "---|" * 7)
-    rates = {}
+    rates, chosen = {}, [int(n) for n in sys.argv[1:]] or [353, 100]
+    rows = {name: row for name, row in rows.items() if row[0] in chosen}
     for name, (n, build) in rows.items():
         wait, task = build()
         runs = [run(task, seed) for seed in SEEDS]
