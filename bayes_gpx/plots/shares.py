@@ -40,6 +40,8 @@ def _title(da, target, *, text, **kwargs):
 
 
 def _xlabel(da, target, *, text, **kwargs):
+    if hasattr(target, "tick_params"):  # shared axes hide their numbers above empty places
+        target.tick_params(labelbottom=True)
     return backend_from_object(target).xlabel(text, target, **kwargs)
 
 
