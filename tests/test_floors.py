@@ -18,7 +18,7 @@ FLOORS = [
     "operators",
     "moments",
     "paths",
-    "slopes",
+    "covariances",
     "processes",
     "conditioning",
     "lapack",
