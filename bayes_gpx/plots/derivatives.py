@@ -41,7 +41,7 @@ def _rug(da, target, *, value, **kwargs):
 def _labels(da, target, *, mean, sd, positive, **kwargs):
     backend = backend_from_object(target)
     backend.title(
-        f"average {mean.item():.3g} ± {sd.item():.2g}, P(> 0) = {positive.item():.2f}",
+        f"average {mean.item():.3g} ± {sd.item():.2g}, P(> 0) {positive.item():.2f}",
         target,
         **kwargs,
     )
@@ -91,7 +91,7 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     pc_kwargs.setdefault(
         "figure_kwargs",
         {
-            "figsize": (4.8 * columns, 3.2 * rows),
+            "figsize": (max(7.0, 5.4 * columns), 0.6 + 3.2 * rows),
             "figsize_units": "inches",
             **({"layout": "constrained"} if backend == "matplotlib" else {}),
         },
@@ -119,7 +119,7 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
         positive=chosen["probability_positive"],
     )
     pc.add_title(
-        f"Derivative, {dataset.attrs['units']}: mean, {dataset.attrs['ci_prob']:.0%} pointwise "
-        "(dark) and simultaneous (light) bands"
+        f"Derivative, {dataset.attrs['units']}\n"
+        f"{dataset.attrs['ci_prob']:.0%} bands: pointwise dark, simultaneous light"
     )
     return pc
