@@ -59,9 +59,7 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     return _explained(model, idata, points(model, X_new, Z_new, obs=obs), **options)
 
 
-def slopes(
-    model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob=None, **options
-):
+def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob=None, **options):
     """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
 
     All are taken from joint draws over the observations. The number of observations times features
