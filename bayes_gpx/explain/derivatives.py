@@ -62,8 +62,9 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
 def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob=None, **options):
     """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
 
-    All are taken from joint draws over the observations. The number of observations times features
-    that can be drawn jointly is bounded; see ``joint`` in `bayes_gpx.draws.explain`.
+    All are taken from joint draws over the observations, so that with few draws they are rough. For
+    each draw of the hyperparameters the time grows with the cube of the number of observations
+    times explained features, which is bounded: `features`, `obs` and `num_draws` make it less.
 
     Parameters
     ----------
