@@ -19,6 +19,7 @@ _MAP = {
     "weights": "bayes_gpx.explain:weights",
     "contributions": "bayes_gpx.explain:contributions",
     "derivatives": "bayes_gpx.explain:derivatives",
+    "slopes": "bayes_gpx.explain:slopes",
     "attributions": "bayes_gpx.explain:attributions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     # data, keeping and showing
@@ -27,6 +28,7 @@ _MAP = {
     "load": "bayes_gpx.io:load",
     "plot_attributions": "bayes_gpx.plots:plot_attributions",
     "plot_contributions": "bayes_gpx.plots:plot_contributions",
+    "plot_derivatives": "bayes_gpx.plots:plot_derivatives",
     "plot_weights": "bayes_gpx.plots:plot_weights",
 }
 

@@ -68,10 +68,13 @@ def with_jitter(attempt):
 def sqrt_psd(covariance):
     """Square root A of covariances (..., c, c), A A' = covariance, by eigenvalues.
 
-    Directions without variance stay exactly without, and round-off below 0 counts as 0.
+    Components without variance stay exactly without, and round-off below 0 counts as 0. Taken of
+    correlations: beside a component of huge units, a small one would be lost in round-off.
     """
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
+    scale = np.where(sd > 0, sd, 1.0)
+    values, vectors = np.linalg.eigh(covariance / scale[..., :, None] / scale[..., None, :])
+    return sd[..., None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx import kernels, slopes
+from bayes_gpx import covariances, kernels
 from bayes_gpx.operators import AtPoints, Stack, Sum
 
 
@@ -64,14 +64,14 @@ class GaussianProcess(Process):
 
     def _covariance(self, L, M):
         _refuse_weights(L, M)
-        return slopes.covariance(self.kernel, L, M)
+        return covariances.covariance(self.kernel, L, M)
 
     def _variance(self, L):
         return _diagonals(self._block(L))
 
     def _block(self, L):
         _refuse_weights(L)
-        return slopes.block(self.kernel, L)
+        return covariances.block(self.kernel, L)
 
 
 @dataclass(frozen=True)
@@ -121,8 +121,8 @@ class WeightProcess(Process):
         return amplitudes
 
     def _covariance(self, L, M):
-        if L.kind in slopes.KINDS or M.kind in slopes.KINDS:
-            return slopes.weighed_covariance(self._summands, L, M)
+        if L.kind in covariances.KINDS or M.kind in covariances.KINDS:
+            return covariances.weighed_covariance(self._summands, L, M)
         z_L, z_M = self._coefficients(L), self._coefficients(M)
         sums = L.kind == "evaluate", M.kind == "evaluate"
         shared, total = 0.0, 0.0
@@ -169,14 +169,14 @@ class WeightProcess(Process):
         return weight * self._coefficients(L) ** 2
 
     def _variance(self, L):
-        if L.kind in slopes.KINDS:
+        if L.kind in covariances.KINDS:
             return _diagonals(self._block(L))
         each = self._each_variance(L)
         return each.sum(axis=1) if L.kind == "evaluate" else each.reshape((-1,))
 
     def _block(self, L):
-        if L.kind in slopes.KINDS:
-            return slopes.weighed_block(self._summands, L)
+        if L.kind in covariances.KINDS:
+            return covariances.weighed_block(self._summands, L)
         if L.kind == "evaluate":
             return self._variance(L)[:, None, None]
         each = self._each_variance(L)

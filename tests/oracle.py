@@ -99,6 +99,21 @@ def gibbs(x, xs, lengthscale, m=np):
     return m.sqrt(2 * scale * scale_s / total) * m.exp(-((x - xs) ** 2).sum(-1) / total)
 
 
+def expquad_slopes(X, Xs, lengthscale):
+    """Covariances of gradients at X with values and with gradients at Xs, both obs-major."""
+    K, d = expquad(X, Xs, lengthscale), X.shape[1]
+    precision = np.broadcast_to(1 / np.square(lengthscale), (d,))
+    way = (X[:, None, :] - Xs[None, :, :]) * precision
+    with_values = -way * K[..., None]
+    with_gradients = np.diag(precision) - way[..., :, None] * way[..., None, :]
+    with_gradients = with_gradients * K[..., None, None]
+    size = len(X) * d
+    return (
+        with_values.transpose(0, 2, 1).reshape((size, -1)),
+        with_gradients.transpose(0, 2, 1, 3).reshape((size, -1)),
+    )
+
+
 def derivative(pair, x, xs, i, j, digits=50):
     """d^i/dx^i d^j/dx'^j of pair(x, xs, m), an array (d repeated i + j times)."""
     d = len(x)

@@ -18,7 +18,7 @@ FLOORS = [
     "operators",
     "moments",
     "paths",
-    "slopes",
+    "covariances",
     "processes",
     "conditioning",
     "lapack",
@@ -141,3 +141,11 @@ def test_a_broken_rule_is_caught(path, source):
 )
 def test_a_kept_rule_passes(path, source):
     assert offences(path, source) == []
+
+
+def test_no_file_hides_a_public_name():
+    """Importing a file sets its name on the package, over a function of that name."""
+    from bayes_gpx import _MAP
+
+    files = {file.stem for file in PACKAGE.iterdir()}
+    assert not [name for name, target in _MAP.items() if ":" in target and name in files]

@@ -114,3 +114,10 @@ def test_square_roots_keep_exact_zeros():
     root = sqrt_psd(A)
     assert_allclose(root @ root.T, A, atol=1e-15)
     assert not root[2].any()
+
+
+def test_square_roots_keep_components_of_tiny_units():
+    C = np.array([[2.0, 1.0, 0.5], [1.0, 2.0, 0.0], [0.5, 0.0, 1.0]])
+    units = np.array([1e10, 1.0, 1e-10])
+    root = sqrt_psd(C * np.multiply.outer(units, units)) / units[:, None]
+    assert_allclose(root @ root.T, C, atol=1e-14)

@@ -71,3 +71,50 @@ def test_repeated_labels_are_drawn(regression):
     with pytest.raises(ValueError, match="features: unknown 'z'"):
         weights = bx.weights(bx.GPX(X, y, Z), THETA, X_new, Z_new, draws=20)
         bx.plot_weights(weights, features=["z"])
+
+
+@pytest.fixture(scope="module")
+def sloped(regression):
+    X, _, y, _, _ = regression
+    theta = {name: THETA[name] for name in ("lengthscale", "amplitude", "sigma")}
+    model, grid = bx.GP(X, y), X.iloc[[0] * 9].reset_index(drop=True)
+    grid["dose"] = np.linspace(-2.5, -1.5, 9)[::-1]
+    options = {"draws": 50, "seed": 1, "progressbar": False}
+    return bx.slopes(model, theta, grid, **options), bx.slopes(model, theta, **options)
+
+
+def test_derivatives_along_a_grid_are_curves(sloped):
+    grid, _ = sloped
+    plot = bx.plot_derivatives(grid, backend="matplotlib")
+    assert list(plot.viz["plot"]["feature"].values) == ["dose"]
+    axes = plot.viz["plot"].sel(feature="dose").item()
+    x, mean = axes.lines[-1].get_data()
+    assert_allclose(x, np.linspace(-2.5, -1.5, 9))
+    assert_allclose(mean, grid["derivative_mean"].sel(feature="dose")[::-1])
+    wide, narrow = (band.get_paths()[0].get_extents() for band in axes.collections)
+    assert_allclose(wide.y1, grid["band_simultaneous"].sel(feature="dose").max())
+    assert_allclose(narrow.y0, grid["band_pointwise"].sel(feature="dose").min())
+    assert f"± {grid['average_slope_sd'].sel(feature='dose').item():.2g}" in axes.get_title()
+
+
+def test_derivatives_of_rows_are_points_with_intervals(sloped):
+    grid, rows = sloped
+    plot = bx.plot_derivatives(rows, backend="matplotlib")
+    axes = plot.viz["plot"].sel(feature="age").item()
+    points, rug = (artist.get_offsets() for artist in axes.collections)
+    one = rows.sel(feature="age").sortby("value")
+    # Rows of equal age would be drawn in any order; there are none.
+    assert_allclose(points, np.column_stack([one["value"], one["derivative_mean"]]))
+    assert_allclose(rug[:, 1], one["band_simultaneous"].min())
+    _, ends = axes.lines[1].get_data()
+    assert_allclose(ends[:2], one["band_simultaneous"][0])
+    held = bx.plot_derivatives(grid, features=["age"], backend="none")
+    assert held.viz["plot"].sizes["feature"] == 1
+
+
+def test_derivatives_that_cannot_be_drawn_are_refused(sloped):
+    grid, _ = sloped
+    with pytest.raises(ValueError, match="no bands; expected the result of bx.slopes"):
+        bx.plot_derivatives(grid.drop_vars("band_simultaneous"))
+    with pytest.raises(ValueError, match="features: unknown 'weight'"):
+        bx.plot_derivatives(grid, features=["weight"])

@@ -1,7 +1,7 @@
 """The verbs: each takes a model and its idata and returns a Dataset."""
 
 from bayes_gpx.explain.attributions import attributions
-from bayes_gpx.explain.derivatives import derivatives
+from bayes_gpx.explain.derivatives import derivatives, slopes
 from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.weights import contributions, weights
@@ -12,5 +12,6 @@ __all__ = [
     "derivatives",
     "log_likelihood",
     "predictions",
+    "slopes",
     "weights",
 ]

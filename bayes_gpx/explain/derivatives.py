@@ -1,4 +1,10 @@
-"""Derivatives: how the function changes with each feature, point by point."""
+"""Derivatives: how the function changes with each feature, point by point and as a whole."""
+
+from numbers import Real
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
 
 from bayes_gpx.arguments import points
 from bayes_gpx.draws import explain
@@ -50,6 +56,94 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022), equations 9 to 12.
     """
+    return _explained(model, idata, points(model, X_new, Z_new, obs=obs), **options)
+
+
+def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob=None, **options):
+    """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
+
+    All are taken from joint draws over the observations, so that with few draws they are rough. For
+    each draw of the hyperparameters the time grows with the cube of the number of observations
+    times explained features, which is bounded: `features`, `obs` and `num_draws` make it less.
+
+    Parameters
+    ----------
+    model, idata, X_new, Z_new, obs
+        As in `derivatives`.
+    rope : tuple (low, high) or dict of feature to (low, high), optional
+        Region of practical equivalence: slopes that count as none, in units of y per unit of the
+        feature, ends included. A dict names a region for each explained feature.
+    ci_prob : float, optional
+        Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
+    **options
+        draws, num_draws, features, covariance, path, seed, progressbar: see
+        `bayes_gpx.draws.explain`.
+
+    Returns
+    -------
+    xarray.Dataset
+        `average_slope` (chain, draw, feature), the mean over observations of each draw, with
+        `average_slope_mean` (exact), `average_slope_sd` (of the draws) and `probability_positive`
+        (feature); `probability_in_rope` (feature) and `rope` (feature, ci_bound) if `rope` is
+        given; `derivative_mean`, `derivative_sd` (exact) and `derivative_probability_positive`
+        (obs, feature); `band_pointwise` and `band_simultaneous` (obs, feature, ci_bound);
+        `value`. In units of y per unit of x. The attribute `along` names the feature that varies
+        alone over the observations, if there is one.
+
+    Raises
+    ------
+    ValueError
+        As `derivatives`; also for a `rope` that is no region for each feature, a `ci_prob` that is
+        not between 0 and 1, and more observations than can be drawn jointly.
+
+    Notes
+    -----
+    Both bands are the mean and `c` standard deviations to either side. With the standardised
+    deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the `ci_prob` quantile
+    over draws
+
+    - pointwise: of the deviation at that observation, which then lies in its interval with
+      probability `ci_prob`;
+    - simultaneous: of the largest deviation over all observations, one `c` for each feature. The
+      feature's derivatives at all these observations lie in the band together with probability
+      `ci_prob`. It says nothing about places between observations, nor of two features at once.
+    """
+    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    if not (isinstance(prob, Real) and 0 < prob < 1):
+        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
+    training = model.training
+    features = options.get("features")
+    regions = None if rope is None else _regions(rope, features or training.X.columns)
+    where = points(model, X_new, Z_new, obs=obs)
+    found = _explained(model, idata, where, joint=True, keep="draws", **options)
+    draws = found["derivative"]
+    average = draws.mean("obs")
+    samples = ["chain", "draw"]
+    result = found.drop_vars("derivative").assign(
+        average_slope=average,
+        average_slope_mean=found["derivative_mean"].mean("obs"),
+        average_slope_sd=average.std(samples),
+        probability_positive=(average > 0).mean(samples),
+        derivative_probability_positive=(draws > 0).mean(samples),
+        **_bands(draws, found["derivative_mean"], found["derivative_sd"], prob),
+    )
+    if regions is not None:
+        region = xr.DataArray(
+            regions, {"feature": found["feature"], "ci_bound": BOUNDS}, ("feature", "ci_bound")
+        )
+        inside = (average >= region.sel(ci_bound="lower", drop=True)) & (
+            average <= region.sel(ci_bound="upper", drop=True)
+        )
+        result = result.assign(probability_in_rope=inside.mean(samples), rope=region)
+    result.attrs["ci_prob"] = prob
+    varying = np.flatnonzero(np.ptp(where.X_values, axis=0))
+    held = training.tied or where.Z is None or not np.ptp(where.Z, axis=0).any()
+    if len(varying) == 1 and held:
+        result.attrs["along"] = training.X.columns[varying[0]]
+    return result
+
+
+def _explained(model, idata, where, **options):
     training = model.training
     quantity = Quantity(
         name="derivative",
@@ -59,7 +153,43 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         units=f"{training.y_name} per unit of the feature",
         samples=SMOOTH,
     )
-    return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
+    return explain(model, idata, quantity, where, **options)
 
 
+def _bands(draws, mean, sd, prob):
+    bands = {name: np.empty((*mean.shape, 2)) for name in ("band_pointwise", "band_simultaneous")}
+    for j in range(mean.sizes["feature"]):
+        center, scale = mean.values[:, j], sd.values[:, j]
+        deviation = np.abs(draws[..., j].values.reshape((-1, len(center))) - center)
+        deviation = np.divide(deviation, scale, out=np.zeros_like(deviation), where=scale > 0)
+        each = np.quantile(deviation, prob, axis=0)
+        together = np.quantile(deviation.max(axis=1), prob)
+        for band, c in zip(bands.values(), (each, together), strict=True):
+            band[:, j] = np.stack([center - c * scale, center + c * scale], axis=-1)
+    coords = {**mean.coords, "ci_bound": BOUNDS}
+    dims = (*mean.dims, "ci_bound")
+    return {name: xr.DataArray(band, coords, dims) for name, band in bands.items()}
+
+
+def _regions(rope, features):
+    """Array (feature, 2) of lower and upper ends."""
+    regions = rope if isinstance(rope, dict) else dict.fromkeys(features, rope)
+    if set(regions) != set(features):
+        raise ValueError(
+            f"rope names {list(regions)}; expected a region for each of {list(features)}, or pick "
+            "some of these with features=."
+        )
+    try:
+        ends = np.array([regions[feature] for feature in features], dtype=float)
+    except (TypeError, ValueError):
+        ends = np.empty(0)
+    if ends.shape != (len(features), 2) or not (ends[:, 0] <= ends[:, 1]).all():
+        raise ValueError(
+            f"rope is {rope!r}; expected (low, high) with low <= high, or a dict from each feature "
+            "to such a pair."
+        )
+    return ends
+
+
+BOUNDS = ["lower", "upper"]
 SMOOTH = "of the smooth function, without eps_w"

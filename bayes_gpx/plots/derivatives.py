@@ -1,0 +1,125 @@
+"""Derivatives against the value of their own feature, with both bands, one panel each."""
+
+import numpy as np
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.specification import one_of
+
+
+def _band(da, target, *, value, curve, width, **kwargs):
+    backend, order = backend_from_object(target), np.argsort(value.values)
+    x, bounds = value.values[order], da.transpose("obs", "ci_bound").values[order]
+    if curve == da["feature"].item():
+        return backend.fill_between_y(x, bounds[:, 0], bounds[:, 1], target, **kwargs)
+    gap = np.full(len(x), np.nan)
+    ends = np.column_stack([bounds, gap]).ravel()
+    return backend.line(np.repeat(x, 3), ends, target, width=width, **kwargs)
+
+
+def _mean(da, target, *, value, curve, **kwargs):
+    backend, order = backend_from_object(target), np.argsort(value.values)
+    x, mean = value.values[order], da.values[order]
+    if curve == da["feature"].item():
+        return backend.line(x, mean, target, width=2, **kwargs)
+    return backend.scatter(x, mean, target, size=8, **kwargs)
+
+
+def _zero(da, target, **kwargs):
+    return backend_from_object(target).hline(0.0, target, **kwargs)
+
+
+def _rug(da, target, *, value, **kwargs):
+    x = np.sort(value.values)
+    if len(x) > 2 and np.allclose(np.diff(x), x[1] - x[0], atol=0.0):
+        return None
+    bottom = np.full(len(x), da.values.min())
+    return backend_from_object(target).scatter(x, bottom, target, marker="|", **kwargs)
+
+
+def _labels(da, target, *, mean, sd, positive, **kwargs):
+    backend = backend_from_object(target)
+    backend.title(
+        f"average {mean.item():.3g} ± {sd.item():.2g}, P(> 0) {positive.item():.2f}",
+        target,
+        **kwargs,
+    )
+    backend.ylabel("derivative", target, **kwargs)
+    return backend.xlabel(da["feature"].item(), target, **kwargs)
+
+
+def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
+    """Plot each derivative against its own feature's value, with both bands.
+
+    Where one feature alone varies, its panel is a curve with a pointwise (dark) and a
+    simultaneous (light) band. Elsewhere each observation is a point with two intervals. Values
+    that are not evenly spaced are marked along the bottom.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.slopes` returned.
+    features : list of str, optional
+        By default those that vary over the observations, or all if none does.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If the dataset holds no bands, or for an unknown feature.
+    """
+    if "band_simultaneous" not in dataset:
+        raise ValueError("The dataset has no bands; expected the result of bx.slopes.")
+    known = list(dataset["feature"].values)
+    for feature in features or ():
+        one_of("features", feature, known)
+    if features is None:
+        varies = (dataset["value"] != dataset["value"].isel(obs=0)).any("obs").values
+        features = [f for f, v in zip(known, varies, strict=True) if v] or known
+    chosen = dataset.sel(feature=list(features))
+    pc_kwargs.setdefault("col_wrap", 3)
+    columns = min(len(features), pc_kwargs["col_wrap"])
+    rows = -(-len(features) // columns)
+    backend = backend or rcParams["plot.backend"]
+    pc_kwargs.setdefault(
+        "figure_kwargs",
+        {
+            "figsize": (max(7.0, 5.4 * columns), 0.6 + 3.2 * rows),
+            "figsize_units": "inches",
+            **({"layout": "constrained"} if backend == "matplotlib" else {}),
+        },
+    )
+
+    def named(variable):
+        return chosen[[variable]].rename({variable: "derivative"})
+
+    mean, wide = named("derivative_mean"), named("band_simultaneous")
+    pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
+    where = {"value": chosen["value"], "curve": dataset.attrs.get("along")}
+    pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_band, "simultaneous", data=wide, width=1, color="C0", alpha=0.2, **where)
+    pc.map(
+        _band, "pointwise", data=named("band_pointwise"), width=2, color="C0", alpha=0.4, **where
+    )
+    pc.map(_mean, "point_estimate", data=mean, color="C0", **where)
+    pc.map(_rug, "rug", data=wide, value=chosen["value"], color="gray")
+    pc.map(
+        _labels,
+        "labels",
+        data=mean,
+        mean=chosen["average_slope_mean"],
+        sd=chosen["average_slope_sd"],
+        positive=chosen["probability_positive"],
+    )
+    pc.add_title(
+        f"Derivative, {dataset.attrs['units']}\n"
+        f"{dataset.attrs['ci_prob']:.0%} bands: pointwise dark, simultaneous light"
+    )
+    return pc
