@@ -66,14 +66,19 @@ def with_jitter(attempt):
 
 
 def sqrt_psd(covariance):
-    """Square root A of covariances (..., c, c), A A' = covariance, by eigenvalues.
+    """Square root A of covariances (..., c, c), A A' = covariance.
 
-    Components without variance stay exactly without, and round-off below 0 counts as 0. Taken of
-    correlations: beside a component of huge units, a small one would be lost in round-off.
+    A Cholesky factor, or eigenvectors where a covariance is singular: components without variance
+    stay exactly without, and round-off below 0 counts as 0. Taken of correlations: beside a
+    component of huge units, a small one would be lost in round-off.
     """
     sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
     scale = np.where(sd > 0, sd, 1.0)
-    values, vectors = np.linalg.eigh(covariance / scale[..., :, None] / scale[..., None, :])
+    correlation = covariance / scale[..., :, None] / scale[..., None, :]
+    try:
+        return sd[..., None] * np.linalg.cholesky(correlation)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(correlation)
     return sd[..., None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 

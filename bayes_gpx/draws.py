@@ -13,7 +13,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import xarray as xr
 from pytensor.graph.replace import graph_replace
@@ -25,6 +24,7 @@ from bayes_gpx.mixtures import Conditional
 from bayes_gpx.posteriors.exact import exact, restored
 from bayes_gpx.quantities import Gathered
 from bayes_gpx.specification import Specification, count, one_of
+from bayes_gpx.staged import Staged
 
 BUFFERED_BELOW = 1000
 """Observations up to which keeping arrays is worth its memory (a third of the time)."""
@@ -79,9 +79,16 @@ class Structure:
         )
 
 
+CHANGING = ("jitter", "alpha", "root")
+"""Symbols whose values differ from draw to draw."""
+
+
 @lru_cache(maxsize=256)
 def compiled(structure, build, names, *, buffered=False):
     """Compile ``build(process, theta, s)`` as a function of hyperparameters and `names`.
+
+    The hyperparameters and `CHANGING` change from call to call; what depends on the other
+    symbols alone is computed once for all draws.
 
     Parameters
     ----------
@@ -90,9 +97,13 @@ def compiled(structure, build, names, *, buffered=False):
         From the prior process, the dict of hyperparameters and the namespace of symbols to a
         list of graphs; hashable.
     names : tuple of str
-        Keys of `SYMBOLS`, the arguments after the hyperparameters.
+        Keys of `SYMBOLS`, the arguments after the hyperparameters; those of `CHANGING` first.
     buffered : bool
         Keep intermediate arrays between calls, where the structure allows it.
+
+    Returns
+    -------
+    Staged
     """
     theta = {
         name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
@@ -110,13 +121,10 @@ def compiled(structure, build, names, *, buffered=False):
     outputs = build(process, theta, context)
     own = {rv: theta[rv.name] for rv in structure.own_variables}
     outputs = graph_replace(outputs, own, strict=False) if own else outputs
-    return pytensor.function(
-        [*theta.values(), *symbols.values()],
-        outputs,
-        mode=BUFFERED_MODE if buffered and structure.buffered else MODE,
-        on_unused_input="ignore",
-        trust_input=True,
-    )
+    changing = [*theta.values(), *(symbols[n] for n in names if n in CHANGING)]
+    fixed = [symbols[n] for n in names if n not in CHANGING]
+    mode = BUFFERED_MODE if buffered and structure.buffered else MODE
+    return Staged(changing, fixed, outputs, mode)
 
 
 def _factorise(process, theta, s):
@@ -152,11 +160,11 @@ def scalars(model, idata, build, *, num_draws=None, progressbar=True):
     """
     hyper = hyperparameter_draws(model, idata, num_draws)
     data, rows, largest = model.training.scaled(), [], 0.0
-    function = compiled(Structure.of(model), build, (*data, "jitter"), buffered=True)
+    staged = compiled(Structure.of(model), build, ("jitter", *data), buffered=True)
+    function = staged.given(*data.values())
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         for _, theta in progress.track(hyper, total=len(hyper), description="Leave-one-out"):
-            arguments = [*theta.values(), *data.values()]
-            found, jitter = with_jitter(lambda j, a=arguments: function(*a, np.asarray(j)))
+            found, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
             rows.append([np.array(array) for array in found])
             largest = max(largest, jitter)
     shape = len(hyper.chain), len(hyper.draw)
@@ -301,17 +309,22 @@ def _moments(model, hyper, quantity, where, moment, each):
         at_points["Z_new"] = where.Z
     if where.positions is not None:
         at_points["positions"] = where.positions
-    fixed = {} if where.baseline is None else {"baseline": where.baseline}
-    factorise = compiled(structure, _factorise, (*data, "jitter"), buffered=True)
-    names = (*data, "alpha", "root", *at_points, *fixed)
+    common = data if where.baseline is None else {**data, "baseline": where.baseline}
+    staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
+    factorise = staged.given(*data.values())
     total = quantity.total and quantity.total[1]
-    ask = compiled(structure, _Ask(quantity.operator, moment, total), names)
+    build = _Ask(quantity.operator, moment, total)
+    ask = compiled(structure, build, ("alpha", "root", *common, *at_points))
     m, width = len(where.X), 8 * len(quantity.factor) * max(model.training.n, each)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
+    blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
+
+    def asked(rows):
+        return ask.given(*common.values(), *[values[rows] for values in at_points.values()])
+
+    only = asked(blocks[0]) if len(blocks) == 1 else None
     for at, theta in hyper:
-        given = [*theta.values(), *data.values()]
+        given = list(theta.values())
         (alpha, root), jitter = with_jitter(lambda j, g=given: factorise(*g, np.asarray(j)))
-        for first in range(0, m, size):
-            rows = slice(first, min(first + size, m))
-            asked = [values[rows] for values in at_points.values()]
-            yield at, theta, rows, ask(*given, alpha, root, *asked, *fixed.values()), jitter
+        for rows in blocks:
+            yield at, theta, rows, (only or asked(rows))(*given, alpha, root), jitter

@@ -33,6 +33,7 @@ FLOORS = [
     "arguments",
     "mixtures",
     "quantities",
+    "staged",
     "draws",
     "explain/*",
     "models",
