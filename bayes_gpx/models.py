@@ -216,6 +216,7 @@ class Model:
         tune=1000,
         chains=4,
         seed=None,
+        start=None,
         progressbar=True,
         **kwargs,
     ):
@@ -230,6 +231,10 @@ class Model:
         draws, tune, chains : int
             Of "nuts", for each chain; "laplace" gives `draws` in one chain.
         seed : int, optional
+        start : dict or xarray.DataTree, optional
+            Hyperparameters on the model's scale, or a fit (its medians), from which alone the
+            optimiser starts, as for a large model after a fit of some of its rows. By default it
+            starts from several places.
         progressbar : bool
         **kwargs
             Of "nuts": `nuts_sampler` ("nutpie", or "pymc", "numpyro", "blackjax"), `cores`,
@@ -264,7 +269,7 @@ class Model:
             parallel = 1
         fitter = getattr(inference, f"fit_{method}")
         with blas_threads(self.training.n, parallel):
-            idata = self._fit_with_jitter(fitter, common)
+            idata = self._fit_with_jitter(fitter, self._starts(start), common)
         idata.attrs[self.signature_key] = self.signature
         draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
         if draws >= DRAWS_WORTH_LOO:
@@ -273,12 +278,24 @@ class Model:
             idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=self.in_model("y")))
         return idata
 
-    def _fit_with_jitter(self, fitter, options):
+    def _starts(self, given):
+        if given is None:
+            return self.starts()
+        if not isinstance(given, dict):
+            if "posterior" not in getattr(given, "children", {}):
+                raise ValueError("start has no group `posterior`; expected a dict or a fit.")
+            center = given["posterior"].to_dataset().median(("chain", "draw"))
+            own = self.posterior_names.items()
+            given = {name: center[kept].values for name, kept in own if kept in center}
+        values = self.fixed_hyperparameters(given)
+        return [{self.posterior_names[n]: v for n, v in values.items() if n not in self.fixed}]
+
+    def _fit_with_jitter(self, fitter, starts, options):
         """Fit; where no start has a finite density, again with more jitter, and say so."""
         for jitter in FIT_JITTERS:
             self._jitter.set_value(jitter * float(self.training.scaled()["y"].var()))
             try:
-                idata = fitter(self._pymc, self.starts(), **options)
+                idata = fitter(self._pymc, starts, **options)
             except inference.NowhereFinite:
                 if jitter == FIT_JITTERS[-1]:
                     raise
