@@ -306,7 +306,8 @@ def _moments(model, hyper, quantity, where, moment, each):
     names = (*data, "alpha", "root", *at_points, *fixed)
     total = quantity.total and quantity.total[1]
     ask = compiled(structure, _Ask(quantity.operator, moment, total), names)
-    m, width = len(where.X), 8 * len(quantity.factor) * max(model.training.n, each)
+    m, c = len(where.X), len(quantity.factor)
+    width = 8 * c * max(model.training.n, each, 4 * c if quantity.square else 1)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
     for at, theta in hyper:
         given = [*theta.values(), *data.values()]

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cache, reduce
 from itertools import combinations
 from operator import add, mul
 from typing import NamedTuple
@@ -130,6 +130,7 @@ def partitions(order: int):
 
 def _chain(outer: Callable, inner: Callable, slots) -> TensorVariable | None:
     """Derivative of f(g), by Faa di Bruno: `outer(k)` is f's k-th, `inner(slots)` one of g."""
+    outer, inner = cache(outer), cache(inner)
     terms = [
         [(outer(len(blocks)), ()), *((inner(tuple(slots[p] for p in b)), b) for b in blocks)]
         for blocks in partitions(len(slots))
@@ -146,7 +147,7 @@ def on_diagonal(each: TensorVariable, order: int) -> TensorVariable:
     return pt.expand_dims(each, [-1 - k for k in range(order - 1)]) * same if order > 1 else each
 
 
-def _autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> TensorVariable:
+def autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> TensorVariable:
     """Derivative of a function of single points, of that shape, broadcast over batches of them."""
     cells = [pt.tensor(shape=point.type.shape[-1:]) for point in points]
     result = function(*cells)
@@ -259,7 +260,7 @@ class Automatic(Kernel):
         self._require(slots)
         if pairs.matrix:
             return self.covariance(pairs.x, pairs.xs)
-        return _autodiff(lambda x, xs: self.covariance(x[None], xs[None])[0, 0], pairs[:2], slots)
+        return autodiff(lambda x, xs: self.covariance(x[None], xs[None])[0, 0], pairs[:2], slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -336,7 +337,7 @@ class Warped(Kernel):
 
     def _jet(self, pairs, slots):
         def rate(point, order):
-            return _autodiff(lambda p: self.warp(p[None])[0], [point], (0,) * order, (self.width,))
+            return autodiff(lambda p: self.warp(p[None])[0], [point], (0,) * order, (self.width,))
 
         if pairs.matrix:
             return self.kernel._jet(pairs.map(self.warp), ())

@@ -8,6 +8,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.gp import cov
 
+from bayes_gpx.additive import Additive, ElementarySymmetric
 from bayes_gpx.kernels import (
     HIGHEST_ORDER,
     Active,
@@ -123,6 +124,9 @@ LEAVES = {
     cov.Gibbs: _gibbs,
     cov.WarpedInput: lambda k: Warped(
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim
+    ),
+    Additive: lambda k: ElementarySymmetric(
+        tuple(map(from_pymc, k.parts)), k.variances, k.order
     ),
     cov.Coregion: lambda k: Automatic(k, "Coregion", 0),
 }
