@@ -163,7 +163,9 @@ def _without(each, weights, q):
     if q > min(d, top - 1):
         return None
     shape = tuple(each[0].shape)
-    behind = [pt.broadcast_to(pt.expand_dims(weights, list(range(1, each[0].ndim + 1))), (top, *shape))]
+    behind = [
+        pt.broadcast_to(pt.expand_dims(weights, list(range(1, each[0].ndim + 1))), (top, *shape))
+    ]
     for value in reversed(each[1:]):
         behind.append(_lowered(behind[-1], value))
     start = np.zeros(top)

@@ -350,7 +350,9 @@ class Warped(Kernel):
             left = len(blocks)
             for kind, block in zip(kinds, blocks, strict=True):
                 left, size = left - 1, len(block)
-                inner = pt.expand_dims(rate(pairs[kind], size), [-1 - size - k for k in range(left)])
+                inner = pt.expand_dims(
+                    rate(pairs[kind], size), [-1 - size - k for k in range(left)]
+                )
                 outer = pt.expand_dims(jet, [-1 - k for k in range(size)])
                 jet, left = (outer * inner).sum(-1 - left - size), left + size
             batch, axes = jet.ndim - order, sum(blocks, ())

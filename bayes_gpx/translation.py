@@ -125,9 +125,7 @@ LEAVES = {
     cov.WarpedInput: lambda k: Warped(
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim
     ),
-    Additive: lambda k: ElementarySymmetric(
-        tuple(map(from_pymc, k.parts)), k.variances, k.order
-    ),
+    Additive: lambda k: ElementarySymmetric(tuple(map(from_pymc, k.parts)), k.variances, k.order),
     cov.Coregion: lambda k: Automatic(k, "Coregion", 0),
 }
 COMBINATIONS = {

@@ -14,8 +14,20 @@ import oracle
 from bayes_gpx.density import MODE
 from bayes_gpx.kernels import partitions
 from bayes_gpx.translation import from_pymc
-from test_kernels import ARD, CASES, CENTER, LS, SHAPE, awkward_pairs, cauchy, points
-from test_kernels import Cauchy, Profile, pair, times
+from test_kernels import (
+    ARD,
+    CASES,
+    CENTER,
+    LS,
+    SHAPE,
+    Cauchy,
+    Profile,
+    awkward_pairs,
+    cauchy,
+    pair,
+    points,
+    times,
+)
 
 HIGH = [(2, 1), (1, 2), (2, 2)]
 PERIOD = np.array([1.7, 0.9, 3.0])

@@ -77,8 +77,8 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **op
         return _explained(model, idata, points(model, X_new, Z_new, obs=obs), **options)
     if options.get("covariance"):
         raise ValueError(
-            "covariance=True is for order=1; the covariance between all pairs of second derivatives "
-            "is too large to return. Draw them, and take it of those that are wanted."
+            "covariance=True is for order=1; with order=2, take the covariance of the draws of "
+            "those second derivatives that are wanted."
         )
     training = model.training
     per_unit = 1.0 / training.X_scaling.scale
