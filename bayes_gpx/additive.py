@@ -9,7 +9,8 @@ Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NeurIPS 24 (201
 to 11.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations, permutations
 from math import comb
 
@@ -18,7 +19,14 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.kernels import Kernel, on_diagonal, partitions, sum_of_products
+from bayes_gpx.kernels import (
+    Active,
+    Kernel,
+    Stationary,
+    on_diagonal,
+    partitions,
+    sum_of_products,
+)
 
 
 class Additive(pm.gp.cov.Covariance):
@@ -109,29 +117,56 @@ class ElementarySymmetric(Kernel):
 
     def _jet(self, pairs, slots):
         weights = _weights(self.variances, self.order)
-        columns = [pairs.map(lambda points, i=i: points[..., [i]]) for i in range(len(self.parts))]
         if pairs.matrix:
+            columns = [pairs.map(lambda X, i=i: X[:, [i]]) for i in range(len(self.parts))]
             points = zip(self.parts, columns, strict=True)
             return _value([part.value(c.x, c.xs) for part, c in points], weights)
-        every = {
-            key: [
-                part.derivative(c.x, c.xs, key.count(0), key.count(1))[(..., *[0] * len(key))]
-                for part, c in zip(self.parts, columns, strict=True)
-            ]
-            for key in {s for n in range(len(slots) + 1) for s in combinations(slots, n)}
-        }
-        values, terms = every[()], []
+        every = {s for n in range(len(slots) + 1) for s in combinations(slots, n)}
+        rates = {key: self._each(pairs, key.count(0), key.count(1)) for key in every}
+        values, terms = [rates[()][..., i] for i in range(len(self.parts))], []
         if not slots:
             return _value(values, weights)
-        rates = {key: pt.stack(each, axis=-1) for key, each in every.items()}
         others = {q: _without(values, weights, q) for q in range(1, len(slots) + 1)}
         for blocks in partitions(len(slots)):
             term = [(others[len(blocks)], tuple(block[0] for block in blocks))]
             for block in blocks:
                 own = rates[tuple(slots[p] for p in block)]
-                term.append((on_diagonal(own, len(block)), block))
+                term.append((on_diagonal(own, len(block), len(values)), block))
             terms.append(term)
         return sum_of_products(terms, len(slots))
+
+    def _each(self, pairs, i, j):
+        """Derivatives (..., d) of each column's kernel."""
+        ends = (..., *[0] * (i + j))
+        if self._alike is not None:
+            points = pairs.map(lambda points: points[..., None])
+            return self._alike.derivative(points.x, points.xs, i, j)[ends]
+        columns = [pairs.map(lambda points, a=a: points[..., [a]]) for a in range(len(self.parts))]
+        return pt.stack(
+            [
+                part.derivative(c.x, c.xs, i, j)[ends]
+                for part, c in zip(self.parts, columns, strict=True)
+            ],
+            axis=-1,
+        )
+
+    @cached_property
+    def _alike(self):
+        """One kernel of all columns, each a point of its own, where only scales differ."""
+        own = [part.kernel for part in self.parts if isinstance(part, Active)]
+        stationary = [kernel for kernel in own if isinstance(kernel, Stationary)]
+        periods = {kernel.period is None for kernel in stationary}
+        profiles = {kernel.radial for kernel in stationary}
+        if len(stationary) < len(self.parts) or len(periods) > 1 or len(profiles) > 1:
+            return None
+        scales = {"lengthscale": [kernel.lengthscale for kernel in stationary]}
+        if periods == {False}:
+            scales["period"] = [pt.as_tensor_variable(kernel.period) for kernel in stationary]
+        stacked = {
+            name: pt.stack([value.reshape((1,)) for value in values])
+            for name, values in scales.items()
+        }
+        return replace(stationary[0], **stacked)
 
 
 def _weights(variances, order):

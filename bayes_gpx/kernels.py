@@ -138,9 +138,8 @@ def _chain(outer: Callable, inner: Callable, slots) -> TensorVariable | None:
     return sum_of_products(terms, len(slots))
 
 
-def on_diagonal(each: TensorVariable, order: int) -> TensorVariable:
+def on_diagonal(each: TensorVariable, order: int, d: int) -> TensorVariable:
     """Derivatives (..., d repeated `order` times) of a sum over features, from each one's own."""
-    d = each.type.shape[-1]
     places = (np.arange(d),) * order
     same = np.zeros((d,) * order)
     same[places] = 1.0
@@ -197,7 +196,7 @@ class Stationary(Kernel):
 
         def inner(order):
             each = rates.get(order)
-            return None if each is None else on_diagonal(each * metric, order)
+            return None if each is None else on_diagonal(each * metric, order, delta.type.shape[-1])
 
         return pt.sqr(sine / self.lengthscale).sum(-1), inner
 

@@ -17,20 +17,21 @@ from bayes_gpx.translation import from_pymc
 
 LS = np.array([0.7, 1.3, 2.0, 0.9, 1.6])
 VARIANCES = np.array([1.0, 0.4, 0.3, 0.2, 0.1])
-BASES = {"expquad": pm.gp.cov.ExpQuad, "matern52": pm.gp.cov.Matern52}
+BASES = {
+    "expquad": pm.gp.cov.ExpQuad,
+    "matern52": pm.gp.cov.Matern52,
+    "periodic": lambda d, ls: pm.gp.cov.Periodic(d, period=2.0 + ls, ls=ls),
+    "ratquad": lambda d, ls: pm.gp.cov.RatQuad(d, alpha=0.6, ls=ls),
+    "linear": lambda d, ls: pm.gp.cov.Linear(d, c=ls),
+}
+"""Those of one profile, one of a profile for each, and one whose values have either sign."""
 ORDERS = [(i, j) for i in range(3) for j in range(3)]
-
-
-def linear(d, ls):
-    """One whose values have either sign and are 0 somewhere."""
-    return pm.gp.cov.Linear(d, c=ls)
 
 
 def one(name):
     def kernel(x, xs, ls, m=np):
-        if name == "linear":
-            return (x[..., 0] - ls) * (xs[..., 0] - ls)
-        return getattr(oracle, name).pair(x, xs, ls, m=m)
+        more = {"linear": [], "periodic": [2.0 + ls], "ratquad": [0.6]}
+        return getattr(oracle, name).pair(x, xs, ls, *more.get(name, []), m=m)
 
     return kernel
 
@@ -50,8 +51,7 @@ def brute(d, order, name="expquad"):
 
 
 def additive(d, order, name="expquad"):
-    base = linear if name == "linear" else BASES[name]
-    return bx.Additive(d, LS[:d], order, VARIANCES[:order], base)
+    return bx.Additive(d, LS[:d], order, VARIANCES[:order], BASES[name])
 
 
 @pytest.mark.parametrize(("d", "order"), [(1, 1), (3, 1), (3, 2), (3, 3), (5, 4), (5, 5)])
@@ -72,7 +72,7 @@ def test_values_are_sums_over_subsets(rng, d, order):
 
 @pytest.mark.parametrize(
     ("d", "order", "name"),
-    [(2, 2, "expquad"), (3, 1, "expquad"), (3, 3, "matern52"), (3, 2, "linear")],
+    [(2, 2, "expquad"), (3, 1, "expquad"), (3, 3, "matern52"), (3, 2, "linear"), (2, 2, "periodic"), (2, 2, "ratquad")],
 )
 def test_derivatives_are_those_of_the_sum_over_subsets(rng, d, order, name):
     """At separate, equal and close points, and far from 0."""
