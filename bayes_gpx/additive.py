@@ -171,7 +171,7 @@ class ElementarySymmetric(Kernel):
 
 def _weights(variances, order):
     """Coefficients of e_0, ..., e_order; e_0 is 1 and has none."""
-    return pt.concatenate([pt.zeros(1), variances])[: order + 1]
+    return pt.concatenate([np.zeros(1), pt.specify_shape(variances, (order,))])
 
 
 def _lowered(weights, value):
@@ -181,8 +181,7 @@ def _lowered(weights, value):
 
 def _value(each, weights):
     """sum_r weights_r e_r of arrays (...)."""
-    weights = pt.expand_dims(weights, list(range(1, each[0].ndim + 1)))
-    weights = pt.broadcast_to(weights, (weights.shape[0], *tuple(each[0].shape)))
+    weights = pt.expand_dims(weights, list(range(1, each[0].ndim + 1))) * pt.ones_like(each[0])
     for value in each:
         weights = _lowered(weights, value)
     return weights[0]
@@ -197,16 +196,12 @@ def _without(each, weights, q):
     d, top = len(each), weights.type.shape[0]
     if q > min(d, top - 1):
         return None
-    shape = tuple(each[0].shape)
-    behind = [
-        pt.broadcast_to(pt.expand_dims(weights, list(range(1, each[0].ndim + 1))), (top, *shape))
-    ]
+    ones, axes = pt.ones_like(each[0]), list(range(1, each[0].ndim + 1))
+    behind = [pt.expand_dims(weights, axes) * ones]
     for value in reversed(each[1:]):
         behind.append(_lowered(behind[-1], value))
-    start = np.zeros(top)
-    start[0] = 1.0
-    start = pt.expand_dims(start, list(range(1, each[0].ndim + 2)))
-    grown = [(pt.broadcast_to(start, (top, *shape, 1)), [()])]
+    one = pt.expand_dims(pt.as_tensor_variable(np.eye(top)[0]), axes)
+    grown = [((one * ones)[..., None], [()])]
     found, places = [], []
     for i, (value, rest) in enumerate(zip(each, reversed(behind), strict=True)):
         if len(grown) == q:
@@ -226,7 +221,7 @@ def _without(each, weights, q):
                 wider = pt.concatenate([step[level][0], p], axis=-1)
                 step[level] = (wider, [*step[level][1], *chosen])
         grown = step
-    found.append(pt.zeros((*shape, 1)))
+    found.append(pt.zeros_like(each[0])[..., None])
     index = np.full((d,) * q, len(places))
     for at, place in enumerate(places):
         for order in permutations(place):
