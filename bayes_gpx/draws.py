@@ -13,18 +13,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 import xarray as xr
 from pytensor.graph.replace import graph_replace
 
 from bayes_gpx.arguments import hyperparameter_draws
+from bayes_gpx.collapsed import again, conditioned, prior
 from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.density import BUFFERED_MODE, MODE, blas_threads, progress_bar
 from bayes_gpx.mixtures import Conditional
-from bayes_gpx.posteriors.exact import exact, restored
 from bayes_gpx.quantities import Gathered
 from bayes_gpx.specification import Specification, count, one_of
+from bayes_gpx.staged import Staged
 
 BUFFERED_BELOW = 1000
 """Observations up to which keeping arrays is worth its memory (a third of the time)."""
@@ -46,6 +46,8 @@ SYMBOLS = {
     "Z_new": pt.dmatrix,
     "positions": pt.lvector,
     "baseline": pt.dvector,
+    "U": pt.dmatrix,
+    "U_Z": pt.dmatrix,
 }
 
 
@@ -79,48 +81,56 @@ class Structure:
         )
 
 
+CHANGING = ("jitter", "alpha", "root")
+"""Symbols whose values differ from draw to draw."""
+
+
 @lru_cache(maxsize=256)
 def compiled(structure, build, names, *, buffered=False):
-    """Compile ``build(process, theta, s)`` as a function of hyperparameters and `names`.
+    """Compile a build function's graphs as functions of hyperparameters and `names`.
+
+    The hyperparameters and `CHANGING` change from call to call; what depends on the other
+    symbols alone is computed once for all draws.
 
     Parameters
     ----------
     structure : Structure
     build : callable
-        From the prior process, the dict of hyperparameters and the namespace of symbols to a
-        list of graphs; hashable.
+        From the specification, the prior process, the dict of hyperparameters and the namespace
+        `s` of symbols to a list of graphs; hashable.
     names : tuple of str
-        Keys of `SYMBOLS`, the arguments after the hyperparameters.
+        Keys of `SYMBOLS`, the arguments after the hyperparameters; those of `CHANGING` first.
     buffered : bool
         Keep intermediate arrays between calls, where the structure allows it.
+
+    Returns
+    -------
+    Staged
     """
     theta = {
         name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
         for name, ndim in structure.hyperparameters
     }
     symbols = {n: SYMBOLS[n](n) for n in names}
-    for points in {"X", "X_new"} & symbols.keys():
+    for points in {"X", "X_new", "U"} & symbols.keys():
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
     if "baseline" in symbols:
         symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
-    process = structure.specification.process(theta, structure.d, structure.called_kernel)
     context = SimpleNamespace(
-        **{**dict.fromkeys(SYMBOLS), **symbols, "intercept": structure.intercept}
+        **{**dict.fromkeys(SYMBOLS), "jitter": 0.0, **symbols, "intercept": structure.intercept}
     )
-    outputs = build(process, theta, context)
+    process = prior(structure.specification, theta, structure.d, structure.called_kernel, context)
+    outputs = build(structure.specification, process, theta, context)
     own = {rv: theta[rv.name] for rv in structure.own_variables}
     outputs = graph_replace(outputs, own, strict=False) if own else outputs
-    return pytensor.function(
-        [*theta.values(), *symbols.values()],
-        outputs,
-        mode=BUFFERED_MODE if buffered and structure.buffered else MODE,
-        on_unused_input="ignore",
-        trust_input=True,
-    )
+    changing = [*theta.values(), *(symbols[n] for n in names if n in CHANGING)]
+    fixed = [symbols[n] for n in names if n not in CHANGING]
+    mode = BUFFERED_MODE if buffered and structure.buffered else MODE
+    return Staged(changing, fixed, outputs, mode)
 
 
-def _factorise(process, theta, s):
-    q = exact(process, s.X, s.y, theta["sigma"], s.Z, jitter=s.jitter)
+def _factorise(specification, process, theta, s):
+    q = conditioned(specification, process, theta, s)
     return [q.alpha, q.root]
 
 
@@ -132,9 +142,9 @@ class _Ask:
     moment: str
     total: Callable | None
 
-    def __call__(self, process, theta, s):
+    def __call__(self, specification, process, theta, s):
         s.sample = "new" if s.positions is None else s.positions
-        q = restored(process, s.X, s.y, s.alpha, s.root, s.Z)
+        q = again(specification, process, theta, s)
         posterior = q(self.operator(s))
         outputs = [posterior.mean, getattr(posterior, self.moment)]
         if self.total is not None:
@@ -151,12 +161,12 @@ def scalars(model, idata, build, *, num_draws=None, progressbar=True):
     list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
     """
     hyper = hyperparameter_draws(model, idata, num_draws)
-    data, rows, largest = model.training.scaled(), [], 0.0
-    function = compiled(Structure.of(model), build, (*data, "jitter"), buffered=True)
+    data, rows, largest = _data(model), [], 0.0
+    staged = compiled(Structure.of(model), build, ("jitter", *data), buffered=True)
+    function = staged.given(*data.values())
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         for _, theta in progress.track(hyper, total=len(hyper), description="Leave-one-out"):
-            arguments = [*theta.values(), *data.values()]
-            found, jitter = with_jitter(lambda j, a=arguments: function(*a, np.asarray(j)))
+            found, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
             rows.append([np.array(array) for array in found])
             largest = max(largest, jitter)
     shape = len(hyper.chain), len(hyper.draw)
@@ -289,30 +299,42 @@ DEPENDENCE = {
 SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
 
 
+def _data(model):
+    """What the model conditions on, by the names of `SYMBOLS`."""
+    return {**model.training.scaled(), **model.inducing}
+
+
 def _moments(model, hyper, quantity, where, moment, each):
     """Yield, for each draw and block of rows: position, hyperparameters, rows, moments, jitter.
 
     The blocks depend on the model and the quantity alone, never on how many rows are asked for:
     their first rows are part of the seeds.
     """
-    structure, data = Structure.of(model), model.training.scaled()
+    structure, data = Structure.of(model), _data(model)
     at_points = {"X_new": where.X}
     if where.Z is not None:
         at_points["Z_new"] = where.Z
     if where.positions is not None:
         at_points["positions"] = where.positions
-    fixed = {} if where.baseline is None else {"baseline": where.baseline}
-    factorise = compiled(structure, _factorise, (*data, "jitter"), buffered=True)
-    names = (*data, "alpha", "root", *at_points, *fixed)
+    common = data if where.baseline is None else {**data, "baseline": where.baseline}
+    staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
+    factorise = staged.given(*data.values())
     total = quantity.total and quantity.total[1]
-    ask = compiled(structure, _Ask(quantity.operator, moment, total), names)
+    build = _Ask(quantity.operator, moment, total)
+    names = ("jitter", "alpha", "root", *common, *at_points)
+    ask = compiled(structure, build, names)
     m, c = len(where.X), len(quantity.factor)
     width = 8 * c * max(model.training.n, each, 4 * c if quantity.square else 1)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
+    blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
+
+    def asked(rows):
+        return ask.given(*common.values(), *[values[rows] for values in at_points.values()])
+
+    only = asked(blocks[0]) if len(blocks) == 1 else None
     for at, theta in hyper:
-        given = [*theta.values(), *data.values()]
+        given = list(theta.values())
         (alpha, root), jitter = with_jitter(lambda j, g=given: factorise(*g, np.asarray(j)))
-        for first in range(0, m, size):
-            rows = slice(first, min(first + size, m))
-            asked = [values[rows] for values in at_points.values()]
-            yield at, theta, rows, ask(*given, alpha, root, *asked, *fixed.values()), jitter
+        for rows in blocks:
+            found = (only or asked(rows))(*given, np.asarray(jitter), alpha, root)
+            yield at, theta, rows, found, jitter

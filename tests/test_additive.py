@@ -72,7 +72,14 @@ def test_values_are_sums_over_subsets(rng, d, order):
 
 @pytest.mark.parametrize(
     ("d", "order", "name"),
-    [(2, 2, "expquad"), (3, 1, "expquad"), (3, 3, "matern52"), (3, 2, "linear"), (2, 2, "periodic"), (2, 2, "ratquad")],
+    [
+        (2, 2, "expquad"),
+        (3, 1, "expquad"),
+        (3, 3, "matern52"),
+        (3, 2, "linear"),
+        (2, 2, "periodic"),
+        (2, 2, "ratquad"),
+    ],
 )
 def test_derivatives_are_those_of_the_sum_over_subsets(rng, d, order, name):
     """At separate, equal and close points, and far from 0."""

@@ -39,17 +39,15 @@ class Exact:
         return Gaussian(self.process, operator, K_Lu, self.alpha, self.root)
 
 
-def noisy_covariance(gp, X, sigma, Z=None, *, ridge=0.0):
-    """Covariance of noisy observations, K_uu + (sigma^2 + ridge) I, (n, n); see `exact`."""
+def noisy_covariance(gp, X, sigma, Z=None, *, ridge=0.0, jitter=0.0):
+    """Covariance of noisy observations, K_uu + (sigma^2 + ridge) I, (n, n); see `exact`.
+
+    With `jitter` times its mean diagonal added to its diagonal.
+    """
     u = _observed(X, Z)
     K = _informed(gp, Z).covariance(u, u)
-    return K + (pt.as_tensor(sigma) ** 2 + ridge) * pt.eye(K.shape[0])
-
-
-def jittered_covariance(gp, X, sigma, Z=None, *, jitter=0.0):
-    """`noisy_covariance` with `jitter` times its mean diagonal added to its diagonal."""
-    variance = _informed(gp, Z).variance(_observed(X, Z)).mean() + pt.as_tensor(sigma) ** 2
-    return noisy_covariance(gp, X, sigma, Z, ridge=jitter * variance)
+    own, noise = pt.arange(K.shape[0]), pt.as_tensor(sigma) ** 2 + ridge
+    return K[own, own].inc(noise + jitter * (pt.diagonal(K).mean() + noise))
 
 
 def _observed(X, Z):
@@ -91,7 +89,7 @@ def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
     posterior of weights follows from n-sized solves with `Cov(w_l(x), y_i)`.
     """
     y = pt.as_tensor_variable(y)
-    root = cholesky(jittered_covariance(gp, X, sigma, Z, jitter=jitter))
+    root = cholesky(noisy_covariance(gp, X, sigma, Z, jitter=jitter))
     return Exact(_informed(gp, Z), _observed(X, Z), y, solve(root, y), root)
 
 
