@@ -324,7 +324,7 @@ def _moments(model, hyper, quantity, where, moment, each):
     names = ("jitter", "alpha", "root", *common, *at_points)
     ask = compiled(structure, build, names)
     m, c = len(where.X), len(quantity.factor)
-    width = 8 * c * max(model.training.n, each, 4 * c if quantity.square else 1)
+    width = 8 * c * max(model.training.n, each, 16 * c if quantity.square else 1)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
     blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
 
