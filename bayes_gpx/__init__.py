@@ -7,6 +7,7 @@ from importlib import import_module
 
 _MAP = {
     # the composable core, for people who write their own PyMC model
+    "Additive": "bayes_gpx.additive:Additive",
     "operators": "bayes_gpx.operators",
     "posteriors": "bayes_gpx.posteriors",
     "GaussianProcess": "bayes_gpx.processes:GaussianProcess",

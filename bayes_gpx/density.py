@@ -25,8 +25,11 @@ from rich.console import Console
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
-MODE = Mode(linker="py", optimizer="fast_compile")
-"""Python linker: compiles in a moment, runs NumPy and LAPACK."""
+MODE = Mode(linker="py", optimizer="fast_compile").excluding("local_add_canonizer")
+"""Python linker: compiles in a moment, runs NumPy and LAPACK.
+
+Sums are left as they are: NumPy cannot add more than 32 arrays in one operation.
+"""
 
 BUFFERED_MODE = Mode(linker=PerformLinker(allow_gc=False), optimizer="fast_compile")
 """The same, with every intermediate array kept for the next call."""

@@ -323,7 +323,8 @@ def _moments(model, hyper, quantity, where, moment, each):
     build = _Ask(quantity.operator, moment, total)
     names = ("jitter", "alpha", "root", *common, *at_points)
     ask = compiled(structure, build, names)
-    m, width = len(where.X), 8 * len(quantity.factor) * max(model.training.n, each)
+    m, c = len(where.X), len(quantity.factor)
+    width = 8 * c * max(model.training.n, each, 16 * c if quantity.square else 1)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
     blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
 

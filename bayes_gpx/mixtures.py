@@ -110,7 +110,7 @@ class Mixture:
 
 
 def open_stores(shapes, path):
-    """Arrays (chain, draw, obs[, feature]) for draws: in memory, or in a new zarr store."""
+    """Arrays (chain, draw, obs[, feature[, feature_bis]]): in memory, or in a new zarr store."""
     if path is None:
         return {name: np.empty(shape) for name, shape in shapes.items()}
     import zarr
@@ -121,7 +121,7 @@ def open_stores(shapes, path):
             f"path: {path} exists and is no zarr store; expected a new path for the draws."
         )
     group = zarr.open_group(path, mode="w")
-    dims = ("chain", "draw", "obs", "feature")
+    dims = ("chain", "draw", "obs", "feature", "feature_bis")
     return {
         name: group.create_array(
             name,

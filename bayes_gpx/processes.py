@@ -12,8 +12,9 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx import covariances, kernels
+from bayes_gpx import covariances
 from bayes_gpx.operators import AtPoints, Stack, Sum
+from bayes_gpx.translation import from_pymc
 
 
 class Process:
@@ -60,7 +61,7 @@ class GaussianProcess(Process):
     @cached_property
     def kernel(self):
         """The covariance function as this package's kernel."""
-        return kernels.from_pymc(self.cov_func)
+        return from_pymc(self.cov_func)
 
     def _covariance(self, L, M):
         _refuse_weights(L, M)
@@ -107,7 +108,7 @@ class WeightProcess(Process):
     @cached_property
     def kernels(self):
         """The summands as this package's kernels."""
-        return tuple(kernels.from_pymc(c) for c in _sequence(self.cov_func))
+        return tuple(from_pymc(c) for c in _sequence(self.cov_func))
 
     @property
     def amplitudes(self):

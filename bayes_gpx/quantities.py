@@ -37,6 +37,8 @@ class Quantity:
         Name and operator of what the components sum to.
     of_z : bool
         Whether the components are Z's columns, not X's.
+    square : bool
+        Whether there is a component for each pair of features, row-major and symmetric.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Quantity:
     samples: str | None = None
     total: tuple | None = None
     of_z: bool = False
+    square: bool = False
 
 
 def features_along(s):
@@ -77,20 +80,22 @@ class Gathered:
         picked = self._picked
         self.drawn = np.arange(len(quantity.factor)) if quantity.total else picked
         self._kept = picked if quantity.total else slice(None)
-        self.widths = {quantity.name: len(picked) if quantity.components else None}
+        self._place = np.arange(len(picked))
+        if quantity.square:
+            self.drawn, self._place = _distinct(picked, len(quantity.components))
+        self._shapes = {quantity.name: self._place.shape if quantity.components else ()}
         for name in (quantity.noisy, quantity.total and quantity.total[0]):
             if name:
-                self.widths[name] = None
+                self._shapes[name] = ()
         self._mixtures = {
-            name: Mixture((m, width or 1), covariance and width is not None)
-            for name, width in self.widths.items()
+            name: Mixture((m, self._place.max() + 1 if shape else 1), covariance and shape != ())
+            for name, shape in self._shapes.items()
         }
         self._residuals = np.zeros((2, m))
 
     def open(self, shape, path):
         """Arrays for draws, by name."""
-        shapes = {n: shape if w is None else (*shape, w) for n, w in self.widths.items()}
-        return open_stores(shapes, path)
+        return open_stores({name: shape + own for name, own in self._shapes.items()}, path)
 
     def add(self, rows, part, noise, total):
         """Add one draw's normal; `noise` and `total` are on the model's scale."""
@@ -111,6 +116,8 @@ class Gathered:
         quantity, values = self._quantity, part.sample(normal[0])
         if quantity.components is None:
             values = values[..., 0]
+        elif quantity.square:
+            values = values[..., self._place]
         found = {quantity.name: values}
         if quantity.noisy:
             found[quantity.noisy] = values + noise * quantity.factor[0] * normal[1][..., 0]
@@ -125,16 +132,17 @@ class Gathered:
         labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
         values = where.Z_values if quantity.of_z else where.X_values
         coords, variables = {"obs": where.index, "feature": list(labels)}, {}
-        for name, width in self.widths.items():
-            dims = ("obs",) if width is None else ("obs", "feature")
+        for name, shape in self._shapes.items():
+            dims = ("obs", "feature", "feature_bis")[: 1 + len(shape)]
             mean, sd, cov = self._mixtures[name].moments()
-            if width is None:
-                mean, sd = mean[:, 0], sd[:, 0]
+            place = self._place if shape else 0
+            mean, sd = mean[:, place], sd[:, place]
             if name in stores:
                 variables[name] = (("chain", "draw", *dims), stores[name])
             variables |= {f"{name}_mean": (dims, mean), f"{name}_sd": (dims, sd)}
             if cov is not None:
                 variables[f"{name}_cov"] = ((*dims, "feature_bis"), cov)
+            if cov is not None or len(shape) == 2:
                 coords["feature_bis"] = list(labels)
         if values is not None:
             variables["value"] = (("obs", "feature"), values[:, self._picked] if wide else values)
@@ -162,3 +170,11 @@ def _picked(quantity, features, covariance):
     for feature in features:
         one_of("features", feature, quantity.components)
     return np.array([quantity.components.index(f) for f in features])
+
+
+def _distinct(picked, d):
+    """Row-major places of the distinct pairs of picked features, and which pair is which (k, k)."""
+    rows, columns = np.triu_indices(len(picked))
+    which = np.empty((len(picked), len(picked)), int)
+    which[rows, columns] = which[columns, rows] = np.arange(len(rows))
+    return picked[rows] * d + picked[columns], which

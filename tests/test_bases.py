@@ -8,8 +8,9 @@ import pytest
 from scipy.integrate import quad
 
 import bayes_gpx as bx
-from bayes_gpx import bases, kernels
+from bayes_gpx import bases
 from bayes_gpx.density import MODE
+from bayes_gpx.translation import from_pymc
 
 rng = np.random.default_rng(5)
 X = rng.uniform(-1.0, 1.5, size=(30, 3))
@@ -38,7 +39,7 @@ CASES = [(k, a) for k in KERNELS for a in APPROXIMATIONS]
 def compiled(name, approximation, wanted=("value", "gradient", "hessian", "attribution")):
     points, start = pt.tensor("x", shape=(None, 3)), pt.tensor("b", shape=(3,))
     train = pt.tensor("X", shape=(None, 3))
-    basis = bases.basis_of(kernels.from_pymc(KERNELS[name]), approximation, train)
+    basis = bases.basis_of(from_pymc(KERNELS[name]), approximation, train)
     outputs = {
         "value": basis.value(points),
         "gradient": basis.gradient(points),
@@ -89,7 +90,7 @@ def test_attributions_are_integrals_of_slopes(name, approximation):
 @pytest.mark.parametrize("name", KERNELS)
 def test_many_waves_make_the_kernel(name):
     phi = compiled(name, bx.RandomFeatures(200_000), ["value"])(X)["value"]
-    gram = kernels.from_pymc(KERNELS[name]).gram(pt.as_tensor(X)).eval(mode=MODE)
+    gram = from_pymc(KERNELS[name]).gram(pt.as_tensor(X)).eval(mode=MODE)
     np.testing.assert_allclose(phi @ phi.T, gram, atol=5 * gram.max() / np.sqrt(100_000))
 
 
@@ -99,10 +100,10 @@ def test_many_sines_make_the_kernel(name):
     one = getattr(cov, name)(1, ls=0.7)
     points = X[:, :1]
     basis = bases.basis_of(
-        kernels.from_pymc(one), bx.HSGP(400, 6.0), pt.specify_shape(pt.as_tensor(points), (30, 1))
+        from_pymc(one), bx.HSGP(400, 6.0), pt.specify_shape(pt.as_tensor(points), (30, 1))
     )
     phi = basis.value(pt.as_tensor(points)).eval(mode=MODE)
-    expected = kernels.from_pymc(one).gram(pt.as_tensor(points)).eval(mode=MODE)
+    expected = from_pymc(one).gram(pt.as_tensor(points)).eval(mode=MODE)
     rate = 400 * np.pi / (6.0 * np.ptp(points))
     left_out = quad(lambda w: SPECTRA[name](w, 0.7) / np.pi, rate, np.inf)[0]
     np.testing.assert_allclose(phi @ phi.T, expected, atol=2.0 * left_out + 1e-13)
@@ -114,7 +115,7 @@ def test_hsgp_is_that_of_pymc():
     phi, root_psd = gp.prior_linearized(pt.as_tensor(X))
     theirs = (phi * root_psd).eval(mode=MODE)
     basis = bases.basis_of(
-        kernels.from_pymc(known), bx.HSGP(5, 1.4), pt.specify_shape(pt.as_tensor(X), (30, 3))
+        from_pymc(known), bx.HSGP(5, 1.4), pt.specify_shape(pt.as_tensor(X), (30, 3))
     )
     ours = basis.value(pt.as_tensor(X)).eval(mode=MODE)
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, rtol=1e-12, atol=1e-14)
@@ -135,4 +136,4 @@ def test_frequencies_of_ratquad_are_differentiable_in_alpha():
 )
 def test_kernels_without_basis_functions_are_refused(kernel):
     with pytest.raises(ValueError, match="no basis functions"):
-        bases.basis_of(kernels.from_pymc(kernel), bx.RandomFeatures(10), pt.matrix(shape=(None, 1)))
+        bases.basis_of(from_pymc(kernel), bx.RandomFeatures(10), pt.matrix(shape=(None, 1)))

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose
 
 from bayes_gpx import paths
 from bayes_gpx.density import MODE
-from bayes_gpx.kernels import from_pymc
 from bayes_gpx.quadrature import gauss_legendre, rule
+from bayes_gpx.translation import from_pymc
 
 D = 3
 ALPHA = 0.7

@@ -8,7 +8,7 @@ from arviz_base import rcParams
 
 from bayes_gpx.arguments import points
 from bayes_gpx.draws import explain
-from bayes_gpx.operators import gradient
+from bayes_gpx.operators import gradient, hessian
 from bayes_gpx.quantities import Quantity, features_along
 
 
@@ -20,8 +20,16 @@ def _tied_gradient(s):
     return gradient(s.X_new, features_along(s), tied=True)
 
 
-def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
-    """Posterior of the derivative of f in each feature, at each observation.
+def _hessian(s):
+    return hessian(s.X_new, s.Z_new)
+
+
+def _tied_hessian(s):
+    return hessian(s.X_new, features_along(s), tied=True)
+
+
+def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **options):
+    """Posterior of the derivatives of f in each feature, or pair of features, at each observation.
 
     Parameters
     ----------
@@ -34,6 +42,8 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         New samples; None for the training samples.
     obs : label or list of labels, optional
         Only these observations.
+    order : {1, 2}
+        First derivatives, or second ones.
     **options
         draws, num_draws, features, covariance, joint, keep, path, seed, progressbar: see
         `bayes_gpx.draws.explain`.
@@ -45,10 +55,15 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         (obs, feature), `derivative_cov` (obs, feature, feature_bis) with ``covariance=True``;
         `value`. In units of y per unit of x.
 
+        With ``order=2``: `second_derivative` (chain, draw, obs, feature, feature_bis), symmetric in
+        both features, `second_derivative_mean`, `second_derivative_sd` (obs, feature, feature_bis);
+        `value`. In units of y per unit of x of either feature.
+
     Raises
     ------
     ValueError
-        If the kernel's process is not differentiable (such as a Matern 1/2), or if samples or
+        If the kernel's process is not differentiable as often (once: a Matern 3/2 or smoother,
+        twice: a Matern 5/2 or smoother), for ``covariance=True`` with ``order=2``, or if samples or
         idata do not fit the model.
 
     References
@@ -56,7 +71,27 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022), equations 9 to 12.
     """
-    return _explained(model, idata, points(model, X_new, Z_new, obs=obs), **options)
+    if isinstance(order, bool) or order not in (1, 2):
+        raise ValueError(f"order is {order!r}; expected 1 or 2.")
+    if order == 1:
+        return _explained(model, idata, points(model, X_new, Z_new, obs=obs), **options)
+    if options.get("covariance"):
+        raise ValueError(
+            "covariance=True is for order=1; with order=2, take the covariance of the draws of "
+            "those second derivatives that are wanted."
+        )
+    training = model.training
+    per_unit = 1.0 / training.X_scaling.scale
+    quantity = Quantity(
+        name="second_derivative",
+        operator=_tied_hessian if training.tied else _hessian,
+        components=training.X.columns,
+        factor=training.y_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
+        units=f"{training.y_name} per unit of the feature per unit of feature_bis",
+        samples=SMOOTH,
+        square=True,
+    )
+    return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
 
 
 def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob=None, **options):
