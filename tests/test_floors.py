@@ -18,6 +18,7 @@ FLOORS = [
     "operators",
     "moments",
     "paths",
+    "fans",
     "covariances",
     "processes",
     "conditioning",
