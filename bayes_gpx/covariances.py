@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx import fans, paths
 from bayes_gpx.kernels import Active, Linear, Product, Sum
-from bayes_gpx.moments import total_of
+from bayes_gpx.moments import few, total_of
 from bayes_gpx.quadrature import gauss_legendre
 
 KINDS = ("gradient", "hessian", "integrated_gradient", "difference")
@@ -57,9 +57,12 @@ def _along(kernel, L, M):
     every = _averaging(L) is fans
     ends, starts = fans.every_path(x, baseline) if every else (x, baseline)
     delta, parts = ends - starts, []
-    for t, w in zip(*(L.nodes or gauss_legendre(PATH_NODES)), strict=True):
-        gradient = replace(L, kind="gradient", X=starts + t * delta, baseline=None, nodes=None)
-        parts.append(w * covariance(kernel, gradient, M))
+    nodes = L.nodes or gauss_legendre(PATH_NODES)
+    together = 1 if M.kind == "integrated_gradient" else len(nodes.t)
+    for t, w in few(nodes, together, 2):
+        at = (starts + t * delta).reshape((-1, x.type.shape[1]))
+        slopes = covariance(kernel, replace(L, kind="gradient", X=at, baseline=None, nodes=None), M)
+        parts.append((w * slopes.reshape((len(t), -1, slopes.shape[1]))).sum(axis=0))
     total = delta.reshape((-1, 1)) * total_of(parts)
     if not every:
         return total

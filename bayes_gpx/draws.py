@@ -20,6 +20,7 @@ from pytensor.graph.replace import graph_replace
 from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.density import BUFFERED_MODE, MODE, blas_threads, progress_bar
+from bayes_gpx.fans import TOGETHER
 from bayes_gpx.mixtures import Conditional
 from bayes_gpx.posteriors.exact import exact, restored
 from bayes_gpx.quantities import Gathered
@@ -46,6 +47,7 @@ SYMBOLS = {
     "Z_new": pt.dmatrix,
     "positions": pt.lvector,
     "baseline": pt.dvector,
+    "baselines": pt.dmatrix,
 }
 
 
@@ -110,7 +112,7 @@ def compiled(structure, build, names, *, buffered=False):
         for name, ndim in structure.hyperparameters
     }
     symbols = {n: SYMBOLS[n](n) for n in names}
-    for points in {"X", "X_new"} & symbols.keys():
+    for points in {"X", "X_new", "baselines"} & symbols.keys():
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
     if "baseline" in symbols:
         symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
@@ -309,13 +311,18 @@ def _moments(model, hyper, quantity, where, moment, each):
         at_points["Z_new"] = where.Z
     if where.positions is not None:
         at_points["positions"] = where.positions
-    common = data if where.baseline is None else {**data, "baseline": where.baseline}
+    common, paths = dict(data), 1
+    if where.baseline is not None:
+        paths = len(np.atleast_2d(where.baseline))
+        common["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
     staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
     factorise = staged.given(*data.values())
     total = quantity.total and quantity.total[1]
     build = _Ask(quantity.operator, moment, total)
     ask = compiled(structure, build, ("alpha", "root", *common, *at_points))
-    m, width = len(where.X), 8 * len(quantity.factor) * max(model.training.n, each)
+    m, c = len(where.X), len(quantity.factor)
+    pairs = TOGETHER * paths * c if paths > 1 else 0
+    width = 8 * c * paths * max(model.training.n, each, pairs)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
     blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
 
