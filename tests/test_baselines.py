@@ -19,8 +19,13 @@ from test_slopes import THETA, WEIGHED, Posed, evaluated
 LENGTHSCALE = np.array([0.8, 1.5, 1.0])
 QUIET = {"seed": 1, "progressbar": False}
 SUMMARY = {"keep": "summary", "progressbar": False}
-EXACT = ["ExpQuad", "Matern52", "Matern32", "RatQuad", "times linear", "sum on columns"]
+EXACT = ["ExpQuad", "Matern32", "times linear", "Matern52", "RatQuad", "sum on columns"]
 OTHERS = ["Periodic", "Polynomial"]
+
+
+def slow(*names):
+    """Parameters that take long to compile, for the slow tests."""
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
 
 
 def compiled(name, nodes=None):
@@ -83,7 +88,7 @@ def test_the_covariance_is_the_double_integral(rng, name):
         assert_allclose(found, expected + sum(alone), atol=1e-11)
 
 
-@pytest.mark.parametrize("name", EXACT + OTHERS)
+@pytest.mark.parametrize("name", [*EXACT[:2], *slow(*EXACT[2:], *OTHERS)])
 def test_averages_of_any_kernel(rng, name):
     """Sums, single and repeated baselines, and their order, at points that meet and line up."""
     kernel, function = compiled(name)
@@ -105,7 +110,7 @@ def test_averages_of_any_kernel(rng, name):
     assert_allclose(function(x, baselines[::-1], xs)[1], block, atol=1e-11)
 
 
-@pytest.mark.parametrize("method", ["right", "gauss_legendre"])
+@pytest.mark.parametrize("method", ["right", *slow("gauss_legendre")])
 def test_given_nodes_are_those_of_each_path(rng, method):
     """In all forms: by distances along the paths, with a linear factor, and by derivatives."""
     x, baselines, xs = posed_points(rng)
@@ -118,7 +123,7 @@ def test_given_nodes_are_those_of_each_path(rng, method):
         assert_allclose(cross, np.mean([single[2] for single in singles], axis=0), atol=1e-12)
 
 
-@pytest.fixture(params=["GP", *WEIGHED])
+@pytest.fixture(params=["Z held", *slow("GP", *WEIGHED[1:])])
 def posed(request, rng):
     return Posed(request.param, rng)
 
@@ -160,10 +165,10 @@ def models(regression):
     yield bx.GPX(X, y, Z), {**THETA, "sigma_w": 0.2}, (X_new, Z_new)
 
 
-def test_attributions_average_baselines(regression):
-    X = regression[0]
-    rows = X.iloc[:3]
-    for model, theta, new in models(regression):
+@pytest.mark.parametrize("which", [0, *slow(1, 2)])
+def test_attributions_average_baselines(regression, which):
+    rows = regression[0].iloc[:3]
+    for model, theta, new in list(models(regression))[which : which + 1]:
         found = bx.attributions(model, theta, *new, baseline=rows, covariance=True, **SUMMARY)
         singles = [
             bx.attributions(model, theta, *new, baseline=row, **SUMMARY) for row in rows.values
