@@ -14,6 +14,9 @@ _MAP = {
     # models
     "GP": "bayes_gpx.models:GP",
     "GPX": "bayes_gpx.models:GPX",
+    "Inducing": "bayes_gpx.approximations:Inducing",
+    "HSGP": "bayes_gpx.approximations:HSGP",
+    "RandomFeatures": "bayes_gpx.approximations:RandomFeatures",
     # verbs
     "predictions": "bayes_gpx.explain:predictions",
     "weights": "bayes_gpx.explain:weights",

@@ -127,3 +127,64 @@ class Gaussian:
     def cov(self):  # noqa: D102
         prior = self.process.covariance(self.operator, self.operator)
         return prior - pt.dot(self._explained.T, self._explained)
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """As `Gaussian`, where data were seen through M standard normal coefficients only.
+
+    The operator's values are `design` times the coefficients, whose posterior is
+    N(coefficients, (root root')^-1), and what no coefficient knows of, `rest`.
+
+    Attributes
+    ----------
+    process : Process
+    operator : Operator
+    design : tensor (c m, M)
+    coefficients : tensor (M,)
+    root : tensor (M, M)
+    rest : bool
+        Whether the process varies beyond its coefficients.
+    """
+
+    process: Process
+    operator: Operator
+    design: Any
+    coefficients: Any
+    root: Any
+    rest: bool
+
+    @cached_property
+    def mean(self):  # noqa: D102
+        return pt.dot(self.design, self.coefficients)
+
+    @cached_property
+    def _left(self):
+        return solve_root(self.root, self.design.T)
+
+    @cached_property
+    def variance(self):  # noqa: D102
+        left = pt.sqr(self._left).sum(axis=0)
+        if not self.rest:
+            return left
+        known = pt.sqr(self.design).sum(axis=1)
+        return left + pt.maximum(self.process.variance(self.operator) - known, 0.0)
+
+    @cached_property
+    def block(self):  # noqa: D102
+        obs = pt.as_tensor_variable(self.operator.X).shape[0]
+        left = self._left.T.reshape((obs, -1, self._left.shape[0]))
+        within = pt.matmul(left, left.transpose(0, 2, 1))
+        if not self.rest:
+            return within
+        known = self.design.reshape((obs, -1, self.design.shape[1]))
+        prior = self.process.block(self.operator)
+        return within + prior - pt.matmul(known, known.transpose(0, 2, 1))
+
+    @cached_property
+    def cov(self):  # noqa: D102
+        left = pt.dot(self._left.T, self._left)
+        if not self.rest:
+            return left
+        prior = self.process.covariance(self.operator, self.operator)
+        return left + prior - pt.dot(self.design, self.design.T)

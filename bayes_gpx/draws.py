@@ -18,11 +18,11 @@ import xarray as xr
 from pytensor.graph.replace import graph_replace
 
 from bayes_gpx.arguments import hyperparameter_draws
+from bayes_gpx.collapsed import again, conditioned, prior
 from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.density import BUFFERED_MODE, MODE, blas_threads, progress_bar
 from bayes_gpx.fans import TOGETHER
 from bayes_gpx.mixtures import Conditional
-from bayes_gpx.posteriors.exact import exact, restored
 from bayes_gpx.quantities import Gathered
 from bayes_gpx.specification import Specification, count, one_of
 from bayes_gpx.staged import Staged
@@ -48,6 +48,8 @@ SYMBOLS = {
     "positions": pt.lvector,
     "baseline": pt.dvector,
     "baselines": pt.dmatrix,
+    "U": pt.dmatrix,
+    "U_Z": pt.dmatrix,
 }
 
 
@@ -87,7 +89,7 @@ CHANGING = ("jitter", "alpha", "root")
 
 @lru_cache(maxsize=256)
 def compiled(structure, build, names, *, buffered=False):
-    """Compile ``build(process, theta, s)`` as a function of hyperparameters and `names`.
+    """Compile a build function's graphs as functions of hyperparameters and `names`.
 
     The hyperparameters and `CHANGING` change from call to call; what depends on the other
     symbols alone is computed once for all draws.
@@ -96,8 +98,8 @@ def compiled(structure, build, names, *, buffered=False):
     ----------
     structure : Structure
     build : callable
-        From the prior process, the dict of hyperparameters and the namespace of symbols to a
-        list of graphs; hashable.
+        From the specification, the prior process, the dict of hyperparameters and the namespace
+        `s` of symbols to a list of graphs; hashable.
     names : tuple of str
         Keys of `SYMBOLS`, the arguments after the hyperparameters; those of `CHANGING` first.
     buffered : bool
@@ -112,15 +114,15 @@ def compiled(structure, build, names, *, buffered=False):
         for name, ndim in structure.hyperparameters
     }
     symbols = {n: SYMBOLS[n](n) for n in names}
-    for points in {"X", "X_new", "baselines"} & symbols.keys():
+    for points in {"X", "X_new", "U", "baselines"} & symbols.keys():
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
     if "baseline" in symbols:
         symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
-    process = structure.specification.process(theta, structure.d, structure.called_kernel)
     context = SimpleNamespace(
-        **{**dict.fromkeys(SYMBOLS), **symbols, "intercept": structure.intercept}
+        **{**dict.fromkeys(SYMBOLS), "jitter": 0.0, **symbols, "intercept": structure.intercept}
     )
-    outputs = build(process, theta, context)
+    process = prior(structure.specification, theta, structure.d, structure.called_kernel, context)
+    outputs = build(structure.specification, process, theta, context)
     own = {rv: theta[rv.name] for rv in structure.own_variables}
     outputs = graph_replace(outputs, own, strict=False) if own else outputs
     changing = [*theta.values(), *(symbols[n] for n in names if n in CHANGING)]
@@ -129,8 +131,8 @@ def compiled(structure, build, names, *, buffered=False):
     return Staged(changing, fixed, outputs, mode)
 
 
-def _factorise(process, theta, s):
-    q = exact(process, s.X, s.y, theta["sigma"], s.Z, jitter=s.jitter)
+def _factorise(specification, process, theta, s):
+    q = conditioned(specification, process, theta, s)
     return [q.alpha, q.root]
 
 
@@ -142,9 +144,9 @@ class _Ask:
     moment: str
     total: Callable | None
 
-    def __call__(self, process, theta, s):
+    def __call__(self, specification, process, theta, s):
         s.sample = "new" if s.positions is None else s.positions
-        q = restored(process, s.X, s.y, s.alpha, s.root, s.Z)
+        q = again(specification, process, theta, s)
         posterior = q(self.operator(s))
         outputs = [posterior.mean, getattr(posterior, self.moment)]
         if self.total is not None:
@@ -161,7 +163,7 @@ def scalars(model, idata, build, *, num_draws=None, progressbar=True):
     list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
     """
     hyper = hyperparameter_draws(model, idata, num_draws)
-    data, rows, largest = model.training.scaled(), [], 0.0
+    data, rows, largest = _data(model), [], 0.0
     staged = compiled(Structure.of(model), build, ("jitter", *data), buffered=True)
     function = staged.given(*data.values())
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
@@ -299,13 +301,18 @@ DEPENDENCE = {
 SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
 
 
+def _data(model):
+    """What the model conditions on, by the names of `SYMBOLS`."""
+    return {**model.training.scaled(), **model.inducing}
+
+
 def _moments(model, hyper, quantity, where, moment, each):
     """Yield, for each draw and block of rows: position, hyperparameters, rows, moments, jitter.
 
     The blocks depend on the model and the quantity alone, never on how many rows are asked for:
     their first rows are part of the seeds.
     """
-    structure, data = Structure.of(model), model.training.scaled()
+    structure, data = Structure.of(model), _data(model)
     at_points = {"X_new": where.X}
     if where.Z is not None:
         at_points["Z_new"] = where.Z
@@ -319,7 +326,8 @@ def _moments(model, hyper, quantity, where, moment, each):
     factorise = staged.given(*data.values())
     total = quantity.total and quantity.total[1]
     build = _Ask(quantity.operator, moment, total)
-    ask = compiled(structure, build, ("alpha", "root", *common, *at_points))
+    names = ("jitter", "alpha", "root", *common, *at_points)
+    ask = compiled(structure, build, names)
     m, c = len(where.X), len(quantity.factor)
     pairs = TOGETHER * paths * c if paths > 1 else 0
     width = 8 * c * paths * max(model.training.n, each, pairs)
@@ -334,4 +342,5 @@ def _moments(model, hyper, quantity, where, moment, each):
         given = list(theta.values())
         (alpha, root), jitter = with_jitter(lambda j, g=given: factorise(*g, np.asarray(j)))
         for rows in blocks:
-            yield at, theta, rows, (only or asked(rows))(*given, alpha, root), jitter
+            found = (only or asked(rows))(*given, np.asarray(jitter), alpha, root)
+            yield at, theta, rows, found, jitter

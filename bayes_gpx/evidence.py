@@ -95,3 +95,58 @@ def leave_one_out(y, C):
     logp, slope, alpha = NormalEvidence()(C, y)
     precision = alpha**2 - 2.0 * pt.diagonal(slope)
     return logp, y - alpha / precision, 1.0 / precision
+
+
+def low_rank_logp_and_slopes(F, D, y):
+    """Return log N(y | 0, F F' + diag(D)) with its derivatives in F (n, M), D and -y (n,)."""
+    n, M = F.shape
+    weighed = F / D.reshape((n, 1))
+    inner = np.dot(np.ascontiguousarray(F.T), weighed) + np.eye(M)
+    if not np.all(np.isfinite(inner)) or not np.all(D > 0):
+        return -np.inf, np.zeros((n, M)), np.zeros(n), np.zeros(n)
+    root = np.linalg.cholesky(inner)
+    inverse = np.linalg.inv(inner)
+    alpha = y / D - np.dot(weighed, np.dot(inverse, np.dot(np.ascontiguousarray(weighed.T), y)))
+    half_logdet = np.log(np.diag(root)).sum() + 0.5 * np.log(D).sum()
+    logp = -0.5 * np.sum(y * alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
+    gain = np.dot(weighed, inverse)
+    precision = 1.0 / D - (gain * weighed).sum(axis=1)
+    seen = np.dot(np.ascontiguousarray(F.T), alpha)
+    slope = alpha.reshape((n, 1)) * seen - gain
+    return logp, slope, 0.5 * (alpha**2 - precision), alpha
+
+
+class LowRankEvidence(Op):
+    """(F, D, y) -> log N(y | 0, F F' + diag(D)), its derivatives in F and D, and alpha.
+
+    alpha is the inverse covariance times y. Time grows with n M², memory with n M.
+    """
+
+    __props__ = ()
+
+    def make_node(self, F, D, y):  # noqa: D102
+        F, D, y = (pt.as_tensor_variable(v) for v in (F, D, y))
+        return Apply(self, [F, D, y], [pt.dscalar(), pt.dmatrix(), pt.dvector(), pt.dvector()])
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        for storage, value in zip(output_storage, low_rank_logp_and_slopes(*inputs), strict=True):
+            storage[0] = np.asarray(value)
+
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        weight = cotangents[0]
+        return [weight * outputs[1], weight * outputs[2], -weight * outputs[3]]
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return [(), *shapes]
+
+
+def low_rank_logp(y, F, D):
+    """Log density of y (n,) under N(0, F F' + diag(D)), a scalar graph."""
+    return LowRankEvidence()(F, D, y)[0]
+
+
+def low_rank_leave_one_out(y, F, D):
+    """As `leave_one_out`, under N(0, F F' + diag(D))."""
+    logp, _, slope, alpha = LowRankEvidence()(F, D, y)
+    precision = alpha**2 - 2.0 * slope
+    return logp, y - alpha / precision, 1.0 / precision

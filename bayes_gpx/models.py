@@ -3,6 +3,7 @@
 import json
 import os
 from functools import cached_property
+from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -12,10 +13,9 @@ import xarray as xr
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx import inference
+from bayes_gpx.collapsed import inducing_points, observe, prior
 from bayes_gpx.density import blas_threads
-from bayes_gpx.evidence import normal_logp
 from bayes_gpx.explain.log_likelihood import log_likelihood
-from bayes_gpx.posteriors.exact import noisy_covariance
 from bayes_gpx.specification import (
     Specification,
     count,
@@ -48,6 +48,8 @@ class Model:
         Hyperparameter name -> number of dimensions of one draw.
     fixed : dict of arrays
         Those that are not inferred.
+    inducing : dict of arrays
+        Inducing points on the model's scale, where there are any.
     """
 
     def __init__(self, training, specification, *, priors, scale, name):
@@ -71,6 +73,7 @@ class Model:
         self._pymc = pm.Model() if outer is None else outer
         if outer is not None:
             _register_numba()
+        self.inducing = inducing_points(self.training, self.specification.approximation)
         spec, data, y_scaling = self.specification, self.training, self.training.y_scaling
         with self._pymc:
             x, z = self._points()
@@ -78,21 +81,22 @@ class Model:
                 spec, self.priors, d=data.d, p=data.p, rename=self.in_model
             )
             self.called_kernel = spec.call_kernel(data.d)
-            process = spec.process(theta, data.d, self.called_kernel)
             self._jitter = pytensor.shared(0.0, "jitter")
-            C = noisy_covariance(process, x, theta["sigma"], z, ridge=self._jitter)
-            pm.CustomDist(
-                self.in_model("y"),
-                pt.full((data.n,), y_scaling.center),
-                y_scaling.scale**2 * C,
-                logp=lambda value, mean, C: normal_logp(value - mean, C),
-                dist=lambda mean, C, size: pm.MvNormal.dist(mean, C, size=size),
-                signature="(n),(n,n)->(n)",
+            s = SimpleNamespace(X=x, y=y_scaling.apply(data.y), Z=z, jitter=0.0, U=None, U_Z=None)
+            vars(s).update({n: _points_tensor(v) for n, v in self.inducing.items()})
+            entries = observe(
+                spec,
+                prior(spec, theta, data.d, self.called_kernel, s),
+                theta,
+                s,
+                ridge=self._jitter,
+                scaling=y_scaling,
+                name=self.in_model("y"),
                 observed=data.y,
                 dims=self.in_model("obs"),
             )
         known = set(theta.values())
-        above = set(ancestors([C], blockers=known))
+        above = set(ancestors(entries, blockers=known))
         self.own_variables = tuple(
             rv for rv in self._pymc.free_RVs if rv in above and rv not in known
         )
@@ -144,6 +148,11 @@ class Model:
                 "features": self.training.X.columns,
                 "z_features": self.training.Z and self.training.Z.columns,
                 "n": self.training.n,
+                **(
+                    {}
+                    if spec.approximation is None
+                    else {"approximation": repr(spec.approximation)}
+                ),
             }
         )
 
@@ -285,6 +294,10 @@ def _register_numba():
     from bayes_gpx import native  # noqa: F401
 
 
+def _points_tensor(points):
+    return pt.specify_shape(pt.constant(points), points.shape)
+
+
 def _own_value(name, value, ndim):
     """Check a fixed value of a variable that a callable kernel brought."""
     array = np.asarray(value)
@@ -319,6 +332,8 @@ class GP(Model):
     ard : bool
         One lengthscale for each feature.
     likelihood : {"normal"}
+    approximation : Inducing, HSGP, RandomFeatures or None
+        Exact by default.
     priors : dict, optional
         Hyperparameter name -> callable returning a PyMC variable (called with the name, and
         `dims` if it takes them), object with ``create_variable(name)``, or fixed number.
@@ -336,7 +351,9 @@ class GP(Model):
 
     Notes
     -----
-    Exact: memory grows with n^2, time with n^3.
+    Without an approximation memory grows with n^2 and time with n^3; with M basis functions or
+    inducing points they grow with n M and n M^2. With inducing points the model's density is
+    Titsias' bound on the exact one.
     """
 
     def __init__(
@@ -347,11 +364,12 @@ class GP(Model):
         kernel="expquad",
         ard=True,
         likelihood="normal",
+        approximation=None,
         priors=None,
         scale=True,
         name="",
     ):
-        specification = Specification("GP", kernel, ard, likelihood)
+        specification = Specification("GP", kernel, ard, likelihood, approximation=approximation)
         training = read_training(X, y, weighs=False, scale=scale)
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
@@ -370,7 +388,7 @@ class GPX(Model):
     y : series or array (n,)
     Z : like X, (n, p), optional
         Features that are weighed; X itself by default.
-    kernel, ard, likelihood, priors, scale, name
+    kernel, ard, likelihood, approximation, priors, scale, name
         As in `GP`; `scale` standardises Z too.
     weight_prior : {"shared", "per_feature", "horseshoe"}
         One amplitude for all weight functions; one for each; or one for each under a
@@ -400,12 +418,13 @@ class GPX(Model):
         kernel="expquad",
         ard=True,
         likelihood="normal",
+        approximation=None,
         priors=None,
         scale=True,
         name="",
         weight_prior="shared",
         intercept=False,
     ):
-        specification = Specification("GPX", kernel, ard, likelihood, weight_prior)
+        specification = Specification("GPX", kernel, ard, likelihood, weight_prior, approximation)
         training = read_training(X, y, Z, weighs=True, intercept=intercept, scale=scale)
         super().__init__(training, specification, priors=priors, scale=scale, name=name)

@@ -13,7 +13,7 @@ from pytensor.tensor.math import Dot
 
 from bayes_gpx import lapack
 from bayes_gpx.distances import SquaredDistances
-from bayes_gpx.evidence import NormalEvidence
+from bayes_gpx.evidence import LowRankEvidence, NormalEvidence, low_rank_logp_and_slopes
 
 _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
 
@@ -45,6 +45,18 @@ def _normal_evidence(op, node, **kwargs):
 
     # No key, so not cached: the addresses of LAPACK's routines hold for one process.
     return normal_evidence, None
+
+
+@register_funcify_and_cache_key(LowRankEvidence)
+def _low_rank_evidence(op, node, **kwargs):
+    compiled = numba_njit(low_rank_logp_and_slopes)
+
+    @numba_njit
+    def low_rank_evidence(F, D, y):
+        logp, in_F, in_D, alpha = compiled(np.ascontiguousarray(F), D, y)
+        return np.asarray(logp), in_F, in_D, alpha
+
+    return low_rank_evidence, 1
 
 
 @register_funcify_and_cache_key(SquaredDistances)

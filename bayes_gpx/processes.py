@@ -163,7 +163,7 @@ class WeightProcess(Process):
     def _each_variance(self, L):
         """Prior variance of the components before any sum over features, (m, p)."""
         x = _tensor(L.X)
-        weight = 0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2
+        weight = pt.zeros((x.shape[0], 1)) + (0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2)
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             weight = weight + kernel.diag(x)[:, None] * amplitude**2
         return weight * self._coefficients(L) ** 2

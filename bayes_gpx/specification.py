@@ -9,11 +9,13 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from bayes_gpx.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.likelihoods import LIKELIHOODS
 from bayes_gpx.processes import GaussianProcess, WeightProcess
 
@@ -109,6 +111,7 @@ class Specification:
     likelihood : {"normal"}
     weight_prior : {"shared", "per_feature", "horseshoe"}
         Of GPX: how the amplitudes of the weight functions are related.
+    approximation : Inducing, HSGP, RandomFeatures or None
     """
 
     family: str
@@ -116,10 +119,17 @@ class Specification:
     ard: bool = True
     likelihood: str = "normal"
     weight_prior: str = "shared"
+    approximation: Any = None
 
     def __post_init__(self):
         one_of("likelihood", self.likelihood, LIKELIHOODS)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
+        known = RandomFeatures | HSGP | Inducing | None
+        if not isinstance(self.approximation, known):
+            raise ValueError(
+                f"approximation is {self.approximation!r}; expected None, bx.Inducing(m), "
+                "bx.HSGP(m, c) or bx.RandomFeatures(m, seed)."
+            )
         made = isinstance(self.kernel, pm.gp.cov.BaseCovariance | type)
         if made or not (callable(self.kernel) or isinstance(self.kernel, str)):
             raise ValueError(

@@ -187,6 +187,22 @@ def test_attributions_average_baselines(regression, which):
             assert_allclose(one[name], singles[0][name], rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("tied", [False, *slow(True)])
+@pytest.mark.parametrize("approximation", [bx.RandomFeatures(20), bx.HSGP(5), bx.Inducing(6)])
+def test_approximations_average_baselines_too(regression, approximation, tied):
+    X, _, y, X_new, _ = regression
+    model = (bx.GPX if tied else bx.GP)(X, y, approximation=approximation)
+    theta = {**THETA, "sigma_w": 0.2} if tied else THETA
+    rows = X.values[:3]
+    found = bx.attributions(model, theta, X_new, baseline=rows, covariance=True, **SUMMARY)
+    singles = [bx.attributions(model, theta, X_new, baseline=row, **SUMMARY) for row in rows]
+    for name in ("attribution_mean", "difference_mean"):
+        expected = np.mean([single[name] for single in singles], axis=0)
+        assert_allclose(found[name], expected, atol=1e-8)
+    total = np.sqrt(found["attribution_cov"].sum(["feature", "feature_bis"]))
+    assert_allclose(total, found["difference_sd"], rtol=1e-7)
+
+
 @pytest.mark.parametrize("scale", [True, False])
 @pytest.mark.parametrize("B", [1, 3])
 def test_attributions_do_not_depend_on_units_or_origin(regression, scale, B):

@@ -3,15 +3,13 @@
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.collapsed import left_out
 from bayes_gpx.draws import scalars
-from bayes_gpx.evidence import leave_one_out
 from bayes_gpx.likelihoods import LIKELIHOODS
-from bayes_gpx.posteriors.exact import noisy_covariance
 
 
-def _terms(process, theta, s):
-    C = noisy_covariance(process, s.X, theta["sigma"], s.Z, jitter=s.jitter)
-    logp, mean, variance = leave_one_out(s.y, C)
+def _terms(specification, process, theta, s):
+    logp, mean, variance = left_out(specification, process, theta, s)
     return [logp, LIKELIHOODS["normal"].log_predictive(s.y, mean, variance)]
 
 

@@ -1,0 +1,148 @@
+"""Ways to make a Gaussian process cheap: what a model's `approximation=` can be."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+LARGEST_BASIS = 5000
+"""Most basis functions, or inducing points, of a model."""
+
+
+@dataclass(frozen=True)
+class RandomFeatures:
+    """Random Fourier features: a stationary kernel as sines and cosines of random frequencies.
+
+    Parameters
+    ----------
+    m : int
+        Number of features for each stationary summand of the kernel, an even number.
+    seed : int
+        Of the frequencies, which are drawn once.
+
+    Notes
+    -----
+    Its error falls with the root of m. The features do not die out away from the data, and so
+    variances there are too small where m is small.
+
+    References
+    ----------
+    Rahimi and Recht, "Random features for large-scale kernel machines" (2007).
+    """
+
+    m: int
+    seed: int = 0
+
+    def __post_init__(self):
+        _whole("m", self.m, least=2)
+        _whole("seed", self.seed, least=0)
+        if self.m % 2:
+            raise ValueError(f"m is {self.m}; expected an even number, of sines and cosines.")
+
+    def size(self, d):
+        """Number of basis functions for d columns."""
+        return self.m
+
+
+@dataclass(frozen=True)
+class HSGP:
+    """Hilbert-space approximation: sines on a box around the training rows, as in PyMC.
+
+    Parameters
+    ----------
+    m : int or tuple of int
+        Number of sines along each column of X; their products are the basis functions.
+    c : float
+        Half-widths of the box over those of the training rows.
+
+    Notes
+    -----
+    For few columns: the basis grows as the product of `m`. It needs larger m for shorter
+    lengthscales, and is meaningless outside its box, where new samples are refused.
+
+    References
+    ----------
+    Solin and Sarkka, "Hilbert space methods for reduced-rank Gaussian process regression"
+    (2020); Riutort-Mayol et al., "Practical Hilbert space approximate Bayesian Gaussian
+    processes for probabilistic programming" (2023).
+    """
+
+    m: Any
+    c: float = 1.5
+
+    def __post_init__(self):
+        several = isinstance(self.m, tuple | list)
+        for m in self.m if several else (self.m,):
+            _whole("m", m, least=1)
+        if several:
+            object.__setattr__(self, "m", tuple(self.m))
+        if not (isinstance(self.c, int | float) and np.isfinite(self.c) and self.c > 1):
+            raise ValueError(f"c is {self.c!r}; expected a number above 1, such as 1.5.")
+
+    def along(self, d):
+        """Number of sines along each of d columns."""
+        m = self.m if isinstance(self.m, tuple) else (self.m,) * d
+        if len(m) != d:
+            raise ValueError(f"HSGP has m for {len(m)} columns; expected one for each of {d}.")
+        return m
+
+    def size(self, d):
+        """Number of basis functions for d columns."""
+        return int(np.prod([float(m) for m in self.along(d)]))
+
+
+@dataclass(frozen=True)
+class Inducing:
+    """Inducing points: the process is told through its values at few points.
+
+    The bound on the evidence by Titsias [1]_, with all else marginalised.
+
+    Parameters
+    ----------
+    m : int or array (m, d)
+        How many points, found by k-means; or the points themselves, in user units. In a GPX
+        with Z of its own, points have the columns of X followed by those of Z.
+    seed : int
+        Of k-means.
+
+    References
+    ----------
+    .. [1] Titsias, "Variational learning of inducing variables in sparse Gaussian processes"
+       (2009).
+    """
+
+    m: Any
+    seed: int = 0
+
+    def __post_init__(self):
+        _whole("seed", self.seed, least=0)
+        if np.ndim(self.m) == 0:
+            _whole("m", self.m, least=1)
+            return
+        points = np.asarray(self.m)
+        if points.ndim != 2 or points.dtype.kind not in "iuf" or not np.isfinite(points).all():
+            raise ValueError(
+                f"Inducing points have shape {points.shape}; expected finite numbers (m, d)."
+            )
+        object.__setattr__(self, "m", tuple(map(tuple, points.astype("float64").tolist())))
+
+    def size(self, d):
+        """Number of inducing points."""
+        return len(self.m) if isinstance(self.m, tuple) else self.m
+
+
+def refuse_large(approximation, d):
+    """Raise if the basis is larger than is sensible."""
+    size = approximation.size(d)
+    if size > LARGEST_BASIS:
+        cure = "fewer along each column, or RandomFeatures" if d > 1 else "fewer"
+        raise ValueError(
+            f"{approximation} has {size} basis functions for {d} columns; at most {LARGEST_BASIS} "
+            f"are allowed. Use {cure}."
+        )
+
+
+def _whole(name, value, least):
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ValueError(f"{name} is {value!r}; expected a whole number of at least {least}.")

@@ -1,0 +1,215 @@
+"""Conditioning through few coefficients: basis functions, and inducing points.
+
+In both, what is asked of the process is a `design` matrix times M standard normal
+coefficients. With basis functions that is all of the process. With inducing values
+u = f(U), the coefficients are ``K_UU^-1/2 u``, and the rest of the process stays as it
+was a priori: the variational approximation of Titsias (2009), collapsed.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pytensor.tensor as pt
+
+from bayes_gpx.conditioning import Projected, cholesky, solve_root
+from bayes_gpx.expansions import BasisProcess, has_own_noise
+from bayes_gpx.operators import AtPoints, Operator, evaluate
+from bayes_gpx.processes import Process, WeightProcess
+
+JITTER = 1e-10
+"""Added to the covariance of inducing values, as a multiple of its mean diagonal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Noisy values y of a process, seen through coefficients.
+
+    Attributes
+    ----------
+    process : BasisProcess; or GaussianProcess or WeightProcess, with inducing points
+    y : tensor (n,)
+    sigma : scalar
+    X, Z : tensor (n, d), (n, p) or None
+    inducing : Operator or None
+        The inducing values u; None for a BasisProcess.
+    jitter : scalar
+        Beyond `JITTER`.
+    """
+
+    process: Process
+    y: Any
+    sigma: Any
+    X: Any
+    Z: Any = None
+    inducing: Operator | None = None
+    jitter: Any = 0.0
+
+    @cached_property
+    def _inducing_root(self):
+        K = self.process.covariance(self.inducing, self.inducing)
+        own = pt.arange(K.shape[0])
+        return cholesky(K[own, own].inc((JITTER + self.jitter) * pt.diagonal(K).mean()))
+
+    def design(self, L):
+        """What multiplies the coefficients in L's values, (len L, M)."""
+        if self.inducing is None:
+            return self.process.design(L)
+        return solve_root(self._inducing_root, self.process.covariance(self.inducing, L)).T
+
+    @property
+    def own_variances(self):
+        """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
+        weights = self.process.own if isinstance(self.process, BasisProcess) else self.process
+        if not isinstance(weights, WeightProcess):
+            return None
+        return pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
+
+    @cached_property
+    def smooth(self):
+        """The smooth part of what was observed, an operator."""
+        return evaluate(self.X, self.Z, smooth=True)
+
+    @cached_property
+    def F(self):
+        """Design of the smooth part of what was observed, (n, M)."""
+        return self.design(self.smooth)
+
+    @cached_property
+    def D(self):
+        """Variance of y around the smooth part, (n,)."""
+        noise = pt.full((self.y.shape[0],), pt.as_tensor(self.sigma) ** 2)
+        if self.own_variances is None:
+            return noise
+        return noise + (self.Z**2 * self.own_variances).sum(axis=1)
+
+    @cached_property
+    def unseen(self):
+        """Prior variance of the smooth part that no coefficient knows of, (n,)."""
+        if self.inducing is None:
+            return pt.zeros(self.y.shape[0])
+        known = pt.sqr(self.F).sum(axis=1)
+        return pt.maximum(self.process.variance(self.smooth) - known, 0.0)
+
+
+def low_rank(seen):
+    """Condition on what was seen, as a posterior: call it with an operator."""
+    weighed = seen.F / pt.sqrt(seen.D)[:, None]
+    inner = pt.dot(weighed.T, weighed)
+    own = pt.arange(inner.shape[0])
+    root = cholesky(inner[own, own].inc(1.0))
+    half = solve_root(root, pt.dot(weighed.T, seen.y / pt.sqrt(seen.D)))
+    coefficients = pt.linalg.solve_triangular(root, half, lower=True, trans="T")
+    return LowRank(seen, coefficients, root)
+
+
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """The posterior of a process through its coefficients; call it with an operator.
+
+    Attributes
+    ----------
+    seen : Seen
+    alpha : tensor (M,)
+        Posterior mean of the coefficients.
+    root : tensor (M, M)
+        Lower Cholesky factor of their posterior precision.
+    """
+
+    seen: Seen
+    alpha: Any
+    root: Any
+
+    def __call__(self, operator):
+        """Posterior of the operator's values."""
+        if self.seen.own_variances is None or not has_own_noise(operator):
+            return self._smooth(operator)
+        if not isinstance(operator, AtPoints):
+            raise ValueError(
+                "Sums and stacks of operators include no samples' own noise here; build them with "
+                "smooth=True."
+            )
+        return self._own(operator)
+
+    def _smooth(self, operator):
+        design, rest = self.seen.design(operator), self.seen.inducing is not None
+        process = self.seen.process
+        return Projected(process, operator, design, self.alpha, self.root, rest)
+
+    def _own(self, operator):
+        """Weights with `eps_w`, which for training samples y tells something of, too."""
+        new = isinstance(operator.sample, str)
+        asked = replace(operator, smooth=True)
+        if operator.kind == "contribution":
+            asked = replace(asked, kind="weight", Z=None)
+        smooth, spread = self._smooth(asked), self.seen.own_variances
+        rows = slice(None) if new else operator.sample
+        z = pt.as_tensor_variable(operator.Z if operator.kind != "weight" else self.seen.Z[rows])
+        spread = spread * pt.ones(z.shape[1])
+        if operator.kind == "evaluate":
+            total = (z**2 * spread).sum(axis=1)
+            if new:
+                return Moved(smooth, pt.ones((z.shape[0], 1, 1)), None, total[:, None, None])
+            D, y = self.seen.D[rows], self.seen.y[rows]
+            kept = (1.0 - total / D)[:, None, None]
+            return Moved(smooth, kept, (total * y / D)[:, None], total[:, None, None] * kept)
+        identity, reached = pt.eye(z.shape[1])[None], z * spread
+        turn, own, shift = identity, identity * spread, None
+        if not new:
+            D, y = self.seen.D[rows], self.seen.y[rows]
+            turn = identity - reached[:, :, None] * (z / D[:, None])[:, None, :]
+            own = own - reached[:, :, None] * (reached / D[:, None])[:, None, :]
+            shift = reached * (y / D)[:, None]
+        if operator.kind == "contribution":
+            turn, own = z[:, :, None] * turn, z[:, :, None] * own * z[:, None, :]
+            shift = None if shift is None else z * shift
+        return Moved(smooth, turn, shift, own)
+
+
+@dataclass(frozen=True, eq=False)
+class Moved:
+    """Linear functions of each observation's components, plus independent noise.
+
+    Attributes
+    ----------
+    base : Projected
+        Of m observations with k components each.
+    turn : tensor (m | 1, c, k)
+    shift : tensor (m, c) or None
+    own : tensor (m | 1, c, c)
+        Covariance of the noise.
+    """
+
+    base: Projected
+    turn: Any
+    shift: Any
+    own: Any
+
+    @property
+    def _obs(self):
+        return pt.as_tensor_variable(self.base.operator.X).shape[0]
+
+    @cached_property
+    def mean(self):  # noqa: D102
+        parts = self.base.mean.reshape((self._obs, 1, -1))
+        moved = (self.turn * parts).sum(axis=2)
+        return (moved if self.shift is None else moved + self.shift).reshape((-1,))
+
+    @cached_property
+    def variance(self):  # noqa: D102
+        return pt.diagonal(self.block, axis1=1, axis2=2).reshape((-1,))
+
+    @cached_property
+    def block(self):  # noqa: D102
+        turned = pt.matmul(self.turn, self.base.block)
+        return pt.matmul(turned, self.turn.transpose(0, 2, 1)) + self.own
+
+    @cached_property
+    def cov(self):  # noqa: D102
+        m, c, k = self._obs, self.turn.shape[1], self.turn.shape[2]
+        turn = self.turn * pt.ones((m, 1, 1))
+        by_rows = pt.matmul(turn, self.base.cov.reshape((m, k, m * k)))
+        by_both = pt.matmul(turn[:, None], by_rows.reshape((m, c, m, k)).transpose(2, 0, 3, 1))
+        cov = by_both.transpose(1, 3, 0, 2)
+        apart = pt.eye(m)[:, None, :, None] * (self.own * pt.ones((m, 1, 1)))[:, :, None, :]
+        return (cov + apart).reshape((m * c, m * c))
