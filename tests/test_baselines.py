@@ -88,7 +88,7 @@ def test_the_covariance_is_the_double_integral(rng, name):
         assert_allclose(found, expected + sum(alone), atol=1e-11)
 
 
-@pytest.mark.parametrize("name", [*EXACT[:2], *slow(*EXACT[2:], *OTHERS)])
+@pytest.mark.parametrize("name", [*EXACT[:3], *slow(*EXACT[3:], *OTHERS)])
 def test_averages_of_any_kernel(rng, name):
     """Sums, single and repeated baselines, and their order, at points that meet and line up."""
     kernel, function = compiled(name)
