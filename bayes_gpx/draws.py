@@ -329,8 +329,8 @@ def _moments(model, hyper, quantity, where, moment, each):
     names = ("jitter", "alpha", "root", *common, *at_points)
     ask = compiled(structure, build, names)
     m, c = len(where.X), len(quantity.factor)
-    pairs = TOGETHER * paths * c if paths > 1 else 0
-    width = 8 * c * paths * max(model.training.n, each, pairs)
+    pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
+    width = 8 * max(c * paths * max(model.training.n, each), pairs)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
     blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
 

@@ -100,7 +100,7 @@ def _(kernel: Constant, x, V, nodes):
 @_of_pairs.register
 def _(kernel: Active, x, V, nodes):
     own = kernel.columns
-    part = _of_pairs(kernel.kernel, x[:, own], V[:, :, own], nodes)
+    part = _of_pairs(kernel.kernel, x[:, own], _columns(V, own), nodes)
     return pt.zeros((x.shape[0], x.shape[1], x.shape[1]))[:, own[:, None], own].set(part)
 
 
@@ -132,20 +132,20 @@ def _stationary(D, straight, ends, both):
     bent = _contracted(squares, D * pt.matmul(ends, D))
     across = _contracted(squares, pt.matmul(both, squares))
     across = across + (products * _through(both, products)).sum(axis=1)
-    return own[:, :, None] * pt.eye(D.type.shape[2]) - bent - bent.dimshuffle(0, 2, 1) + across
+    return own[:, :, None] * pt.eye(D.shape[2]) - bent - bent.dimshuffle(0, 2, 1) + across
 
 
 def _weighed(atoms, linear, x, V, nodes):
     """Stationary kernels times a linear one, which is bilinear in s and t."""
     own, weights, d = linear.columns, linear.kernel.weights, x.type.shape[1]
-    y, U = x[:, own] - linear.kernel.center, V[:, :, own]
+    y, U = x[:, own] - linear.kernel.center, _columns(V, own)
     here, there = weights * y, weights * U
     level, slope = (here * y).sum(axis=1)[:, None, None], (U * here[:, None]).sum(axis=2)
     bilinear = pt.matmul(U, there.dimshuffle(0, 2, 1))
     total = pt.zeros((x.shape[0], d, d))
     for variance, kernel, columns in atoms:
         kernel._require((0,))
-        D = V[:, :, columns] / kernel.lengthscale
+        D = _columns(V, columns) / kernel.lengthscale
         M = dict(zip(WEIGHED_SLOPE, of_fan(kernel, D, WEIGHED_SLOPE, nodes), strict=True))
         within = _stationary(
             D,
@@ -172,6 +172,11 @@ def _weighed(atoms, linear, x, V, nodes):
         ):
             total = total[:, rows[:, None], others].inc(variance * part)
     return total
+
+
+def _columns(V, own):
+    """Some features of the ways, in a known number."""
+    return pt.specify_shape(V[:, :, own], (None, None, len(own)))
 
 
 def _outer(left, right):
