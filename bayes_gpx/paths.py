@@ -140,7 +140,7 @@ def _(kernel: Stationary, x, xs, baseline, nodes=None):
         + E_i * E_j * ends[1][across]
         - (D_i * E_j + E_i * D_j) * both[across]
     )
-    same = pt.eye(D.type.shape[1])[None, :, None]
+    same = pt.eye(D.shape[1])[None, :, None]
     return D_i * E_j * (same * straight[across] - bent)
 
 
@@ -298,7 +298,7 @@ def _(kernel: Stationary, x, baseline, nodes=None):
         bent, rise = of_length(kernel, a)
         shares = squares / pt.maximum(a, TINY)
         own = shares * (bent + 2.0 * rise)
-        return own[:, :, None] * pt.eye(D.type.shape[1]) - (
+        return own[:, :, None] * pt.eye(D.shape[1]) - (
             shares[:, :, None] * shares[:, None, :] * bent[:, :, None]
         )
     apart, index = np.unique(
@@ -308,6 +308,6 @@ def _(kernel: Stationary, x, baseline, nodes=None):
     s2 = a * apart**2
     straight = (weights * kernel.radial(s2, 1)).sum(axis=1, keepdims=True)
     bent = (weights * apart**2 * kernel.radial(s2, 2)).sum(axis=1)
-    return (squares * straight)[:, :, None] * pt.eye(D.type.shape[1]) - (
+    return (squares * straight)[:, :, None] * pt.eye(D.shape[1]) - (
         squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
     )

@@ -188,13 +188,14 @@ def test_attributions_average_baselines(regression, which):
 
 
 @pytest.mark.parametrize("ard", [True, False])
+@pytest.mark.parametrize("B", [1, 3])
 @pytest.mark.parametrize("tied", [False, *slow(True)])
-def test_one_feature_gets_the_whole_difference(regression, ard, tied):
+def test_one_feature_gets_the_whole_difference(regression, ard, tied, B):
     X, _, y, X_new, _ = regression
     model = (bx.GPX if tied else bx.GP)(X[["age"]], y, ard=ard)
     values = {name: np.full((1,) * ndim, 0.9) for name, ndim in model.hyperparameters.items()}
     theta = {name: v if v.ndim else float(v) for name, v in values.items()}
-    found = bx.attributions(model, theta, X_new, baseline=X[["age"]][:3], **SUMMARY)
+    found = bx.attributions(model, theta, X_new, baseline=X[["age"]][:B], **SUMMARY)
     for name in ("mean", "sd"):
         parts = found[f"attribution_{name}"].sel(feature="age")
         assert_allclose(parts, found[f"difference_{name}"], rtol=1e-6)
