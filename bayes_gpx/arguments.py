@@ -22,8 +22,10 @@ class Points:
         The same in user units.
     index : array
         Labels of the rows.
-    baseline : array (d,) or None
-        Where the paths of attributions start, on the model's scale.
+    baseline : array (d,), (B, d) or None
+        Where the paths of attributions start, on the model's scale; several are averaged over.
+    baseline_values : array or None
+        The same in user units.
     """
 
     X: np.ndarray
@@ -33,6 +35,7 @@ class Points:
     Z_values: np.ndarray | None
     index: np.ndarray
     baseline: np.ndarray | None = None
+    baseline_values: np.ndarray | None = None
 
 
 def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
@@ -62,26 +65,41 @@ BASELINES = {
 }
 
 
-def read_baseline(model, baseline):
-    """Point (d,) in user units: "mean" or "median" of the training rows, "zero", or a point.
+MOST_BASELINES = 20
+"""Whose average has an exact covariance in bearable time: it takes all pairs of them."""
+
+
+def read_baseline(model, baseline, name="baseline"):
+    """Point (d,) or points (B, d) in user units.
+
+    Parameters
+    ----------
+    model : Model
+    baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or frame row
+        "mean" and "median" are those of the training rows; one row is one point.
+    name : str
+        What error messages call it.
 
     Raises
     ------
     ValueError
-        For an unknown name, or a point that is not one finite number for each feature.
+        For an unknown name, rows that are not one finite number for each feature, and more
+        than 20 of them.
     """
     X = model.training.X
     if isinstance(baseline, str):
-        one_of("baseline", baseline, BASELINES)
+        one_of(name, baseline, BASELINES)
         return BASELINES[baseline](X.values)
-    row = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
-    if not hasattr(row, "columns"):
-        row = np.asarray(row)
-        row = row[None] if row.ndim == 1 else row
-    read = read_features(row, "baseline", like=X.columns, minimum_rows=1)
-    if len(read) > 1:
-        raise ValueError(f"baseline has {len(read)} rows; expected one point at a time.")
-    return read.values[0]
+    rows = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
+    if not hasattr(rows, "columns") and np.ndim(rows) == 1:
+        rows = np.asarray(rows)[None]
+    read = read_features(rows, name, like=X.columns, minimum_rows=1)
+    if len(read) > MOST_BASELINES:
+        raise ValueError(
+            f"{name} has {len(read)} rows; expected at most {MOST_BASELINES}. Pass a random subset "
+            "of them, or the centres of that many clusters."
+        )
+    return read.values[0] if len(read) == 1 else read.values
 
 
 def rows_labelled(index, obs):

@@ -40,7 +40,7 @@ class Basis(ABC):
 
     @abstractmethod
     def attribution(self, x, baseline):
-        """Integrated gradients from baseline (d,) to x, (m, d, M)."""
+        """Integrated gradients from baseline (d,), or (m, d) for one of each x, to x, (m, d, M)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +105,7 @@ class OfColumns(Basis):
         return pt.zeros((x.shape[0], d, d, part.shape[-1]))[:, *where].set(part)
 
     def attribution(self, x, baseline):
-        part = self.basis.attribution(x[:, self.columns], baseline[self.columns])
+        part = self.basis.attribution(x[:, self.columns], baseline[..., self.columns])
         return pt.zeros((*tuple(x.shape), part.shape[-1]))[:, self.columns].set(part)
 
 

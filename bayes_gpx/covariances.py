@@ -10,9 +10,9 @@ from functools import reduce
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx import paths
+from bayes_gpx import fans, paths
 from bayes_gpx.kernels import Active, Linear, Product, Sum
-from bayes_gpx.moments import total_of
+from bayes_gpx.moments import few, total_of
 from bayes_gpx.quadrature import gauss_legendre
 
 KINDS = ("gradient", "hessian", "integrated_gradient", "difference")
@@ -25,17 +25,17 @@ def covariance(kernel, L, M):
     """Covariance of the components of L with those of M, (m c, n c')."""
     if L.kind == "difference":
         value = replace(L, kind="evaluate", baseline=None)
-        start = replace(value, X=pt.as_tensor_variable(L.baseline)[None])
-        return covariance(kernel, value, M) - covariance(kernel, start, M)[0]
+        starts = replace(value, X=_baselines(L))
+        return covariance(kernel, value, M) - covariance(kernel, starts, M).mean(axis=0)
     if M.kind == "difference":
         return covariance(kernel, M, L).T
     x, xs = (pt.as_tensor_variable(operator.X) for operator in (L, M))
     if L.kind == M.kind == "evaluate":
         return kernel.gram(x) if L.X is M.X else kernel.value(x, xs)
     if L.kind == "integrated_gradient" and M.kind == "evaluate":
-        part = paths.cross(kernel, x, pt.as_tensor_variable(L.baseline), xs, L.nodes)
+        part = _averaging(L).cross(kernel, x, pt.as_tensor_variable(L.baseline), xs, L.nodes)
         return part.reshape((-1, xs.shape[0]))
-    if L.kind == M.kind == "integrated_gradient":
+    if L.kind == M.kind == "integrated_gradient" and fans not in (_averaging(L), _averaging(M)):
         if L.baseline is not M.baseline or L.nodes is not M.nodes:
             raise ValueError("Attributions asked jointly must share their baseline and method.")
         part = paths.between(kernel, x, xs, pt.as_tensor_variable(L.baseline), L.nodes)
@@ -54,11 +54,30 @@ def covariance(kernel, L, M):
 def _along(kernel, L, M):
     """Attributions as weighted sums of gradients at nodes of their paths."""
     x, baseline = pt.as_tensor_variable(L.X), pt.as_tensor_variable(L.baseline)
-    delta, parts = x - baseline, []
-    for t, w in zip(*(L.nodes or gauss_legendre(PATH_NODES)), strict=True):
-        gradient = replace(L, kind="gradient", X=baseline + t * delta, baseline=None, nodes=None)
-        parts.append(w * covariance(kernel, gradient, M))
-    return delta.reshape((-1, 1)) * total_of(parts)
+    every = _averaging(L) is fans
+    ends, starts = fans.every_path(x, baseline) if every else (x, baseline)
+    delta, parts = ends - starts, []
+    nodes = L.nodes or gauss_legendre(PATH_NODES)
+    together = 1 if M.kind == "integrated_gradient" else len(nodes.t)
+    for t, w in few(nodes, together, 2):
+        at = (starts + t * delta).reshape((-1, x.type.shape[1]))
+        slopes = covariance(kernel, replace(L, kind="gradient", X=at, baseline=None, nodes=None), M)
+        parts.append((w * slopes.reshape((len(t), -1, slopes.shape[1]))).sum(axis=0))
+    total = delta.reshape((-1, 1)) * total_of(parts)
+    if not every:
+        return total
+    by_paths = total.reshape((delta.shape[0], -1))
+    return fans.averaged(by_paths, x, baseline).reshape((-1, total.shape[1]))
+
+
+def _averaging(L):
+    """The room of L's attributions: one path to each point, or a fan of paths from baselines."""
+    return fans if pt.as_tensor_variable(L.baseline).ndim == 2 else paths
+
+
+def _baselines(L):
+    """Baselines as rows, (B, d)."""
+    return pt.atleast_2d(pt.as_tensor_variable(L.baseline))
 
 
 def block(kernel, L):
@@ -67,11 +86,12 @@ def block(kernel, L):
     if L.kind == "evaluate":
         return kernel.diag(x)[:, None, None]
     if L.kind == "difference":
-        start = pt.as_tensor_variable(L.baseline)[None]
-        apart = kernel.diag(x) + kernel.diag(start) - 2.0 * kernel.derivative(x, start, 0, 0)
+        starts = _baselines(L)
+        among = kernel.derivative(starts[:, None], starts, 0, 0).mean()
+        apart = kernel.diag(x) + among - 2.0 * kernel.derivative(x[:, None], starts, 0, 0).mean(1)
         return apart[:, None, None]
     if L.kind == "integrated_gradient":
-        return paths.block(kernel, x, pt.as_tensor_variable(L.baseline), L.nodes)
+        return _averaging(L).block(kernel, x, pt.as_tensor_variable(L.baseline), L.nodes)
     order = ORDER[L.kind]
     c = x.shape[1] ** order
     return kernel.derivative(x, x, order, order).reshape((-1, c, c))
@@ -142,7 +162,8 @@ def _joined(L, other=None):
     if L.baseline is None:
         return replace(L, X=X)
     baseline = pt.as_tensor_variable(L.baseline)
-    return replace(L, X=X, baseline=pt.concatenate([baseline, baseline, pt.ones(p - d)]))
+    ones = pt.ones((*tuple(baseline.shape)[:-1], p - d))
+    return replace(L, X=X, baseline=pt.concatenate([baseline, baseline, ones], axis=-1))
 
 
 def _folding(L):

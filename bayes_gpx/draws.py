@@ -21,6 +21,7 @@ from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.collapsed import again, conditioned, prior
 from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.density import BUFFERED_MODE, MODE, blas_threads, progress_bar
+from bayes_gpx.fans import TOGETHER
 from bayes_gpx.mixtures import Conditional
 from bayes_gpx.quantities import Gathered
 from bayes_gpx.specification import Specification, count, one_of
@@ -46,6 +47,7 @@ SYMBOLS = {
     "Z_new": pt.dmatrix,
     "positions": pt.lvector,
     "baseline": pt.dvector,
+    "baselines": pt.dmatrix,
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
 }
@@ -112,7 +114,7 @@ def compiled(structure, build, names, *, buffered=False):
         for name, ndim in structure.hyperparameters
     }
     symbols = {n: SYMBOLS[n](n) for n in names}
-    for points in {"X", "X_new", "U"} & symbols.keys():
+    for points in {"X", "X_new", "U", "baselines"} & symbols.keys():
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
     if "baseline" in symbols:
         symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
@@ -316,7 +318,10 @@ def _moments(model, hyper, quantity, where, moment, each):
         at_points["Z_new"] = where.Z
     if where.positions is not None:
         at_points["positions"] = where.positions
-    common = data if where.baseline is None else {**data, "baseline": where.baseline}
+    common, paths = dict(data), 1
+    if where.baseline is not None:
+        paths = len(np.atleast_2d(where.baseline))
+        common["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
     staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
     factorise = staged.given(*data.values())
     total = quantity.total and quantity.total[1]
@@ -324,7 +329,9 @@ def _moments(model, hyper, quantity, where, moment, each):
     names = ("jitter", "alpha", "root", *common, *at_points)
     ask = compiled(structure, build, names)
     m, c = len(where.X), len(quantity.factor)
-    width = 8 * c * max(model.training.n, each, 16 * c if quantity.square else 1)
+    pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
+    squares = 16 * c**2 if quantity.square else 0
+    width = 8 * max(c * paths * max(model.training.n, each), pairs, squares)
     size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
     blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
 

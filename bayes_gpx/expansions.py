@@ -1,12 +1,13 @@
 """Processes that are sums of basis functions with standard normal coefficients."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytensor.tensor as pt
 
 from bayes_gpx.bases import basis_of
 from bayes_gpx.covariances import KINDS
+from bayes_gpx.fans import averaged, every_path
 from bayes_gpx.moments import total_of
 from bayes_gpx.operators import AtPoints, Scaled, Stack
 from bayes_gpx.processes import Process, WeightProcess
@@ -46,12 +47,12 @@ class BasisProcess(Process):
 
     def _design(self, basis, amplitude, L):
         if self.own is None:
-            by_points = _held(basis, L)
+            by_points = _each_baseline(_held, basis, L)
             return (amplitude * by_points).reshape((-1, by_points.shape[-1]))
         if L.tied and L.kind in KINDS:
-            parts = _moving(basis, L)
+            parts = _each_baseline(_moving, basis, L)
         else:
-            parts = _held(basis, L)[:, :, None]
+            parts = _each_baseline(_held, basis, L)[:, :, None]
             if L.kind != "weight":
                 parts = parts * _tensor(L.Z)[:, None, :, None]
             if L.kind in ("weight", "contribution"):
@@ -117,11 +118,25 @@ def by_observation(design, L):
     return design.reshape((_tensor(L.X).shape[0], -1, design.shape[1]))
 
 
+def _each_baseline(rows_of, basis, L):
+    """What L does to basis functions, averaged over the baselines of attributions."""
+    if L.kind != "integrated_gradient" or _tensor(L.baseline).ndim == 1:
+        return rows_of(basis, L)
+    x, baselines = _tensor(L.X), _tensor(L.baseline)
+    ends, starts = every_path(x, baselines)
+    return averaged(rows_of(basis, replace(L, X=ends, baseline=starts)), x, baselines)
+
+
+def _baselines(L):
+    """Baselines as rows, (B, d)."""
+    return pt.atleast_2d(_tensor(L.baseline))
+
+
 def _held(basis, L):
     """What L does to each basis function, z held: (m, c, M)."""
     x = _tensor(L.X)
     if L.kind == "difference":
-        return (basis.value(x) - basis.value(_tensor(L.baseline)[None]))[:, None]
+        return (basis.value(x) - basis.value(_baselines(L)).mean(axis=0))[:, None]
     if L.kind == "gradient":
         return basis.gradient(x)
     if L.kind == "hessian":
@@ -155,7 +170,7 @@ def _moving(basis, L):
         return held + step[None, :, :, None] * basis.value(points)[:, None, None]
 
     if L.kind == "difference":
-        return (values(x) - values(_tensor(L.baseline)[None]))[:, None]
+        return (values(x) - values(_baselines(L)).mean(axis=0))[:, None]
     if L.kind == "gradient":
         return slopes(x)
     if L.kind == "integrated_gradient":

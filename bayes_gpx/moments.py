@@ -43,7 +43,7 @@ def along(kernel, D, P, Q, terms, nodes=None):
     ----------
     kernel : Stationary
     D : tensor (m, d)
-    P : tensor (d, n)
+    P : tensor (d, n), or (m, d, n) for a baseline of each path
     Q : tensor (m, d, n)
     terms : tuple of (k, i, j)
     nodes : Rule, optional
@@ -51,11 +51,16 @@ def along(kernel, D, P, Q, terms, nodes=None):
     """
     if nodes is None and kernel.name == "ExpQuad" and terms == SLOPE:
         return _expquad(kernel, D, P, Q)
-    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=0), pt.sqr(Q).sum(axis=1)
+    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=-2), pt.sqr(Q).sum(axis=1)
     if nodes is None and kernel.name in SIDE_NODES:
-        return _outward(kernel, pt.dot(D, P), a, p2, q2, terms)
+        return _outward(kernel, _onto(D, P), a, p2, q2, terms)
     nodes = nodes or gauss_legendre(PANEL_NODES, PANELS)
     return _summed(kernel.radial, nodes, lambda t, w: (t, w), a, p2, q2, terms)
+
+
+def _onto(D, P):
+    """Components of P, (d, n) or (m, d, n), along each row of D."""
+    return pt.dot(D, P) if P.ndim == 2 else (D[:, :, None] * P).sum(axis=1)
 
 
 def of_length(kernel, a):
@@ -152,7 +157,7 @@ def _expquad(kernel, D, P, Q):
     short = r <= CLOSE
     length = pt.switch(short, 1.0, r)
     e = D / length
-    u0, u1 = pt.dot(e, P), (e[:, :, None] * Q).sum(axis=1)
+    u0, u1 = _onto(e, P), _onto(e, Q)
     swapped = u0 + u1 < 0
     v0, v1 = pt.switch(swapped, -u1, u0), pt.switch(swapped, -u0, u1)
     span = length * (v0 + v1) / 2.0
@@ -201,22 +206,77 @@ def of_pair(kernel, D, E):
     With v = D - t E: the integral over [0, 1] of M_1(|v|^2), and those of 1, t and t^2 times
     M_2(|v|^2), where M_k is the integral of p^(2k - 1) F_k(p^2 |v|^2) over p in [0, 1].
     """
-    t, w = (part[:, None, None, None] for part in gauss_legendre(10))
+    a, p2 = pt.sqr(E).sum(axis=1), pt.sqr(D).sum(axis=1)[:, None]
+    q2 = pt.sqr(D[:, None] - E).sum(axis=2)
+    terms = (((1, 0), 0, 0), ((2, 2), 0, 0), ((2, 2), 0, 1), ((2, 2), 0, 2))
+    return _around_corner(kernel, -pt.dot(D, E.T), a, p2, q2, terms)
 
-    def radial(s2, k):
+
+def of_fan(kernel, D, terms, nodes=None):
+    """Double integrals over each pair of paths that leave one point, (m, paths, paths) each.
+
+    Parameters
+    ----------
+    kernel : Stationary
+    D : tensor (m, paths, d)
+        Scaled ways from the common point to the paths' ends.
+    terms : tuple of (k, i, j)
+        Ask for the integral of ``s^i t^j F_k(|s D_b - t D_c|^2)`` over s and t in [0, 1].
+    nodes : Rule, optional
+        A quadrature of both, from the paths' ends to the common point.
+    """
+    apart = pt.sqr(D[:, :, None] - D[:, None]).sum(axis=3)
+    far = pt.sqr(D).sum(axis=2)
+    ends = pt.broadcast_arrays(far[:, :, None], far[:, None])
+    dot = 0.5 * (ends[0] + ends[1] - apart)  # exact for a path with itself
+    if nodes is not None:
+        return _of_fan_by_rule(kernel, ends, dot, terms, nodes)
+    pairs = [scalars.reshape((D.shape[0], -1)) for scalars in (-dot, *ends[::-1], apart)]
+    asked = sorted({((k, i + j), 0, power) for k, i, j in terms for power in (i, j)})
+    found = _around_corner(kernel, *pairs, asked)
+    first = {term: part.reshape(dot.shape) for term, part in zip(asked, found, strict=True)}
+    return [
+        first[(k, i + j), 0, j] + first[(k, i + j), 0, i].dimshuffle(0, 2, 1) for k, i, j in terms
+    ]
+
+
+def _of_fan_by_rule(kernel, ends, dot, terms, nodes):
+    s, parts = 1.0 - nodes.t[:, None, None, None], []
+    for t, w in zip(1.0 - nodes.t, nodes.w, strict=True):
+        s2 = pt.maximum(s**2 * ends[0] + t**2 * ends[1] - 2.0 * s * t * dot, 0.0)
+        weights = w * nodes.w[:, None, None, None]
+        profiles = {k: weights * _off_kink(kernel, s2, k) for k in {k for k, _, _ in terms}}
+        parts.append([(s**i * t**j * profiles[k]).sum(axis=0) for k, i, j in terms])
+    return [total_of(column) for column in zip(*parts, strict=True)]
+
+
+def _off_kink(kernel, s2, k):
+    """F_k, and 0 for F_2 where points meet, as it comes with their distance squared."""
+    return kernel.radial(s2, k) if k < 2 else pt.switch(s2 > 0.0, kernel.radial(s2, k), 0.0)
+
+
+def _around_corner(kernel, dot, a, p2, q2, terms):
+    """Integrals over the triangle t < s of the unit square, by s = p and t = p theta.
+
+    A term ((k, power), 0, j) asks for ``theta^j`` times that of ``p^(power + 1) F_k`` over p.
+    """
+    t, w = (part[:, None, None, None] for part in gauss_legendre(10))
+    y, rate = (part[:, None, None, None] for part in gauss_legendre(24))
+
+    def radial(s2, term):
+        k, power = term
+        if power != 2 * k - 2:
+            p = y**2  # dense near the corner, for long paths
+            return (2.0 * y * rate * p ** (power + 1) * _off_kink(kernel, s2 * p**2, k)).sum(axis=0)
         near, far = pt.minimum(s2, 1.0), pt.maximum(s2, 1.0)
-        by_nodes = (w * t ** (2 * k - 1) * kernel.radial(near * t**2, k)).sum(axis=0)
+        by_nodes = (w * t ** (power + 1) * _off_kink(kernel, near * t**2, k)).sum(axis=0)
         rise = 1.0 - kernel.radial(far, 0)
         closed = rise / far
         if k == 2:
             closed = (2.0 * rise - far * kernel.radial(far, 1)) / pt.sqr(far)
         return pt.switch(s2 < 1.0, by_nodes, closed)
 
-    a, p2 = pt.sqr(E).sum(axis=1), pt.sqr(D).sum(axis=1)[:, None]
-    q2 = pt.sqr(D[:, None] - E).sum(axis=2)
-    terms = ((1, 0, 0), (2, 0, 0), (2, 0, 1), (2, 0, 2))
-    nodes = gauss_legendre(PAIR_NODES)
-    return _from_foot(kernel, radial, _apart, nodes, -pt.dot(D, E.T), a, p2, q2, terms)
+    return _from_foot(kernel, radial, _apart, gauss_legendre(PAIR_NODES), dot, a, p2, q2, terms)
 
 
 def _apart(kernel, room, r, least, y):

@@ -39,8 +39,8 @@ class AtPoints(Operator):
         very same `X` object. Identity decides, never the equality of coordinates.
     smooth : bool
         Leave the samples' own noise `eps_w` out.
-    baseline : array or tensor (d,)
-        Where the paths of an integrated gradient start.
+    baseline : array or tensor (d,) or (B, d)
+        Where the paths of an integrated gradient start; several are averaged over.
     nodes : Rule or None
         Quadrature along them; None for the most exact form known.
     tied : bool
@@ -121,9 +121,12 @@ def hessian(X, Z=None, *, tied=False):
 def integrated_gradient(X, baseline, Z=None, *, method="exact", steps=None, tied=False):
     """Attributions of f(x) - f(baseline) to the features, at each row of X; see `gradient`.
 
+    Of several baselines, the average: expected gradients. Covariances between attributions at
+    different points are then integrated with 16 nodes for each path.
+
     Parameters
     ----------
-    baseline : array or tensor (d,)
+    baseline : array or tensor (d,) or (B, d)
     method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson"}
         "exact" is a closed form or a rule that follows the kernel's shape; the others are
         quadratures with `steps` steps, or nodes.
@@ -135,7 +138,7 @@ def integrated_gradient(X, baseline, Z=None, *, method="exact", steps=None, tied
 
 
 def difference(X, baseline, Z=None, *, tied=False):
-    """f(x) - f(baseline) at each row of X, the sum of `integrated_gradient`; see there."""
+    """f(x) less the mean of f(baseline) at each row of X, the sum of `integrated_gradient`."""
     return AtPoints("difference", X, Z, smooth=True, baseline=baseline, tied=tied)
 
 

@@ -42,14 +42,14 @@ def cross(kernel: Kernel, x, baseline, xs, nodes=None):
     ----------
     kernel : Kernel
     x : tensor (m, d)
-    baseline : tensor (d,)
+    baseline : tensor (d,), or (m, d) for a baseline of each x
     xs : tensor (n, d)
     nodes : Rule, optional
         A quadrature; the most exact form known otherwise.
     """
     delta, parts = x - baseline, []
     for t, w in few(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3):
-        slopes = kernel.derivative(baseline + t * delta[:, None], xs, 1, 0)
+        slopes = kernel.derivative(baseline[..., None, :] + t * delta[:, None], xs, 1, 0)
         parts.append((w * slopes).sum(axis=0))
     return delta[:, :, None] * total_of(parts).dimshuffle(0, 2, 1)
 
@@ -140,7 +140,7 @@ def _(kernel: Stationary, x, xs, baseline, nodes=None):
         + E_i * E_j * ends[1][across]
         - (D_i * E_j + E_i * D_j) * both[across]
     )
-    same = pt.eye(D.type.shape[1])[None, :, None]
+    same = pt.eye(D.shape[1])[None, :, None]
     return D_i * E_j * (same * straight[across] - bent)
 
 
@@ -171,24 +171,24 @@ def _(kernel: Product, x, baseline, xs, nodes=None):
         if isinstance(factor, Constant):
             return factor.variance * cross(other, x, baseline, xs, nodes)
         if isinstance(factor, Active) and isinstance(factor.kernel, Linear):
-            atoms = _atoms(other, np.arange(x.type.shape[1]))
+            atoms = atoms_of(other, np.arange(x.type.shape[1]))
             if atoms is not None:
                 return _weighed(atoms, factor, x, baseline, xs, nodes)
     return cross.dispatch(Kernel)(kernel, x, baseline, xs, nodes)
 
 
-def _atoms(kernel, columns):
+def atoms_of(kernel, columns):
     """Stationary summands as (variance, kernel, columns); None where there are others."""
     if isinstance(kernel, Stationary):
         return None if kernel.period is not None else [(1.0, kernel, columns)]
     if isinstance(kernel, Active):
-        return _atoms(kernel.kernel, columns[kernel.columns])
+        return atoms_of(kernel.kernel, columns[kernel.columns])
     if isinstance(kernel, Sum):
-        parts = [_atoms(part, columns) for part in (kernel.left, kernel.right)]
+        parts = [atoms_of(part, columns) for part in (kernel.left, kernel.right)]
         return None if None in parts else parts[0] + parts[1]
     if isinstance(kernel, Product):
         for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
-            if isinstance(factor, Constant) and (atoms := _atoms(other, columns)) is not None:
+            if isinstance(factor, Constant) and (atoms := atoms_of(other, columns)) is not None:
                 return [(factor.variance * v, k, c) for v, k, c in atoms]
     return None
 
@@ -197,12 +197,12 @@ def _weighed(atoms, linear, x, baseline, xs, nodes):
     """Attributions of stationary kernels times a linear one, which changes along the path too."""
     own, weights, center = linear.columns, linear.kernel.weights, linear.kernel.center
     there = weights * (xs[:, own] - center)
-    start, end = pt.dot(baseline[own] - center, there.T), pt.dot(x[:, own] - center, there.T)
+    start, end = pt.dot(baseline[..., own] - center, there.T), pt.dot(x[:, own] - center, there.T)
     total = pt.zeros((*tuple(x.shape), xs.shape[0]))
     for variance, kernel, columns in atoms:
         kernel._require((0,))
-        D = (x[:, columns] - baseline[columns]) / kernel.lengthscale
-        P, Q = _ends(kernel, x[:, columns], baseline[columns], xs[:, columns])
+        D = (x[:, columns] - baseline[..., columns]) / kernel.lengthscale
+        P, Q = _ends(kernel, x[:, columns], baseline[..., columns], xs[:, columns])
         early, middle, late, level = along(kernel, D, P, Q, WEIGHED_SLOPE, nodes)
         near, far = early * start + middle * end, middle * start + late * end
         slope = P * near[:, None] + Q * far[:, None]
@@ -218,7 +218,7 @@ def _(kernel: Product, x, baseline, nodes=None):
         if isinstance(factor, Constant):
             return factor.variance * block(other, x, baseline, nodes)
         if isinstance(factor, Active) and isinstance(factor.kernel, Linear) and nodes is None:
-            atoms = _atoms(other, np.arange(x.type.shape[1]))
+            atoms = atoms_of(other, np.arange(x.type.shape[1]))
             if atoms is not None:
                 return _weighed_block(atoms, factor, x, baseline)
     return block.dispatch(Kernel)(kernel, x, baseline, nodes)
@@ -227,13 +227,13 @@ def _(kernel: Product, x, baseline, nodes=None):
 def _weighed_block(atoms, linear, x, baseline):
     """As `_weighed`, the prior covariance: the linear kernel is bilinear in both paths' t."""
     own, weights, d = linear.columns, linear.kernel.weights, x.type.shape[1]
-    start, moved = baseline[own] - linear.kernel.center, (x - baseline)[:, own]
+    start, moved = baseline[..., own] - linear.kernel.center, (x - baseline)[:, own]
     gained = weights * pt.sqr(moved)
     even, product = (weights * start * (start + moved)).sum(axis=1), gained.sum(axis=1)
     total = pt.zeros((x.shape[0], d, d))
     for variance, kernel, columns in atoms:
         kernel._require((0,))
-        squares = pt.sqr((x[:, columns] - baseline[columns]) / kernel.lengthscale)
+        squares = pt.sqr((x[:, columns] - baseline[..., columns]) / kernel.lengthscale)
         plain, mixed = of_two(kernel, squares.sum(axis=1, keepdims=True))
         straight, bent = (even * plain[k] + product * mixed[k] for k in (1, 2))
         within = (squares * straight[:, None])[:, :, None] * pt.eye(len(columns)) - (
@@ -254,7 +254,7 @@ def _weighed_block(atoms, linear, x, baseline):
 @cross.register
 def _(kernel: Active, x, baseline, xs, nodes=None):
     own = kernel.columns
-    part = cross(kernel.kernel, x[:, own], baseline[own], xs[:, own], nodes)
+    part = cross(kernel.kernel, x[:, own], baseline[..., own], xs[:, own], nodes)
     if np.array_equal(own, np.arange(x.type.shape[-1] or 0)):
         return part
     return pt.zeros((*tuple(x.shape), xs.shape[0]))[:, own].set(part)
@@ -263,7 +263,7 @@ def _(kernel: Active, x, baseline, xs, nodes=None):
 @block.register
 def _(kernel: Active, x, baseline, nodes=None):
     own = kernel.columns
-    part = block(kernel.kernel, x[:, own], baseline[own], nodes)
+    part = block(kernel.kernel, x[:, own], baseline[..., own], nodes)
     if np.array_equal(own, np.arange(x.type.shape[-1] or 0)):
         return part
     return pt.zeros((*tuple(x.shape), x.shape[1]))[:, own[:, None], own].set(part)
@@ -282,9 +282,9 @@ def _(kernel: Stationary, x, baseline, xs, nodes=None):
 
 
 def _ends(kernel, x, baseline, xs):
-    """Scaled differences of both ends of the paths from the other points, (d, n), (m, d, n)."""
+    """Scaled differences of the paths' ends from the other points, as `along` takes them."""
     scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
-    return scale * (baseline[:, None] - xs.T), scale * (x[:, :, None] - xs.T)
+    return scale * (baseline[..., None] - xs.T), scale * (x[:, :, None] - xs.T)
 
 
 @block.register
@@ -298,7 +298,7 @@ def _(kernel: Stationary, x, baseline, nodes=None):
         bent, rise = of_length(kernel, a)
         shares = squares / pt.maximum(a, TINY)
         own = shares * (bent + 2.0 * rise)
-        return own[:, :, None] * pt.eye(D.type.shape[1]) - (
+        return own[:, :, None] * pt.eye(D.shape[1]) - (
             shares[:, :, None] * shares[:, None, :] * bent[:, :, None]
         )
     apart, index = np.unique(
@@ -308,6 +308,6 @@ def _(kernel: Stationary, x, baseline, nodes=None):
     s2 = a * apart**2
     straight = (weights * kernel.radial(s2, 1)).sum(axis=1, keepdims=True)
     bent = (weights * apart**2 * kernel.radial(s2, 2)).sum(axis=1)
-    return (squares * straight)[:, :, None] * pt.eye(D.type.shape[1]) - (
+    return (squares * straight)[:, :, None] * pt.eye(D.shape[1]) - (
         squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
     )

@@ -1,7 +1,7 @@
 """What a verb asks for, what is gathered of it over draws, and how that is named."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytensor.tensor as pt
@@ -39,6 +39,8 @@ class Quantity:
         Whether the components are Z's columns, not X's.
     square : bool
         Whether there is a component for each pair of features, row-major and symmetric.
+    attrs : dict
+        What else the result's attrs say.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Quantity:
     total: tuple | None = None
     of_z: bool = False
     square: bool = False
+    attrs: dict = field(default_factory=dict)
 
 
 def features_along(s):
@@ -149,10 +152,13 @@ class Gathered:
         if quantity.center is not None:
             variables["center"] = ("feature", quantity.center[self._picked])
             variables["offset"] = training.y_scaling.center
+        if where.baseline_values is not None:
+            points = where.baseline_values[..., self._picked]
+            variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
         if quantity.total:
             variables["completeness_residual"] = ("obs", self._residuals[0])
             variables["completeness_residual_variance"] = ("obs", self._residuals[1])
-        return xr.Dataset(variables, coords)
+        return xr.Dataset(variables, coords, quantity.attrs)
 
 
 def _picked(quantity, features, covariance):

@@ -84,11 +84,14 @@ def test_bands_cover_what_they_say(posed, found):
     assert_allclose(inside("band_pointwise").mean(axis=0), 0.9, atol=tolerance)
     assert_allclose(inside("band_simultaneous").all(axis=1).mean(axis=0), 0.9, atol=tolerance)
     assert (inside("band_pointwise").all(axis=1).mean(axis=0) < 0.8).all()
+    over_features = inside("band_simultaneous_features").all(axis=2).mean(axis=0)
+    assert_allclose(over_features, 0.9, atol=tolerance)
+    assert (inside("band_pointwise").all(axis=2).mean(axis=0) < 0.88).all()
 
 
 def test_bands_lie_around_the_mean_and_in_each_other(posed, found):
     middle = found["derivative_mean"]
-    for band in ("band_pointwise", "band_simultaneous"):
+    for band in ("band_pointwise", "band_simultaneous", "band_simultaneous_features"):
         assert_allclose(found[band].mean("ci_bound"), middle, atol=1e-12)
         assert found[band].dims == ("obs", "feature", "ci_bound")
     wide, narrow = (
@@ -97,6 +100,10 @@ def test_bands_lie_around_the_mean_and_in_each_other(posed, found):
     assert (wide >= narrow).all()
     c = (wide.squeeze() / found["derivative_sd"]).values / 2
     assert_allclose(c, np.broadcast_to(c[0], c.shape))
+    across = found["band_simultaneous_features"].diff("ci_bound").squeeze()
+    assert (across >= narrow.squeeze()).all()
+    ratio = (across / found["derivative_sd"]).values / 2
+    assert_allclose(ratio[:, 0], ratio[:, 1])
     model, new, _, _ = posed
     less = bx.slopes(model, THETA, new, draws=DRAWS, ci_prob=0.5, **QUIET)
     assert (less["band_simultaneous"].diff("ci_bound") < wide).all()
@@ -163,7 +170,8 @@ def test_a_feature_without_derivative_has_a_band_of_no_width(regression):
     found = bx.slopes(bx.GP(X, y, kernel=of_age), {"sigma": 0.3}, X_new, rope=(0, 1), **QUIET)
     assert not any(found[name].isnull().any() for name in found)
     dose = found.sel(feature="dose")
-    for name in ("band_pointwise", "band_simultaneous", "average_slope", "probability_positive"):
+    bands = ("band_pointwise", "band_simultaneous", "band_simultaneous_features")
+    for name in (*bands, "average_slope", "probability_positive"):
         assert (dose[name] == 0).all()
     assert dose["probability_in_rope"] == 1
     assert (found["derivative_sd"].sel(feature="age") > 0).all()
@@ -176,7 +184,8 @@ def test_units_do_not_matter(regression):
     here = bx.slopes(bx.GP(X, y), SCALED, X_new, rope=(-1.0, 2.0), **QUIET)
     ropes = {"dose": (-1e-10, 2e-10), "age": (-1.0, 2.0)}
     there = bx.slopes(bx.GP(X * units, y), SCALED, X_new * units, rope=ropes, **QUIET)
-    for name in ("average_slope", "average_slope_sd", "band_simultaneous", "rope"):
+    bands = ("band_simultaneous", "band_simultaneous_features")
+    for name in ("average_slope", "average_slope_sd", *bands, "rope"):
         factor = here[name].feature.copy(data=units)
         assert_allclose(there[name] * factor, here[name], rtol=1e-5, atol=1e-6)
     for name in ("probability_in_rope", "probability_positive"):
@@ -251,3 +260,29 @@ def test_simultaneous_bands_cover_the_whole_true_derivative():
     # The bounds are three standard errors of 2000 worlds to either side.
     assert 0.88 < held["simultaneous"] / WORLDS < 0.92, held
     assert held["pointwise"] / WORLDS < 0.8, held
+
+
+@pytest.mark.slow
+def test_bands_over_features_cover_the_whole_true_gradient():
+    """Truth and data from the prior, hyperparameters known, at one place in three features."""
+    rng = np.random.default_rng(2027)
+    lengthscale, here = np.array([0.9, 1.4, 2.0]), np.array([[0.2, -0.3, 0.1]])
+    theta = {"lengthscale": lengthscale, "amplitude": AMPLITUDE, "sigma": SIGMA}
+    held = {"pointwise": 0, "simultaneous_features": 0}
+    for world in range(WORLDS):
+        x = rng.uniform(-2, 2, (12, 3))
+        with_values = expquad_slopes(here, x, lengthscale)[0]
+        of_slopes = expquad_slopes(here, here, lengthscale)[1]
+        joint = np.block([[expquad(x, x, lengthscale), with_values.T], [with_values, of_slopes]])
+        drawn = np.linalg.cholesky(joint + 1e-12 * np.eye(15)) @ rng.normal(size=15)
+        f, truth = AMPLITUDE * drawn[:12], AMPLITUDE * drawn[12:]
+        model = bx.GP(x, f + SIGMA * rng.normal(size=12), scale=False)
+        found = bx.slopes(
+            model, theta, here, draws=2000, ci_prob=0.9, seed=world, progressbar=False
+        )
+        for name in held:
+            low, high = found[f"band_{name}"].values[0].T
+            held[name] += bool(((low < truth) & (truth < high)).all())
+    # The bounds are three standard errors of 2000 worlds to either side.
+    assert 0.88 < held["simultaneous_features"] / WORLDS < 0.92, held
+    assert held["pointwise"] / WORLDS < 0.85, held

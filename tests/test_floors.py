@@ -22,6 +22,7 @@ FLOORS = [
     "operators",
     "moments",
     "paths",
+    "fans",
     "covariances",
     "processes",
     "expansions",

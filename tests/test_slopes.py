@@ -298,7 +298,6 @@ def test_matern_and_its_kin_have_attributions(regression):
         ({"baseline": "middle"}, "baseline: unknown 'middle'"),
         ({"baseline": [1.0]}, "baseline has 1"),
         ({"baseline": [1.0, np.nan]}, "baseline"),
-        ({"baseline": [[1.0, 2.0], [3.0, 4.0]]}, "one point"),
         ({"method": "exactly"}, "method: unknown 'exactly'"),
         ({"method": "right", "steps": 0}, "steps is 0"),
         ({"method": "simpson", "steps": 3}, "even"),

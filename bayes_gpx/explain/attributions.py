@@ -11,7 +11,7 @@ from bayes_gpx.draws import explain
 from bayes_gpx.operators import difference, integrated_gradient
 from bayes_gpx.quadrature import METHODS, rule
 from bayes_gpx.quantities import Quantity, features_along
-from bayes_gpx.specification import one_of
+from bayes_gpx.specification import count, one_of
 
 LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
@@ -32,7 +32,7 @@ class _Attribution:
     def __call__(self, s):
         Z = features_along(s) if self.tied else s.Z_new
         options = {"method": self.method, "steps": self.steps, "tied": self.tied}
-        return integrated_gradient(s.X_new, s.baseline, Z, **options)
+        return integrated_gradient(s.X_new, _start(s), Z, **options)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,11 @@ class _Difference:
 
     def __call__(self, s):
         Z = features_along(s) if self.tied else s.Z_new
-        return difference(s.X_new, s.baseline, Z, tied=self.tied)
+        return difference(s.X_new, _start(s), Z, tied=self.tied)
+
+
+def _start(s):
+    return s.baselines if s.baseline is None else s.baseline
 
 
 def attributions(
@@ -71,8 +75,11 @@ def attributions(
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         New samples; None for the training samples.
-    baseline : {"mean", "median", "zero"}, array (d,) or frame row
+    baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
         Where paths start, in user units; the mean and median are those of the training rows.
+        Several rows, at most 20, are averaged over: expected gradients. A dict keeps baselines
+        apart, by its keys, such as the means of classes:
+        ``{label: rows.mean() for label, rows in X.groupby(labels)}``.
     method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson"}
         "exact": closed form for the squared exponential, else rules that follow the kernel's
         shape. The others are the quadratures of the literature, for comparison.
@@ -90,15 +97,18 @@ def attributions(
         `attribution` (chain, draw, obs, feature), `attribution_mean`, `attribution_sd`
         (obs, feature), `attribution_cov` with ``covariance=True``; `difference` (chain, draw,
         obs), f(x) - f(baseline), with `difference_mean` and `difference_sd`; `value`,
-        `baseline` (feature); `completeness_residual` and `completeness_residual_variance`
-        (obs): by how much attributions fail to add up to the difference, the worst draw's. In
-        units of y.
+        `baseline` (feature), or (baseline_row, feature) if several; `completeness_residual` and
+        `completeness_residual_variance` (obs): by how much attributions fail to add up to the
+        difference, the worst draw's. In units of y. For several baselines f(baseline) is their
+        mean. A dict gives all but `value` a last dim `baseline`, and `baseline_value` (feature,
+        baseline), the mean of each one's rows; draws are then independent between baselines.
 
     Raises
     ------
     ValueError
-        For a baseline that is no point, an unknown method, fewer than one step, a kernel whose
-        process is not differentiable, and samples or idata that do not fit the model.
+        For a baseline that is no point, more than 20 rows of it, an unknown method, fewer than
+        one step, a kernel whose process is not differentiable, samples or idata that do not fit
+        the model; several rows with ``joint=True``, and a dict with `path`.
 
     Warns
     -----
@@ -108,7 +118,9 @@ def attributions(
     References
     ----------
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024); Sundararajan,
-    Taly and Yan, "Axiomatic attribution for deep networks" (2017).
+    Taly and Yan, "Axiomatic attribution for deep networks" (2017); Erion, Janizek, Sturmfels,
+    Lundberg and Lee, "Improving performance of deep learning models with axiomatic attribution
+    priors and expected gradients" (2021).
     """
     one_of("method", method, ("exact", *METHODS))
     if method == "exact":
@@ -117,8 +129,21 @@ def attributions(
     else:
         steps = STEPS if steps is None else steps
         rule(method, steps)
-    training = model.training
+    where = points(model, X_new, Z_new, obs=obs)
+    if isinstance(baseline, dict):
+        return _apart(model, idata, where, baseline, method, steps, **options)
     start = read_baseline(model, baseline)
+    name = baseline if isinstance(baseline, str) else "given"
+    return _explained(model, idata, where, start, name, method, steps, **options)
+
+
+def _explained(model, idata, where, start, name, method, steps, **options):
+    if start.ndim > 1 and options.get("joint"):
+        raise ValueError(
+            f"joint=True with {len(start)} baselines to average over; expected one. Leave joint "
+            "out, or pass one baseline, or a dict of them."
+        )
+    training = model.training
     quantity = Quantity(
         name="attribution",
         operator=_Attribution(training.tied, method, steps),
@@ -127,18 +152,51 @@ def attributions(
         units=training.y_name,
         samples="of the smooth function, without eps_w",
         total=("difference", _Difference(training.tied)),
+        attrs={"baseline": name, "method": method} | ({} if steps is None else {"steps": steps}),
     )
-    where = points(model, X_new, Z_new, obs=obs)
-    where = replace(where, baseline=training.X_scaling.apply(start[None])[0])
+    scaled = training.X_scaling.apply(start)
+    where = replace(where, baseline=scaled, baseline_values=start)
     found = explain(model, idata, quantity, where, **options)
-    chosen = training.X.columns.index
-    kept = [chosen(feature) for feature in found["feature"].values]
-    found = found.assign(baseline=xr.DataArray(start[kept], dims="feature"))
-    found.attrs.update(baseline=baseline if isinstance(baseline, str) else "given", method=method)
-    if steps is not None:
-        found.attrs["steps"] = steps
     _warn_if_incomplete(found)
     return found
+
+
+def _apart(model, idata, where, baselines, method, steps, *, seed=None, **options):
+    """Explain against each baseline by itself, side by side along a last dim."""
+    if not baselines:
+        raise ValueError("baseline is an empty dict; expected a baseline for each of its keys.")
+    if options.get("path") is not None:
+        raise ValueError(
+            f"path with {len(baselines)} baselines in a dict; expected one baseline for each "
+            "store. Call attributions once for each, with a path of its own."
+        )
+    starts = {
+        label: read_baseline(model, given, f"baseline[{label!r}]")
+        for label, given in baselines.items()
+    }
+    if seed is not None:
+        count("seed", seed, 0)
+    seeds = np.random.SeedSequence(seed).generate_state(len(starts))
+    each = [
+        _explained(model, idata, where, start, "named", method, steps, seed=int(own), **options)
+        for start, own in zip(starts.values(), seeds, strict=True)
+    ]
+    merged = xr.concat(
+        [found.drop_vars(["value", "baseline"]) for found in each],
+        xr.DataArray(list(starts), dims="baseline", name="baseline"),
+        data_vars="all",
+        coords="minimal",
+        compat="override",
+        join="exact",
+        combine_attrs="override",
+    ).transpose(..., "baseline")
+    merged.attrs.update(
+        relative_jitter=max(found.attrs["relative_jitter"] for found in each),
+        dependence=f"{merged.attrs['dependence']}, independent between baselines",
+    )
+    rows = [np.atleast_2d(found["baseline"].values).mean(axis=0) for found in each]
+    values = xr.DataArray(np.stack(rows, axis=-1), dims=("feature", "baseline"))
+    return merged.assign(value=each[0]["value"], baseline_value=values)
 
 
 def _warn_if_incomplete(found):
@@ -152,5 +210,5 @@ def _warn_if_incomplete(found):
                 f"{residual / size:.1e} of its scale. Use method='exact', more steps, or a "
                 "baseline nearer to the observations.",
                 CompletenessWarning,
-                stacklevel=3,
+                stacklevel=4,
             )

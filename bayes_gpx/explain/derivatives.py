@@ -121,9 +121,9 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
         `average_slope_mean` (exact), `average_slope_sd` (of the draws) and `probability_positive`
         (feature); `probability_in_rope` (feature) and `rope` (feature, ci_bound) if `rope` is
         given; `derivative_mean`, `derivative_sd` (exact) and `derivative_probability_positive`
-        (obs, feature); `band_pointwise` and `band_simultaneous` (obs, feature, ci_bound);
-        `value`. In units of y per unit of x. The attribute `along` names the feature that varies
-        alone over the observations, if there is one.
+        (obs, feature); `band_pointwise`, `band_simultaneous` and `band_simultaneous_features`
+        (obs, feature, ci_bound); `value`. In units of y per unit of x. The attribute `along` names
+        the feature that varies alone over the observations, if there is one.
 
     Raises
     ------
@@ -133,7 +133,7 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
 
     Notes
     -----
-    Both bands are the mean and `c` standard deviations to either side. With the standardised
+    All bands are the mean and `c` standard deviations to either side. With the standardised
     deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the `ci_prob` quantile
     over draws
 
@@ -141,7 +141,10 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
       probability `ci_prob`;
     - simultaneous: of the largest deviation over all observations, one `c` for each feature. The
       feature's derivatives at all these observations lie in the band together with probability
-      `ci_prob`. It says nothing about places between observations, nor of two features at once.
+      `ci_prob`. It says nothing about places between observations, nor of two features at once;
+    - simultaneous over features: of the largest deviation over the explained features, one `c` for
+      each observation. All derivatives at this observation lie in the band together with
+      probability `ci_prob`. It says nothing of two observations at once.
     """
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     if not (isinstance(prob, Real) and 0 < prob < 1):
@@ -192,18 +195,18 @@ def _explained(model, idata, where, **options):
 
 
 def _bands(draws, mean, sd, prob):
-    bands = {name: np.empty((*mean.shape, 2)) for name in ("band_pointwise", "band_simultaneous")}
+    factors = {name: np.empty(mean.shape) for name in BANDS}
+    largest = 0.0
     for j in range(mean.sizes["feature"]):
         center, scale = mean.values[:, j], sd.values[:, j]
         deviation = np.abs(draws[..., j].values.reshape((-1, len(center))) - center)
         deviation = np.divide(deviation, scale, out=np.zeros_like(deviation), where=scale > 0)
-        each = np.quantile(deviation, prob, axis=0)
-        together = np.quantile(deviation.max(axis=1), prob)
-        for band, c in zip(bands.values(), (each, together), strict=True):
-            band[:, j] = np.stack([center - c * scale, center + c * scale], axis=-1)
-    coords = {**mean.coords, "ci_bound": BOUNDS}
-    dims = (*mean.dims, "ci_bound")
-    return {name: xr.DataArray(band, coords, dims) for name, band in bands.items()}
+        factors["band_pointwise"][:, j] = np.quantile(deviation, prob, axis=0)
+        factors["band_simultaneous"][:, j] = np.quantile(deviation.max(axis=1), prob)
+        largest = np.maximum(largest, deviation)
+    factors["band_simultaneous_features"][:] = np.quantile(largest, prob, axis=0)[:, None]
+    bounds = xr.DataArray([-1.0, 1.0], {"ci_bound": BOUNDS}, ["ci_bound"])
+    return {name: mean + bounds * (sd * factor) for name, factor in factors.items()}
 
 
 def _regions(rope, features):
@@ -226,5 +229,6 @@ def _regions(rope, features):
     return ends
 
 
+BANDS = ("band_pointwise", "band_simultaneous", "band_simultaneous_features")
 BOUNDS = ["lower", "upper"]
 SMOOTH = "of the smooth function, without eps_w"

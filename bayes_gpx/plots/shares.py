@@ -93,11 +93,18 @@ def plot_attributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwa
     Raises
     ------
     ValueError
-        If the dataset holds no draws, or for more than 24 observations.
+        If the dataset holds no draws, for more than 24 observations, and for several baselines
+        of a dict: choose one with ``dataset.sel(baseline=...)``.
     """
-    given = dataset.attrs.get("baseline") == "given"
-    against = ", against the given baseline" if given else ", against the baseline "
-    against += "" if given else repr(dataset.attrs.get("baseline"))
+    if "baseline" in dataset.dims:
+        raise ValueError(
+            f"The dataset has the baselines {list(dataset['baseline'].values)}; expected one: "
+            "dataset.sel(baseline=...)."
+        )
+    name = dataset.attrs.get("baseline")
+    if name == "named":
+        name = str(dataset["baseline"].item())
+    against = ", against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
     return _bars(dataset, "attribution", against, obs, ci_prob, backend, pc_kwargs)
 
 
