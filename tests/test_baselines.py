@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 import bayes_gpx as bx
 from bayes_gpx import fans, paths
 from bayes_gpx.density import MODE
-from bayes_gpx.kernels import from_pymc
 from bayes_gpx.quadrature import rule
+from bayes_gpx.translation import from_pymc
 from test_paths import KERNELS, D
 from test_slopes import THETA, WEIGHED, Posed, evaluated
 
