@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bayes_gpx.approximations import HSGP
 from bayes_gpx.frames import read_features
 from bayes_gpx.specification import count, one_of
 
@@ -47,6 +48,7 @@ def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
     else:
         X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
     rows = rows_labelled(X.index, obs)
+    refuse_outside(model, X.values[rows], "X_new")
     scaled_Z = None if Z is None else model.training.Z_scaling.apply(Z.values[rows])
     return Points(
         model.training.X_scaling.apply(X.values[rows]),
@@ -89,7 +91,9 @@ def read_baseline(model, baseline, name="baseline"):
     X = model.training.X
     if isinstance(baseline, str):
         one_of(name, baseline, BASELINES)
-        return BASELINES[baseline](X.values)
+        point = BASELINES[baseline](X.values)
+        refuse_outside(model, point[None], name)
+        return point
     rows = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
     if not hasattr(rows, "columns") and np.ndim(rows) == 1:
         rows = np.asarray(rows)[None]
@@ -99,7 +103,24 @@ def read_baseline(model, baseline, name="baseline"):
             f"{name} has {len(read)} rows; expected at most {MOST_BASELINES}. Pass a random subset "
             "of them, or the centres of that many clusters."
         )
+    refuse_outside(model, read.values, name)
     return read.values[0] if len(read) == 1 else read.values
+
+
+def refuse_outside(model, values, name):
+    """Raise if rows lie outside of the box on which an HSGP's basis functions are meant."""
+    approximation = model.specification.approximation
+    if not isinstance(approximation, HSGP):
+        return
+    low, high = (bound(model.training.X.values, axis=0) for bound in (np.min, np.max))
+    outside = 2.0 * np.abs(values - 0.5 * (low + high)) > approximation.c * (high - low)
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
+        raise ValueError(
+            f"{name}: {outside.any(axis=1).sum()} rows lie outside of HSGP's box, such as row "
+            f"{row} with {model.training.X.columns[column]} = {values[row, column]:g}. Give it a "
+            f"larger c than {approximation.c:g} (and more m), or use bx.RandomFeatures."
+        )
 
 
 def rows_labelled(index, obs):

@@ -15,7 +15,7 @@ from bayes_gpx.approximations import Inducing, refuse_large
 from bayes_gpx.evidence import leave_one_out, low_rank_leave_one_out, low_rank_logp, normal_logp
 from bayes_gpx.expansions import expanded
 from bayes_gpx.operators import evaluate
-from bayes_gpx.posteriors.exact import exact, noisy_covariance, restored
+from bayes_gpx.posteriors.exact import exact, informed, noisy_covariance, restored
 from bayes_gpx.posteriors.low_rank import LowRank, Seen, low_rank
 
 LARGEST_CLUSTERED = 10_000
@@ -24,7 +24,8 @@ LARGEST_CLUSTERED = 10_000
 
 def prior(specification, theta, d, called, s):
     """Prior process on the model's scale, with basis functions where the model has them."""
-    process, approximation = specification.process(theta, d, called), specification.approximation
+    process = informed(specification.process(theta, d, called), s.Z)
+    approximation = specification.approximation
     if approximation is None or isinstance(approximation, Inducing):
         return process
     return expanded(process, approximation, s.X)

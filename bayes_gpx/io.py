@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayes_gpx import approximations
 from bayes_gpx.arguments import refuse_other_model
 from bayes_gpx.frames import Scaling
 from bayes_gpx.models import GP, GPX
@@ -42,6 +43,9 @@ def save(model, idata, path):
     spec = asdict(model.specification)
     if callable(spec["kernel"]):
         spec["kernel"] = CALLABLE
+    approximation = model.specification.approximation
+    if approximation is not None:
+        spec["approximation"] = [type(approximation).__name__, spec["approximation"]]
     settings = {
         "format": FORMAT,
         "specification": spec,
@@ -125,6 +129,9 @@ def load(path, kernel=None, priors=None):
         spec["kernel"] = kernel
     elif kernel is not None:
         raise ValueError(f"The kernel in {path} is {spec['kernel']!r}; leave kernel= out.")
+    if spec.get("approximation"):
+        kind, values = spec["approximation"]
+        spec["approximation"] = getattr(approximations, kind)(**values)
     priors = dict(priors or {})
     superfluous = [name for name in priors if name not in settings["callable_priors"]]
     if superfluous:

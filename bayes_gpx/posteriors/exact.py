@@ -45,7 +45,7 @@ def noisy_covariance(gp, X, sigma, Z=None, *, ridge=0.0, jitter=0.0):
     With `jitter` times its mean diagonal added to its diagonal.
     """
     u = _observed(X, Z)
-    K = _informed(gp, Z).covariance(u, u)
+    K = informed(gp, Z).covariance(u, u)
     own, noise = pt.arange(K.shape[0]), pt.as_tensor(sigma) ** 2 + ridge
     return K[own, own].inc(noise + jitter * (pt.diagonal(K).mean() + noise))
 
@@ -54,7 +54,7 @@ def _observed(X, Z):
     return X if isinstance(X, Operator) else evaluate(X, Z, sample="train")
 
 
-def _informed(gp, Z):
+def informed(gp, Z):
     """The process, told how many features there are."""
     if isinstance(gp, WeightProcess) and gp.n_features is None and Z is not None:
         return replace(gp, n_features=pt.as_tensor(Z).shape[1])
@@ -90,9 +90,9 @@ def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
     """
     y = pt.as_tensor_variable(y)
     root = cholesky(noisy_covariance(gp, X, sigma, Z, jitter=jitter))
-    return Exact(_informed(gp, Z), _observed(X, Z), y, solve(root, y), root)
+    return Exact(informed(gp, Z), _observed(X, Z), y, solve(root, y), root)
 
 
 def restored(gp, X, y, alpha, root, Z=None):
     """The posterior that `exact` computed before, from its `alpha` and `root`."""
-    return Exact(_informed(gp, Z), _observed(X, Z), y, alpha, root)
+    return Exact(informed(gp, Z), _observed(X, Z), y, alpha, root)
