@@ -89,7 +89,7 @@ def _ascend(density, start):
         options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4},
     )
     inside = (np.abs(result.x - x0) < 0.999 * reach).all()
-    flat = np.abs(result.jac).max() < 1e-2
+    flat = np.abs(result.jac).max() < 1e-2 * max(1.0, 1e-3 * abs(result.fun))
     converged = bool((flat or (result.success and inside)) and result.fun < LOST)
     return Optimum(result.x, -float(result.fun), converged, result.nfev)
 
