@@ -104,7 +104,7 @@ def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
         np.testing.assert_allclose(found, expected, atol=1e-9 * max(1.0, abs(expected).max()))
 
 
-@pytest.mark.parametrize("kind", ["gp", "gpx", "tied"])
+@pytest.mark.parametrize("kind", ["gp", "gpx", pytest.param("tied", marks=pytest.mark.slow)])
 def test_inducing_points_at_all_rows_are_exact(kind):
     prior, asked = {
         "gp": (GP, gp_operators),
