@@ -25,13 +25,18 @@ from rich.console import Console
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
-MODE = Mode(linker="py", optimizer="fast_compile").excluding("local_add_canonizer")
+
+def _light(linker):
+    return Mode(linker=linker, optimizer="fast_compile").excluding("local_add_canonizer")
+
+
+MODE = _light("py")
 """Python linker: compiles in a moment, runs NumPy and LAPACK.
 
 Sums are left as they are: NumPy cannot add more than 32 arrays in one operation.
 """
 
-BUFFERED_MODE = Mode(linker=PerformLinker(allow_gc=False), optimizer="fast_compile")
+BUFFERED_MODE = _light(PerformLinker(allow_gc=False))
 """The same, with every intermediate array kept for the next call."""
 
 _COPYING, _TURN = threading.Lock(), threading.Lock()

@@ -47,6 +47,7 @@ FLOORS = [
     "metrics",
     "datasets",
     "io",
+    "panels",
     "plots/*",
     "report",
     "demo",

@@ -88,15 +88,17 @@ def moments(posteriors, asked, *, joint=True):
     return zip(values[:half], values[half:], strict=True)
 
 
+KINDS = {
+    "gp": (GP, gp_operators, None),
+    "gpx": (GPX, gpx_operators, fixed["Z"]),
+    "tied": (TIED, tied_operators, x_tied),
+}
+
+
 @pytest.mark.parametrize("name", BASES)
-@pytest.mark.parametrize("kind", ["gp", "gpx", "tied"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
-    prior, asked = {
-        "gp": (GP, gp_operators),
-        "gpx": (GPX, gpx_operators),
-        "tied": (TIED, tied_operators),
-    }[kind]
-    z = {"gp": None, "gpx": fixed["Z"], "tied": x_tied}[kind]
+    prior, asked, z = KINDS[kind]
     process = expanded(prior, BASES[name], fixed["X"])
     few = low_rank(Seen(process, fixed["y"], SIGMA, fixed["X"], z))
     every = exact(process, fixed["X"], fixed["y"], SIGMA, z)
@@ -106,12 +108,7 @@ def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
 
 @pytest.mark.parametrize("kind", ["gp", "gpx", pytest.param("tied", marks=pytest.mark.slow)])
 def test_inducing_points_at_all_rows_are_exact(kind):
-    prior, asked = {
-        "gp": (GP, gp_operators),
-        "gpx": (GPX, gpx_operators),
-        "tied": (TIED, tied_operators),
-    }[kind]
-    z = {"gp": None, "gpx": fixed["Z"], "tied": x_tied}[kind]
+    prior, asked, z = KINDS[kind]
     inducing = operators.evaluate(fixed["X"], z, smooth=True)
     few = low_rank(Seen(prior, fixed["y"], SIGMA, fixed["X"], z, inducing))
     every = exact(prior, fixed["X"], fixed["y"], SIGMA, z)
@@ -235,3 +232,12 @@ def test_evidence_is_the_density_of_the_response():
     C = data.y_scaling.scale**2 * (K + 0.4**2 * np.eye(n))
     expected = multivariate_normal(np.full(n, data.y_scaling.center), C).logpdf(y)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("approximation", [bx.Inducing(6), bx.RandomFeatures(20)])
+def test_machine_code_gives_the_same_density(approximation):
+    model = MODELS["gp"](approximation)._pymc
+    few, many = (Density(model, jacobian=True, many=many) for many in (False, True))
+    x = few.unconstrain({}) + 0.2
+    for found, expected in zip(many.value_and_slope()(x), few.value_and_slope()(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8)

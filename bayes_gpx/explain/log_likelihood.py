@@ -17,7 +17,9 @@ def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
     """Leave-one-out predictive log densities, and the log marginal likelihood, of y.
 
     The observations of a Gaussian process are correlated, so the terms that `arviz.loo`
-    needs are ``log p(y_i | y_-i, theta)``, in closed form for each hyperparameter draw theta.
+    needs are ``log p(y_i | y_-i, theta)``, in closed form for each hyperparameter draw theta. With
+    an approximation they are those of the approximate process, with inducing points plus the
+    variance that these leave; the log marginal likelihood is then Titsias' lower bound on it.
 
     Parameters
     ----------

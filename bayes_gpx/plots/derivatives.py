@@ -5,6 +5,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.panels import lay_out
 from bayes_gpx.specification import one_of
 
 
@@ -84,18 +85,9 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
         varies = (dataset["value"] != dataset["value"].isel(obs=0)).any("obs").values
         features = [f for f, v in zip(known, varies, strict=True) if v] or known
     chosen = dataset.sel(feature=list(features))
-    pc_kwargs.setdefault("col_wrap", 3)
-    columns = min(len(features), pc_kwargs["col_wrap"])
-    rows = -(-len(features) // columns)
     backend = backend or rcParams["plot.backend"]
-    pc_kwargs.setdefault(
-        "figure_kwargs",
-        {
-            "figsize": (max(7.0, 5.4 * columns), 0.6 + 3.2 * rows),
-            "figsize_units": "inches",
-            **({"layout": "constrained"} if backend == "matplotlib" else {}),
-        },
-    )
+    size = 5.4, 3.2
+    lay_out(pc_kwargs, len(features), size, backend=backend, above=0.6, narrowest=7.0)
 
     def named(variable):
         return chosen[[variable]].rename({variable: "derivative"})

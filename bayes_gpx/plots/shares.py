@@ -7,6 +7,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.arguments import rows_labelled
+from bayes_gpx.panels import lay_out
 
 LARGEST = 24
 """Most panels that a person can read."""
@@ -122,18 +123,8 @@ def _bars(dataset, name, against, obs, ci_prob, backend, pc_kwargs):
     draws = chosen[[name]]
     backend = backend or rcParams["plot.backend"]
     height = draws.sizes["feature"]
-    pc_kwargs.setdefault("col_wrap", 3)
-    columns = min(len(rows), pc_kwargs["col_wrap"])
-    panels = -(-len(rows) // columns)
-    pc_kwargs.setdefault(
-        "figure_kwargs",
-        {
-            "figsize": (5.4 * columns, panels * (1.2 + 0.28 * height)),
-            "figsize_units": "inches",
-            "sharex": True,
-            **({"layout": "constrained"} if backend == "matplotlib" else {}),
-        },
-    )
+    size = 5.4, 1.2 + 0.28 * height
+    lay_out(pc_kwargs, len(rows), size, backend=backend, sharex=True)
     pc = PlotCollection.wrap(draws, cols=["obs"], backend=backend, **pc_kwargs)
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     position = list(range(height))

@@ -7,6 +7,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.panels import lay_out
 from bayes_gpx.specification import one_of
 
 
@@ -72,18 +73,8 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     chosen = dataset if features is None else dataset.sel(feature=list(features))
     draws, value = chosen[["weight"]], chosen["value"]
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-    pc_kwargs.setdefault("col_wrap", 3)
-    columns = min(draws.sizes["feature"], pc_kwargs["col_wrap"])
-    rows = -(-draws.sizes["feature"] // columns)
     backend = backend or rcParams["plot.backend"]
-    pc_kwargs.setdefault(
-        "figure_kwargs",
-        {
-            "figsize": (4.2 * columns, 3.2 * rows),
-            "figsize_units": "inches",
-            **({"layout": "constrained"} if backend == "matplotlib" else {}),
-        },
-    )
+    lay_out(pc_kwargs, draws.sizes["feature"], (4.2, 3.2), backend=backend)
     pc = PlotCollection.wrap(draws, cols=["feature"], backend=backend, **pc_kwargs)
     mean = chosen[["weight_mean"]].rename(weight_mean="weight")
     band = xr.Dataset({"weight": draws["weight"].azstats.eti(prob=prob, dim=["chain", "draw"])})
