@@ -20,14 +20,12 @@ from test_kernels import (
     CENTER,
     LS,
     SHAPE,
-    Cauchy,
-    Profile,
     awkward_pairs,
-    cauchy,
     pair,
     points,
     times,
 )
+from test_smoothness import Cauchy, Profile, cauchy
 
 HIGH = [(2, 1), (1, 2), (2, 2)]
 PERIOD = np.array([1.7, 0.9, 3.0])
