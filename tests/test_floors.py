@@ -45,6 +45,7 @@ FLOORS = [
     "explain/*",
     "models",
     "metrics",
+    "openml",
     "datasets",
     "io",
     "panels",
