@@ -40,6 +40,7 @@ FLOORS = [
     "arguments",
     "mixtures",
     "quantities",
+    "questions",
     "staged",
     "draws",
     "explain/*",
