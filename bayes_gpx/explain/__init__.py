@@ -1,7 +1,7 @@
 """The verbs: each takes a model and its idata and returns a Dataset."""
 
 from bayes_gpx.explain.attributions import attributions
-from bayes_gpx.explain.derivatives import derivatives, slopes
+from bayes_gpx.explain.derivatives import derivatives, path_slopes, slopes
 from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.weights import contributions, weights
@@ -11,6 +11,7 @@ __all__ = [
     "contributions",
     "derivatives",
     "log_likelihood",
+    "path_slopes",
     "predictions",
     "slopes",
     "weights",
