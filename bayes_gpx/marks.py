@@ -4,12 +4,15 @@ import matplotlib as mpl
 import numpy as np
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Normalize, to_hex
+from matplotlib.colors import ListedColormap, Normalize, to_hex
 
 from bayes_gpx.specification import one_of
 
 SIGNED, UNSIGNED = "RdBu_r", "viridis"
 """Colours for numbers on both sides of 0, and on one; told apart by the colour-blind too."""
+
+ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.9, 256)))
+"""The same without its brightest, for points on white."""
 
 
 def vertical_zero(da, target, **kwargs):
@@ -46,7 +49,7 @@ def colours(values, low, high, cmap):
     """Hexadecimal colours of numbers, on a scale from low to high."""
     scale = Normalize(low, high, clip=True)
     values = np.asarray(values, float)
-    rgb = mpl.colormaps[cmap](scale(values.ravel()))
+    rgb = mpl.colormaps.get_cmap(cmap)(scale(values.ravel()))
     return np.array([to_hex(colour) for colour in rgb]).reshape(values.shape)
 
 

@@ -6,7 +6,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
-from bayes_gpx.marks import UNSIGNED, axis_labels, colour_bar, colours, vertical_zero
+from bayes_gpx.marks import ON_WHITE, axis_labels, colour_bar, colours, vertical_zero
 from bayes_gpx.panels import lay_out
 from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, against, covers_zero, short, shown
 
@@ -28,12 +28,13 @@ def _offsets(x, low, high):
     return side * min(0.09, HALF / max(np.abs(side).max(), 1.0))
 
 
-def _relative(value):
-    """Each column from 0 at its 5th to 1 at its 95th percentile; 1/2 if constant."""
-    low, high = np.quantile(value, [0.05, 0.95], axis=0)
-    width = np.where(high > low, high - low, np.ptp(value, axis=0))
-    low = np.where(high > low, low, value.min(axis=0))
-    return np.where(width > 0, np.clip((value - low) / np.where(width > 0, width, 1.0), 0, 1), 0.5)
+def _relative(value, known):
+    """Each column of values from 0 at the 5th to 1 at the 95th percentile of what is known."""
+    low, high = np.quantile(known, [0.05, 0.95], axis=0)
+    rare = low == high
+    low, high = np.where(rare, known.min(axis=0), low), np.where(rare, known.max(axis=0), high)
+    constant = low == high
+    return np.where(constant, 0.5, (value - low) / np.where(constant, 1.0, high - low))
 
 
 def _points(da, target, *, colour, chosen, hollow, **kwargs):
@@ -71,8 +72,8 @@ def plot_beeswarm(
     """Plot the attributions of many observations, coloured by the features' own values.
 
     Each observation is a point in each feature's row: filled if its interval excludes 0, hollow
-    if the sign is open. Colours run from a feature's 5th percentile to its 95th, over the
-    observations that are drawn.
+    if the sign is open. Colours run from a feature's 5th percentile to its 95th, over all
+    observations of the dataset.
 
     Parameters
     ----------
@@ -117,7 +118,8 @@ def plot_beeswarm(
     )
     name, count = found.attrs["name"], found.sizes["feature"]
     mean = found[["mean"]].rename(mean=name)
-    colour = colours(_relative(found["value"].values).T, 0.0, 1.0, UNSIGNED)
+    known = dataset["value"].sel(feature=found["feature"]).transpose("obs", "feature").values
+    colour = colours(_relative(found["value"].values, known).T, 0.0, 1.0, ON_WHITE)
     open_sign = covers_zero(found["interval"])
     backend = backend or rcParams["plot.backend"]
     size = 8.5, 1.0 + 0.4 * count
@@ -130,7 +132,7 @@ def plot_beeswarm(
     pc.map(_names, "ticks", data=mean, store_artist=False)
     pc.map(axis_labels, "xlabel", data=mean, x=found.attrs["label"])
     ends = {0.0: "low", 1.0: "high"}
-    colour_bar(pc, Normalize(0, 1), UNSIGNED, "value of the feature", ticks=ends, aspect=30)
+    colour_bar(pc, Normalize(0, 1), ON_WHITE, "value of the feature", ticks=ends, aspect=30)
     words = " ".join(filter(None, [f"{name.capitalize()}s", against(dataset)]))
     if found.attrs["choice"]:
         words += f" ({found.attrs['choice']})"

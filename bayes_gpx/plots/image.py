@@ -22,6 +22,9 @@ from bayes_gpx.shown import MOST_PANELS, against, panel_rows, shown
 
 LAYERS = ("value", "mean", "sd")
 
+BAR = 0.12
+"""Height of a colour bar, in inches."""
+
 
 def _image(da, target, *, shape, scales, name):
     norm, cmap = scales[da["layer"].item()]
@@ -82,24 +85,27 @@ def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
         compat="override",
     ).transpose("obs", "layer", "feature")
     data = xr.Dataset({name: layers})
-    low, high = float(found["value"].min()), float(found["value"].max())
+    ends = float(found["value"].min()), float(found["value"].max())
     scales = {
-        "value": (Normalize(low, high), "gray_r"),
+        "value": (Normalize(*ends), "gray_r"),
         "mean": (symmetric(found["mean"]), SIGNED),
         "sd": (Normalize(float(found["sd"].min()), float(found["sd"].max())), UNSIGNED),
     }
     together = 1 if len(rows) < 3 else 2 if len(rows) < 9 else 4
     pc_kwargs.setdefault("col_wrap", 3 * together)
-    height = 1.3 * shape[0] / shape[1] + 0.25
-    size = 1.3, height
-    lay_out(pc_kwargs, 3 * len(rows), size, backend=backend, above=2.6, narrowest=6.5)
+    high = 1.35 * shape[0] / shape[1] + 0.3
+    lay_out(pc_kwargs, 3 * len(rows), (1.35, high), backend=backend, above=2.3, narrowest=6.5)
     with rc_context({"plot.max_subplots": 3 * MOST_PANELS}):
         pc = PlotCollection.wrap(data, cols=["obs", "layer"], backend=backend, **pc_kwargs)
     pc.map(_image, "image", data=data, shape=shape, scales=scales, name=name)
     labels = {"value": "value of the feature", "mean": found.attrs["label"], "sd": "its sd"}
+    images = high * -(-3 * len(rows) // pc_kwargs["col_wrap"])
+    width = max(6.5, 1.35 * min(3 * len(rows), pc_kwargs["col_wrap"]))
+    bar = {"location": "bottom", "shrink": 0.7, "pad": 0.02}
+    bar |= {"fraction": BAR / images, "aspect": 0.7 * width / BAR}
     for layer in reversed(LAYERS):
         norm, cmap = scales[layer]
-        colour_bar(pc, norm, cmap, labels[layer], location="bottom", aspect=40, shrink=0.8)
+        colour_bar(pc, norm, cmap, labels[layer], **bar)
     words = " ".join(filter(None, [f"{name.capitalize()}s", against(dataset)]))
     pc.add_title(words)
     return pc

@@ -30,10 +30,10 @@ def _mean(da, target, **kwargs):
     return backend_from_object(target).line(da["obs"].values, da.values, target, **kwargs)
 
 
-def _labels(da, target, *, value, way, mean, sd, units):
+def _labels(da, target, *, value, way, mean, sd):
     backend, way, mean = backend_from_object(target), way.item(), mean.item()
-    area = f"way {way:.3g} × area {mean / way:.3g}" if way else "no way"
-    backend.title(f"{area} = {mean:.3g} ± {sd.item():.2g}", target, size=10)
+    parts = f"= way {way:.3g} × area {mean / way:.3g}" if way else "= 0, for it has no way"
+    backend.title(f"attribution {mean:.3g} ± {sd.item():.2g}\n{parts}", target, size=10)
     ends = [f"baseline\n{value.values[0]:.4g}", f"x\n{value.values[-1]:.4g}"]
     backend.xticks([0.0, 1.0], ends, target)
     return axis_labels(da, target, x=short(da["feature"].item()), y="derivative")
@@ -85,7 +85,7 @@ def plot_path(dataset, *, features=None, max_features=6, backend=None, **pc_kwar
         return chosen[[variable]].rename({variable: "derivative"})
 
     backend = backend or rcParams["plot.backend"]
-    lay_out(pc_kwargs, len(features), (4.4, 3.3), backend=backend, above=0.8, narrowest=7.0)
+    lay_out(pc_kwargs, len(features), (4.4, 3.6), backend=backend, above=0.8, narrowest=7.0)
     mean = named("derivative_mean")
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
@@ -96,12 +96,12 @@ def plot_path(dataset, *, features=None, max_features=6, backend=None, **pc_kwar
     pc.map(_mean, "point_estimate", data=mean, color="C0", width=2)
     texts = {name: chosen[name] for name in ("value", "way")}
     texts |= {m: chosen[f"attribution_{m}"] for m in ("mean", "sd")}
-    pc.map(_labels, "labels", data=mean, units=dataset.attrs["units"], **texts)
+    pc.map(_labels, "labels", data=mean, **texts)
     shown = len(features) < len(known)
     some = f", {len(features)} largest of {len(known)} features" if shown else ""
     pc.add_title(
         f"Derivative on the way to obs {dataset.attrs['explains']}, {against(dataset)}{some}\n"
         f"{dataset.attrs['units']}; {dataset.attrs['ci_prob']:.0%} bands: pointwise dark, "
-        "simultaneous light\nway × area under the curve (gray) = attribution, ± sd"
+        "simultaneous light\nattribution ± its sd = way × area under the mean (gray)"
     )
     return pc

@@ -22,7 +22,7 @@ def _steps(da, target, *, start):
             np.full(2, row - HALF),
             np.full(2, row + HALF),
             target,
-            color="C0" if step >= 0 else "C1",
+            color="gray" if row + 1 == da.size else "C0" if step >= 0 else "C1",
             alpha=0.6,
         )
         if row + 1 < da.size:
@@ -43,9 +43,8 @@ def _numbers(da, target, *, interval, start, **kwargs):
     width = np.ptp(ends)
     for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
         text = f"{step:+.3g} [{low:.3g}, {high:.3g}]"
-        place = ends[row].max() + 0.02 * width
-        artist = backend.text(place, row, text, target, horizontal_align="left", **kwargs)
-    backend.xlim((ends.min() - 0.05 * width, ends.max() + 0.5 * width), target)
+        artist = backend.text(ends.max() + 0.03 * width, row, text, target, horizontal_align="left", **kwargs)
+    backend.xlim((ends.min() - 0.05 * width, ends.max() + 0.45 * width), target)
     backend.ylim((da.size - 0.4, -0.6), target)
     return artist
 
