@@ -86,7 +86,7 @@ def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
     pc.map(_bars, "pointwise", data=narrow, color="C0", width=4)
     pc.map(_points, "point_estimate", data=mean, color="C0", size=40)
     numbers = {"mean": chosen["derivative_mean"], "sd": sd}
-    pc.map(_names, "ticks", data=mean, store_artist=False, **numbers)
+    pc.map(_names, "ticks", data=mean, store_artist=False, size=9, **numbers)
     pc.map(axis_labels, "xlabel", data=mean, x="derivative / its sd")
     pc.add_title(
         f"Derivatives (mean ± sd: {dataset.attrs['units']})\n"
