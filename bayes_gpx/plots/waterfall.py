@@ -115,7 +115,7 @@ def plot_waterfall(dataset, *, obs=None, max_features=10, ci_prob=None, backend=
     interval = xr.Dataset({name: bounds.drop_vars("obs", errors="ignore")})
 
     backend = backend or rcParams["plot.backend"]
-    size = 8.0, 1.2 + 0.34 * len(names)
+    size = 6.4 + 0.11 * max(map(len, names)), 1.2 + 0.34 * len(names)
     lay_out(pc_kwargs, 1, size, backend=backend)
     pc = PlotCollection.wrap(found_mean, backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=found_mean, color="gray", linestyle="C1", alpha=0.6)
