@@ -139,6 +139,12 @@ def panel_rows(dataset, obs):
     rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]
     if len(rows) > MOST_PANELS:
         raise ValueError(f"{len(rows)} observations were asked for; choose at most {MOST_PANELS}.")
+    labels = dataset["obs"].values[rows].tolist()
+    if len(set(labels)) < len(labels):
+        raise ValueError(
+            f"obs: the labels {labels} repeat; expected a different one for each panel. Choose by "
+            "obs=, or give the dataset other labels with dataset.assign_coords(obs=...)."
+        )
     return rows
 
 
@@ -157,7 +163,10 @@ def against(dataset):
     return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
 
 
-def short(name):
-    """Cut a name to what fits beside a panel."""
-    name = str(name)
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+def short(label, longest=LONGEST_NAME):
+    """Text of a feature's or an observation's label, cut to what fits beside a panel."""
+    if isinstance(label, xr.DataArray):
+        label = label.values[()]
+    dated = isinstance(label, np.datetime64)
+    name = np.datetime_as_string(label, unit="auto") if dated else str(label)
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"

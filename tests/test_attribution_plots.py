@@ -104,7 +104,9 @@ def test_a_waterfall_of_contributions_starts_at_the_offset(regression):
 
 def test_a_waterfall_is_of_one_observation():
     data = attributed(5)
-    with pytest.raises(ValueError, match="a waterfall is of one. Pass its label as obs=, .*100"):
+    with pytest.raises(
+        ValueError, match="a waterfall is of one. Pass its label as obs=, such as 100"
+    ):
         bx.plot_waterfall(data)
     with pytest.raises(ValueError, match="2 observations"):
         bx.plot_waterfall(data, obs=[100, 101])
@@ -267,6 +269,23 @@ def test_what_cannot_be_drawn_is_refused(draw):
             draw(data, max_features=0, backend="none")
 
 
+def test_repeated_labels_have_no_panels():
+    twice = attributed(3).assign_coords(obs=["a", "a", "b"])
+    with pytest.raises(ValueError, match=r"labels \['a', 'a', 'b'\] repeat"):
+        bx.plot_image(twice, (2, 2), backend="none")
+    assert bx.plot_image(twice, (2, 2), obs="b", backend="none").viz["plot"].sizes["obs"] == 1
+    assert bx.plot_waterfall(twice, obs=["b"], backend="none")
+    assert "map" in bx.plot_heatmap(twice, backend="none").viz.children
+
+
+def test_a_sample_at_the_baseline_has_a_waterfall():
+    data = attributed(1)
+    for name in [n for n in data if n != "value"]:
+        data[name] = data[name] * 0.0
+    axes = only(bx.plot_waterfall(data, backend="matplotlib"))
+    assert_allclose([rectangle(box) for box in axes.collections], 0.0)
+
+
 @pytest.mark.parametrize("draw", [bx.plot_heatmap, bx.plot_image])
 def test_images_need_matplotlib(draw):
     with pytest.raises(ValueError, match="backend: unknown 'plotly'"):
@@ -277,8 +296,13 @@ def test_images_need_matplotlib(draw):
 def test_long_names_are_cut_and_nothing_leaves_the_figure(draw):
     named = [name * 12 for name in FEATURES]
     data = attributed(3).assign_coords(feature=named)
-    plot = draw(data, backend="matplotlib", **EACH[draw])
+    days = np.arange("2020-01-01", "2020-01-04", dtype="datetime64[D]").astype("datetime64[ns]")
+    data, given = data.assign_coords(obs=days), EACH[draw]
+    given = given | {"obs": days[:1]} if "obs" in given else given
+    plot = draw(data, backend="matplotlib", **given)
     figure = plot.viz["figure"].item()
+    texts = [text.get_text() for text in figure.findobj(mpl.text.Text)]
+    assert draw in (bx.plot_beeswarm, bx.plot_dependence) or "2020-01-01" in " ".join(texts)
     figure.draw_without_rendering()
     box = figure.get_tightbbox()
     width, height = figure.get_size_inches()

@@ -8,7 +8,7 @@ import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx.arguments import points, read_baseline
-from bayes_gpx.draws import explain
+from bayes_gpx.draws import LARGEST_JOINT, explain
 from bayes_gpx.operators import gradient, hessian
 from bayes_gpx.quadrature import rule
 from bayes_gpx.quantities import Quantity, features_along
@@ -222,7 +222,7 @@ def path_slopes(
         `value`; in units of y per unit of x. Besides `baseline` and `way` (feature), from it to the
         observation; `attribution` (chain, draw, feature), `attribution_mean` and `attribution_sd`
         (of the draws), by Simpson's rule, in units of y. The attribute `explains` is the
-        observation's label.
+        observation's label, as text.
 
     Raises
     ------
@@ -239,7 +239,12 @@ def path_slopes(
     if len(where.X) != 1:
         raise ValueError(
             f"{len(where.X)} observations; expected one, at the end of the path. Pass its label "
-            f"as obs=, such as obs={where.index[0]!r}."
+            f"as obs=, such as {where.index[0]}."
+        )
+    if len(t) * training.d > LARGEST_JOINT:
+        raise ValueError(
+            f"steps is {steps} for {training.d} features; expected at most "
+            f"{LARGEST_JOINT // training.d - 1}, which can be drawn jointly."
         )
     start = read_baseline(model, baseline)
     if start.ndim > 1:
@@ -269,9 +274,7 @@ def path_slopes(
         attribution_sd=attribution.std(samples),
     )
     name = baseline if isinstance(baseline, str) else "given"
-    label = where.index[0]
-    explains = label.item() if hasattr(label, "item") else label
-    result.attrs |= {"ci_prob": prob, "baseline": name, "explains": explains}
+    result.attrs |= {"ci_prob": prob, "baseline": name, "explains": str(where.index[0])}
     return result
 
 

@@ -91,20 +91,20 @@ def plot_heatmap(
     found = found.isel(obs=np.argsort(total, kind="stable"))
     mean = found[["mean"]].rename(mean=name)
     count, m = found.sizes["feature"], found.sizes["obs"]
-    lay_out(pc_kwargs, 1, (9.5, 1.4 + 0.28 * count), backend=backend, above=0.5)
+    few = m <= MOST_LABELS
+    observations = [short(label) for label in found["obs"].values] if few else []
+    longest = max(map(len, observations), default=0)
+    upright = longest * m > 70
+    above = 0.5 + (0.11 * longest if upright else 0.0)
+    lay_out(pc_kwargs, 1, (9.5, 1.4 + 0.28 * count), backend=backend, above=above)
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
     norm = symmetric(mean[name])
     pc.map(_map, "map", data=mean, norm=norm, faded=covers_zero(found["interval"]))
     names = [short(feature) for feature in found["feature"].values]
     drawn = {"places": np.arange(count), "names": names, "dim": "feature"}
     pc.map(_names, "features", data=mean, store_artist=False, **drawn)
-    few = m <= MOST_LABELS
-    drawn = {
-        "places": np.arange(m) if few else [],
-        "names": [str(label) for label in found["obs"].values] if few else [],
-        "dim": "obs",
-        "rotation": 90 if m > 12 or max(len(str(o)) for o in found["obs"].values) > 6 else 0,
-    }
+    drawn = {"places": np.arange(len(observations)), "names": observations, "dim": "obs"}
+    drawn["rotation"] = 90 if upright else 0
     pc.map(_names, "observations", data=mean, store_artist=False, **drawn)
     total_name = "f(x) - f(baseline)" if name == "attribution" else "f(x)"
     axis = f"observations, from the smallest {total_name} to the largest"

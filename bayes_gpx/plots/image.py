@@ -18,7 +18,7 @@ from bayes_gpx.marks import (
     symmetric,
 )
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import MOST_PANELS, against, panel_rows, shown
+from bayes_gpx.shown import MOST_PANELS, against, panel_rows, short, shown
 
 LAYERS = ("value", "mean", "sd")
 
@@ -29,7 +29,7 @@ BAR = 0.12
 def _image(da, target, *, shape, scales, name):
     norm, cmap = scales[da["layer"].item()]
     backend = backend_from_object(target)
-    label = {"value": f"obs {da['obs'].item()}", "mean": name, "sd": "its sd"}
+    label = {"value": f"obs {short(da['obs'], 12)}", "mean": name, "sd": "its sd"}
     backend.title(label[da["layer"].item()], target, size=9)
     backend.remove_ticks(target, axis="both")
     return cells(mpl.colormaps[cmap](norm(da.values.reshape(shape)))[..., :3], target)

@@ -29,7 +29,7 @@ def _names(da, target, *, position, **kwargs):
 
 
 def _title(da, target, *, text, **kwargs):
-    return backend_from_object(target).title(f"{text}: {da['obs'].item()}", target, **kwargs)
+    return backend_from_object(target).title(f"{text}: {short(da['obs'])}", target, **kwargs)
 
 
 def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwargs):

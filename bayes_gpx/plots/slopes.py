@@ -25,7 +25,7 @@ def _points(da, target, **kwargs):
 
 def _names(da, target, *, mean, sd, **kwargs):
     backend = backend_from_object(target)
-    backend.title(f"obs: {da['obs'].item()}", target)
+    backend.title(f"obs: {short(da['obs'])}", target)
     numbers = zip(da["feature"].values, mean.values, sd.values, strict=True)
     names = [f"{short(name)}\n{m:.3g} ± {s:.2g}" for name, m, s in numbers]
     return backend.yticks(np.arange(len(names)), names, target, **kwargs)

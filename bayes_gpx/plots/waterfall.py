@@ -40,10 +40,12 @@ def _numbers(da, target, *, interval, start, **kwargs):
     backend = backend_from_object(target)
     bounds = interval.transpose("step", "ci_bound").values
     ends = np.column_stack([start, start + da.values, *(start + bounds.T)])
-    width = np.ptp(ends)
+    width = np.ptp(ends) or 1.0
     for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
         text = f"{step:+.3g} [{low:.3g}, {high:.3g}]"
-        artist = backend.text(ends.max() + 0.03 * width, row, text, target, horizontal_align="left", **kwargs)
+        artist = backend.text(
+            ends.max() + 0.03 * width, row, text, target, horizontal_align="left", **kwargs
+        )
     backend.xlim((ends.min() - 0.05 * width, ends.max() + 0.45 * width), target)
     backend.ylim((da.size - 0.4, -0.6), target)
     return artist
@@ -89,9 +91,8 @@ def plot_waterfall(dataset, *, obs=None, max_features=10, ci_prob=None, backend=
     if found.sizes["obs"] != 1:
         raise ValueError(
             f"{found.sizes['obs']} observations; a waterfall is of one. Pass its label as obs=, "
-            f"such as obs={dataset['obs'].values[0].item()!r}."
+            f"such as {dataset['obs'].values[0]}."
         )
-    label = found["obs"].item()
     one = dataset.isel(obs=found["row"].item())
     name, order = found.attrs["name"], np.argsort(-np.abs(found["mean"].values[0]), kind="stable")
     draws = one[name].transpose("chain", "draw", "feature")
@@ -125,6 +126,8 @@ def plot_waterfall(dataset, *, obs=None, max_features=10, ci_prob=None, backend=
     pc.map(_names, "ticks", data=found_mean, names=names, store_artist=False)
     axis = f"f(x) - {origin} [{dataset.attrs['units']}]"
     pc.map(axis_labels, "xlabel", data=found_mean, x=axis)
-    words = ", ".join(filter(None, [f"{name.capitalize()}s of obs {label}", against(dataset)]))
+    words = ", ".join(
+        filter(None, [f"{name.capitalize()}s of obs {short(found['obs'][0])}", against(dataset)])
+    )
     pc.add_title(f"{words}\nsteps of the mean, with each step's {found.attrs['interval']}")
     return pc
