@@ -53,6 +53,19 @@ def colours(values, low, high, cmap):
     return np.array([to_hex(colour) for colour in rgb]).reshape(values.shape)
 
 
+def coloured_points(x, y, colour, target, *, hollow=False, **kwargs):
+    """Draw points, each in its own colour (n,)."""
+    backend = backend_from_object(target)
+    groups = [slice(None)]
+    if backend.__name__.endswith("bokeh"):  # takes one colour at a time
+        groups = [colour == one for one in np.unique(colour)]
+    for group in groups:
+        own = colour[group] if len(groups) == 1 else colour[group][0]
+        painted = {"facecolor": "#ffffff", "edgecolor": own} if hollow else {"color": own}
+        artist = backend.scatter(x[group], y[group], target, **painted, **kwargs)
+    return artist
+
+
 def symmetric(values):
     """Scale with 0 in its middle."""
     limit = float(np.abs(values).max()) or 1.0

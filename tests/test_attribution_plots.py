@@ -131,7 +131,7 @@ def test_a_beeswarm_has_every_point_in_its_row():
             j = FEATURES.index(name)
             here = np.abs(y - row) <= 0.4
             assert_allclose(np.sort(x[here]), np.sort(mean.values[chosen[:, j], j]))
-    assert not len(hollow.get_facecolor())
+    assert_allclose(hollow.get_facecolor()[:, :3], 1.0)
     value = data["value"].sel(feature="rain")
     fifth, last = np.quantile(value, [0.05, 0.95])
     strongest = int(np.argmax(np.abs(mean.sel(feature="rain").values)))

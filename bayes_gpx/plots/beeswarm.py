@@ -6,7 +6,14 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
-from bayes_gpx.marks import ON_WHITE, axis_labels, colour_bar, colours, vertical_zero
+from bayes_gpx.marks import (
+    ON_WHITE,
+    axis_labels,
+    colour_bar,
+    coloured_points,
+    colours,
+    vertical_zero,
+)
 from bayes_gpx.panels import lay_out
 from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, against, covers_zero, short, shown
 
@@ -42,14 +49,9 @@ def _points(da, target, *, colour, chosen, hollow, **kwargs):
     x = da.transpose("feature", "obs").values
     y = np.stack([row + _offsets(one, low, high) for row, one in enumerate(x)])
     chosen = chosen.transpose("feature", "obs").values
-    return backend_from_object(target).scatter(
-        x[chosen],
-        y[chosen],
-        target,
-        facecolor="none" if hollow else colour[chosen],
-        edgecolor=colour[chosen],
-        **kwargs,
-    )
+    if not chosen.any():
+        return None
+    return coloured_points(x[chosen], y[chosen], colour[chosen], target, hollow=hollow, **kwargs)
 
 
 def _names(da, target, **kwargs):

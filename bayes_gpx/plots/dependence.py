@@ -93,7 +93,7 @@ def plot_dependence(
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_bars, "credible_interval", data=interval, value=value, **drawn)
     pc.map(_points, "point_estimate", data=mean, value=value, color="C0", size=9)
-    pc.map(_rug, "rug", data=interval, value=value, color="gray", alpha=0.6, size=30)
+    pc.map(_rug, "rug", data=interval, value=value, color="gray", alpha=0.6)
     pc.map(_labels, "labels", data=mean, y=name)
     words = " ".join(
         filter(None, [f"{name.capitalize()}s, {dataset.attrs['units']},", against(dataset)])

@@ -5,7 +5,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, horizontal_zero, interval_bars
+from bayes_gpx.marks import axis_labels, coloured_points, horizontal_zero, interval_bars
 from bayes_gpx.panels import lay_out
 from bayes_gpx.shown import short
 from bayes_gpx.specification import one_of
@@ -34,8 +34,7 @@ def _signs(da, target, *, value, positive, prob, **kwargs):
     bottom = da.values.min() - 0.06 * np.ptp(da.values)
     colours = np.select([positive >= prob, 1 - positive >= prob], SIGNS[:2], SIGNS[2])
     ends = np.full(da.sizes["obs"], bottom)
-    drawn = {"marker": "|", "facecolor": colours, **kwargs}
-    return backend_from_object(target).scatter(value.values, ends, target, **drawn)
+    return coloured_points(value.values, ends, colours, target, marker="|", **kwargs)
 
 
 def _labels(da, target, *, mean, sd, positive, **kwargs):
@@ -101,7 +100,7 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     )
     pc.map(_mean, "point_estimate", data=mean, color="C0", **where)
     prob = dataset.attrs["ci_prob"]
-    sign = {"positive": chosen["derivative_probability_positive"], "prob": prob, "size": 40}
+    sign = {"positive": chosen["derivative_probability_positive"], "prob": prob}
     pc.map(_signs, "signs", data=wide, value=chosen["value"], **sign)
     pc.map(
         _labels,

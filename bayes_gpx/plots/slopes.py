@@ -84,7 +84,7 @@ def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
     wide, narrow = named("band_simultaneous_features"), named("band_pointwise")
     pc.map(_bars, "simultaneous", data=wide, color="C0", alpha=0.35, width=2)
     pc.map(_bars, "pointwise", data=narrow, color="C0", width=4)
-    pc.map(_points, "point_estimate", data=mean, color="C0", size=40)
+    pc.map(_points, "point_estimate", data=mean, color="C0")
     numbers = {"mean": chosen["derivative_mean"], "sd": sd}
     pc.map(_names, "ticks", data=mean, store_artist=False, size=9, **numbers)
     pc.map(axis_labels, "xlabel", data=mean, x="derivative / its sd")
