@@ -18,8 +18,9 @@ def to_shap(dataset, *, predictions=None, obs=None, ci_prob=None):
         all features.
     predictions : xarray.Dataset, optional
         What `bayes_gpx.predictions` returned for the same samples. The base values of attributions
-        are then f(x) less the difference, which is f(baseline); else they are 0, and the values
-        add up to f(x) - f(baseline). Contributions bring their `offset`.
+        are then f(x) less the difference, which is f(baseline), in a GPX with the sample's own
+        deviation; else they are 0, and the values add up to f(x) - f(baseline). Contributions bring
+        their `offset`.
     obs : label or list of labels, optional
         Only these observations.
     ci_prob : float, optional
@@ -37,8 +38,8 @@ def to_shap(dataset, *, predictions=None, obs=None, ci_prob=None):
     ImportError
         If shap is not installed.
     ValueError
-        For a dataset of another verb, several baselines, unknown observations, and predictions of
-        other samples or of contributions.
+        For a dataset of another verb, attributions of some features only, several baselines,
+        unknown observations, and predictions of other samples or of contributions.
 
     References
     ----------
@@ -46,6 +47,8 @@ def to_shap(dataset, *, predictions=None, obs=None, ci_prob=None):
     """
     found = shown(dataset, ONE_UNIT, obs=obs, ci_prob=ci_prob)
     mean, rows = found["mean"].values, found["row"].values
+    if "difference_mean" in dataset:
+        _refuse_incomplete(dataset)
     base = np.zeros(len(mean))
     if predictions is not None:
         if "difference_mean" not in dataset or "f_mean" not in predictions:
@@ -73,3 +76,15 @@ def to_shap(dataset, *, predictions=None, obs=None, ci_prob=None):
         lower_bounds=found["interval"].sel(ci_bound="lower").values,
         upper_bounds=found["interval"].sel(ci_bound="upper").values,
     )
+
+
+def _refuse_incomplete(dataset):
+    """Raise if attributions do not add up, beyond what quadrature leaves over."""
+    total = dataset["difference_mean"]
+    missing = np.abs(dataset["attribution_mean"].sum("feature") - total)
+    allowed = dataset["completeness_residual"] + 1e-6 * np.abs(total).max()
+    if (missing > allowed).any():
+        raise ValueError(
+            "The attributions do not add up to the difference, so some features are left out; "
+            "expected those of all. Leave `features` out of bx.attributions."
+        )

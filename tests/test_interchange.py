@@ -57,6 +57,16 @@ def test_with_predictions_the_base_is_f_at_the_baseline(explained):
     assert_allclose(some.base_values, given.base_values[[3, 1]])
 
 
+def test_own_deviations_of_training_samples_are_part_of_the_base(regression):
+    X, Z, y, _, _ = regression
+    model, theta = bx.GPX(X, y, Z), THETA | {"sigma_w": 0.3}
+    found = bx.attributions(model, theta, keep="summary", progressbar=False)
+    f = bx.predictions(model, theta, keep="summary", progressbar=False)
+    given = bx.to_shap(found, predictions=f, obs=X.index[[5, 2]])
+    assert_allclose(given.base_values + given.values.sum(axis=1), f["f_mean"][[5, 2]])
+    assert abs(np.diff(given.base_values).item()) > 0.1
+
+
 def test_contributions_bring_their_offset(regression):
     X, Z, y, X_new, Z_new = regression
     model = bx.GPX(X, y, Z)
@@ -78,6 +88,8 @@ def test_what_shap_cannot_take_is_refused(explained):
         bx.to_shap(predicted)
     with pytest.raises(ValueError, match="The obs of predictions differ"):
         bx.to_shap(found, predictions=predicted.isel(obs=[1, 0, 2, 3]))
+    with pytest.raises(ValueError, match="some features are left out"):
+        bx.to_shap(found.isel(feature=[0]))
     with pytest.raises(ValueError, match="dim 'baseline'"):
         bx.to_shap(found.drop_vars("baseline").expand_dims(baseline=["a"]).assign(found[["value"]]))
 
