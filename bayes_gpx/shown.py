@@ -59,7 +59,7 @@ def shown(
         `mean`, `sd`, `value` (obs, feature), `interval` (obs, feature, ci_bound); equal-tailed
         where the dataset has draws, else that of a normal variable; `row` (obs), the observations'
         positions. Its attrs are `name`, `label`
-        (name with units), `interval` (in words), `choice` (which rows and features, in words).
+        (name with units), `interval` (in words), `title` (also which rows and features).
 
     Raises
     ------
@@ -94,9 +94,14 @@ def shown(
         "name": name,
         "label": f"{name} [{dataset.attrs['units']}]",
         "interval": f"{prob:.0%} interval",
-        "choice": "; ".join(said),
+        "title": _title(name, dataset, said),
     }
     return xr.Dataset(arrays, attrs=words)
+
+
+def _title(name, dataset, said):
+    parts = [f"{name.capitalize()}s", against(dataset), f"({'; '.join(said)})" if said else ""]
+    return " ".join(filter(None, parts))
 
 
 def _held(dataset, quantities, draws):

@@ -15,7 +15,7 @@ from bayes_gpx.marks import (
     vertical_zero,
 )
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, against, covers_zero, short, shown
+from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 
 BINS = 90
 """Along the axis; points of one bin are stacked around their feature's line."""
@@ -135,8 +135,6 @@ def plot_beeswarm(
     pc.map(axis_labels, "xlabel", data=mean, x=found.attrs["label"])
     ends = {0.0: "low", 1.0: "high"}
     colour_bar(pc, Normalize(0, 1), ON_WHITE, "value of the feature", ticks=ends, aspect=30)
-    words = " ".join(filter(None, [f"{name.capitalize()}s", against(dataset)]))
-    if found.attrs["choice"]:
-        words += f" ({found.attrs['choice']})"
-    pc.add_title(f"{words}\nfilled where the {found.attrs['interval']} excludes 0, else hollow")
+    second = f"filled where the {found.attrs['interval']} excludes 0, else hollow"
+    pc.add_title(f"{found.attrs['title']}\n{second}")
     return pc

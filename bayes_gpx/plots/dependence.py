@@ -7,7 +7,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, horizontal_zero, interval_bars
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import MOST_ROWS, against, short, shown
+from bayes_gpx.shown import MOST_ROWS, short, shown
 
 
 def _bars(da, target, *, value, **kwargs):
@@ -95,11 +95,6 @@ def plot_dependence(
     pc.map(_points, "point_estimate", data=mean, value=value, color="C0", size=9)
     pc.map(_rug, "rug", data=interval, value=value, color="gray", alpha=0.6)
     pc.map(_labels, "labels", data=mean, y=name)
-    words = " ".join(
-        filter(None, [f"{name.capitalize()}s, {dataset.attrs['units']},", against(dataset)])
-    )
-    second = f"mean and {found.attrs['interval']}"
-    if found.attrs["choice"]:
-        second += f" ({found.attrs['choice']})"
-    pc.add_title(f"{words.rstrip(',')}\n{second}")
+    second = f"{dataset.attrs['units']}: mean and {found.attrs['interval']}"
+    pc.add_title(f"{found.attrs['title']}\n{second}")
     return pc

@@ -15,7 +15,7 @@ from bayes_gpx.marks import (
     symmetric,
 )
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, against, covers_zero, short, shown
+from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 
 GRAY, KEPT = 0.8, 0.25
 """Cells of open sign are mixed with this gray, and keep this share of their colour."""
@@ -110,8 +110,7 @@ def plot_heatmap(
     axis = f"observations, from the smallest {total_name} to the largest"
     pc.map(axis_labels, "xlabel", data=mean, x=axis)
     colour_bar(pc, norm, SIGNED, found.attrs["label"], aspect=30)
-    words = " ".join(filter(None, [f"{name.capitalize()}s", against(dataset)]))
-    if found.attrs["choice"]:
-        words += f" ({found.attrs['choice']})"
-    pc.add_title(f"{words}\nfaded to gray where the {found.attrs['interval']} covers 0")
+    pc.add_title(
+        f"{found.attrs['title']}\nfaded to gray where the {found.attrs['interval']} covers 0"
+    )
     return pc

@@ -18,7 +18,7 @@ from bayes_gpx.marks import (
     symmetric,
 )
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import MOST_PANELS, against, panel_rows, short, shown
+from bayes_gpx.shown import MOST_PANELS, panel_rows, short, shown
 
 LAYERS = ("value", "mean", "sd")
 
@@ -106,6 +106,5 @@ def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
     for layer in reversed(LAYERS):
         norm, cmap = scales[layer]
         colour_bar(pc, norm, cmap, labels[layer], **bar)
-    words = " ".join(filter(None, [f"{name.capitalize()}s", against(dataset)]))
-    pc.add_title(words)
+    pc.add_title(found.attrs["title"])
     return pc
