@@ -24,6 +24,7 @@ _MAP = {
     "contributions": "bayes_gpx.explain:contributions",
     "derivatives": "bayes_gpx.explain:derivatives",
     "slopes": "bayes_gpx.explain:slopes",
+    "path_slopes": "bayes_gpx.explain:path_slopes",
     "attributions": "bayes_gpx.explain:attributions",
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
@@ -32,9 +33,17 @@ _MAP = {
     "save": "bayes_gpx.io:save",
     "load": "bayes_gpx.io:load",
     "plot_attributions": "bayes_gpx.plots:plot_attributions",
+    "plot_beeswarm": "bayes_gpx.plots:plot_beeswarm",
     "plot_contributions": "bayes_gpx.plots:plot_contributions",
+    "plot_dependence": "bayes_gpx.plots:plot_dependence",
     "plot_derivatives": "bayes_gpx.plots:plot_derivatives",
+    "plot_heatmap": "bayes_gpx.plots:plot_heatmap",
+    "plot_image": "bayes_gpx.plots:plot_image",
+    "plot_path": "bayes_gpx.plots:plot_path",
+    "plot_slopes": "bayes_gpx.plots:plot_slopes",
+    "plot_waterfall": "bayes_gpx.plots:plot_waterfall",
     "plot_weights": "bayes_gpx.plots:plot_weights",
+    "to_shap": "bayes_gpx.interchange:to_shap",
 }
 
 __all__ = list(_MAP)

@@ -47,62 +47,25 @@ def main(arguments=None):
     weights = bx.weights(model, idata, X_test, keep="summary")
     contributions = bx.contributions(model, idata, X_test, keep="summary")
     digits_test = digits.loc[X_test.index]
-    run.figure(plot_examples(weights, contributions, digits_test), "weights")
+    examples = digits_test.sort_values(kind="stable").groupby(digits_test).head(EXAMPLES).index
+    run.figure(bx.plot_image(weights, (8, 8), obs=examples), "weights")
+    run.figure(bx.plot_image(contributions, (8, 8), obs=examples), "contributions")
     run.figure(plot_means(weights["weight_mean"], digits_test), "mean_weights")
-
-
-def plot_examples(weights, contributions, digits):
-    """Images with their weights, the weights' sd and contributions; a row for each digit."""
-    examples = {d: digits.index[digits == d][:EXAMPLES] for d in range(10)}
-    shown = weights.sel(obs=np.concatenate([*examples.values()]))
-    mean, sd = shown["weight_mean"], shown["weight_sd"]
-    signed = ScalarMappable(_centred(mean), "RdBu_r")
-    unsigned = ScalarMappable(Normalize(sd.min(), sd.max()), "viridis")
-    columns = {
-        "image": (shown["value"], ScalarMappable(Normalize(0, 1), "gray_r")),
-        "weight": (mean, signed),
-        "sd": (sd, unsigned),
-        "contribution": (contributions["contribution_mean"], signed),
-    }
-    figure, axes = plt.subplots(
-        10, EXAMPLES * len(columns), figsize=(10, 14.5), layout="constrained"
-    )
-    for (digit, chosen), row in zip(examples.items(), axes, strict=True):
-        row[0].set_ylabel(f"{digit}  ", rotation=0, fontsize="x-large")
-        panels = iter(row)
-        for obs in chosen:
-            for values, colors in columns.values():
-                _draw(next(panels), values.sel(obs=obs), colors)
-    for panel, title in zip(axes[0], [*columns] * EXAMPLES, strict=True):
-        panel.set_title(title, fontsize="medium")
-    bar = {"ax": axes, "location": "bottom", "aspect": 50, "shrink": 0.7, "pad": 0.01}
-    figure.colorbar(unsigned, label="sd of weight", **bar)
-    figure.colorbar(signed, label="weight and contribution: red for 5 to 9, blue for 0 to 4", **bar)
-    return figure
 
 
 def plot_means(weights, digits):
     """The mean weights of each digit's images."""
     means = weights.assign_coords(digit=("obs", digits.values)).groupby("digit").mean()
-    colors = ScalarMappable(_centred(means), "RdBu_r")
+    limit = np.abs(means).max()
+    colors = ScalarMappable(Normalize(-limit, limit), "RdBu_r")
     figure, axes = plt.subplots(2, 5, figsize=(9, 4.3), layout="constrained")
     for panel, mean in zip(axes.flat, means, strict=True):
-        _draw(panel, mean, colors)
-        panel.set_title(mean["digit"].item())
+        panel.imshow(mean.values.reshape(8, 8), norm=colors.norm, cmap=colors.cmap)
+        panel.set(xticks=[], yticks=[], title=mean["digit"].item())
+        panel.spines[:].set_visible(True)
     figure.colorbar(colors, ax=axes, label="mean weight")
     figure.suptitle("Red for 5 to 9, blue for 0 to 4")
     return figure
-
-
-def _centred(values):
-    limit = np.abs(values).max()
-    return Normalize(-limit, limit)
-
-
-def _draw(panel, values, colors):
-    panel.imshow(values.values.reshape(8, 8), norm=colors.norm, cmap=colors.cmap)
-    panel.set(xticks=[], yticks=[])
-    panel.spines[:].set_visible(True)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -91,7 +92,7 @@ def test_derivatives_along_a_grid_are_curves(sloped):
     x, mean = axes.lines[-1].get_data()
     assert_allclose(x, np.linspace(-2.5, -1.5, 9))
     assert_allclose(mean, grid["derivative_mean"].sel(feature="dose")[::-1])
-    wide, narrow = (band.get_paths()[0].get_extents() for band in axes.collections)
+    wide, narrow = (band.get_paths()[0].get_extents() for band in axes.collections[:2])
     assert_allclose(wide.y1, grid["band_simultaneous"].sel(feature="dose").max())
     assert_allclose(narrow.y0, grid["band_pointwise"].sel(feature="dose").min())
     assert f"± {grid['average_slope_sd'].sel(feature='dose').item():.2g}" in axes.get_title()
@@ -101,15 +102,53 @@ def test_derivatives_of_rows_are_points_with_intervals(sloped):
     grid, rows = sloped
     plot = bx.plot_derivatives(rows, backend="matplotlib")
     axes = plot.viz["plot"].sel(feature="age").item()
-    points, rug = (artist.get_offsets() for artist in axes.collections)
+    points, signs = (artist.get_offsets() for artist in axes.collections)
     one = rows.sel(feature="age").sortby("value")
     # Rows of equal age would be drawn in any order; there are none.
     assert_allclose(points, np.column_stack([one["value"], one["derivative_mean"]]))
-    assert_allclose(rug[:, 1], one["band_simultaneous"].min())
+    assert_allclose(signs[:, 0], rows["value"].sel(feature="age"))
+    assert signs[:, 1].max() < one["band_simultaneous"].min()
     _, ends = axes.lines[1].get_data()
     assert_allclose(ends[:2], one["band_simultaneous"][0])
     held = bx.plot_derivatives(grid, features=["age"], backend="none")
     assert held.viz["plot"].sizes["feature"] == 1
+
+
+def test_marks_say_which_signs_are_known(sloped):
+    _, rows = sloped
+    known = [1.0, 0.9, 0.5, 0.2, 0.1, 0.0]
+    six = rows.isel(obs=range(6)).copy()
+    six["derivative_probability_positive"][:, 0] = known
+    axes = bx.plot_derivatives(six, backend="matplotlib").viz["plot"].sel(feature="age").item()
+    blue, orange, gray = "#0072b2", "#d55e00", "#999999"
+    # The bands' probability is 0.89.
+    drawn = [to_hex(colour) for colour in axes.collections[-1].get_facecolor()]
+    assert drawn == [blue, blue, gray, gray, orange, orange]
+
+
+def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):
+    _, rows = sloped
+    plot = bx.plot_slopes(rows, obs=[5, 2], features=["dose", "age"], backend="matplotlib")
+    assert list(plot.viz["plot"]["obs"].values) == [5, 2]
+    axes, one = plot.viz["plot"].sel(obs=5).item(), rows.sel(obs=5, feature=["dose", "age"])
+    points = axes.collections[0].get_offsets()
+    assert_allclose(points[:, 0], one["derivative_mean"] / one["derivative_sd"])
+    assert_allclose(points[:, 1], [0, 1])
+    wide, narrow = (line.get_xdata().reshape(2, 3)[:, :2] for line in axes.lines[1:])
+    sd = one["derivative_sd"].values[:, None]
+    assert_allclose(wide * sd, one["band_simultaneous_features"])
+    assert_allclose(narrow * sd, one["band_pointwise"])
+    # One factor for all features of an observation.
+    assert_allclose(*(wide[:, 1] - wide[:, 0]))
+    first = one.sel(feature="dose")
+    label = f"{first['derivative_mean']:.3g} ± {first['derivative_sd']:.2g}"
+    assert axes.get_yticklabels()[0].get_text() == f"dose\n{label}"
+    with pytest.raises(ValueError, match="expected the result of bx.slopes"):
+        bx.plot_slopes(rows.drop_vars("band_simultaneous_features"))
+    with pytest.raises(ValueError, match="features: unknown 'weight'"):
+        bx.plot_slopes(rows, features=["weight"])
+    with pytest.raises(ValueError, match="no rows labelled"):
+        bx.plot_slopes(rows, obs=[99])
 
 
 def test_derivatives_that_cannot_be_drawn_are_refused(sloped):

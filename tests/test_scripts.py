@@ -16,7 +16,7 @@ from bayes_gpx.models import Model
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 FIGURES = {
-    "gpx_digits": {"weights", "mean_weights"},
+    "gpx_digits": {"weights", "contributions", "mean_weights"},
     "gpx_boston": {"predictions", "contributions", "weights"},
     "gpx_taipei_coefficients": {"predictions", "coefficients"},
     "gp_diabetes": {"predictions", "calibration", "lengthscales", "posterior_predictive"},

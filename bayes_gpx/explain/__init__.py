@@ -1,7 +1,7 @@
 """The verbs: each takes a model and its idata and returns a Dataset."""
 
 from bayes_gpx.explain.attributions import attributions
-from bayes_gpx.explain.derivatives import derivatives, slopes
+from bayes_gpx.explain.derivatives import derivatives, path_slopes, slopes
 from bayes_gpx.explain.functions import RandomFunctions, sample_functions
 from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.explain.predictions import predictions
@@ -13,6 +13,7 @@ __all__ = [
     "contributions",
     "derivatives",
     "log_likelihood",
+    "path_slopes",
     "predictions",
     "sample_functions",
     "slopes",

@@ -3,12 +3,14 @@
 from numbers import Real
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import points
-from bayes_gpx.draws import explain
+from bayes_gpx.arguments import points, read_baseline
+from bayes_gpx.draws import LARGEST_JOINT, explain
+from bayes_gpx.quadrature import rule
 
 
 def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **options):
@@ -115,9 +117,7 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
       each observation. All derivatives at this observation lie in the band together with
       probability `ci_prob`. It says nothing of two observations at once.
     """
-    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-    if not (isinstance(prob, Real) and 0 < prob < 1):
-        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
+    prob = _probability(ci_prob)
     training = model.training
     features = options.get("features")
     regions = None if rope is None else _regions(rope, features or training.X.columns)
@@ -149,6 +149,112 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
     if len(varying) == 1 and held:
         result.attrs["along"] = training.X.columns[varying[0]]
     return result
+
+
+def path_slopes(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    obs=None,
+    baseline="mean",
+    steps=40,
+    ci_prob=None,
+    **options,
+):
+    """Derivatives of f along the straight path from a baseline to one observation, with bands.
+
+    The area under a feature's derivative along the path, times the feature's way, is its
+    attribution: what `attributions` integrates, seen before it is integrated.
+
+    Parameters
+    ----------
+    model, idata, X_new, Z_new
+        As in `derivatives`; z is held along the path where Z was given.
+    obs : label
+        Which observation; needed where there are several.
+    baseline : {"mean", "median", "zero"}, array (d,) or frame row
+        Where the path starts, in user units.
+    steps : int
+        Even; the path has one place more.
+    ci_prob : float, optional
+        Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
+    **options
+        draws, num_draws, features, seed, progressbar: see `bayes_gpx.draws.explain`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over places on the path, labelled in `obs` from 0, the baseline, to 1, the observation:
+        `derivative_mean`, `derivative_sd`, `derivative_probability_positive` (obs, feature),
+        `band_pointwise` and `band_simultaneous` (obs, feature, ci_bound), as in `slopes`, and
+        `value`; in units of y per unit of x. Besides `baseline` and `way` (feature), from it to the
+        observation; `attribution` (chain, draw, feature), `attribution_mean` and `attribution_sd`
+        (of the draws), by Simpson's rule, in units of y. The attribute `explains` is the
+        observation's label, as text.
+
+    Raises
+    ------
+    ValueError
+        As `derivatives`; for more than one observation or baseline, an odd number of steps, a
+        `ci_prob` that is not between 0 and 1, and more places than can be drawn jointly.
+
+    References
+    ----------
+    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
+    """
+    prob, (t, w) = _probability(ci_prob), rule("simpson", steps)
+    where, training = points(model, X_new, Z_new, obs=obs), model.training
+    if len(where.X) != 1:
+        raise ValueError(
+            f"{len(where.X)} observations; expected one, at the end of the path. Pass its label "
+            f"as obs=, such as {where.index[0]}."
+        )
+    if len(t) * training.d > LARGEST_JOINT:
+        raise ValueError(
+            f"steps is {steps} for {training.d} features; expected at most "
+            f"{LARGEST_JOINT // training.d - 1}, which can be drawn jointly."
+        )
+    start = read_baseline(model, baseline)
+    if start.ndim > 1:
+        raise ValueError(f"baseline has {len(start)} rows; expected one, where the path starts.")
+    way = where.X_values[0] - start
+    path = pd.DataFrame(start + t[:, None] * way, index=t, columns=list(training.X.columns))
+    held = None
+    if not training.tied and where.Z is not None:
+        names = training.Z.columns[: training.p - training.intercept]
+        held = pd.DataFrame(np.tile(where.Z_values[:, : len(names)], (len(t), 1)), t, list(names))
+    along = points(model, path, held)
+    found = explain(
+        model, idata, questions.derivative(model), along, joint=True, keep="draws", **options
+    )
+    draws, samples = found["derivative"], ["chain", "draw"]
+    bands = _bands(draws, found["derivative_mean"], found["derivative_sd"], prob)
+    moved = xr.DataArray(way, {"feature": list(training.X.columns)}, ["feature"])
+    moved = moved.sel(feature=found["feature"])
+    shares = moved * xr.DataArray(w, {"obs": found["obs"]}, ["obs"])
+    attribution = (draws * shares).sum("obs")
+    result = found.drop_vars("derivative").assign(
+        derivative_probability_positive=(draws > 0).mean(samples),
+        band_pointwise=bands["band_pointwise"],
+        band_simultaneous=bands["band_simultaneous"],
+        baseline=found["value"].isel(obs=0, drop=True),
+        way=moved,
+        attribution=attribution,
+        attribution_mean=(found["derivative_mean"] * shares).sum("obs"),
+        attribution_sd=attribution.std(samples),
+    )
+    name = baseline if isinstance(baseline, str) else "given"
+    result.attrs |= {"ci_prob": prob, "baseline": name, "explains": str(where.index[0])}
+    return result
+
+
+def _probability(ci_prob):
+    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    if not (isinstance(prob, Real) and 0 < prob < 1):
+        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
+    return prob
 
 
 def _bands(draws, mean, sd, prob):

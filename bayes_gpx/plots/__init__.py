@@ -1,7 +1,26 @@
 """Plots of the verbs' results; each computes nothing and returns a PlotCollection."""
 
+from bayes_gpx.plots.beeswarm import plot_beeswarm
+from bayes_gpx.plots.dependence import plot_dependence
 from bayes_gpx.plots.derivatives import plot_derivatives
+from bayes_gpx.plots.heatmap import plot_heatmap
+from bayes_gpx.plots.image import plot_image
+from bayes_gpx.plots.path import plot_path
 from bayes_gpx.plots.shares import plot_attributions, plot_contributions
+from bayes_gpx.plots.slopes import plot_slopes
+from bayes_gpx.plots.waterfall import plot_waterfall
 from bayes_gpx.plots.weights import plot_weights
 
-__all__ = ["plot_attributions", "plot_contributions", "plot_derivatives", "plot_weights"]
+__all__ = [
+    "plot_attributions",
+    "plot_beeswarm",
+    "plot_contributions",
+    "plot_dependence",
+    "plot_derivatives",
+    "plot_heatmap",
+    "plot_image",
+    "plot_path",
+    "plot_slopes",
+    "plot_waterfall",
+    "plot_weights",
+]

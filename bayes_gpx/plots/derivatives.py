@@ -5,8 +5,13 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.marks import axis_labels, coloured_points, horizontal_zero, interval_bars
 from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import short
 from bayes_gpx.specification import one_of
+
+SIGNS = ("#0072b2", "#d55e00", "#999999")
+"""Colours of a positive, a negative and an open sign: Okabe and Ito's blue and vermilion."""
 
 
 def _band(da, target, *, value, curve, width, **kwargs):
@@ -14,9 +19,7 @@ def _band(da, target, *, value, curve, width, **kwargs):
     x, bounds = value.values[order], da.transpose("obs", "ci_bound").values[order]
     if curve == da["feature"].item():
         return backend.fill_between_y(x, bounds[:, 0], bounds[:, 1], target, **kwargs)
-    gap = np.full(len(x), np.nan)
-    ends = np.column_stack([bounds, gap]).ravel()
-    return backend.line(np.repeat(x, 3), ends, target, width=width, **kwargs)
+    return interval_bars(x, bounds, target, width=width, **kwargs)
 
 
 def _mean(da, target, *, value, curve, **kwargs):
@@ -27,16 +30,11 @@ def _mean(da, target, *, value, curve, **kwargs):
     return backend.scatter(x, mean, target, size=8, **kwargs)
 
 
-def _zero(da, target, **kwargs):
-    return backend_from_object(target).hline(0.0, target, **kwargs)
-
-
-def _rug(da, target, *, value, **kwargs):
-    x = np.sort(value.values)
-    if len(x) > 2 and np.allclose(np.diff(x), x[1] - x[0], atol=0.0):
-        return None
-    bottom = np.full(len(x), da.values.min())
-    return backend_from_object(target).scatter(x, bottom, target, marker="|", **kwargs)
+def _signs(da, target, *, value, positive, prob, **kwargs):
+    bottom = da.values.min() - 0.06 * np.ptp(da.values)
+    colours = np.select([positive >= prob, 1 - positive >= prob], SIGNS[:2], SIGNS[2])
+    ends = np.full(da.sizes["obs"], bottom)
+    return coloured_points(value.values, ends, colours, target, marker="|", **kwargs)
 
 
 def _labels(da, target, *, mean, sd, positive, **kwargs):
@@ -46,16 +44,16 @@ def _labels(da, target, *, mean, sd, positive, **kwargs):
         target,
         **kwargs,
     )
-    backend.ylabel("derivative", target, **kwargs)
-    return backend.xlabel(da["feature"].item(), target, **kwargs)
+    return axis_labels(da, target, x=short(da["feature"].item()), y="derivative")
 
 
 def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     """Plot each derivative against its own feature's value, with both bands.
 
     Where one feature alone varies, its panel is a curve with a pointwise (dark) and a
-    simultaneous (light) band. Elsewhere each observation is a point with two intervals. Values
-    that are not evenly spaced are marked along the bottom.
+    simultaneous (light) band. Elsewhere each observation is a point with two intervals. Marks
+    along the bottom are the observations' values, blue where the derivative is positive with at
+    least the bands' probability, orange where it is negative, gray where that is open.
 
     Parameters
     ----------
@@ -87,7 +85,7 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     chosen = dataset.sel(feature=list(features))
     backend = backend or rcParams["plot.backend"]
     size = 5.4, 3.2
-    lay_out(pc_kwargs, len(features), size, backend=backend, above=0.6, narrowest=7.0)
+    lay_out(pc_kwargs, len(features), size, backend=backend, above=0.8, narrowest=7.0)
 
     def named(variable):
         return chosen[[variable]].rename({variable: "derivative"})
@@ -95,13 +93,15 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     mean, wide = named("derivative_mean"), named("band_simultaneous")
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
     where = {"value": chosen["value"], "curve": dataset.attrs.get("along")}
-    pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_band, "simultaneous", data=wide, width=1, color="C0", alpha=0.2, **where)
     pc.map(
         _band, "pointwise", data=named("band_pointwise"), width=2, color="C0", alpha=0.4, **where
     )
     pc.map(_mean, "point_estimate", data=mean, color="C0", **where)
-    pc.map(_rug, "rug", data=wide, value=chosen["value"], color="gray")
+    prob = dataset.attrs["ci_prob"]
+    sign = {"positive": chosen["derivative_probability_positive"], "prob": prob}
+    pc.map(_signs, "signs", data=wide, value=chosen["value"], **sign)
     pc.map(
         _labels,
         "labels",
@@ -112,6 +112,7 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     )
     pc.add_title(
         f"Derivative, {dataset.attrs['units']}\n"
-        f"{dataset.attrs['ci_prob']:.0%} bands: pointwise dark, simultaneous light"
+        f"{prob:.0%} bands: pointwise dark, simultaneous light\n"
+        f"along the bottom: P(> 0) at least {prob:.0%} blue, P(< 0) orange, neither gray"
     )
     return pc

@@ -6,44 +6,30 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.arguments import rows_labelled
+from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
 from bayes_gpx.panels import lay_out
-
-LARGEST = 24
-"""Most panels that a person can read."""
+from bayes_gpx.shown import against, panel_rows, short
 
 
 def _interval(da, target, *, position, **kwargs):
-    backend = backend_from_object(target)
-    for y, (low, high) in zip(position, da.transpose("feature", "ci_bound").values, strict=True):
-        artist = backend.line([low, high], [y, y], target, **kwargs)
-    return artist
+    bounds = da.transpose("feature", "ci_bound").values
+    return interval_bars(position, bounds, target, across=True, **kwargs)
 
 
 def _points(da, target, *, position, **kwargs):
     return backend_from_object(target).scatter(da.values, position, target, **kwargs)
 
 
-def _zero(da, target, **kwargs):
-    return backend_from_object(target).vline(0.0, target, **kwargs)
-
-
 def _names(da, target, *, position, **kwargs):
     labels = [
-        f"{feature} = {value:.4g}"
+        f"{short(feature)} = {value:.4g}"
         for feature, value in zip(da["feature"].values, da.values, strict=True)
     ]
     return backend_from_object(target).yticks(position, labels, target, **kwargs)
 
 
 def _title(da, target, *, text, **kwargs):
-    return backend_from_object(target).title(f"{text}: {da['obs'].item()}", target, **kwargs)
-
-
-def _xlabel(da, target, *, text, **kwargs):
-    if hasattr(target, "tick_params"):  # shared axes hide their numbers above empty places
-        target.tick_params(labelbottom=True)
-    return backend_from_object(target).xlabel(text, target, **kwargs)
+    return backend_from_object(target).title(f"{text}: {short(da['obs'])}", target, **kwargs)
 
 
 def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwargs):
@@ -102,22 +88,16 @@ def plot_attributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwa
             f"The dataset has the baselines {list(dataset['baseline'].values)}; expected one: "
             "dataset.sel(baseline=...)."
         )
-    name = dataset.attrs.get("baseline")
-    if name == "named":
-        name = str(dataset["baseline"].item())
-    against = ", against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
-    return _bars(dataset, "attribution", against, obs, ci_prob, backend, pc_kwargs)
+    return _bars(dataset, "attribution", f", {against(dataset)}", obs, ci_prob, backend, pc_kwargs)
 
 
-def _bars(dataset, name, against, obs, ci_prob, backend, pc_kwargs):
+def _bars(dataset, name, added, obs, ci_prob, backend, pc_kwargs):
     if name not in dataset:
         raise ValueError(
             f"The dataset has no draws of `{name}`; expected the result of bx.{name}s with "
             "keep='draws'."
         )
-    rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]
-    if len(rows) > LARGEST:
-        raise ValueError(f"{len(rows)} observations were asked for; choose at most {LARGEST}.")
+    rows = panel_rows(dataset, obs)
     # Features from top to bottom in their own order.
     chosen = dataset.isel(obs=rows, feature=slice(None, None, -1))
     draws = chosen[[name]]
@@ -131,11 +111,11 @@ def _bars(dataset, name, against, obs, ci_prob, backend, pc_kwargs):
     mean = chosen[[f"{name}_mean"]].rename({f"{name}_mean": name})
     value = chosen[["value"]].rename(value=name)
     interval = xr.Dataset({name: draws[name].azstats.eti(prob=prob, dim=["chain", "draw"])})
-    pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_interval, "credible_interval", data=interval, position=position, color="C0", width=2)
     pc.map(_points, "point_estimate", data=mean, position=position, color="C0")
     pc.map(_names, "ticks", data=value, position=position, store_artist=False)
     pc.map(_title, "title", data=mean, text="obs")
-    pc.map(_xlabel, "xlabel", data=mean, text=f"{name} [{dataset.attrs['units']}]")
-    pc.add_title(f"{name.capitalize()}s{against}: mean and {prob:.0%} interval")
+    pc.map(axis_labels, "xlabel", data=mean, x=f"{name} [{dataset.attrs['units']}]")
+    pc.add_title(f"{name.capitalize()}s{added}: mean and {prob:.0%} interval")
     return pc

@@ -7,6 +7,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.marks import horizontal_zero
 from bayes_gpx.panels import lay_out
 from bayes_gpx.specification import one_of
 
@@ -22,10 +23,6 @@ def _band(da, target, *, value, **kwargs):
 def _curve(da, target, *, value, **kwargs):
     order = np.argsort(value.values)
     return backend_from_object(target).line(value.values[order], da.values[order], target, **kwargs)
-
-
-def _zero(da, target, **kwargs):
-    return backend_from_object(target).hline(0.0, target, **kwargs)
 
 
 def _labels(da, target, **kwargs):
@@ -78,7 +75,7 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     pc = PlotCollection.wrap(draws, cols=["feature"], backend=backend, **pc_kwargs)
     mean = chosen[["weight_mean"]].rename(weight_mean="weight")
     band = xr.Dataset({"weight": draws["weight"].azstats.eti(prob=prob, dim=["chain", "draw"])})
-    pc.map(_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_band, "credible_interval", data=band, value=value, color="C0", alpha=0.3)
     pc.map(_curve, "point_estimate", data=mean, value=value, color="C0", width=2)
     pc.map(_labels, "labels", data=mean)

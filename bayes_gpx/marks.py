@@ -1,0 +1,107 @@
+"""What plots draw in a panel, each through arviz_plots' backends."""
+
+import matplotlib as mpl
+import numpy as np
+from arviz_plots.plot_collection import backend_from_object
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize, to_hex
+
+from bayes_gpx.specification import one_of
+
+SIGNED, UNSIGNED = "RdBu_r", "viridis"
+"""Colours for numbers on both sides of 0, and on one; told apart by the colour-blind too."""
+
+ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.9, 256)))
+"""The same without its brightest, for points on white."""
+
+
+def vertical_zero(da, target, **kwargs):
+    """Draw a line where x is 0."""
+    return backend_from_object(target).vline(0.0, target, **kwargs)
+
+
+def horizontal_zero(da, target, **kwargs):
+    """Draw a line where y is 0."""
+    return backend_from_object(target).hline(0.0, target, **kwargs)
+
+
+def interval_bars(at, bounds, target, *, across=False, **kwargs):
+    """Draw intervals (n, 2) as one line with gaps; `across` lays them along x."""
+    gap = np.full(len(at), np.nan)
+    ends = np.column_stack([bounds, gap]).ravel()
+    places = np.repeat(np.asarray(at, float), 3)
+    pair = (ends, places) if across else (places, ends)
+    return backend_from_object(target).line(*pair, target, **kwargs)
+
+
+def axis_labels(da, target, *, x=None, y=None, **kwargs):
+    """Name the axes, with their numbers where panels share them."""
+    backend = backend_from_object(target)
+    if hasattr(target, "tick_params"):  # shared axes hide their numbers above empty places
+        target.tick_params(labelbottom=True)
+    if y is not None:
+        backend.ylabel(y, target, **kwargs)
+    if x is not None:
+        return backend.xlabel(x, target, **kwargs)
+
+
+def colours(values, low, high, cmap):
+    """Hexadecimal colours of numbers, on a scale from low to high."""
+    scale = Normalize(low, high, clip=True)
+    values = np.asarray(values, float)
+    rgb = mpl.colormaps.get_cmap(cmap)(scale(values.ravel()))
+    return np.array([to_hex(colour) for colour in rgb]).reshape(values.shape)
+
+
+def coloured_points(x, y, colour, target, *, hollow=False, **kwargs):
+    """Draw points, each in its own colour (n,)."""
+    backend = backend_from_object(target)
+    groups = [slice(None)]
+    if backend.__name__.endswith("bokeh"):  # takes one colour at a time
+        groups = [colour == one for one in np.unique(colour)]
+    for group in groups:
+        own = colour[group] if len(groups) == 1 else colour[group][0]
+        painted = {"facecolor": "#ffffff", "edgecolor": own} if hollow else {"color": own}
+        artist = backend.scatter(x[group], y[group], target, **painted, **kwargs)
+    return artist
+
+
+def symmetric(values):
+    """Scale with 0 in its middle."""
+    limit = float(np.abs(values).max()) or 1.0
+    return Normalize(-limit, limit)
+
+
+def cells(rgb, target, **kwargs):
+    """Draw an image (rows, columns, 3), its first row on top, cell i centred at i."""
+    if isinstance(target, list):  # the backend that draws nothing
+        target.append({"function": "cells", "rgb": rgb})
+        return target[-1]
+    return target.imshow(rgb, interpolation="nearest", **kwargs)
+
+
+def refuse_without_images(backend):
+    """Raise for backends through which arviz_plots draws no images."""
+    one_of("backend", backend, ("matplotlib", "none"))
+
+
+def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
+    """Add a colour bar to a figure of matplotlib; other backends have none.
+
+    Parameters
+    ----------
+    pc : PlotCollection
+    norm, cmap : Normalize, str
+    label : str
+    axes : list, optional
+        Beside which panels; all by default.
+    ticks : dict of position to text, optional
+    """
+    figure = pc.viz["figure"].item()
+    if not hasattr(figure, "colorbar"):
+        return
+    if axes is None:
+        axes = [a for a in pc.viz["plot"].values.ravel() if a is not None]
+    bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, label=label, **kwargs)
+    if ticks is not None:
+        bar.set_ticks(list(ticks), labels=list(ticks.values()))

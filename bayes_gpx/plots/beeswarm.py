@@ -1,0 +1,140 @@
+"""Attributions of many observations, one row of points for each feature."""
+
+import numpy as np
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+from matplotlib.colors import Normalize
+
+from bayes_gpx.marks import (
+    ON_WHITE,
+    axis_labels,
+    colour_bar,
+    coloured_points,
+    colours,
+    vertical_zero,
+)
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
+
+BINS = 90
+"""Along the axis; points of one bin are stacked around their feature's line."""
+
+HALF = 0.4
+"""How far from the line a stack may reach."""
+
+
+def _offsets(x, low, high):
+    """Distances from the line that keep points of one bin apart, 0 for the first of each."""
+    bins = np.floor((x - low) / ((high - low) or 1.0) * BINS)
+    order = np.lexsort((x, bins))
+    _, start, size = np.unique(bins[order], return_index=True, return_counts=True)
+    rank = np.empty(len(x))
+    rank[order] = np.arange(len(x)) - np.repeat(start, size)
+    side = np.where(rank % 2, 1.0, -1.0) * np.ceil(rank / 2)
+    return side * min(0.09, HALF / max(np.abs(side).max(), 1.0))
+
+
+def _relative(value, known):
+    """Each column of values from 0 at the 5th to 1 at the 95th percentile of what is known."""
+    low, high = np.quantile(known, [0.05, 0.95], axis=0)
+    rare = low == high
+    low, high = np.where(rare, known.min(axis=0), low), np.where(rare, known.max(axis=0), high)
+    constant = low == high
+    return np.where(constant, 0.5, (value - low) / np.where(constant, 1.0, high - low))
+
+
+def _points(da, target, *, colour, chosen, hollow, **kwargs):
+    low, high = float(da.min()), float(da.max())
+    x = da.transpose("feature", "obs").values
+    y = np.stack([row + _offsets(one, low, high) for row, one in enumerate(x)])
+    chosen = chosen.transpose("feature", "obs").values
+    if not chosen.any():
+        return None
+    return coloured_points(x[chosen], y[chosen], colour[chosen], target, hollow=hollow, **kwargs)
+
+
+def _names(da, target, **kwargs):
+    backend = backend_from_object(target)
+    names = [short(feature) for feature in da["feature"].values]
+    backend.ylim((len(names) - 0.4, -0.6), target)
+    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
+
+
+def plot_beeswarm(
+    dataset,
+    *,
+    obs=None,
+    features=None,
+    max_features=20,
+    ci_prob=None,
+    backend=None,
+    **pc_kwargs,
+):
+    """Plot the attributions of many observations, coloured by the features' own values.
+
+    Each observation is a point in each feature's row: filled if its interval excludes 0, hollow
+    if the sign is open. Colours run from a feature's 5th percentile to its 95th, over all
+    observations of the dataset.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws or not.
+    obs : list of labels, optional
+        All by default. Of more than 1000 a random choice of 1000 is drawn, as the title says.
+    features : list of str, optional
+        From top to bottom; by default the `max_features` of the largest mean absolute value over
+        all observations.
+    max_features : int
+    ci_prob : float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
+        dataset has draws, else from mean and sd as if normal.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+        The colour bar is matplotlib's.
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another verb, several baselines, unknown observations or features.
+
+    References
+    ----------
+    Lundberg et al., "From local explanations to global understanding with explainable AI for
+    trees" (2020), Figure 4.
+    """
+    found = shown(
+        dataset,
+        ONE_UNIT,
+        obs=obs,
+        features=features,
+        max_features=max_features,
+        most_rows=MOST_ROWS,
+        ci_prob=ci_prob,
+    )
+    name, count = found.attrs["name"], found.sizes["feature"]
+    mean = found[["mean"]].rename(mean=name)
+    known = dataset["value"].sel(feature=found["feature"]).transpose("obs", "feature").values
+    colour = colours(_relative(found["value"].values, known).T, 0.0, 1.0, ON_WHITE)
+    open_sign = covers_zero(found["interval"])
+    backend = backend or rcParams["plot.backend"]
+    size = 8.5, 1.0 + 0.4 * count
+    lay_out(pc_kwargs, 1, size, backend=backend, above=0.5)
+    pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
+    pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    for label, chosen, hollow in (("open", open_sign, True), ("clear", ~open_sign, False)):
+        drawn = {"colour": colour, "chosen": chosen, "hollow": hollow, "size": 14, "width": 0.8}
+        pc.map(_points, label, data=mean, **drawn)
+    pc.map(_names, "ticks", data=mean, store_artist=False)
+    pc.map(axis_labels, "xlabel", data=mean, x=found.attrs["label"])
+    ends = {0.0: "low", 1.0: "high"}
+    colour_bar(pc, Normalize(0, 1), ON_WHITE, "value of the feature", ticks=ends, aspect=30)
+    second = f"filled where the {found.attrs['interval']} excludes 0, else hollow"
+    pc.add_title(f"{found.attrs['title']}\n{second}")
+    return pc

@@ -1,0 +1,100 @@
+"""A quantity against the value of its own feature, over observations, one panel each."""
+
+import numpy as np
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.marks import axis_labels, horizontal_zero, interval_bars
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import MOST_ROWS, short, shown
+
+
+def _bars(da, target, *, value, **kwargs):
+    bounds = da.transpose("obs", "ci_bound").values
+    return interval_bars(value.values, bounds, target, **kwargs)
+
+
+def _points(da, target, *, value, **kwargs):
+    return backend_from_object(target).scatter(value.values, da.values, target, **kwargs)
+
+
+def _rug(da, target, *, value, **kwargs):
+    bottom = da.values.min() - 0.05 * np.ptp(da.values)
+    ends = np.full(len(value), bottom)
+    return backend_from_object(target).scatter(value.values, ends, target, marker="|", **kwargs)
+
+
+def _labels(da, target, *, y):
+    return axis_labels(da, target, x=short(da["feature"].item()), y=y)
+
+
+def plot_dependence(
+    dataset,
+    *,
+    obs=None,
+    features=None,
+    max_features=6,
+    ci_prob=None,
+    backend=None,
+    **pc_kwargs,
+):
+    """Plot attributions, contributions, weights or derivatives against their feature's value.
+
+    Each observation is a point with its interval, above a rug of values. The scatter of points
+    at one value is interaction with other features, the interval is what is not known.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.attributions`, `contributions`, `weights` or `derivatives` returned, with
+        draws or not.
+    obs : list of labels, optional
+        All by default. Of more than 1000 a random choice of 1000 is drawn, as the title says.
+    features : list of str, optional
+        By default the `max_features` of the largest mean absolute attribution or contribution;
+        the first ones of weights and derivatives, whose units differ.
+    max_features : int
+    ci_prob : float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
+        dataset has draws, else from mean and sd as if normal.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another verb or without `value`, several baselines, unknown observations
+        or features.
+    """
+    found = shown(
+        dataset,
+        obs=obs,
+        features=features,
+        max_features=max_features,
+        most_rows=MOST_ROWS,
+        ci_prob=ci_prob,
+    )
+    name, value = found.attrs["name"], found["value"]
+    mean = found[["mean"]].rename(mean=name)
+    interval = found[["interval"]].rename(interval=name)
+    backend = backend or rcParams["plot.backend"]
+    lay_out(
+        pc_kwargs, found.sizes["feature"], (4.2, 3.2), backend=backend, narrowest=7.0, above=0.5
+    )
+    pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
+    alpha = float(np.clip(15.0 / found.sizes["obs"] ** 0.7, 0.08, 0.6))
+    drawn = {"color": "C0", "alpha": alpha, "width": 1.0}
+    pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_bars, "credible_interval", data=interval, value=value, **drawn)
+    pc.map(_points, "point_estimate", data=mean, value=value, color="C0", size=9)
+    pc.map(_rug, "rug", data=interval, value=value, color="gray", alpha=0.6)
+    pc.map(_labels, "labels", data=mean, y=name)
+    second = f"{dataset.attrs['units']}: mean and {found.attrs['interval']}"
+    pc.add_title(f"{found.attrs['title']}\n{second}")
+    return pc

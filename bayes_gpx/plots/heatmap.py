@@ -1,0 +1,116 @@
+"""Attributions of many observations as a map: features by observations."""
+
+import matplotlib as mpl
+import numpy as np
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.marks import (
+    SIGNED,
+    axis_labels,
+    cells,
+    colour_bar,
+    refuse_without_images,
+    symmetric,
+)
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
+
+GRAY, KEPT = 0.8, 0.25
+"""Cells of open sign are mixed with this gray, and keep this share of their colour."""
+
+MOST_LABELS = 40
+
+
+def _map(da, target, *, norm, faded):
+    rgb = mpl.colormaps[SIGNED](norm(da.transpose("feature", "obs").values))[..., :3]
+    faded = faded.transpose("feature", "obs").values[..., None]
+    return cells(np.where(faded, KEPT * rgb + (1 - KEPT) * GRAY, rgb), target, aspect="auto")
+
+
+def _names(da, target, *, dim, places, names, **kwargs):
+    backend = backend_from_object(target)
+    draw = backend.yticks if dim == "feature" else backend.xticks
+    return draw(places, names, target, **kwargs)
+
+
+def plot_heatmap(
+    dataset,
+    *,
+    obs=None,
+    features=None,
+    max_features=20,
+    ci_prob=None,
+    backend=None,
+    **pc_kwargs,
+):
+    """Plot the attributions of many observations as colours, faded where the sign is open.
+
+    Columns are observations, from the smallest sum over all features to the largest; rows are
+    features. Cells whose interval covers 0 fade to gray.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws or not.
+    obs : list of labels, optional
+        All by default. Of more than 1000 a random choice of 1000 is drawn, as the title says.
+    features, max_features, ci_prob
+        As in `plot_beeswarm`.
+    backend : {"matplotlib", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        As in `plot_beeswarm`, and for a backend that draws no images.
+    """
+    backend = backend or rcParams["plot.backend"]
+    refuse_without_images(backend)
+    found = shown(
+        dataset,
+        ONE_UNIT,
+        obs=obs,
+        features=features,
+        max_features=max_features,
+        most_rows=MOST_ROWS,
+        ci_prob=ci_prob,
+    )
+    name = found.attrs["name"]
+    if "difference_mean" in dataset:
+        total = dataset["difference_mean"]
+    else:
+        total = dataset[f"{name}_mean"].sum("feature")
+    total = total.values[found["row"].values]
+    found = found.isel(obs=np.argsort(total, kind="stable"))
+    mean = found[["mean"]].rename(mean=name)
+    count, m = found.sizes["feature"], found.sizes["obs"]
+    few = m <= MOST_LABELS
+    observations = [short(label) for label in found["obs"].values] if few else []
+    longest = max(map(len, observations), default=0)
+    upright = longest * m > 70
+    above = 0.5 + (0.11 * longest if upright else 0.0)
+    lay_out(pc_kwargs, 1, (9.5, 1.4 + 0.28 * count), backend=backend, above=above)
+    pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
+    norm = symmetric(mean[name])
+    pc.map(_map, "map", data=mean, norm=norm, faded=covers_zero(found["interval"]))
+    names = [short(feature) for feature in found["feature"].values]
+    drawn = {"places": np.arange(count), "names": names, "dim": "feature"}
+    pc.map(_names, "features", data=mean, store_artist=False, **drawn)
+    drawn = {"places": np.arange(len(observations)), "names": observations, "dim": "obs"}
+    drawn["rotation"] = 90 if upright else 0
+    pc.map(_names, "observations", data=mean, store_artist=False, **drawn)
+    total_name = "f(x) - f(baseline)" if name == "attribution" else "f(x)"
+    axis = f"observations, from the smallest {total_name} to the largest"
+    pc.map(axis_labels, "xlabel", data=mean, x=axis)
+    colour_bar(pc, norm, SIGNED, found.attrs["label"], aspect=30)
+    pc.add_title(
+        f"{found.attrs['title']}\nfaded to gray where the {found.attrs['interval']} covers 0"
+    )
+    return pc

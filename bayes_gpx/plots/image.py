@@ -1,0 +1,110 @@
+"""Features that are pixels: each observation as an image, its mean and its sd beside it."""
+
+import math
+
+import matplotlib as mpl
+import xarray as xr
+from arviz_base import rc_context, rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+from matplotlib.colors import Normalize
+
+from bayes_gpx.marks import (
+    SIGNED,
+    UNSIGNED,
+    cells,
+    colour_bar,
+    refuse_without_images,
+    symmetric,
+)
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import MOST_PANELS, panel_rows, short, shown
+
+LAYERS = ("value", "mean", "sd")
+
+BAR = 0.12
+"""Height of a colour bar, in inches."""
+
+
+def _image(da, target, *, shape, scales, name):
+    norm, cmap = scales[da["layer"].item()]
+    backend = backend_from_object(target)
+    label = {"value": f"obs {short(da['obs'], 12)}", "mean": name, "sd": "its sd"}
+    backend.title(label[da["layer"].item()], target, size=9)
+    backend.remove_ticks(target, axis="both")
+    return cells(mpl.colormaps[cmap](norm(da.values.reshape(shape)))[..., :3], target)
+
+
+def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
+    """Plot a quantity whose features are pixels: image, mean and sd of each observation.
+
+    One scale holds for all observations; that of the mean has 0 in its middle.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.weights`, `contributions`, `attributions` or `derivatives` returned, with
+        draws or not.
+    shape : tuple (rows, columns)
+        Of the image, row by row in the order of the features.
+    obs : list of labels, optional
+        Which observations, at most 24; the first six by default.
+    backend : {"matplotlib", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another verb or without `value`, a shape that has not as many pixels as
+        there are features, and a backend that draws no images.
+
+    References
+    ----------
+    Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 3.
+    """
+    backend = backend or rcParams["plot.backend"]
+    refuse_without_images(backend)
+    shape, features = tuple(shape), dataset.sizes.get("feature")
+    if len(shape) != 2 or math.prod(shape) != features:
+        raise ValueError(
+            f"shape is {shape} for {features} features; expected (rows, columns) with as many "
+            "pixels."
+        )
+    rows = panel_rows(dataset, obs)
+    found = shown(dataset.isel(obs=rows))
+    name = found.attrs["name"]
+    layers = xr.concat(
+        [found[layer] for layer in LAYERS],
+        xr.DataArray(list(LAYERS), dims="layer", name="layer"),
+        coords="minimal",
+        compat="override",
+    ).transpose("obs", "layer", "feature")
+    data = xr.Dataset({name: layers})
+    ends = float(found["value"].min()), float(found["value"].max())
+    scales = {
+        "value": (Normalize(*ends), "gray_r"),
+        "mean": (symmetric(found["mean"]), SIGNED),
+        "sd": (Normalize(float(found["sd"].min()), float(found["sd"].max())), UNSIGNED),
+    }
+    together = 1 if len(rows) < 3 else 2 if len(rows) < 9 else 4
+    pc_kwargs.setdefault("col_wrap", 3 * together)
+    high = 1.35 * shape[0] / shape[1] + 0.3
+    lay_out(pc_kwargs, 3 * len(rows), (1.35, high), backend=backend, above=2.3, narrowest=6.5)
+    with rc_context({"plot.max_subplots": 3 * MOST_PANELS}):
+        pc = PlotCollection.wrap(data, cols=["obs", "layer"], backend=backend, **pc_kwargs)
+    pc.map(_image, "image", data=data, shape=shape, scales=scales, name=name)
+    labels = {"value": "value of the feature", "mean": found.attrs["label"], "sd": "its sd"}
+    images = high * -(-3 * len(rows) // pc_kwargs["col_wrap"])
+    width = max(6.5, 1.35 * min(3 * len(rows), pc_kwargs["col_wrap"]))
+    bar = {"location": "bottom", "shrink": 0.7, "pad": 0.02}
+    bar |= {"fraction": BAR / images, "aspect": 0.7 * width / BAR}
+    for layer in reversed(LAYERS):
+        norm, cmap = scales[layer]
+        colour_bar(pc, norm, cmap, labels[layer], **bar)
+    pc.add_title(found.attrs["title"])
+    return pc

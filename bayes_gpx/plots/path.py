@@ -1,0 +1,107 @@
+"""Derivatives along the way from a baseline to an observation, one panel for each feature."""
+
+import numpy as np
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.marks import axis_labels, horizontal_zero
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import against, short
+from bayes_gpx.specification import count, one_of
+
+
+def _band(da, target, **kwargs):
+    bounds = da.transpose("obs", "ci_bound").values
+    t = da["obs"].values
+    return backend_from_object(target).fill_between_y(
+        t, bounds[:, 0], bounds[:, 1], target, **kwargs
+    )
+
+
+def _area(da, target, **kwargs):
+    t = da["obs"].values
+    return backend_from_object(target).fill_between_y(
+        t, np.zeros(len(t)), da.values, target, **kwargs
+    )
+
+
+def _mean(da, target, **kwargs):
+    return backend_from_object(target).line(da["obs"].values, da.values, target, **kwargs)
+
+
+def _labels(da, target, *, value, way, mean, sd):
+    backend, way, mean = backend_from_object(target), way.item(), mean.item()
+    parts = f"= way {way:.3g} × area {mean / way:.3g}" if way else "= 0, for it has no way"
+    backend.title(f"attribution {mean:.3g} ± {sd.item():.2g}\n{parts}", target, size=10)
+    ends = [f"baseline\n{value.values[0]:.4g}", f"x\n{value.values[-1]:.4g}"]
+    backend.xticks([0.0, 1.0], ends, target)
+    return axis_labels(da, target, x=short(da["feature"].item()), y="derivative")
+
+
+def plot_path(dataset, *, features=None, max_features=6, backend=None, **pc_kwargs):
+    """Plot derivatives along the path from the baseline to an observation, with both bands.
+
+    The shaded area under a feature's curve, times its way from baseline to observation, is its
+    attribution, which stands above the panel with its standard deviation. The pointwise band is
+    dark, the simultaneous one light.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.path_slopes` returned.
+    features : list of str, optional
+        By default the `max_features` of the largest mean absolute attribution.
+    max_features : int
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another verb, and an unknown feature.
+
+    References
+    ----------
+    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
+    """
+    if "way" not in dataset:
+        raise ValueError("The dataset has no `way`; expected the result of bx.path_slopes.")
+    known = dataset["feature"].values
+    for feature in features or ():
+        one_of("features", feature, list(known))
+    if features is None:
+        count("max_features", max_features)
+        order = np.argsort(-np.abs(dataset["attribution_mean"].values), kind="stable")
+        features = known[order[:max_features]]
+    chosen = dataset.sel(feature=list(features))
+
+    def named(variable):
+        return chosen[[variable]].rename({variable: "derivative"})
+
+    backend = backend or rcParams["plot.backend"]
+    lay_out(pc_kwargs, len(features), (4.4, 3.6), backend=backend, above=0.8, narrowest=7.0)
+    mean = named("derivative_mean")
+    pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
+    pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_area, "area", data=mean, color="gray", alpha=0.3)
+    wide, narrow = named("band_simultaneous"), named("band_pointwise")
+    pc.map(_band, "simultaneous", data=wide, color="C0", alpha=0.2)
+    pc.map(_band, "pointwise", data=narrow, color="C0", alpha=0.35)
+    pc.map(_mean, "point_estimate", data=mean, color="C0", width=2)
+    texts = {name: chosen[name] for name in ("value", "way")}
+    texts |= {m: chosen[f"attribution_{m}"] for m in ("mean", "sd")}
+    pc.map(_labels, "labels", data=mean, **texts)
+    shown = len(features) < len(known)
+    some = f", {len(features)} largest of {len(known)} features" if shown else ""
+    pc.add_title(
+        f"Derivative on the way to obs {dataset.attrs['explains']}, {against(dataset)}{some}\n"
+        f"{dataset.attrs['units']}; {dataset.attrs['ci_prob']:.0%} bands: pointwise dark, "
+        "simultaneous light\nattribution ± its sd = way × area under the mean (gray)"
+    )
+    return pc

@@ -1,0 +1,95 @@
+"""All derivatives at one observation, with bands that hold for one and for all features."""
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import panel_rows, short
+from bayes_gpx.specification import one_of
+
+
+def _bars(da, target, **kwargs):
+    bounds = da.transpose("feature", "ci_bound").values
+    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
+
+
+def _points(da, target, **kwargs):
+    backend = backend_from_object(target)
+    backend.ylim((da.size - 0.4, -0.6), target)
+    return backend.scatter(da.values, np.arange(da.size), target, **kwargs)
+
+
+def _names(da, target, *, mean, sd, **kwargs):
+    backend = backend_from_object(target)
+    backend.title(f"obs: {short(da['obs'])}", target)
+    numbers = zip(da["feature"].values, mean.values, sd.values, strict=True)
+    names = [f"{short(name)}\n{m:.3g} ± {s:.2g}" for name, m, s in numbers]
+    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
+
+
+def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
+    """Plot all features' derivatives at an observation, one panel for each observation.
+
+    Units differ between features, so each derivative is drawn in its own standard deviations from
+    0, and stands with its units beside its name. A dark interval that excludes 0 is a sign that
+    holds for this feature alone; light ones that exclude 0 hold for all of them together.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.slopes` returned.
+    obs : list of labels, optional
+        Which observations; the first six by default.
+    features : list of str, optional
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If the dataset holds no bands, for unknown observations or features, and for more than 24
+        observations.
+    """
+    if "band_simultaneous_features" not in dataset:
+        raise ValueError(
+            "The dataset has no `band_simultaneous_features`; expected the result of bx.slopes."
+        )
+    for feature in features or ():
+        one_of("features", feature, list(dataset["feature"].values))
+    chosen = dataset.isel(obs=panel_rows(dataset, obs))
+    if features is not None:
+        chosen = chosen.sel(feature=list(features))
+    sd = chosen["derivative_sd"]
+    unit = sd.where(sd > 0)
+
+    def named(variable):
+        return xr.Dataset({"derivative": chosen[variable] / unit})
+
+    backend = backend or rcParams["plot.backend"]
+    pc_kwargs.setdefault("col_wrap", 2)
+    size = 5.6, 1.2 + 0.42 * chosen.sizes["feature"]
+    lay_out(pc_kwargs, chosen.sizes["obs"], size, backend=backend, above=0.8, narrowest=8.0)
+    mean = named("derivative_mean")
+    pc = PlotCollection.wrap(mean, cols=["obs"], backend=backend, **pc_kwargs)
+    pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    wide, narrow = named("band_simultaneous_features"), named("band_pointwise")
+    pc.map(_bars, "simultaneous", data=wide, color="C0", alpha=0.35, width=2)
+    pc.map(_bars, "pointwise", data=narrow, color="C0", width=4)
+    pc.map(_points, "point_estimate", data=mean, color="C0")
+    numbers = {"mean": chosen["derivative_mean"], "sd": sd}
+    pc.map(_names, "ticks", data=mean, store_artist=False, size=9, **numbers)
+    pc.map(axis_labels, "xlabel", data=mean, x="derivative / its sd")
+    pc.add_title(
+        f"Derivatives (mean ± sd: {dataset.attrs['units']})\n"
+        f"{dataset.attrs['ci_prob']:.0%} intervals: for one feature dark, for all together light"
+    )
+    return pc

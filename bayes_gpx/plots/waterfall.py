@@ -1,0 +1,133 @@
+"""From f(baseline) to f(x), one feature after another, with intervals."""
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import ONE_UNIT, against, short, shown
+
+HALF = 0.32
+"""Half of a bar's height."""
+
+
+def _steps(da, target, *, start):
+    backend = backend_from_object(target)
+    for row, (begin, step) in enumerate(zip(start, da.values, strict=True)):
+        artist = backend.fill_between_y(
+            np.array([begin, begin + step]),
+            np.full(2, row - HALF),
+            np.full(2, row + HALF),
+            target,
+            color="gray" if row + 1 == da.size else "C0" if step >= 0 else "C1",
+            alpha=0.6,
+        )
+        if row + 1 < da.size:
+            ends = np.full(2, begin + step)
+            backend.line(ends, np.array([row, row + 1.0]), target, color="gray", width=1)
+    return artist
+
+
+def _bars(da, target, *, start, **kwargs):
+    bounds = da.transpose("step", "ci_bound").values + start[:, None]
+    return interval_bars(np.arange(len(start)), bounds, target, across=True, **kwargs)
+
+
+def _numbers(da, target, *, interval, start, **kwargs):
+    backend = backend_from_object(target)
+    bounds = interval.transpose("step", "ci_bound").values
+    ends = np.column_stack([start, start + da.values, *(start + bounds.T)])
+    width = np.ptp(ends) or 1.0
+    for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
+        text = f"{step:+.3g} [{low:.3g}, {high:.3g}]"
+        artist = backend.text(
+            ends.max() + 0.03 * width, row, text, target, horizontal_align="left", **kwargs
+        )
+    backend.xlim((ends.min() - 0.05 * width, ends.max() + 0.45 * width), target)
+    backend.ylim((da.size - 0.4, -0.6), target)
+    return artist
+
+
+def _names(da, target, *, names, **kwargs):
+    return backend_from_object(target).yticks(np.arange(len(names)), names, target, **kwargs)
+
+
+def plot_waterfall(dataset, *, obs=None, max_features=10, ci_prob=None, backend=None, **pc_kwargs):
+    """Plot how one observation's attributions lead from f(baseline) to f(x), step by step.
+
+    From top to bottom the features take their steps, the largest first, then all others as one;
+    the last row is the whole way. Each step carries its own interval, as if the steps before it
+    were known. The scale starts at 0, which is f(baseline).
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws. The
+        steps of contributions start at `offset`.
+    obs : label
+        Which observation; needed where the dataset has several.
+    max_features : int
+        The other features become one step.
+    ci_prob : float, optional
+        Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If the dataset holds no draws, several baselines, or several observations of which `obs`
+        picks not exactly one.
+    """
+    found = shown(dataset, ONE_UNIT, obs=obs, ci_prob=ci_prob, draws=True)
+    if found.sizes["obs"] != 1:
+        raise ValueError(
+            f"{found.sizes['obs']} observations; a waterfall is of one. Pass its label as obs=, "
+            f"such as {dataset['obs'].values[0]}."
+        )
+    one = dataset.isel(obs=found["row"].item())
+    name, order = found.attrs["name"], np.argsort(-np.abs(found["mean"].values[0]), kind="stable")
+    draws = one[name].transpose("chain", "draw", "feature")
+    first = order[:max_features]
+    total = one["difference"] if "difference" in one else draws.sum("feature")
+    parts = [draws.isel(feature=i, drop=True) for i in first]
+    mean = [one[f"{name}_mean"].values[i] for i in first]
+    whole = one["difference_mean"] if "difference" in one else one[f"{name}_mean"].sum("feature")
+    names = [f"{short(draws['feature'].values[i])} = {one['value'].values[i]:.4g}" for i in first]
+    if len(first) < len(order):
+        parts.append(total - sum(parts))
+        mean.append(float(whole) - sum(mean))
+        names.append(f"{len(order) - len(first)} others")
+    start = np.concatenate([[0.0], np.cumsum(mean)[:-1], [0.0]])
+    origin = "f(baseline)" if name == "attribution" else "offset"
+    names.append(f"f(x) - {origin}")
+    steps = xr.concat([*parts, total], "step", coords="minimal", compat="override")
+    found_mean = xr.Dataset({name: ("step", [*mean, float(whole)])})
+    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    bounds = steps.azstats.eti(prob=prob, dim=["chain", "draw"])
+    interval = xr.Dataset({name: bounds.drop_vars("obs", errors="ignore")})
+
+    backend = backend or rcParams["plot.backend"]
+    size = 6.4 + 0.11 * max(map(len, names)), 1.2 + 0.34 * len(names)
+    lay_out(pc_kwargs, 1, size, backend=backend)
+    pc = PlotCollection.wrap(found_mean, backend=backend, **pc_kwargs)
+    pc.map(vertical_zero, "reference", data=found_mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_steps, "steps", data=found_mean, start=start)
+    pc.map(_bars, "credible_interval", data=interval, start=start, color="black", width=1.5)
+    pc.map(_numbers, "numbers", data=found_mean, interval=interval, start=start, size=9)
+    pc.map(_names, "ticks", data=found_mean, names=names, store_artist=False)
+    axis = f"f(x) - {origin} [{dataset.attrs['units']}]"
+    pc.map(axis_labels, "xlabel", data=found_mean, x=axis)
+    words = ", ".join(
+        filter(None, [f"{name.capitalize()}s of obs {short(found['obs'][0])}", against(dataset)])
+    )
+    pc.add_title(f"{words}\nsteps of the mean, with each step's {found.attrs['interval']}")
+    return pc

@@ -1,0 +1,177 @@
+"""What a plot shows of a verb's Dataset: one quantity at some rows and features, with intervals."""
+
+from numbers import Real
+
+import arviz_stats  # noqa: F401
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from scipy.special import ndtri
+
+from bayes_gpx.arguments import rows_labelled
+from bayes_gpx.specification import count, one_of
+
+MOST_PANELS = 24
+"""That a person can read."""
+
+QUANTITIES = ("attribution", "contribution", "weight", "derivative")
+ONE_UNIT = ("attribution", "contribution")
+"""Those that are comparable over features."""
+
+MOST_ROWS = 1000
+"""More observations are not drawn one by one, but a random choice of that many."""
+
+LONGEST_NAME = 40
+
+
+def shown(
+    dataset,
+    quantities=QUANTITIES,
+    *,
+    obs=None,
+    features=None,
+    max_features=None,
+    most_rows=None,
+    ci_prob=None,
+    draws=False,
+):
+    """Pick what is to be drawn.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What a verb returned.
+    quantities : tuple of str
+        The plot draws any of these.
+    obs : label or list of labels, optional
+    features : list of str, optional
+        In this order; by default the `max_features` of the largest mean absolute value over all
+        observations, or the first where units differ between features.
+    max_features, most_rows : int, optional
+    ci_prob : float, optional
+        ArviZ's ``stats.ci_prob`` by default.
+    draws : bool
+        Whether draws are needed.
+
+    Returns
+    -------
+    xarray.Dataset
+        `mean`, `sd`, `value` (obs, feature), `interval` (obs, feature, ci_bound); equal-tailed
+        where the dataset has draws, else that of a normal variable; `row` (obs), the observations'
+        positions. Its attrs are `name`, `label`
+        (name with units), `interval` (in words), `title` (also which rows and features).
+
+    Raises
+    ------
+    ValueError
+        For a dataset without such a quantity or its values, dims to choose along, unknown
+        observations or features, and a `ci_prob` that is no probability.
+    """
+    name = _held(dataset, quantities, draws)
+    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    if not (isinstance(prob, Real) and 0 < prob < 1):
+        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
+    said = []
+    columns, known = _columns(dataset, name, features, max_features), dataset.sizes["feature"]
+    if len(columns) < known:
+        largest = "largest of " if features is None and name in ONE_UNIT else "of "
+        said.append(f"{len(columns)} {largest}{known} features")
+    rows = rows_labelled(dataset["obs"].values, obs)
+    if most_rows is not None and len(rows) > most_rows:
+        said.append(f"{most_rows:,} of {len(rows):,} observations, at random")
+        rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
+    chosen = dataset.isel(obs=rows, feature=columns)
+    mean, sd = (chosen[f"{name}_{moment}"].transpose("obs", "feature") for moment in ("mean", "sd"))
+    if name in dataset:
+        interval = chosen[name].azstats.eti(prob=prob, dim=["chain", "draw"])
+    else:
+        ends = xr.DataArray([-1.0, 1.0], {"ci_bound": ["lower", "upper"]}, ["ci_bound"])
+        interval = mean + ends * float(ndtri((1 + prob) / 2)) * sd
+    arrays = {"mean": mean, "sd": sd, "value": chosen["value"].transpose("obs", "feature")}
+    arrays["interval"] = interval.transpose("obs", "feature", "ci_bound")
+    arrays["row"] = ("obs", rows)
+    words = {
+        "name": name,
+        "label": f"{name} [{dataset.attrs['units']}]",
+        "interval": f"{prob:.0%} interval",
+        "title": _title(name, dataset, said),
+    }
+    return xr.Dataset(arrays, attrs=words)
+
+
+def _title(name, dataset, said):
+    parts = [f"{name.capitalize()}s", against(dataset), f"({'; '.join(said)})" if said else ""]
+    return " ".join(filter(None, parts))
+
+
+def _held(dataset, quantities, draws):
+    held = [name for name in quantities if (name if draws else f"{name}_mean") in dataset]
+    if not held or "value" not in dataset:
+        verbs = " or ".join(f"bx.{name}s" for name in quantities)
+        lacking = "`value`" if held else " or ".join(f"`{name}`" for name in quantities)
+        what, how = ("draws of ", " with keep='draws'") if draws else ("", "")
+        raise ValueError(
+            f"The dataset has no {what}{lacking}; expected the result of {verbs}{how}."
+        )
+    further = [d for d in dataset[f"{held[0]}_mean"].dims if d not in ("obs", "feature")]
+    for dim in further:
+        raise ValueError(
+            f"The dataset has the dim {dim!r} with {list(dataset[dim].values)}; expected one of "
+            f"them: dataset.sel({dim}=...)."
+        )
+    return held[0]
+
+
+def _columns(dataset, name, features, max_features):
+    known = list(dataset["feature"].values)
+    if features is not None:
+        if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
+            raise ValueError(f"features is {features!r}; expected a list of different names.")
+        for feature in features:
+            one_of("features", feature, known)
+        return [known.index(feature) for feature in features]
+    if max_features is None:
+        return list(range(len(known)))
+    count("max_features", max_features)
+    if name not in ONE_UNIT:
+        return list(range(min(len(known), max_features)))
+    size = np.abs(dataset[f"{name}_mean"]).mean("obs").values
+    return list(np.argsort(-size, kind="stable")[:max_features])
+
+
+def panel_rows(dataset, obs):
+    """Positions of the observations that get a panel each; the first six by default."""
+    rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]
+    if len(rows) > MOST_PANELS:
+        raise ValueError(f"{len(rows)} observations were asked for; choose at most {MOST_PANELS}.")
+    labels = dataset["obs"].values[rows].tolist()
+    if len(set(labels)) < len(labels):
+        raise ValueError(
+            f"obs: the labels {labels} repeat; expected a different one for each panel. Choose by "
+            "obs=, or give the dataset other labels with dataset.assign_coords(obs=...)."
+        )
+    return rows
+
+
+def covers_zero(interval):
+    """Whether intervals leave the sign open."""
+    return (interval.sel(ci_bound="lower") <= 0) & (interval.sel(ci_bound="upper") >= 0)
+
+
+def against(dataset):
+    """Which baseline attributions start from, in words; empty for anything else."""
+    name = dataset.attrs.get("baseline")
+    if name is None:
+        return ""
+    if name == "named":
+        name = str(dataset["baseline"].item())
+    return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
+
+
+def short(label, longest=LONGEST_NAME):
+    """Text of a feature's or an observation's label, cut to what fits beside a panel."""
+    if isinstance(label, xr.DataArray):
+        label = label.values[()]
+    dated = isinstance(label, np.datetime64)
+    name = np.datetime_as_string(label, unit="auto") if dated else str(label)
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
