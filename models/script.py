@@ -100,17 +100,18 @@ class Run:
         az.style.use("arviz-variat")
         plt.rcParams["text.parse_math"] = False  # units hold dollar signs
 
-    def fit(self, model, **options):
+    def fit(self, model, *, suffix="", **options):
         """Fit the model; write `fit.nc`, and the hyperparameters as `summary.csv`.
 
-        `options`, such as `start`, are handed on to ``model.fit``.
+        `suffix` tells the files of a second model from the first's; `options`, such as `start`,
+        are handed on to ``model.fit``.
         """
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
             idata = model.fit(
                 self.method, draws=self.draws, tune=self.draws, seed=self.seed, **options
             )
-        path = self._path("fit.nc")
+        path = self._path(f"fit{suffix}.nc")
         bx.save(model, idata, path)
         if self.method == "map":
             mean = az.summary(idata, kind="stats", round_to="none")[["mean"]]
@@ -118,7 +119,7 @@ class Run:
         else:
             exact = az.summary(idata, ci_prob=LEVEL, round_to="none").dropna(axis=1, how="all")
             shown = az.summary(idata, ci_prob=LEVEL)[exact.columns]
-        exact.to_csv(self._path("summary.csv"), index_label="hyperparameter")
+        exact.to_csv(self._path(f"summary{suffix}.csv"), index_label="hyperparameter")
         print("\nHyperparameters, on the model's scale:")
         print(shown.to_string())
         for warning in caught:
