@@ -37,11 +37,6 @@ class Optimum(NamedTuple):
         )
 
 
-def z_scores(X):
-    """Centre and scale columns by their sd with n - 1, over all rows, as the authors do."""
-    return (X - X.mean()) / X.std()
-
-
 def permuted(n):
     """The order of rows that MATLAB's ``rng(0); randperm(n)`` gives."""
     return np.argsort(np.random.RandomState(5489).random_sample(n), kind="stable")

@@ -34,7 +34,7 @@ def main(arguments=None):
     run = script.Run("gp_taipei", __doc__, arguments, data="taipei", method="nuts", draws=400)
     order = butler.permuted(len(run.data.y))
     raw, y = run.data.X.iloc[order], run.data.y.iloc[order]
-    scaled = butler.z_scores(raw)
+    scaled = script.z_scores(raw)
     y, y_test = y[:-HELD_OUT], y[-HELD_OUT:]
 
     model = butler.uncentred(scaled[:-HELD_OUT], y)

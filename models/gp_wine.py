@@ -18,7 +18,8 @@ over many seeds is "marginalised", and `mixtures.csv` has its mean and sd by the
 expectation and variance. Both converge to the exact model as m grows. With few features one seed is
 too sure of itself: its sd is too small, and seeds differ by more. The authors' figure passes
 standard deviations where their equations have variances, which is too strong a ridge; the middle
-row, with these, is theirs, and converges to another model. `bx.HSGP` has no place here: 3 sines along each of eleven features are 177,147 functions.
+row, with these, is theirs, and converges to another model. `bx.HSGP` has no place here: 3 sines
+along each of eleven features are 177,147 functions.
 
 All of this is at a plug-in optimum, that to which a climb from the authors' start leads. Another
 optimum has more evidence and says nothing: rows come twice with equal scores, the noise collapses,
@@ -26,8 +27,6 @@ and each wine is its own reason. The fit by `--method` has weak priors and start
 optimum; `attributions` holds both side by side. By default it is MAP, as each of the thousands of
 steps of NUTS takes a Cholesky factor of 1598 rows. The wine explained is not learnt from.
 """
-
-import warnings
 
 import butler
 import matplotlib.pyplot as plt
@@ -37,7 +36,6 @@ import script
 from scipy.stats import norm
 
 import bayes_gpx as bx
-from bayes_gpx.explain.attributions import CompletenessWarning
 
 RULES = {"right": 0, "trapezoid": 1, "simpson": 1, "gauss_legendre": 0}
 """Quadratures, with how many more gradients they take than they have steps."""
@@ -58,7 +56,7 @@ LONGEST = 100.0
 def main(arguments=None):
     run = script.Run("gp_wine", __doc__, arguments, data="wine", method="map")
     order = butler.permuted(len(run.data.y))
-    X, y = butler.z_scores(run.data.X).iloc[order], run.data.y.iloc[order].astype(float)
+    X, y = script.z_scores(run.data.X).iloc[order], run.data.y.iloc[order].astype(float)
     label = y.index[y == 8][0]
     wine, five = X.loc[[label]], X[y == 5].mean()
     X, y = X.drop(index=label), y.drop(index=label)
@@ -102,13 +100,11 @@ def converge(model, hyperparameters, wine, baseline):
     options = {"baseline": baseline, "keep": "summary", "progressbar": False}
     exact = script.attribution_table(bx.attributions(*given, **options))
     tables = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CompletenessWarning)
-        for rule, more in RULES.items():
-            for steps in STEPS:
-                found = bx.attributions(*given, method=rule, steps=steps, **options)
-                labels = {"rule": rule, "steps": steps, "gradients": steps + more}
-                tables.append(script.attribution_table(found, **labels))
+    for rule, more in RULES.items():
+        for steps in STEPS:
+            found = script.summed(*given, method=rule, steps=steps, **options)
+            labels = {"rule": rule, "steps": steps, "gradients": steps + more}
+            tables.append(script.attribution_table(found, **labels))
     table = pd.concat(tables, ignore_index=True)
     truth = exact.set_index("feature").loc[table["feature"], ["mean", "sd"]].reset_index(drop=True)
     return table.join(truth.add_prefix("exact_"))
@@ -213,6 +209,7 @@ def plot_quadrature(errors):
     left.set_ylabel("attribution to quality [score]")
     left.set_title(f"Attribution to {FOLLOWED}")
     right.set_yscale("log")
+    right.yaxis.set_major_formatter("{x:.0e}")
     right.set_ylabel("largest error over features [score]")
     right.set_title("Error of the mean")
     figure.legend(loc="outside lower center", ncols=5)
@@ -240,7 +237,8 @@ def plot_random_features(singles, mixtures, exact):
     axes[0, 0].set_ylabel(f"density\n({EQUATIONS})")
     axes[1, 0].set_ylabel(f"density\n({FIGURE})")
     axes[2, 0].set_ylabel("seed: mean ± sd\n(square: mixture)")
-    figure.supxlabel(f"attribution to {FOLLOWED} [score]")
+    for panel in axes[2]:
+        panel.set_xlabel(f"attribution to {FOLLOWED} [score]", fontsize="medium")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 

@@ -51,7 +51,7 @@ EXPLAINED_DRAWS = 500
 
 def main(arguments=None):
     run = script.Run("gp_wpbc", __doc__, arguments, data="wpbc", method="nuts", draws=500)
-    X, y = butler.z_scores(run.data.X).iloc[1:], run.data.y.iloc[1:]
+    X, y = script.z_scores(run.data.X).iloc[1:], run.data.y.iloc[1:]
     model = butler.uncentred(X, y)
     idata = run.fit(model)
 

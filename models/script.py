@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 import bayes_gpx as bx
 from bayes_gpx.diagnostics import ConvergenceWarning
+from bayes_gpx.explain.attributions import CompletenessWarning
 
 LEVEL = 0.9
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
@@ -161,9 +162,21 @@ class Run:
         return path
 
 
+def z_scores(table):
+    """Centre and scale columns by their sd with n - 1, as papers do, over all rows."""
+    return (table - table.mean()) / table.std()
+
+
 def intervals(draws):
     """Lower and upper ends of central intervals, over chains and draws."""
     return draws.quantile(TAILS, dim=("chain", "draw")).values
+
+
+def summed(*given, **options):
+    """Attributions by a quadrature that a paper takes, without the warning of what it misses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CompletenessWarning)
+        return bx.attributions(*given, **options)
 
 
 def attribution_table(found, **labels):
