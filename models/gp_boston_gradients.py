@@ -30,7 +30,7 @@ import xarray as xr
 import bayes_gpx as bx
 
 INDUCING, STEPS = 10, 10
-EXPLAINED_DRAWS = 50
+EXPLAINED_DRAWS = 200
 KNOWN = 1e-3
 """Noise, over that of the fit, at which the values at inducing points are as good as known."""
 
