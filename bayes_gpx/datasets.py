@@ -1,7 +1,8 @@
 """Real data by name, with units and source.
 
 Some come with scikit-learn (extra `data`). The others are read from a folder of CSV files
-that the caller names, and are compared with the checksum under which they were verified.
+that the caller names, or are fetched by scikit-learn where OpenML has them; either way they are
+compared with the checksum under which they were verified.
 """
 
 import hashlib
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from bayes_gpx import openml
 from bayes_gpx.specification import one_of
 
 FOLDER_VARIABLE = "BAYES_GPX_DATA"
@@ -189,7 +191,8 @@ def load(name, *, path=None, kind=None):
         "diabetes", "digits" and "breast_cancer" come with scikit-learn; "boston", "abalone",
         "fish", "wine", "wpbc", "taipei", "bike" and "mnist01" are read from a folder.
     path : str or path, optional
-        That folder; the environment variable ``BAYES_GPX_DATA`` by default.
+        That folder; the environment variable ``BAYES_GPX_DATA`` by default. With neither,
+        boston, abalone, red wine and mnist01 are fetched from OpenML.
     kind : {"red", "white", "both"}, optional
         Which wines; red by default.
 
@@ -205,7 +208,8 @@ def load(name, *, path=None, kind=None):
     ValueError
         For an unknown name or kind, and for a file whose checksum differs.
     FileNotFoundError
-        If the folder or file is missing; says where the data come from.
+        If the folder or file is missing and OpenML has no such data, cannot be reached or holds
+        other values; says where the data come from.
     ImportError
         If scikit-learn is not installed.
     """
@@ -216,27 +220,45 @@ def load(name, *, path=None, kind=None):
         return _from_sklearn(name)
     one_of("kind", kind or "red", WINES)
     recipe = IN_FOLDER[name]
-    frames = [
-        _read(name, recipe, file, path)
+    files = [
+        file
         for file in recipe.files
         if name != "wine" or kind == "both" or f"_{kind or 'red'}.csv" in file
     ]
-    frame = pd.concat(frames, ignore_index=True)
+    folder = path or os.environ.get(FOLDER_VARIABLE)
+    if folder is None and name in openml.REMOTE and kind in (None, "red"):
+        frame = _fetch(name, recipe)
+    else:
+        frames = [_read(name, recipe, file, folder) for file in files]
+        frame = pd.concat(frames, ignore_index=True)
     if name == "wpbc":
         frame = frame[frame["outcome"] == "N"]
     if name == "abalone":
         frame = pd.get_dummies(frame, columns=["sex"], dtype=float)
     y = frame[recipe.target].rename(recipe.target)
-    X = frame.drop(columns=[recipe.target, *recipe.drop])
+    X = frame.drop(columns=[recipe.target, *recipe.drop], errors="ignore")
     return Data(X, y, _units(X, y, recipe.units), recipe.source)
 
 
-def _read(name, recipe, file, path):
-    folder = path or os.environ.get(FOLDER_VARIABLE)
-    cure = (
+def _cure(recipe, file):
+    return (
         f"Put {file} below a folder and name it by path= or {FOLDER_VARIABLE}. It comes from: "
         f"{recipe.source}"
     )
+
+
+def _fetch(name, recipe):
+    try:
+        return openml.fetch(name)
+    except (ImportError, OSError, ValueError) as failed:
+        raise FileNotFoundError(
+            f"No folder was named for the data set {name!r}, and fetching it from OpenML by "
+            f"scikit-learn failed: {failed}. {_cure(recipe, next(iter(recipe.files)))}"
+        ) from failed
+
+
+def _read(name, recipe, file, folder):
+    cure = _cure(recipe, file)
     if folder is None:
         raise FileNotFoundError(f"No folder was named for the data set {name!r}. {cure}")
     full = Path(folder) / file

@@ -12,6 +12,9 @@ from pytensor.graph.op import Op
 
 from bayes_gpx import lapack
 
+ROWS = 512
+"""Rows that a low-rank density works on at a time, so that they stay in the processor's cache."""
+
 
 def _address(array):
     return array.ctypes.data
@@ -100,20 +103,30 @@ def leave_one_out(y, C):
 def low_rank_logp_and_slopes(F, D, y):
     """Return log N(y | 0, F F' + diag(D)) with its derivatives in F (n, M), D and -y (n,)."""
     n, M = F.shape
-    weighed = F / D.reshape((n, 1))
-    inner = np.dot(np.ascontiguousarray(F.T), weighed) + np.eye(M)
+    inner, right = np.eye(M), np.zeros(M)
+    slope, in_D, alpha = np.zeros((n, M)), np.zeros(n), np.zeros(n)
+    for start in range(0, n, ROWS):
+        rows = slice(start, start + ROWS)
+        part = np.ascontiguousarray(F[rows])
+        weighed = part / D[rows].reshape((-1, 1))
+        inner += np.dot(weighed.T, part)
+        right += np.dot(weighed.T, y[rows])
     if not np.all(np.isfinite(inner)) or not np.all(D > 0):
-        return -np.inf, np.zeros((n, M)), np.zeros(n), np.zeros(n)
-    root = np.linalg.cholesky(inner)
+        return -np.inf, slope, in_D, alpha
     inverse = np.linalg.inv(inner)
-    alpha = y / D - np.dot(weighed, np.dot(inverse, np.dot(np.ascontiguousarray(weighed.T), y)))
-    half_logdet = np.log(np.diag(root)).sum() + 0.5 * np.log(D).sum()
+    coefficients = np.dot(inverse, right)
+    for start in range(0, n, ROWS):
+        rows = slice(start, start + ROWS)
+        part = np.ascontiguousarray(F[rows])
+        gain = np.dot(part, inverse)
+        alpha[rows] = (y[rows] - np.dot(part, coefficients)) / D[rows]
+        gain /= D[rows].reshape((-1, 1))
+        precision = (1.0 - (gain * part).sum(axis=1)) / D[rows]
+        in_D[rows] = 0.5 * (alpha[rows] ** 2 - precision)
+        slope[rows] = alpha[rows].reshape((-1, 1)) * coefficients - gain
+    half_logdet = np.log(np.diag(np.linalg.cholesky(inner))).sum() + 0.5 * np.log(D).sum()
     logp = -0.5 * np.sum(y * alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
-    gain = np.dot(weighed, inverse)
-    precision = 1.0 / D - (gain * weighed).sum(axis=1)
-    seen = np.dot(np.ascontiguousarray(F.T), alpha)
-    slope = alpha.reshape((n, 1)) * seen - gain
-    return logp, slope, 0.5 * (alpha**2 - precision), alpha
+    return logp, slope, in_D, alpha
 
 
 class LowRankEvidence(Op):

@@ -53,10 +53,10 @@ def _low_rank_evidence(op, node, **kwargs):
 
     @numba_njit
     def low_rank_evidence(F, D, y):
-        logp, in_F, in_D, alpha = compiled(np.ascontiguousarray(F), D, y)
+        logp, in_F, in_D, alpha = compiled(F, D, y)
         return np.asarray(logp), in_F, in_D, alpha
 
-    return low_rank_evidence, 1
+    return low_rank_evidence, 2
 
 
 @register_funcify_and_cache_key(SquaredDistances)

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.mixtures import Mixture, open_stores
@@ -56,13 +55,6 @@ class Quantity:
     of_z: bool = False
     square: bool = False
     attrs: dict = field(default_factory=dict)
-
-
-def features_along(s):
-    """Z where it is X: X itself, with a column of ones if Z has an intercept."""
-    if not s.intercept:
-        return s.X_new
-    return pt.concatenate([s.X_new, pt.ones((s.X_new.shape[0], 1))], axis=1)
 
 
 class Gathered:

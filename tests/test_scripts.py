@@ -2,10 +2,12 @@
 
 import runpy
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.datasets
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -143,6 +145,7 @@ def test_folders_that_cannot_be_written(refused, tmp_path):
 )
 def test_data_that_cannot_be_used(refused, monkeypatch, tmp_path, name, data):
     monkeypatch.delenv("BAYES_GPX_DATA", raising=False)
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", Mock(side_effect=OSError("no network")))
     assert "No folder was named" in refused(name)
     assert "does not exist" in refused(name, "--data", str(tmp_path))
     file = tmp_path / next(iter(IN_FOLDER[data].files))

@@ -1,16 +1,15 @@
 """Attributions: what each feature adds to f(x) - f(baseline), by integrated gradients."""
 
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 
+from bayes_gpx import questions
 from bayes_gpx.arguments import points, read_baseline
 from bayes_gpx.draws import explain
-from bayes_gpx.operators import difference, integrated_gradient
 from bayes_gpx.quadrature import METHODS, rule
-from bayes_gpx.quantities import Quantity, features_along
 from bayes_gpx.specification import count, one_of
 
 LARGEST_RESIDUAL = 1e-6
@@ -21,31 +20,6 @@ STEPS = 50
 
 class CompletenessWarning(UserWarning):
     """Attributions do not add up to the difference that they explain."""
-
-
-@dataclass(frozen=True)
-class _Attribution:
-    tied: bool
-    method: str
-    steps: int | None
-
-    def __call__(self, s):
-        Z = features_along(s) if self.tied else s.Z_new
-        options = {"method": self.method, "steps": self.steps, "tied": self.tied}
-        return integrated_gradient(s.X_new, _start(s), Z, **options)
-
-
-@dataclass(frozen=True)
-class _Difference:
-    tied: bool
-
-    def __call__(self, s):
-        Z = features_along(s) if self.tied else s.Z_new
-        return difference(s.X_new, _start(s), Z, tied=self.tied)
-
-
-def _start(s):
-    return s.baselines if s.baseline is None else s.baseline
 
 
 def attributions(
@@ -143,18 +117,8 @@ def _explained(model, idata, where, start, name, method, steps, **options):
             f"joint=True with {len(start)} baselines to average over; expected one. Leave joint "
             "out, or pass one baseline, or a dict of them."
         )
-    training = model.training
-    quantity = Quantity(
-        name="attribution",
-        operator=_Attribution(training.tied, method, steps),
-        components=training.X.columns,
-        factor=np.full(training.d, training.y_scaling.scale),
-        units=training.y_name,
-        samples="of the smooth function, without eps_w",
-        total=("difference", _Difference(training.tied)),
-        attrs={"baseline": name, "method": method} | ({} if steps is None else {"steps": steps}),
-    )
-    scaled = training.X_scaling.apply(start)
+    quantity = questions.attribution(model, name, method, steps)
+    scaled = model.training.X_scaling.apply(start)
     where = replace(where, baseline=scaled, baseline_values=start)
     found = explain(model, idata, quantity, where, **options)
     _warn_if_incomplete(found)

@@ -6,26 +6,9 @@ import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
+from bayes_gpx import questions
 from bayes_gpx.arguments import points
 from bayes_gpx.draws import explain
-from bayes_gpx.operators import gradient, hessian
-from bayes_gpx.quantities import Quantity, features_along
-
-
-def _gradient(s):
-    return gradient(s.X_new, s.Z_new)
-
-
-def _tied_gradient(s):
-    return gradient(s.X_new, features_along(s), tied=True)
-
-
-def _hessian(s):
-    return hessian(s.X_new, s.Z_new)
-
-
-def _tied_hessian(s):
-    return hessian(s.X_new, features_along(s), tied=True)
 
 
 def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **options):
@@ -73,24 +56,12 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **op
     """
     if isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order is {order!r}; expected 1 or 2.")
-    if order == 1:
-        return _explained(model, idata, points(model, X_new, Z_new, obs=obs), **options)
-    if options.get("covariance"):
+    if order == 2 and options.get("covariance"):
         raise ValueError(
             "covariance=True is for order=1; with order=2, take the covariance of the draws of "
             "those second derivatives that are wanted."
         )
-    training = model.training
-    per_unit = 1.0 / training.X_scaling.scale
-    quantity = Quantity(
-        name="second_derivative",
-        operator=_tied_hessian if training.tied else _hessian,
-        components=training.X.columns,
-        factor=training.y_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
-        units=f"{training.y_name} per unit of the feature per unit of feature_bis",
-        samples=SMOOTH,
-        square=True,
-    )
+    quantity = (questions.derivative if order == 1 else questions.second_derivative)(model)
     return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
 
 
@@ -153,7 +124,8 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
     features = options.get("features")
     regions = None if rope is None else _regions(rope, features or training.X.columns)
     where = points(model, X_new, Z_new, obs=obs)
-    found = _explained(model, idata, where, joint=True, keep="draws", **options)
+    quantity = questions.derivative(model)
+    found = explain(model, idata, quantity, where, joint=True, keep="draws", **options)
     draws = found["derivative"]
     average = draws.mean("obs")
     samples = ["chain", "draw"]
@@ -179,19 +151,6 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
     if len(varying) == 1 and held:
         result.attrs["along"] = training.X.columns[varying[0]]
     return result
-
-
-def _explained(model, idata, where, **options):
-    training = model.training
-    quantity = Quantity(
-        name="derivative",
-        operator=_tied_gradient if training.tied else _gradient,
-        components=training.X.columns,
-        factor=training.y_scaling.scale / training.X_scaling.scale,
-        units=f"{training.y_name} per unit of the feature",
-        samples=SMOOTH,
-    )
-    return explain(model, idata, quantity, where, **options)
 
 
 def _bands(draws, mean, sd, prob):
@@ -231,4 +190,3 @@ def _regions(rope, features):
 
 BANDS = ("band_pointwise", "band_simultaneous", "band_simultaneous_features")
 BOUNDS = ["lower", "upper"]
-SMOOTH = "of the smooth function, without eps_w"

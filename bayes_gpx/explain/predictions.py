@@ -1,15 +1,8 @@
 """Predictions: the function's value, and a new response."""
 
-import numpy as np
-
+from bayes_gpx import questions
 from bayes_gpx.arguments import points
 from bayes_gpx.draws import explain
-from bayes_gpx.operators import evaluate
-from bayes_gpx.quantities import Quantity
-
-
-def _value(s):
-    return evaluate(s.X_new, s.Z_new, sample=s.sample)
 
 
 def predictions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
@@ -46,13 +39,6 @@ def predictions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equation 14 for GPX.
     """
-    quantity = Quantity(
-        name="f",
-        operator=_value,
-        components=None,
-        factor=np.array([model.training.y_scaling.scale]),
-        offset=model.training.y_scaling.center,
-        units=model.training.y_name,
-        noisy="y",
+    return explain(
+        model, idata, questions.value(model), points(model, X_new, Z_new, obs=obs), **options
     )
-    return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)

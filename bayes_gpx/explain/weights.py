@@ -1,23 +1,8 @@
 """Weights and contributions of a GPX: what each feature adds, sample by sample."""
 
-import numpy as np
-
+from bayes_gpx import questions
 from bayes_gpx.arguments import points
 from bayes_gpx.draws import explain
-from bayes_gpx.operators import contribution, weight
-from bayes_gpx.quantities import Quantity
-
-
-def _weight(s):
-    return weight(s.X_new, sample=s.sample)
-
-
-def _smooth_weight(s):
-    return weight(s.X_new, sample=s.sample, smooth=True)
-
-
-def _contribution(s):
-    return contribution(s.X_new, s.Z_new, sample=s.sample)
 
 
 def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **options):
@@ -56,17 +41,8 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equations 16 to 18; computed by n-sized solves.
     """
     _refuse_gp(model, "weights")
-    quantity = Quantity(
-        name="weight",
-        operator=_smooth_weight if smooth else _weight,
-        components=model.training.Z.columns,
-        of_z=True,
-        factor=model.training.y_scaling.scale / model.training.Z_scaling.scale,
-        units=f"{model.training.y_name} per unit of the feature",
-        samples="weight functions g, without eps_w" if smooth else None,
-    )
     where = points(model, X_new, Z_new, obs=obs, needs_z=False)
-    return explain(model, idata, quantity, where, **options)
+    return explain(model, idata, questions.weight(model, smooth=smooth), where, **options)
 
 
 def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
@@ -103,16 +79,8 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), section III.
     """
     _refuse_gp(model, "contributions")
-    quantity = Quantity(
-        name="contribution",
-        operator=_contribution,
-        components=model.training.Z.columns,
-        of_z=True,
-        factor=np.full(model.training.p, model.training.y_scaling.scale),
-        units=model.training.y_name,
-        center=model.training.Z_scaling.center,
-    )
-    return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
+    where = points(model, X_new, Z_new, obs=obs)
+    return explain(model, idata, questions.contribution(model), where, **options)
 
 
 def _refuse_gp(model, verb):

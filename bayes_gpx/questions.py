@@ -1,0 +1,165 @@
+"""The quantities that verbs ask for: which operator, in which units, under which names."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx import operators
+from bayes_gpx.quantities import Quantity
+
+SMOOTH = "of the smooth function, without eps_w"
+
+
+def value(model, *, smooth=False):
+    """f(x), and y; or the smooth part of f alone."""
+    return Quantity(
+        name="f",
+        operator=_smooth_value if smooth else _value,
+        components=None,
+        factor=np.array([model.training.y_scaling.scale]),
+        offset=model.training.y_scaling.center,
+        units=model.training.y_name,
+        noisy=None if smooth else "y",
+        samples=SMOOTH if smooth else None,
+    )
+
+
+def derivative(model):
+    """Derivatives in each feature."""
+    training = model.training
+    return Quantity(
+        name="derivative",
+        operator=_tied_gradient if training.tied else _gradient,
+        components=training.X.columns,
+        factor=training.y_scaling.scale / training.X_scaling.scale,
+        units=f"{training.y_name} per unit of the feature",
+        samples=SMOOTH,
+    )
+
+
+def second_derivative(model):
+    """Derivatives in each pair of features."""
+    training = model.training
+    per_unit = 1.0 / training.X_scaling.scale
+    return Quantity(
+        name="second_derivative",
+        operator=_tied_hessian if training.tied else _hessian,
+        components=training.X.columns,
+        factor=training.y_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
+        units=f"{training.y_name} per unit of the feature per unit of feature_bis",
+        samples=SMOOTH,
+        square=True,
+    )
+
+
+def attribution(model, baseline, method, steps):
+    """Integrated gradients from a baseline of that name, and the difference that they sum to."""
+    training = model.training
+    return Quantity(
+        name="attribution",
+        operator=_Attribution(training.tied, method, steps),
+        components=training.X.columns,
+        factor=np.full(training.d, training.y_scaling.scale),
+        units=training.y_name,
+        samples=SMOOTH,
+        total=("difference", _Difference(training.tied)),
+        attrs={"baseline": baseline, "method": method}
+        | ({} if steps is None else {"steps": steps}),
+    )
+
+
+def weight(model, *, smooth=False):
+    """Weights of a GPX, with or without `eps_w`."""
+    training = model.training
+    return Quantity(
+        name="weight",
+        operator=_smooth_weight if smooth else _weight,
+        components=training.Z.columns,
+        of_z=True,
+        factor=training.y_scaling.scale / training.Z_scaling.scale,
+        units=f"{training.y_name} per unit of the feature",
+        samples="weight functions g, without eps_w" if smooth else None,
+    )
+
+
+def contribution(model):
+    """Contributions of a GPX."""
+    training = model.training
+    return Quantity(
+        name="contribution",
+        operator=_contribution,
+        components=training.Z.columns,
+        of_z=True,
+        factor=np.full(training.p, training.y_scaling.scale),
+        units=training.y_name,
+        center=training.Z_scaling.center,
+    )
+
+
+def _value(s):
+    return operators.evaluate(s.X_new, s.Z_new, sample=s.sample)
+
+
+def _smooth_value(s):
+    return operators.evaluate(s.X_new, s.Z_new, sample=s.sample, smooth=True)
+
+
+def _gradient(s):
+    return operators.gradient(s.X_new, s.Z_new)
+
+
+def _tied_gradient(s):
+    return operators.gradient(s.X_new, _features_along(s), tied=True)
+
+
+def _hessian(s):
+    return operators.hessian(s.X_new, s.Z_new)
+
+
+def _tied_hessian(s):
+    return operators.hessian(s.X_new, _features_along(s), tied=True)
+
+
+def _weight(s):
+    return operators.weight(s.X_new, sample=s.sample)
+
+
+def _smooth_weight(s):
+    return operators.weight(s.X_new, sample=s.sample, smooth=True)
+
+
+def _contribution(s):
+    return operators.contribution(s.X_new, s.Z_new, sample=s.sample)
+
+
+@dataclass(frozen=True)
+class _Attribution:
+    tied: bool
+    method: str
+    steps: int | None
+
+    def __call__(self, s):
+        Z = _features_along(s) if self.tied else s.Z_new
+        options = {"method": self.method, "steps": self.steps, "tied": self.tied}
+        return operators.integrated_gradient(s.X_new, _start(s), Z, **options)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    tied: bool
+
+    def __call__(self, s):
+        Z = _features_along(s) if self.tied else s.Z_new
+        return operators.difference(s.X_new, _start(s), Z, tied=self.tied)
+
+
+def _start(s):
+    return s.baselines if s.baseline is None else s.baseline
+
+
+def _features_along(s):
+    """Z where it is X: X itself, with a column of ones if Z has an intercept."""
+    if not s.intercept:
+        return s.X_new
+    return pt.concatenate([s.X_new, pt.ones((s.X_new.shape[0], 1))], axis=1)
