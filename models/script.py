@@ -58,7 +58,7 @@ class Run:
             parser.add_argument(
                 "--data",
                 help=f"folder of the data sets (default: ${bx.datasets.FOLDER_VARIABLE}); not "
-                "needed for data that come with scikit-learn",
+                "needed for data that scikit-learn brings or fetches",
             )
         parser.add_argument(
             "--method",
