@@ -102,6 +102,7 @@ def test_without_S_is_what_inducing_points_cannot_see(script, tracts):
         apart = (a[:, None] - b[None]) / length
         return size * np.exp(-0.5 * (apart**2).sum(axis=-1)), apart
 
+    gradients = boston.average(found, boston.PATH).set_index("feature")["variance"]
     path = np.arange(1, 11)[:, None] / 10 * x
     prior, apart = k(path, path)
     cross, to_points = k(path, U)
@@ -112,6 +113,7 @@ def test_without_S_is_what_inducing_points_cannot_see(script, tracts):
         variance = found["attribution_sd"].sel(feature=feature).item() ** 2
         # What is left of the noise is of relative size KNOWN^2.
         assert_allclose(variance, x[j] ** 2 * left.mean(), rtol=1e-5)
+        assert_allclose(gradients[feature], left.mean(), rtol=1e-5)
 
 
 def test_climb_ends_at_a_maximum_of_the_evidence(script, tracts):
