@@ -26,6 +26,7 @@ import numpy as np
 import pandas as pd
 import script
 import xarray as xr
+from matplotlib.ticker import MaxNLocator
 
 import bayes_gpx as bx
 
@@ -123,6 +124,7 @@ def plot_averages(table):
                 panel.plot(one[column], features, "osX"[k], ls="", color=f"C{k}", ms=9, **style)
             panel.grid(axis="y", alpha=0.4)
             panel.axvline(0, color="gray", linewidth=1)
+            panel.xaxis.set_major_locator(MaxNLocator(5))
             panel.set_title(f"{quantity}: {column}")
             square = "squared " if column == "variance" else ""
             panel.set_xlabel(f"mean over tracts [{square}{units[quantity]}]", fontsize="medium")

@@ -13,8 +13,7 @@ each, which agree: what is integrated is a slope times a way, whose units cancel
 
 The authors plug in the hyperparameters of highest evidence, at which longitude is switched off.
 The figure `attributions` shows beside them what is left of that when hyperparameters are drawn from
-their posterior: the same features lead, with wider intervals, and longitude has a share again. The
-authors' bars have an interval of one sd; those here hold 90%.
+their posterior: the same features lead, with wider intervals, and longitude has a share again.
 """
 
 import butler

@@ -10,7 +10,7 @@ The authors plug in one local maximum of the evidence, at which most features ar
 show which of the others matter to each patient. But there are several such maxima, hardly less
 probable and with other features. The figure `optima` holds those beside draws from the posterior of
 the hyperparameters, which average over them all. No feature is off then; the attributions that lead
-at the maxima, to perimeter and worst radius with opposite signs, shrink to a fraction; most
+at the maxima, to perimeter and worst radius with opposite signs, shrink to a fraction; their
 intervals hold 0. What one maximum calls important is largely a choice among features that say the
 same. The figures `patients` and `features_by_patient` are those of the paper, from the best maximum
 and from the posterior side by side.
@@ -44,6 +44,9 @@ CLOSE = 2.0
 SAME = 0.02
 """Optima that differ by less, in nats, are one."""
 
+UNUSED = 1e-3
+"""Attributions below, in months, are of features that are switched off."""
+
 PATIENTS = 6
 FOLLOWED, FOLLOWED_PATIENTS = ("mean_texture", "worst_radius"), 50
 EXPLAINED_DRAWS = 500
@@ -74,6 +77,10 @@ def main(arguments=None):
     print("\nMean over patients of the size of an attribution [months], leading features:")
     shown = sizes.pivot(index="feature", columns="hyperparameters", values="size")
     print(shown.loc[shown.max(axis=1).nlargest(12).index].round(2).to_string())
+    used = table[table["mean"].abs() > UNUSED]
+    inside = (used["low"] <= 0) & (used["high"] >= 0)
+    print(f"\nShare of {script.LEVEL:.0%} intervals that hold 0, of attributions that aren't 0:")
+    print(inside.groupby(used["hyperparameters"], sort=False).mean().round(3).to_string())
     run.table(sizes, "optima")
     run.figure(plot_optima(sizes), "optima")
 
