@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 import bayes_gpx as bx
 from bayes_gpx import operators
 from bayes_gpx.density import MODE, Density
-from bayes_gpx.evidence import low_rank_leave_one_out, low_rank_logp
+from bayes_gpx.evidence import low_rank_leave_one_out, low_rank_logp, low_rank_logp_and_slopes
 from bayes_gpx.expansions import expanded
 from bayes_gpx.posteriors.exact import exact
 from bayes_gpx.posteriors.low_rank import Seen, low_rank
