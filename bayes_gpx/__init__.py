@@ -25,6 +25,7 @@ _MAP = {
     "derivatives": "bayes_gpx.explain:derivatives",
     "slopes": "bayes_gpx.explain:slopes",
     "attributions": "bayes_gpx.explain:attributions",
+    "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     # data, keeping and showing
     "datasets": "bayes_gpx.datasets",

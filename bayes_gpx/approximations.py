@@ -39,6 +39,11 @@ class RandomFeatures:
         if self.m % 2:
             raise ValueError(f"m is {self.m}; expected an even number, of sines and cosines.")
 
+    def standard(self, number, shape):
+        """Standard normals of that shape, and uniforms for its last axis, of one summand."""
+        rng = np.random.default_rng([self.seed, number])
+        return rng.standard_normal(shape), rng.uniform(size=shape[-1])
+
     def size(self, d):
         """Number of basis functions for d columns."""
         return self.m

@@ -1,6 +1,6 @@
 """What a verb is given: samples to explain, and draws of the hyperparameters."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,10 +67,6 @@ BASELINES = {
 }
 
 
-MOST_BASELINES = 20
-"""Whose average has an exact covariance in bearable time: it takes all pairs of them."""
-
-
 def read_baseline(model, baseline, name="baseline"):
     """Point (d,) or points (B, d) in user units.
 
@@ -85,8 +81,7 @@ def read_baseline(model, baseline, name="baseline"):
     Raises
     ------
     ValueError
-        For an unknown name, rows that are not one finite number for each feature, and more
-        than 20 of them.
+        For an unknown name, and rows that are not one finite number for each feature.
     """
     X = model.training.X
     if isinstance(baseline, str):
@@ -98,13 +93,15 @@ def read_baseline(model, baseline, name="baseline"):
     if not hasattr(rows, "columns") and np.ndim(rows) == 1:
         rows = np.asarray(rows)[None]
     read = read_features(rows, name, like=X.columns, minimum_rows=1)
-    if len(read) > MOST_BASELINES:
-        raise ValueError(
-            f"{name} has {len(read)} rows; expected at most {MOST_BASELINES}. Pass a random subset "
-            "of them, or the centres of that many clusters."
-        )
     refuse_outside(model, read.values, name)
     return read.values[0] if len(read) == 1 else read.values
+
+
+def from_baseline(model, where, baseline, name="baseline"):
+    """Points with a baseline, or several, for their paths to start from; see `read_baseline`."""
+    start = read_baseline(model, baseline, name)
+    scaled = model.training.X_scaling.apply(start)
+    return replace(where, baseline=scaled, baseline_values=start)
 
 
 def refuse_outside(model, values, name):

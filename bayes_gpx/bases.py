@@ -16,11 +16,15 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 
-from bayes_gpx.approximations import HSGP, RandomFeatures
+from bayes_gpx.approximations import HSGP
 from bayes_gpx.kernels import Active, Constant, Linear, Product, Stationary, Sum
 
 SPECTRAL = {"ExpQuad": np.inf, "Matern52": 2.5, "Matern32": 1.5, "RatQuad": None}
 """Kernels with a spectral density, and the order of the Matern family that they are."""
+
+
+class NoBasis(ValueError):
+    """A kernel has no basis functions here."""
 
 
 class Basis(ABC):
@@ -271,7 +275,7 @@ def basis_of(kernel, approximation, X):
     kernel : Kernel
         Sums and multiples of stationary kernels with a spectral density, of linear ones (which
         are exact) and constants, of some columns or all.
-    approximation : RandomFeatures or HSGP
+    approximation : HSGP, RandomFeatures, or what draws frequencies as that does
     X : tensor (n, d)
         Training points, around which HSGP has its box.
 
@@ -281,7 +285,7 @@ def basis_of(kernel, approximation, X):
 
     Raises
     ------
-    ValueError
+    NoBasis
         For a kernel without such functions.
     """
     parts = [*_parts(kernel, approximation, X, iter(range(1000)))]
@@ -308,11 +312,11 @@ def _parts(kernel, approximation, X, numbers):
     elif isinstance(kernel, Linear):
         yield Affine(kernel.center, pt.as_tensor(kernel.weights))
     elif isinstance(kernel, Stationary) and kernel.period is None and kernel.name in SPECTRAL:
-        build = _waves if isinstance(approximation, RandomFeatures) else _sines
+        build = _sines if isinstance(approximation, HSGP) else _waves
         yield build(kernel, approximation, X, next(numbers))
     else:
         name = getattr(kernel, "name", type(kernel).__name__)
-        raise ValueError(
+        raise NoBasis(
             f"{name} has no basis functions here. {type(approximation).__name__} takes sums and "
             f"multiples of {', '.join(SPECTRAL)}, Linear and Constant; use approximation=None or "
             "bx.Inducing for other kernels."
@@ -326,15 +330,14 @@ def _multiple(kernel):
 
 def _waves(kernel, approximation, X, number):
     """Frequencies from the kernel's spectral density, a scale mixture of normals."""
-    d, half = X.type.shape[1], approximation.m // 2
-    rng = np.random.default_rng([approximation.seed, number])
-    normal, order = rng.standard_normal((d, half)), SPECTRAL[kernel.name]
+    shape = X.type.shape[1], approximation.m // 2
+    (normal, uniform), order = approximation.standard(number, shape), SPECTRAL[kernel.name]
     if kernel.name == "RatQuad":
-        normal = normal * pt.sqrt(_gamma_quantile(kernel.alpha, rng.uniform(size=half)))
+        normal = normal * pt.sqrt(_gamma_quantile(kernel.alpha, uniform))
     elif np.isfinite(order):
-        normal = normal / np.sqrt(rng.chisquare(2 * order, half) / (2 * order))
+        normal = normal / pt.sqrt(_gamma_quantile(pt.constant(order), uniform))
     scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
-    return Waves(pt.specify_shape(normal * scale, (d, half)))
+    return Waves(pt.specify_shape(normal * scale, shape))
 
 
 def _gamma_quantile(alpha, u):

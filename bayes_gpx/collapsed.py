@@ -31,7 +31,7 @@ def prior(specification, theta, d, called, s):
     return expanded(process, approximation, s.X)
 
 
-def _seen(specification, process, theta, s):
+def seen_through(specification, process, theta, s):
     """Return what was seen through coefficients; None where the road is exact."""
     if specification.approximation is None:
         return None
@@ -41,7 +41,7 @@ def _seen(specification, process, theta, s):
 
 def conditioned(specification, process, theta, s):
     """Condition on y: a posterior with `alpha` and `root`."""
-    seen = _seen(specification, process, theta, s)
+    seen = seen_through(specification, process, theta, s)
     if seen is not None:
         return low_rank(seen)
     return exact(process, s.X, s.y, theta["sigma"], s.Z, jitter=s.jitter)
@@ -49,7 +49,7 @@ def conditioned(specification, process, theta, s):
 
 def again(specification, process, theta, s):
     """The posterior that `conditioned` computed before, from its `alpha` and `root`."""
-    seen = _seen(specification, process, theta, s)
+    seen = seen_through(specification, process, theta, s)
     if seen is not None:
         return LowRank(seen, s.alpha, s.root)
     return restored(process, s.X, s.y, s.alpha, s.root, s.Z)
@@ -61,7 +61,7 @@ def left_out(specification, process, theta, s):
     With inducing points the first is the bound; the others follow from the approximate prior, of
     which the bound is a penalised density, with the variance that inducing values leave.
     """
-    seen = _seen(specification, process, theta, s)
+    seen = seen_through(specification, process, theta, s)
     if seen is None:
         C = noisy_covariance(process, s.X, theta["sigma"], s.Z, jitter=s.jitter)
         return leave_one_out(s.y, C)
@@ -90,7 +90,7 @@ def observe(specification, process, theta, s, *, ridge, scaling, name, **observe
     -------
     list of the graphs that hyperparameters enter by
     """
-    seen, n = _seen(specification, process, theta, s), s.X.shape[0]
+    seen, n = seen_through(specification, process, theta, s), s.X.shape[0]
     mean, scale = pt.full((n,), scaling.center), scaling.scale
     if seen is None:
         C = noisy_covariance(process, s.X, theta["sigma"], s.Z, ridge=ridge)

@@ -1,34 +1,26 @@
 """From one draw to all: compile once, loop, sample, name. The only file that does.
 
-Graphs are written for one draw. Here they become functions of hyperparameters, data and
-jitter, shared by all models of one structure, so that neither new points nor a second model
-of the same kind compile anything.
+Graphs are written for one draw, and compiled as functions of hyperparameters, data and jitter.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from importlib.metadata import version
-from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
-import pytensor.tensor as pt
 import xarray as xr
-from pytensor.graph.replace import graph_replace
 
-from bayes_gpx.arguments import hyperparameter_draws
-from bayes_gpx.collapsed import again, conditioned, prior
+from bayes_gpx.arguments import HyperparameterDraws, hyperparameter_draws
+from bayes_gpx.collapsed import again, conditioned
 from bayes_gpx.conditioning import with_jitter
-from bayes_gpx.density import BUFFERED_MODE, MODE, blas_threads, progress_bar
+from bayes_gpx.density import blas_threads, progress_bar
 from bayes_gpx.fans import TOGETHER
 from bayes_gpx.mixtures import Conditional
+from bayes_gpx.pathwise import Follow, Settle
 from bayes_gpx.quantities import Gathered
-from bayes_gpx.specification import Specification, count, one_of
-from bayes_gpx.staged import Staged
-
-BUFFERED_BELOW = 1000
-"""Observations up to which keeping arrays is worth its memory (a third of the time)."""
+from bayes_gpx.specification import count, one_of
+from bayes_gpx.structures import Structure, compiled, data_of
 
 BLOCK_BYTES = 32 * 2**20
 """Size of the largest array that a block of rows may need."""
@@ -36,99 +28,22 @@ BLOCK_BYTES = 32 * 2**20
 LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
 
-SYMBOLS = {
-    "X": pt.dmatrix,
-    "y": pt.dvector,
-    "Z": pt.dmatrix,
-    "jitter": pt.dscalar,
-    "alpha": pt.dvector,
-    "root": pt.dmatrix,
-    "X_new": pt.dmatrix,
-    "Z_new": pt.dmatrix,
-    "positions": pt.lvector,
-    "baseline": pt.dvector,
-    "baselines": pt.dmatrix,
-    "U": pt.dmatrix,
-    "U_Z": pt.dmatrix,
-}
+
+def _factors(structure, data):
+    """Function from a list of hyperparameters to (alpha, root) and the jitter that they took."""
+    staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
+    factorise = staged.given(*data.values())
+    return lambda given: with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
 
 
-@dataclass(frozen=True)
-class Structure:
-    """What decides a model's graphs; the key of compiled functions.
-
-    A callable kernel may read anything, so what it returned, and the variables below it,
-    belong to the structure: two models share functions only if their kernels have names.
-    """
-
-    specification: Specification
-    hyperparameters: tuple
-    d: int
-    called_kernel: object
-    own_variables: tuple
-    intercept: bool
-    buffered: bool
-
-    @staticmethod
-    def of(model):
-        """Structure of a model."""
-        return Structure(
-            model.specification,
-            tuple(model.hyperparameters.items()),
-            model.training.d,
-            model.called_kernel,
-            model.own_variables,
-            model.training.intercept,
-            model.training.n < BUFFERED_BELOW,
-        )
-
-
-CHANGING = ("jitter", "alpha", "root")
-"""Symbols whose values differ from draw to draw."""
-
-
-@lru_cache(maxsize=256)
-def compiled(structure, build, names, *, buffered=False):
-    """Compile a build function's graphs as functions of hyperparameters and `names`.
-
-    The hyperparameters and `CHANGING` change from call to call; what depends on the other
-    symbols alone is computed once for all draws.
-
-    Parameters
-    ----------
-    structure : Structure
-    build : callable
-        From the specification, the prior process, the dict of hyperparameters and the namespace
-        `s` of symbols to a list of graphs; hashable.
-    names : tuple of str
-        Keys of `SYMBOLS`, the arguments after the hyperparameters; those of `CHANGING` first.
-    buffered : bool
-        Keep intermediate arrays between calls, where the structure allows it.
-
-    Returns
-    -------
-    Staged
-    """
-    theta = {
-        name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
-        for name, ndim in structure.hyperparameters
-    }
-    symbols = {n: SYMBOLS[n](n) for n in names}
-    for points in {"X", "X_new", "U", "baselines"} & symbols.keys():
-        symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
-    if "baseline" in symbols:
-        symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
-    context = SimpleNamespace(
-        **{**dict.fromkeys(SYMBOLS), "jitter": 0.0, **symbols, "intercept": structure.intercept}
-    )
-    process = prior(structure.specification, theta, structure.d, structure.called_kernel, context)
-    outputs = build(structure.specification, process, theta, context)
-    own = {rv: theta[rv.name] for rv in structure.own_variables}
-    outputs = graph_replace(outputs, own, strict=False) if own else outputs
-    changing = [*theta.values(), *(symbols[n] for n in names if n in CHANGING)]
-    fixed = [symbols[n] for n in names if n not in CHANGING]
-    mode = BUFFERED_MODE if buffered and structure.buffered else MODE
-    return Staged(changing, fixed, outputs, mode)
+def _symbols_of(where):
+    """Values of the symbols for points: one row for each, and common to all."""
+    at_points, start = {"X_new": where.X}, {}
+    if where.Z is not None:
+        at_points["Z_new"] = where.Z
+    if where.baseline is not None:
+        start["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
+    return at_points, start
 
 
 def _factorise(specification, process, theta, s):
@@ -163,7 +78,7 @@ def scalars(model, idata, build, *, num_draws=None, progressbar=True):
     list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
     """
     hyper = hyperparameter_draws(model, idata, num_draws)
-    data, rows, largest = _data(model), [], 0.0
+    data, rows, largest = data_of(model), [], 0.0
     staged = compiled(Structure.of(model), build, ("jitter", *data), buffered=True)
     function = staged.given(*data.values())
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
@@ -267,22 +182,12 @@ def explain(
             for name, array in gathered.sample(part, noise, normal).items():
                 stores[name][kept] = array
     dataset = gathered.dataset(model, where, stores if path is None else {})
-    if sampled:
-        draw = np.arange(each) if hyper.alone else hyper.draw
-        dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
-    dataset.attrs.update(
-        units=quantity.units,
-        likelihood=model.specification.likelihood,
-        relative_jitter=largest_jitter,
-        dependence=DEPENDENCE[joint],
-        samples=quantity.samples or SAMPLES[where.positions is None],
-        bayes_gpx=version("bayes_gpx"),
-        pymc=pm.__version__,
-    )
-    if path is None or not sampled:
-        return dataset
-    dataset.to_zarr(path, mode="a", consolidated=False)
-    return xr.open_zarr(path, chunks=None, consolidated=False)
+    attrs = {
+        "relative_jitter": largest_jitter,
+        "dependence": DEPENDENCE[joint],
+        "samples": quantity.samples or SAMPLES[where.positions is None],
+    }
+    return _finished(dataset, model, quantity, hyper, each, sampled, path, attrs)
 
 
 def _keep_freed_memory():
@@ -301,29 +206,20 @@ DEPENDENCE = {
 SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
 
 
-def _data(model):
-    """What the model conditions on, by the names of `SYMBOLS`."""
-    return {**model.training.scaled(), **model.inducing}
-
-
 def _moments(model, hyper, quantity, where, moment, each):
     """Yield, for each draw and block of rows: position, hyperparameters, rows, moments, jitter.
 
     The blocks depend on the model and the quantity alone, never on how many rows are asked for:
     their first rows are part of the seeds.
     """
-    structure, data = Structure.of(model), _data(model)
-    at_points = {"X_new": where.X}
-    if where.Z is not None:
-        at_points["Z_new"] = where.Z
+    structure, data = Structure.of(model), data_of(model)
+    at_points, start = _symbols_of(where)
     if where.positions is not None:
         at_points["positions"] = where.positions
-    common, paths = dict(data), 1
+    common, paths = data | start, 1
     if where.baseline is not None:
         paths = len(np.atleast_2d(where.baseline))
-        common["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
-    staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
-    factorise = staged.given(*data.values())
+    factorise = _factors(structure, data)
     total = quantity.total and quantity.total[1]
     build = _Ask(quantity.operator, moment, total)
     names = ("jitter", "alpha", "root", *common, *at_points)
@@ -341,7 +237,155 @@ def _moments(model, hyper, quantity, where, moment, each):
     only = asked(blocks[0]) if len(blocks) == 1 else None
     for at, theta in hyper:
         given = list(theta.values())
-        (alpha, root), jitter = with_jitter(lambda j, g=given: factorise(*g, np.asarray(j)))
+        (alpha, root), jitter = factorise(given)
         for rows in blocks:
             found = (only or asked(rows))(*given, np.asarray(jitter), alpha, root)
             yield at, theta, rows, found, jitter
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """Random functions of a posterior, one or more for each draw of the hyperparameters.
+
+    Attributes
+    ----------
+    model : Model
+    hyper : HyperparameterDraws
+    each : int
+        Functions for each of them.
+    waves : int
+    moves : list of arrays
+        What `bayes_gpx.pathwise.Settle` found, for each function.
+    jitters : list of float
+        Of each draw of the hyperparameters.
+    entropy : int
+        Seed of all functions.
+    """
+
+    model: object
+    hyper: HyperparameterDraws
+    each: int
+    waves: int
+    moves: list
+    jitters: list
+    entropy: int
+
+    @property
+    def shape(self):
+        """Chains, and functions in each."""
+        return len(self.hyper.chain), len(self.hyper.draw) * self.each
+
+    def generator(self, number):
+        """What the frequencies and coefficients of a function are drawn from."""
+        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number,)))
+
+
+def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
+    """Draw functions from the posterior; see `Functions`."""
+    count("draws", draws)
+    if seed is not None:
+        count("seed", seed, 0)
+    hyper, structure, data = (
+        hyperparameter_draws(model, idata, num_draws),
+        Structure.of(model),
+        data_of(model),
+    )
+    each = draws if hyper.alone else 1
+    functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
+    factorise = _factors(structure, data)
+    names = ("jitter", "alpha", "root", "rng", *data)
+    settle = compiled(structure, Settle(waves), names).given(*data.values())
+    _keep_freed_memory()
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        for _, theta in progress.track(hyper, total=len(hyper), description="Drawing functions"):
+            given = list(theta.values())
+            (alpha, root), jitter = factorise(given)
+            functions.jitters.append(jitter)
+            for _ in range(each):
+                rng = functions.generator(len(functions.moves))
+                (move,) = settle(*given, np.asarray(jitter), alpha, root, rng)
+                functions.moves.append(np.array(move))
+    return functions
+
+
+def answer(
+    functions,
+    quantity,
+    where,
+    *,
+    features=None,
+    covariance=False,
+    keep="draws",
+    path=None,
+    progressbar=True,
+):
+    """Ask all functions for a quantity at points; options and result as those of `explain`.
+
+    Means, standard deviations and covariances are those of the functions.
+    """
+    one_of("keep", keep, ("draws", "summary"))
+    model, each, c = functions.model, functions.each, len(quantity.factor)
+    m, (chains, draws) = len(where.X), functions.shape
+    gathered = Gathered(quantity, features, m, covariance)
+    sampled = keep == "draws"
+    stores = gathered.open((chains, draws, m), path) if sampled else {}
+    operators = (quantity.operator, *(quantity.total[1:] if quantity.total else ()))
+    for number, rows, (mean, *total) in _follow(functions, operators, c, where, progressbar):
+        size = len(mean) // c
+        none = np.zeros((size, c, c))
+        part = Conditional(mean, none, "block", gathered.drawn, quantity.factor, quantity.offset)
+        gathered.add(rows, part, None, [*total, np.zeros(size)])
+        if not sampled:
+            continue
+        kept = (*divmod(number, draws), rows)
+        for name, array in gathered.sample(part, None, np.zeros((1, 1, *part.mean.shape))).items():
+            stores[name][kept] = array[0]
+    dataset = gathered.dataset(model, where, stores if path is None else {})
+    attrs = {
+        "relative_jitter": max(functions.jitters),
+        "dependence": DEPENDENCE[True],
+        "samples": quantity.samples,
+        "moments": "of the functions",
+    }
+    return _finished(dataset, model, quantity, functions.hyper, each, sampled, path, attrs)
+
+
+def _finished(dataset, model, quantity, hyper, each, sampled, path, attrs):
+    """Name the draws, say what the numbers are, and join what was streamed to a store."""
+    if sampled:
+        draw = np.arange(each) if hyper.alone else hyper.draw
+        dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
+    dataset.attrs.update(
+        units=quantity.units,
+        likelihood=model.specification.likelihood,
+        bayes_gpx=version("bayes_gpx"),
+        pymc=pm.__version__,
+        **attrs,
+    )
+    if path is None or not sampled:
+        return dataset
+    dataset.to_zarr(path, mode="a", consolidated=False)
+    return xr.open_zarr(path, chunks=None, consolidated=False)
+
+
+def _follow(functions, operators, width, where, progressbar):
+    """Yield position of a function, rows, and its values at operators, on the model's scale."""
+    structure, data = Structure.of(functions.model), data_of(functions.model)
+    at_points, start = _symbols_of(where)
+    common = data | start
+    names = ("jitter", "rng", "move", *common, *at_points)
+    staged = compiled(structure, Follow(functions.waves, operators), names)
+    m, paths = len(where.X), len(np.atleast_2d(where.baseline)) if start else 1
+    longest = max(functions.model.training.n, functions.waves * functions.model.training.d)
+    size = max(1, BLOCK_BYTES // (8 * width * paths * longest))
+    _keep_freed_memory()
+    with blas_threads(functions.model.training.n), progress_bar(progressbar) as progress:
+        blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
+        for rows in progress.track(blocks, total=len(blocks), description="Following functions"):
+            values = staged.given(*common.values(), *[v[rows] for v in at_points.values()])
+            number = 0
+            for (_, theta), jitter in zip(functions.hyper, functions.jitters, strict=True):
+                for _ in range(functions.each):
+                    rng, move = functions.generator(number), functions.moves[number]
+                    yield number, rows, values(*theta.values(), np.asarray(jitter), rng, move)
+                    number += 1

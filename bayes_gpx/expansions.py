@@ -93,7 +93,7 @@ def expanded(process, approximation, X):
     Parameters
     ----------
     process : GaussianProcess or WeightProcess
-    approximation : RandomFeatures or HSGP
+    approximation : HSGP, RandomFeatures, or what draws frequencies as that does
     X : tensor (n, d)
         Training points.
 

@@ -6,7 +6,12 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx import operators
+from bayes_gpx.quadrature import METHODS, rule
 from bayes_gpx.quantities import Quantity
+from bayes_gpx.specification import one_of
+
+STEPS = 50
+"""Of a quadrature along paths, unless others are asked for."""
 
 SMOOTH = "of the smooth function, without eps_w"
 
@@ -25,8 +30,12 @@ def value(model, *, smooth=False):
     )
 
 
-def derivative(model):
-    """Derivatives in each feature."""
+def derivative(model, order=1):
+    """Derivatives in each feature, or of order 2 in each pair of them."""
+    if isinstance(order, bool) or order not in (1, 2):
+        raise ValueError(f"order is {order!r}; expected 1 or 2.")
+    if order == 2:
+        return _second_derivative(model)
     training = model.training
     return Quantity(
         name="derivative",
@@ -38,8 +47,7 @@ def derivative(model):
     )
 
 
-def second_derivative(model):
-    """Derivatives in each pair of features."""
+def _second_derivative(model):
     training = model.training
     per_unit = 1.0 / training.X_scaling.scale
     return Quantity(
@@ -55,6 +63,13 @@ def second_derivative(model):
 
 def attribution(model, baseline, method, steps):
     """Integrated gradients from a baseline of that name, and the difference that they sum to."""
+    one_of("method", method, ("exact", *METHODS))
+    if method == "exact":
+        if steps is not None:
+            raise ValueError("steps was given, but method 'exact' has none; leave it out.")
+    else:
+        steps = STEPS if steps is None else steps
+        rule(method, steps)
     training = model.training
     return Quantity(
         name="attribution",
@@ -71,6 +86,7 @@ def attribution(model, baseline, method, steps):
 
 def weight(model, *, smooth=False):
     """Weights of a GPX, with or without `eps_w`."""
+    _refuse_gp(model, "weights")
     training = model.training
     return Quantity(
         name="weight",
@@ -85,6 +101,7 @@ def weight(model, *, smooth=False):
 
 def contribution(model):
     """Contributions of a GPX."""
+    _refuse_gp(model, "contributions")
     training = model.training
     return Quantity(
         name="contribution",
@@ -95,6 +112,13 @@ def contribution(model):
         units=training.y_name,
         center=training.Z_scaling.center,
     )
+
+
+def _refuse_gp(model, verb):
+    if model.training.Z is None:
+        raise ValueError(
+            f"{verb} are defined for GPX; a GP has no weights. Expected a bx.GPX, got a bx.GP."
+        )
 
 
 def _value(s):

@@ -1,5 +1,7 @@
 """Several baselines: averages of attributions, against quadrature and single baselines."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytensor
@@ -285,10 +287,28 @@ def test_a_store_holds_all_that_is_returned(regression, tmp_path, rows):
         assert stored.attrs == held.attrs
 
 
+def test_a_crowd_of_baselines_is_averaged_over_by_functions(regression, monkeypatch):
+    X, _, y, X_new, _ = regression
+    model, start = bx.GP(X, y), X.values[:5] + np.arange(5)[:, None]
+    exact = bx.attributions(model, THETA, X_new, baseline=start, keep="summary", **QUIET)
+    monkeypatch.setattr(sys.modules["bayes_gpx.explain.attributions"], "MOST_BASELINES", 4)
+    options = {"baseline": start, "draws": 400, "covariance": True, **QUIET}
+    found = bx.attributions(model, THETA, X_new, **options)
+    assert found.attrs["moments"] == "of the functions"
+    error = (found["attribution_mean"] - exact["attribution_mean"]) / exact["attribution_sd"]
+    assert np.abs(error).max() < 5 / np.sqrt(400)
+    assert_allclose(found["attribution_sd"], exact["attribution_sd"], rtol=5 / np.sqrt(800))
+    assert_allclose(found["attribution"].sum("feature"), found["difference"], atol=1e-8)
+    assert found["attribution_cov"].dims == ("obs", "feature", "feature_bis")
+    assert found["completeness_residual"].max() < 1e-6 * exact["difference_sd"].max()
+    with pytest.raises(ValueError, match="baseline has 5 rows; expected at most 4 for this kernel"):
+        periodic = bx.GP(X, y, kernel="periodic")
+        bx.attributions(periodic, THETA | {"period": 3.0}, X_new, baseline=start, **QUIET)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"baseline": np.zeros((21, 2))}, "baseline has 21 rows; expected at most 20. Pass"),
         ({"baseline": np.zeros((0, 2))}, "baseline has 0 rows"),
         ({"baseline": [[1.0, 2.0], [3.0, np.nan]]}, "baseline, column 'dose'"),
         ({"baseline": np.zeros((2, 3))}, "baseline has 3 columns"),

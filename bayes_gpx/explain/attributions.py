@@ -1,21 +1,22 @@
 """Attributions: what each feature adds to f(x) - f(baseline), by integrated gradients."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import points, read_baseline
-from bayes_gpx.draws import explain
-from bayes_gpx.quadrature import METHODS, rule
+from bayes_gpx.arguments import from_baseline, points
+from bayes_gpx.bases import NoBasis
+from bayes_gpx.draws import answer, draw_functions, explain
+from bayes_gpx.pathwise import WAVES
 from bayes_gpx.specification import count, one_of
+
+MOST_BASELINES = 20
+"""Whose average has an exact covariance in bearable time: it takes all pairs of them."""
 
 LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
-
-STEPS = 50
 
 
 class CompletenessWarning(UserWarning):
@@ -51,8 +52,9 @@ def attributions(
         New samples; None for the training samples.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
         Where paths start, in user units; the mean and median are those of the training rows.
-        Several rows, at most 20, are averaged over: expected gradients. A dict keeps baselines
-        apart, by its keys, such as the means of classes:
+        Several rows are averaged over: expected gradients; the time for more than 20 grows with
+        their number, and moments are then those of random functions (`sample_functions`). A dict
+        keeps baselines apart, by its keys, such as the means of classes:
         ``{label: rows.mean() for label, rows in X.groupby(labels)}``.
     method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson"}
         "exact": closed form for the squared exponential, else rules that follow the kernel's
@@ -80,9 +82,10 @@ def attributions(
     Raises
     ------
     ValueError
-        For a baseline that is no point, more than 20 rows of it, an unknown method, fewer than
-        one step, a kernel whose process is not differentiable, samples or idata that do not fit
-        the model; several rows with ``joint=True``, and a dict with `path`.
+        For a baseline that is no point, more than 20 rows of it with a kernel that has no random
+        functions, an unknown method, fewer than one step, a kernel whose process is not
+        differentiable, samples or idata that do not fit the model; several rows with
+        ``joint=True``, and a dict with `path`.
 
     Warns
     -----
@@ -96,33 +99,52 @@ def attributions(
     Lundberg and Lee, "Improving performance of deep learning models with axiomatic attribution
     priors and expected gradients" (2021).
     """
-    one_of("method", method, ("exact", *METHODS))
-    if method == "exact":
-        if steps is not None:
-            raise ValueError("steps was given, but method 'exact' has none; leave it out.")
-    else:
-        steps = STEPS if steps is None else steps
-        rule(method, steps)
     where = points(model, X_new, Z_new, obs=obs)
     if isinstance(baseline, dict):
         return _apart(model, idata, where, baseline, method, steps, **options)
-    start = read_baseline(model, baseline)
+    where = from_baseline(model, where, baseline)
     name = baseline if isinstance(baseline, str) else "given"
-    return _explained(model, idata, where, start, name, method, steps, **options)
+    return _explained(model, idata, where, name, method, steps, **options)
 
 
-def _explained(model, idata, where, start, name, method, steps, **options):
-    if start.ndim > 1 and options.get("joint"):
+def _explained(model, idata, where, name, method, steps, **options):
+    if where.baseline.ndim > 1 and options.get("joint"):
         raise ValueError(
-            f"joint=True with {len(start)} baselines to average over; expected one. Leave joint "
-            "out, or pass one baseline, or a dict of them."
+            f"joint=True with {len(where.baseline)} baselines to average over; expected one. Leave "
+            "joint out, or pass one baseline, or a dict of them."
         )
     quantity = questions.attribution(model, name, method, steps)
-    scaled = model.training.X_scaling.apply(start)
-    where = replace(where, baseline=scaled, baseline_values=start)
-    found = explain(model, idata, quantity, where, **options)
+    many = where.baseline.ndim > 1 and len(where.baseline) > MOST_BASELINES
+    found = (_by_functions if many else explain)(model, idata, quantity, where, **options)
     _warn_if_incomplete(found)
     return found
+
+
+def _by_functions(
+    model,
+    idata,
+    quantity,
+    where,
+    *,
+    draws=1000,
+    num_draws=None,
+    seed=None,
+    progressbar=True,
+    joint=False,
+    on="response",
+    **options,
+):
+    one_of("on", on, ("response", "latent"))
+    how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
+    try:
+        functions = draw_functions(model, idata, waves=WAVES, **how)
+    except NoBasis as none:
+        raise ValueError(
+            f"baseline has {len(where.baseline)} rows; expected at most {MOST_BASELINES} for this "
+            "kernel, which has no random functions. Pass a random subset of the rows, or the "
+            "centres of that many clusters."
+        ) from none
+    return answer(functions, quantity, where, progressbar=progressbar, **options)
 
 
 def _apart(model, idata, where, baselines, method, steps, *, seed=None, **options):
@@ -135,14 +157,14 @@ def _apart(model, idata, where, baselines, method, steps, *, seed=None, **option
             "store. Call attributions once for each, with a path of its own."
         )
     starts = {
-        label: read_baseline(model, given, f"baseline[{label!r}]")
+        label: from_baseline(model, where, given, f"baseline[{label!r}]")
         for label, given in baselines.items()
     }
     if seed is not None:
         count("seed", seed, 0)
     seeds = np.random.SeedSequence(seed).generate_state(len(starts))
     each = [
-        _explained(model, idata, where, start, "named", method, steps, seed=int(own), **options)
+        _explained(model, idata, start, "named", method, steps, seed=int(own), **options)
         for start, own in zip(starts.values(), seeds, strict=True)
     ]
     merged = xr.concat(

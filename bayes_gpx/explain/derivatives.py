@@ -54,14 +54,12 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **op
     Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022), equations 9 to 12.
     """
-    if isinstance(order, bool) or order not in (1, 2):
-        raise ValueError(f"order is {order!r}; expected 1 or 2.")
+    quantity = questions.derivative(model, order)
     if order == 2 and options.get("covariance"):
         raise ValueError(
             "covariance=True is for order=1; with order=2, take the covariance of the draws of "
             "those second derivatives that are wanted."
         )
-    quantity = (questions.derivative if order == 1 else questions.second_derivative)(model)
     return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
 
 

@@ -40,9 +40,9 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equations 16 to 18; computed by n-sized solves.
     """
-    _refuse_gp(model, "weights")
+    quantity = questions.weight(model, smooth=smooth)
     where = points(model, X_new, Z_new, obs=obs, needs_z=False)
-    return explain(model, idata, questions.weight(model, smooth=smooth), where, **options)
+    return explain(model, idata, quantity, where, **options)
 
 
 def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
@@ -78,13 +78,6 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), section III.
     """
-    _refuse_gp(model, "contributions")
+    quantity = questions.contribution(model)
     where = points(model, X_new, Z_new, obs=obs)
-    return explain(model, idata, questions.contribution(model), where, **options)
-
-
-def _refuse_gp(model, verb):
-    if model.training.Z is None:
-        raise ValueError(
-            f"{verb} are defined for GPX; a GP has no weights. Expected a bx.GPX, got a bx.GP."
-        )
+    return explain(model, idata, quantity, where, **options)

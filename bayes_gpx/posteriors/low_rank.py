@@ -46,7 +46,8 @@ class Seen:
     jitter: Any = 0.0
 
     @cached_property
-    def _inducing_root(self):
+    def inducing_root(self):
+        """Lower Cholesky factor of the covariance of the inducing values."""
         K = self.process.covariance(self.inducing, self.inducing)
         own = pt.arange(K.shape[0])
         return cholesky(K[own, own].inc((JITTER + self.jitter) * pt.diagonal(K).mean()))
@@ -55,7 +56,7 @@ class Seen:
         """What multiplies the coefficients in L's values, (len L, M)."""
         if self.inducing is None:
             return self.process.design(L)
-        return solve_root(self._inducing_root, self.process.covariance(self.inducing, L)).T
+        return solve_root(self.inducing_root, self.process.covariance(self.inducing, L)).T
 
     @property
     def own_variances(self):
