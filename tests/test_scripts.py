@@ -267,8 +267,10 @@ def test_wine_on_some_rows(run, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.data
-def test_boston_gradients(run):
-    out = run("gp_boston_gradients", "--draws", "30", EXPLAINED_DRAWS=20)
+@pytest.mark.parametrize("method", ["map", "nuts"])
+def test_boston_gradients(run, method):
+    arguments = "--method", method, "--draws", "30"
+    out = run("gp_boston_gradients", *arguments, EXPLAINED_DRAWS=20)
     written(out, "gp_boston_gradients")
     table = pd.read_csv(out / "gradients.csv")
     variance = table.pivot(
