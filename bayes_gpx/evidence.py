@@ -101,7 +101,11 @@ def leave_one_out(y, C):
 
 
 def low_rank_logp_and_slopes(F, D, y):
-    """Return log N(y | 0, F F' + diag(D)) with its derivatives in F (n, M), D and -y (n,)."""
+    """Return log N(y | 0, F F' + diag(D)) with its derivatives in F (n, M), D and -y (n,).
+
+    Where D is so far below F F' that round-off leaves no factor, the log density is -inf and the
+    slopes are zero.
+    """
     n, M = F.shape
     inner, right = np.eye(M), np.zeros(M)
     slope, in_D, alpha = np.zeros((n, M)), np.zeros(n), np.zeros(n)
@@ -113,7 +117,10 @@ def low_rank_logp_and_slopes(F, D, y):
         right += np.dot(weighed.T, y[rows])
     if not np.all(np.isfinite(inner)) or not np.all(D > 0):
         return -np.inf, slope, in_D, alpha
-    inverse = np.linalg.inv(inner)
+    try:
+        inverse, factor = np.linalg.inv(inner), np.linalg.cholesky(inner)
+    except Exception:  # numba knows no narrower one
+        return -np.inf, slope, in_D, alpha
     coefficients = np.dot(inverse, right)
     for start in range(0, n, ROWS):
         rows = slice(start, start + ROWS)
@@ -124,7 +131,7 @@ def low_rank_logp_and_slopes(F, D, y):
         precision = (1.0 - (gain * part).sum(axis=1)) / D[rows]
         in_D[rows] = 0.5 * (alpha[rows] ** 2 - precision)
         slope[rows] = alpha[rows].reshape((-1, 1)) * coefficients - gain
-    half_logdet = np.log(np.diag(np.linalg.cholesky(inner))).sum() + 0.5 * np.log(D).sum()
+    half_logdet = np.log(np.diag(factor)).sum() + 0.5 * np.log(D).sum()
     logp = -0.5 * np.sum(y * alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
     return logp, slope, in_D, alpha
 

@@ -10,12 +10,16 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import xarray as xr
+from scipy.stats import norm
 
 import bayes_gpx as bx
 from bayes_gpx.diagnostics import ConvergenceWarning
+from bayes_gpx.explain.attributions import CompletenessWarning
 
 LEVEL = 0.9
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+MARKERS = "osD^vP"
 
 
 class Run:
@@ -31,28 +35,31 @@ class Run:
         Shown by ``--help``.
     arguments : list of str or None
         None for those of the command line.
-    data : str
-        Which data set.
+    data : str or None
+        Which data set; None for a script that simulates its own, which has no ``--data``.
     method : {"map", "laplace", "nuts"}
         Used unless another is asked for.
+    draws : int
+        Likewise.
 
     Attributes
     ----------
-    data : bayes_gpx.datasets.Data
+    data : bayes_gpx.datasets.Data or None
     seed : int
     """
 
-    def __init__(self, name, description, arguments, *, data, method):
+    def __init__(self, name, description, arguments, *, data, method, draws=1000):
         parser = _Parser(
             prog=f"{name}.py",
             description=description,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        parser.add_argument(
-            "--data",
-            help=f"folder of the data sets (default: ${bx.datasets.FOLDER_VARIABLE}); not needed "
-            "for data that come with scikit-learn",
-        )
+        if data is not None:
+            parser.add_argument(
+                "--data",
+                help=f"folder of the data sets (default: ${bx.datasets.FOLDER_VARIABLE}); not "
+                "needed for data that scikit-learn brings or fetches",
+            )
         parser.add_argument(
             "--method",
             choices=("map", "laplace", "nuts"),
@@ -62,7 +69,7 @@ class Run:
         parser.add_argument(
             "--draws",
             type=_whole(range(1, 1_000_001)),
-            default=1000,
+            default=draws,
             help="of nuts, in each of 4 chains, after as many for tuning; of laplace, in all; map "
             "has one (default: %(default)s)",
         )
@@ -82,7 +89,7 @@ class Run:
         self.method, self.draws, self.seed = given.method, given.draws, given.seed
         self._out = given.out
         try:
-            self.data = bx.datasets.load(data, path=given.data)
+            self.data = None if data is None else bx.datasets.load(data, path=given.data)
         except (ImportError, OSError, ValueError) as unusable:
             parser.error(f"argument --data: {unusable}")
         try:
@@ -94,12 +101,18 @@ class Run:
         az.style.use("arviz-variat")
         plt.rcParams["text.parse_math"] = False  # units hold dollar signs
 
-    def fit(self, model):
-        """Fit the model; write `fit.nc`, and the hyperparameters as `summary.csv`."""
+    def fit(self, model, *, suffix="", **options):
+        """Fit the model; write `fit.nc`, and the hyperparameters as `summary.csv`.
+
+        `suffix` tells the files of a second model from the first's; `options`, such as `start`,
+        are handed on to ``model.fit``.
+        """
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
-            idata = model.fit(self.method, draws=self.draws, tune=self.draws, seed=self.seed)
-        path = self._path("fit.nc")
+            idata = model.fit(
+                self.method, draws=self.draws, tune=self.draws, seed=self.seed, **options
+            )
+        path = self._path(f"fit{suffix}.nc")
         bx.save(model, idata, path)
         if self.method == "map":
             mean = az.summary(idata, kind="stats", round_to="none")[["mean"]]
@@ -107,7 +120,7 @@ class Run:
         else:
             exact = az.summary(idata, ci_prob=LEVEL, round_to="none").dropna(axis=1, how="all")
             shown = az.summary(idata, ci_prob=LEVEL)[exact.columns]
-        exact.to_csv(self._path("summary.csv"), index_label="hyperparameter")
+        exact.to_csv(self._path(f"summary{suffix}.csv"), index_label="hyperparameter")
         print("\nHyperparameters, on the model's scale:")
         print(shown.to_string())
         for warning in caught:
@@ -139,15 +152,67 @@ class Run:
         figure.savefig(self._path(f"{name}.png"), dpi=120)
         plt.close("all")
 
+    def table(self, frame, name):
+        """Write what a figure shows as `name`.csv, one row for each mark."""
+        frame.to_csv(self._path(f"{name}.csv"), index=False)
+
     def _path(self, name):
         path = self._out / name
         print(f"writing {path}", flush=True)
         return path
 
 
+def z_scores(table):
+    """Centre and scale columns by their sd with n - 1, as papers do, over all rows."""
+    return (table - table.mean()) / table.std()
+
+
 def intervals(draws):
     """Lower and upper ends of central intervals, over chains and draws."""
     return draws.quantile(TAILS, dim=("chain", "draw")).values
+
+
+def summed(*given, **options):
+    """Attributions by a quadrature that a paper takes, without the warning of what it misses."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CompletenessWarning)
+        return bx.attributions(*given, **options)
+
+
+def attribution_table(found, **labels):
+    """Attributions in long form: mean, sd and interval for each observation and feature.
+
+    Without draws, of a single normal, the interval is exact.
+
+    Parameters
+    ----------
+    found : xarray.Dataset
+        What `bayes_gpx.attributions` returned.
+    **labels
+        Further columns, each of one value.
+    """
+    mean, sd = found["attribution_mean"], found["attribution_sd"]
+    if "attribution" in found:
+        low, high = intervals(found["attribution"])
+    else:
+        low, high = (mean.values + norm.ppf(tail) * sd.values for tail in TAILS)
+    columns = {"mean": mean, "sd": sd, "low": mean.copy(data=low), "high": mean.copy(data=high)}
+    table = xr.Dataset(columns).reset_coords(drop=True).to_dataframe().reset_index()
+    return table.assign(**labels)
+
+
+def draw_intervals(panel, table, by):
+    """Draw means and intervals of features, one above the other, for each value of a column."""
+    features = table["feature"].unique()
+    place = pd.Series(np.arange(len(features)), features)
+    groups = list(table.groupby(by, sort=False))
+    for k, (label, part) in enumerate(groups):
+        at = place[part["feature"]].values + 0.7 * ((k + 0.5) / len(groups) - 0.5)
+        panel.hlines(at, part["low"], part["high"], color=f"C{k}")
+        panel.plot(part["mean"], at, MARKERS[k], color=f"C{k}", markersize=5, label=label)
+    panel.axvline(0, color="gray", linewidth=1)
+    panel.set_yticks(place.values, features)
+    panel.set_ylim(len(features) - 0.5, -0.5)
 
 
 def plot_predictions(predicted, y, units):

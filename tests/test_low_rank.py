@@ -1,5 +1,6 @@
 """Conditioning through coefficients, against conditioning on all rows and dense formulas."""
 
+import numba
 import numpy as np
 import pymc as pm
 import pytensor
@@ -10,7 +11,7 @@ from scipy.stats import multivariate_normal
 import bayes_gpx as bx
 from bayes_gpx import operators
 from bayes_gpx.density import MODE, Density
-from bayes_gpx.evidence import low_rank_leave_one_out, low_rank_logp
+from bayes_gpx.evidence import low_rank_leave_one_out, low_rank_logp, low_rank_logp_and_slopes
 from bayes_gpx.expansions import expanded
 from bayes_gpx.posteriors.exact import exact
 from bayes_gpx.posteriors.low_rank import Seen, low_rank
@@ -232,6 +233,16 @@ def test_evidence_is_the_density_of_the_response():
     C = data.y_scaling.scale**2 * (K + 0.4**2 * np.eye(n))
     expected = multivariate_normal(np.full(n, data.y_scaling.center), C).logpdf(y)
     np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("compile", [lambda f: f, numba.njit], ids=["python", "numba"])
+def test_noise_below_round_off_has_no_density(compile):
+    # Of rank 2, so that what is left of the unit matrix is lost against F F' / D.
+    F = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 8))
+    density, value = compile(low_rank_logp_and_slopes), rng.normal(size=30)
+    logp, *slopes = density(1e6 * F, np.full(30, 1e-12), value)
+    assert logp == -np.inf and all((slope == 0).all() for slope in slopes)
+    assert np.isfinite(density(F, np.ones(30), value)[0])
 
 
 @pytest.mark.parametrize("approximation", [bx.Inducing(6), bx.RandomFeatures(20)])
