@@ -30,7 +30,8 @@ def main(keep):
         "amplitude": (("chain", "draw"), np.exp(0.1 * rng.normal(size=shape))),
         "sigma": (("chain", "draw"), 0.3 * np.exp(0.1 * rng.normal(size=shape))),
     }
-    idata = xr.DataTree.from_dict({"posterior": xr.Dataset(posterior)})
+    coords = {"feature": list(model.training.X.columns)}
+    idata = xr.DataTree.from_dict({"posterior": xr.Dataset(posterior, coords)})
     X_new = rng.normal(size=(ROWS, FEATURES))
     before, begun = peak(), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
