@@ -47,6 +47,7 @@ FLOORS = [
     "draws",
     "explain/*",
     "models",
+    "placement",
     "metrics",
     "openml",
     "datasets",
