@@ -49,7 +49,11 @@ class Bernoulli:
         return (rng.random(np.shape(f)) < self.link.probability(f)).astype("float64")
 
     def dist(self, name, f, theta=None, exposure=None, **kwargs):
-        """Return y as a variable of the PyMC model at hand."""
+        """Return y as a variable of the PyMC model at hand.
+
+        Its density, unlike `logp`, relies on PyTensor's rewrites: compiled with `fast_compile` it
+        is -inf for the unlikely label beyond |f| = 37 (logit) or 8 (probit).
+        """
         return pm.Bernoulli(name, logit_p=self.link.log_odds(f), **kwargs)
 
     def center(self, y, exposure=None):
