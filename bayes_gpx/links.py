@@ -21,6 +21,7 @@ class Response(NamedTuple):
 class Logit:
     """Logistic function; log P(label) is -log(1 + exp(-z)), z the latent value towards it."""
 
+    units = "log odds"
     probability = staticmethod(expit)
 
     def log_probability(self, z):
@@ -68,6 +69,7 @@ def _log_logistic_slope(f):
 class Probit:
     """Standard normal distribution function; its expectations are closed."""
 
+    units = "probit"
     probability = staticmethod(ndtr)
 
     def log_probability(self, z):

@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "bayes_gpx"
 # Lowest floor first. "name/*" is a folder: its files stand side by side on one floor.
 FLOORS = [
     "frames",
+    "modes",
     "training",
     "approximations",
     "distances",
@@ -35,6 +36,7 @@ FLOORS = [
     "links",
     "labels",
     "likelihoods/*",
+    "laplace",
     "posteriors/*",
     "specification",
     "collapsed",
@@ -50,6 +52,7 @@ FLOORS = [
     "structures",
     "draws",
     "explain/*",
+    "modelling",
     "models",
     "placement",
     "metrics",

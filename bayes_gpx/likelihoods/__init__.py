@@ -22,7 +22,7 @@ from bayes_gpx.likelihoods.labelled import Bernoulli, Categorical
 from bayes_gpx.likelihoods.real import Normal, StudentT
 from bayes_gpx.links import Logit, Probit
 
-LIKELIHOODS = {"normal": Normal()}
+LIKELIHOODS = ("normal", "student_t", "bernoulli", "poisson", "negative_binomial")
 """What models can be fitted with."""
 
 KNOWN = {

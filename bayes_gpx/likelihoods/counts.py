@@ -19,6 +19,10 @@ class _Counts:
     """Whole numbers around the rate exposure exp(f)."""
 
     scaled = False
+    units = "log rate of {y}"
+    mean_name = "rate"
+    concave = True
+    exposed = True
 
     def response(self, f, exposure=None):
         """Rate, with two derivatives: all equal."""

@@ -17,7 +17,15 @@ class Bernoulli:
 
     link: Logit | Probit
     hyperparameters = ()
+    mean_name = "probability"
     scaled = False
+    concave = True
+    exposed = False
+
+    @property
+    def units(self):
+        """Of f."""
+        return f"{self.link.units} of {{y}}"
 
     def logp(self, f, y, theta=None, exposure=None):
         """Log probability of y given f."""
@@ -79,6 +87,8 @@ class Categorical:
 
     hyperparameters = ()
     scaled = False
+    concave = True
+    exposed = False
 
     def logp(self, f, y, theta=None, exposure=None):
         """Log probability of y given f, (n,)."""

@@ -16,6 +16,10 @@ class _Real:
     """y in real numbers around f; hyperparameters are on the scale of a standardised y."""
 
     scaled = True
+    units = "{y}"
+    mean_name = None
+    concave = True
+    exposed = False
 
     def response(self, f, exposure=None):
         """Return f itself."""
@@ -75,6 +79,7 @@ class StudentT(_Real):
     """
 
     hyperparameters = ("sigma", "nu")
+    concave = False
 
     def logp(self, f, y, theta, exposure=None):
         """Log density of y given f."""
