@@ -16,7 +16,8 @@ MOMENTS += [(2.0, 10.0), (-30.0, 10.0)]
 def gaussian_integral(log_h, mean, sd, reach):
     """E[exp(log_h(f))] where f ~ N(mean, sd^2), by Gauss-Legendre panels of mpmath numbers.
 
-    They cover where the integrand is above exp(-40) of its peak, within `reach` or 16 sd of the mean.
+    They cover where the integrand is above exp(-40) of its peak, within `reach` or 16 sd of the
+    mean.
     """
     if sd == 0:
         return mp.exp(log_h(mp.mpf(mean)))
@@ -26,7 +27,7 @@ def gaussian_integral(log_h, mean, sd, reach):
         f = np.linspace(low, high, 60)
         seen = np.array([float(height(value)) for value in f.tolist()])
         seen = np.flatnonzero(seen > seen.max() - 40)
-        low, high = f[max(seen[0] - 1, 0)], f[min(seen[-1] + 1, 79)]
+        low, high = f[max(seen[0] - 1, 0)], f[min(seen[-1] + 1, 59)]
     x, w = np.polynomial.legendre.leggauss(12)
     edges = np.linspace(low, high, 31)
     half = (edges[1] - edges[0]) / 2
