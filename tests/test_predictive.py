@@ -90,6 +90,16 @@ def test_log_predictive_density_of_outliers(nu, sigma, y):
         assert_allclose(found[0], exact, rtol=1e-10, atol=1e-11)
 
 
+def test_log_predictive_density_of_nearly_normal_noise_much_narrower_than_the_latent():
+    theta = {"nu": 1e4, "sigma": 1e-3}
+    for y in (0.1, 4.0, 12.0):
+        (found,) = function("student_t", "identity", "log_predictive")(y, [0.1], [1.0], **theta)
+        log_p = partial(log_density, "student_t", None, y, **theta)
+        exact = float(mp.log(mixed_integral(log_p, y, 0.1, 1.0, 1e-3)))
+        assert_allclose(found[0], exact, rtol=1e-10, atol=1e-11)
+        assert_allclose(found[0], -0.5 * np.log(2 * np.pi) - (y - 0.1) ** 2 / 2, atol=1e-4)
+
+
 def mixed_integral(log_p, y, mean, sd, sigma=THETA["sigma"]):
     """As `gaussian_integral`, for a density that peaks at y with poles beside it."""
     if sd == 0:
