@@ -51,6 +51,7 @@ FLOORS = [
     "draws",
     "explain/*",
     "models",
+    "placement",
     "metrics",
     "openml",
     "datasets",
