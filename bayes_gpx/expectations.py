@@ -9,11 +9,9 @@ import pytensor.tensor as pt
 
 from bayes_gpx.tails import log_normal, log_sum_exp, stirling
 
-NODES = 201
-"""Exact to 1e-13 for logistic functions and counts, whatever the standard deviation."""
-
-MIXTURE_NODES = 281
-"""Exact to 1e-12 for nu from 0.2 to 400; beyond, within 40 standard deviations of the response."""
+NODES = 281
+"""For round-off, whatever the standard deviation. Student-t: nu from 0.2 to 400; beyond, within 40
+standard deviations of the response."""
 
 COARSE, ZOOMS = 25, 3
 DROP = 36.0
@@ -78,10 +76,10 @@ def log_student_normal(distance, variance, sigma, nu):
     c = pt.maximum(c, 1e-3 * a)
     low = pt.maximum(by_sigma, pt.switch(c > 1e-3 * a, pt.log(c / a) - _margin(c), -np.inf))
     high = pt.log1p(DROP / a + SDS / pt.sqrt(a)) + pt.zeros_like(low)
-    x = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, MIXTURE_NODES)
+    x = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, NODES)
     spread = variance[:, None] + pt.sqr(sigma) * pt.exp(-x)
     log_gamma = a * (x - pt.expm1(x)) + 0.5 * pt.log(a / (2.0 * np.pi)) - stirling(a)
-    log_step = pt.log((high - low) / (MIXTURE_NODES - 1))
+    log_step = pt.log((high - low) / (NODES - 1))
     return log_sum_exp(log_gamma + log_normal(distance[:, None], 0.0, spread)) + log_step
 
 

@@ -119,7 +119,9 @@ def _check_number(found, two, name):
 
 def _plain(y, name):
     """An array of one dimension with nothing missing; dtype object unless simple."""
-    values = y.astype(object).filled(None) if np.ma.isMaskedArray(y) else np.asarray(y)
+    values = np.asarray(y)
+    if np.ma.isMaskedArray(y):
+        values = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
     if values.ndim != 1:
         raise ValueError(
             f"{name} has shape {values.shape}; expected one dimension, one value for each row of X."

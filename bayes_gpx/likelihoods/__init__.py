@@ -14,7 +14,8 @@ All of them know, elementwise and for one draw of the hyperparameters,
 - ``read(y, labels)``, y checked and encoded, with its labels where it has any;
 - ``center(y, exposure)``, the prior mean of f that fits the size of y.
 
-theta is a dict of hyperparameters. `Categorical` has C latent values and matrices instead.
+theta is a dict of hyperparameters, tensors of floats. `Categorical` has C latent values and
+matrices instead.
 """
 
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson

@@ -67,7 +67,7 @@ class _Counts:
 
 
 def _log_rate(f, exposure):
-    return f if exposure is None else f + pt.log(exposure)
+    return f if exposure is None else f + pt.log(pt.cast(exposure, "float64"))
 
 
 @dataclass(frozen=True)

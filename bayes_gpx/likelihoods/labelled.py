@@ -8,7 +8,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.labels import read_labels
 from bayes_gpx.links import Logit, Probit, Response
-from bayes_gpx.tails import log_softmax
+from bayes_gpx.tails import log_softmax, log_sum_exp, softplus
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,9 @@ class Categorical:
 
     def logp(self, f, y, theta=None, exposure=None):
         """Log probability of y given f, (n,)."""
-        return (_one_hot(f, y) * log_softmax(f)).sum(axis=-1)
+        own = _one_hot(f, y)
+        ahead = f - (own * f).sum(axis=-1, keepdims=True)
+        return -softplus(log_sum_exp(pt.switch(own, -np.inf, ahead)))
 
     def derivatives(self, f, y, theta=None, exposure=None):
         """Gradient (n, C) and negative Hessian (n, C, C) of `logp`; the third: `contracted`."""
