@@ -15,11 +15,12 @@ from bayes_gpx.approximations import Inducing, refuse_large
 from bayes_gpx.conditioning import cholesky, informed
 from bayes_gpx.evidence import leave_one_out, low_rank_leave_one_out, low_rank_logp, normal_logp
 from bayes_gpx.expansions import expanded
-from bayes_gpx.laplace import laplace_evidence
+from bayes_gpx.laplace import laplace_evidence, laplace_sites
 from bayes_gpx.operators import evaluate
 from bayes_gpx.posteriors.exact import exact, noisy_covariance, restored
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.low_rank import LowRank, Seen, low_rank
+from bayes_gpx.tails import log_normal
 
 LATENT_JITTER = 1e-8
 """Added to the covariance of latent values that are drawn, as a multiple of its mean diagonal."""
@@ -92,17 +93,34 @@ def laplace_marginal(specification, process, theta, s, *, ridge, scaling, name, 
 
 
 def left_out(specification, process, theta, s):
-    """Log density of y, and mean and variance of each y_i given the others.
+    """Log density of y, and of each y_i given the others.
 
     With inducing points the first is the bound; the others follow from the approximate prior, of
-    which the bound is a penalised density, with the variance that inducing values leave.
+    which the bound is a penalised density, with the variance that inducing values leave. By
+    Laplace's approximation each site is taken out of the posterior at the mode.
     """
+    if not specification.normal:
+        return _left_out_by_laplace(specification.observation, process, theta, s)
     seen = seen_through(specification, process, theta, s)
     if seen is None:
         C = noisy_covariance(process, s.X, theta["sigma"], s.Z, jitter=s.jitter)
-        return leave_one_out(s.y, C)
+        logp, mean, variance = leave_one_out(s.y, C)
+        return logp, log_normal(s.y, mean, variance)
     logp, mean, variance = low_rank_leave_one_out(s.y, seen.F, seen.D)
-    return logp - _penalty(seen), mean, variance + seen.unseen
+    return logp - _penalty(seen), log_normal(s.y, mean, variance + seen.unseen)
+
+
+def _left_out_by_laplace(observation, process, theta, s):
+    """As `left_out`, with cavities.
+
+    Vehtari et al., "Bayesian leave-one-out cross-validation approximations for Gaussian latent
+    variable models" (2016), section 3.3.
+    """
+    K = prior_covariance(process, s.X, s.Z, jitter=s.jitter)
+    found = laplace_sites(observation, K, s.y, theta, s.exposure)
+    variance = 1.0 / (1.0 / found.variance - found.W)
+    mean = variance * (found.f / found.variance - found.W * found.f - found.alpha)
+    return found.logp, observation.log_predictive(s.y, mean, variance, theta, s.exposure)
 
 
 def _penalty(seen):

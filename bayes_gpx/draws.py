@@ -147,6 +147,12 @@ def explain(
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
+    observation = model.specification.observation
+    if quantity.bends and on == "response" and observation.mean_name is not None:
+        raise ValueError(
+            f"{quantity.name} of the {observation.mean_name} is not there yet; pass on='latent' "
+            f"for that of f, in units of {quantity.units}."
+        )
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)

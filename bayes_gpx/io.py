@@ -56,6 +56,7 @@ def save(model, idata, path):
         "y_name": model.training.y_name,
         "y_center": model.training.y_scaling.center,
         "y_scale": model.training.y_scaling.scale,
+        "labels": _plain(model.training.labels),
         "fixed_priors": [name for name in model.priors if name in model.fixed],
         "callable_priors": [name for name in model.priors if name not in model.fixed],
     }
@@ -65,6 +66,8 @@ def save(model, idata, path):
         "X_center": ("feature", model.training.X_scaling.center),
         "X_scale": ("feature", model.training.X_scaling.scale),
     }
+    if model.training.exposure is not None:
+        variables["exposure"] = ("obs", model.training.exposure)
     coords = {"obs": model.training.X.index, "feature": list(model.training.X.columns)}
     if model.training.Z is not None:
         variables["Z"] = (("obs", "z_feature"), model.training.Z.values)
@@ -152,17 +155,23 @@ def load(path, kernel=None, priors=None):
         scalings[2] = Scaling(data["Z_center"].values, data["Z_scale"].values)
         if not settings["z_is_x"]:
             Z = _frame(data["Z"]).drop(columns=[INTERCEPT] if settings["intercept"] else [])
+    specification, y = Specification(**spec), data["y"].values
+    if settings.get("labels"):
+        y = np.array(settings["labels"])[y.astype(int)]
+    observation = specification.reader
     training = read_training(
         _frame(data["X"]),
-        pd.Series(data["y"].values, index=data["obs"].values, name=settings["y_name"]),
+        pd.Series(y, index=data["obs"].values, name=settings["y_name"]),
         Z,
         weighs="Z" in data,
+        observation=observation,
+        exposure=data["exposure"].values if observation and observation.exposed else None,
         intercept=settings["intercept"],
         scalings=tuple(scalings),
     )
     model = FAMILIES[spec["family"]].restored(
         training,
-        Specification(**spec),
+        specification,
         priors={**fixed, **priors},
         scale=settings["scale"],
         name=settings["name"],
@@ -172,6 +181,11 @@ def load(path, kernel=None, priors=None):
     )
     idata.attrs.update(tree.attrs)
     return model, idata
+
+
+def _plain(labels):
+    """Labels as JSON holds them."""
+    return labels and [getattr(label, "tolist", lambda own=label: own)() for label in labels]
 
 
 def _frame(array):

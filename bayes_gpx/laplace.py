@@ -14,6 +14,7 @@ that may be negative.
 
 import threading
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pytensor
@@ -187,8 +188,18 @@ def _cholesky(B):
         return None
 
 
-def laplace_evidence(likelihood, K, y, theta, exposure):
-    """Log evidence, a scalar graph, with alpha and W (n,) at the mode.
+class Sites(NamedTuple):
+    """What Laplace's approximation finds: log evidence, and vectors at the mode f."""
+
+    logp: pt.TensorVariable
+    f: pt.TensorVariable
+    alpha: pt.TensorVariable
+    W: pt.TensorVariable
+    variance: pt.TensorVariable
+
+
+def laplace_sites(likelihood, K, y, theta, exposure):
+    """Laplace's approximation for symbolic arguments.
 
     Parameters
     ----------
@@ -198,7 +209,18 @@ def laplace_evidence(likelihood, K, y, theta, exposure):
     theta : dict of tensors
         The likelihood's hyperparameters, and perhaps others.
     exposure : tensor (n,)
+
+    Returns
+    -------
+    Sites
+        Of which only the log evidence is differentiable.
     """
     own = [theta[name] for name in likelihood.hyperparameters]
-    logp, _, _, alpha, W, *_ = LaplaceEvidence(likelihood)(K, y, exposure, *own)
-    return logp, alpha, W
+    logp, _, f, alpha, W, variance, _ = LaplaceEvidence(likelihood)(K, y, exposure, *own)
+    return Sites(logp, f, alpha, W, variance)
+
+
+def laplace_evidence(likelihood, K, y, theta, exposure):
+    """Log evidence, a scalar graph, with alpha and W (n,) at the mode; see `laplace_sites`."""
+    found = laplace_sites(likelihood, K, y, theta, exposure)
+    return found.logp, found.alpha, found.W

@@ -92,8 +92,11 @@ def between(kernel: Kernel, x, xs, baseline, nodes=None):
     else:
         outer, at = nodes, [part[:, None, None, None] for part in nodes]
     for t, w in few(outer, 1, 3):
-        triangles = (t, t * near[0], t * near[1]), (t * far[0], t, t * far[1])
-        for first, second, weight in triangles if nodes is None else ((t, *at),):
+        if nodes is not None:
+            parts_of_square = ((t, *at),)
+        else:
+            parts_of_square = (t, t * near[0], t * near[1]), (t * far[0], t, t * far[1])
+        for first, second, weight in parts_of_square:
             here, there = baseline + first * delta, baseline + second * others
             mixed = kernel.derivative(here, there, 1, 1)
             parts.append(((w * weight)[..., None] * mixed).sum(axis=0))

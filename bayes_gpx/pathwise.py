@@ -2,11 +2,11 @@
 
 Matheron's rule: with f drawn from the prior, and noise e from its distribution,
 
-    f(.) + K_.u C (y - f(u) - e)
+    f(.) + K_.u (alpha - C (f(u) + e))
 
-is a draw from the posterior, as a function. The prior function is a sum of random waves, whose
-frequencies are drawn anew for each function, so that mean and covariance over functions are
-those of the posterior, whatever the number of waves.
+is a draw from the posterior, as a function (alpha = C y, where noise is normal). The prior
+function is a sum of random waves, whose frequencies are drawn anew for each function, so that
+mean and covariance over functions are those of the posterior, whatever the number of waves.
 
 References
 ----------
@@ -22,7 +22,6 @@ from bayes_gpx.collapsed import again, seen_through
 from bayes_gpx.conditioning import solve, solve_root
 from bayes_gpx.expansions import BasisProcess, expanded
 from bayes_gpx.operators import evaluate
-from bayes_gpx.posteriors.exact import noisy_covariance
 
 WAVES = 512
 """Sines and cosines that a prior function is made of, unless asked for more or fewer."""
@@ -90,10 +89,9 @@ class Settle:
             normal = fresh.normal(posterior.alpha.shape)
             values = posterior.alpha + _spread(posterior.root, normal)
             return [values - solve_root(seen.inducing_root, prior(seen.inducing))]
-        observed = noisy_covariance(process, s.X, theta["sigma"], s.Z, jitter=s.jitter)
-        noise = pt.diagonal(observed) - process.variance(_seen(s))
+        noise = pt.sqr(posterior.root).sum(axis=1) - process.variance(_seen(s))
         error = pt.sqrt(pt.maximum(noise, 0.0)) * fresh.normal(s.y.shape)
-        return [solve(posterior.root, s.y - prior(_seen(s)) - error)]
+        return [posterior.alpha - solve(posterior.root, prior(_seen(s)) + error)]
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,8 @@ class Quantity:
         Whether the components are Z's columns, not X's.
     square : bool
         Whether there is a component for each pair of features, row-major and symmetric.
+    bends : bool
+        Whether it is another quantity for the mean response than for the latent values.
     attrs : dict
         What else the result's attrs say.
     """
@@ -54,6 +56,7 @@ class Quantity:
     total: tuple | None = None
     of_z: bool = False
     square: bool = False
+    bends: bool = False
     attrs: dict = field(default_factory=dict)
 
 

@@ -49,6 +49,7 @@ def derivative(model, order=1):
         factor=training.y_scaling.scale / training.X_scaling.scale,
         units=f"{latent_units(model)} per unit of the feature",
         samples=SMOOTH,
+        bends=True,
     )
 
 
@@ -63,6 +64,7 @@ def _second_derivative(model):
         units=f"{latent_units(model)} per unit of the feature per unit of feature_bis",
         samples=SMOOTH,
         square=True,
+        bends=True,
     )
 
 
@@ -83,6 +85,7 @@ def attribution(model, baseline, method, steps):
         factor=np.full(training.d, training.y_scaling.scale),
         units=latent_units(model),
         samples=SMOOTH,
+        bends=True,
         total=("difference", _Difference(training.tied)),
         attrs={"baseline": baseline, "method": method}
         | ({} if steps is None else {"steps": steps}),

@@ -5,12 +5,10 @@ import xarray as xr
 
 from bayes_gpx.collapsed import left_out
 from bayes_gpx.draws import scalars
-from bayes_gpx.tails import log_normal
 
 
-def _terms(specification, process, theta, s):
-    logp, mean, variance = left_out(specification, process, theta, s)
-    return [logp, log_normal(s.y, mean, variance)]
+def _left_out(*model):
+    return [*left_out(*model)]
 
 
 def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
@@ -53,9 +51,9 @@ def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
                 "draws of the posterior. Fit with method='laplace' or method='nuts'."
             )
     (logp, terms), hyper, jitter = scalars(
-        model, idata, _terms, num_draws=num_draws, progressbar=progressbar
+        model, idata, _left_out, num_draws=num_draws, progressbar=progressbar
     )
-    log_scale = np.log(model.training.y_scaling.scale)
+    log_scale = np.log(model.training.y_scaling.scale) if model.training.scales_y else 0.0
     lead = ("chain", "draw")
     return xr.Dataset(
         {

@@ -73,7 +73,7 @@ def predictions(
     exposure = _exposures(model, exposure, where)
     options |= {"seed": seed}
     if model.specification.normal or on == "latent":
-        return explain(model, idata, quantity, where, keep=keep, **options)
+        return explain(model, idata, quantity, where, on=on, keep=keep, **options)
     if options.get("path") is not None:
         raise ValueError(
             f"path with likelihood={model.specification.likelihood!r}; expected on='latent', or no "
@@ -87,7 +87,7 @@ def predictions(
         )
         expected[rows] += found
 
-    found = explain(model, idata, quantity, where, watch=watch, **options)
+    found = explain(model, idata, quantity, where, on="latent", watch=watch, **options)
     hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
     found = _with_response(model, found, hyper, expected / len(hyper), exposure, seed)
     if keep == "summary":
@@ -118,19 +118,17 @@ def _exposures(model, exposure, where):
 @lru_cache(maxsize=8)
 def _expectation(observation):
     """Function from mean and variance of f, and exposure, to the mean response."""
-    mean, variance, exposure = pt.dvector("mean"), pt.dvector("variance"), pt.dvector("exposure")
-    output = observation.expected(mean, variance, exposure).value
-    return pytensor.function(
-        [mean, variance, exposure], output, mode=MODE, on_unused_input="ignore"
-    )
+    inputs = pt.dvectors("mean", "variance", "exposure")
+    output = observation.expected(*inputs).value
+    return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
 
 
 @lru_cache(maxsize=8)
 def _mean_response(observation):
     """Function from f (k,) and exposure to the mean response."""
-    f, exposure = pt.dvector("f"), pt.dvector("exposure")
-    output = observation.response(f, exposure).value
-    return pytensor.function([f, exposure], output, mode=MODE, on_unused_input="ignore")
+    inputs = pt.dvectors("f", "exposure")
+    output = observation.response(*inputs).value
+    return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
 
 
 def _with_response(model, found, hyper, expected, exposure, seed):
@@ -143,9 +141,8 @@ def _with_response(model, found, hyper, expected, exposure, seed):
         drawn[rows] = observation.draw(f[rows] / scale, theta, rng, exposure) * scale
     dims = found["f"].dims
     if observation.mean_name is None:
-        return found.assign(
-            y=(dims, drawn), y_mean=found["f_mean"], y_sd=("obs", drawn.std((0, 1)))
-        )
+        sd = drawn.std((0, 1))
+        return found.assign(y=(dims, drawn), y_mean=found["f_mean"], y_sd=("obs", sd))
     wide = np.broadcast_to(exposure, f.shape).ravel()
     mean = _mean_response(observation)(f.ravel(), wide).reshape(f.shape)
     name = observation.mean_name
