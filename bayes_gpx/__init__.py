@@ -26,6 +26,9 @@ _MAP = {
     "slopes": "bayes_gpx.explain:slopes",
     "path_slopes": "bayes_gpx.explain:path_slopes",
     "attributions": "bayes_gpx.explain:attributions",
+    "relevance": "bayes_gpx.explain:relevance",
+    "interactions": "bayes_gpx.explain:interactions",
+    "ranking": "bayes_gpx.explain:ranking",
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     # data, keeping and showing

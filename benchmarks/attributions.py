@@ -97,7 +97,9 @@ def main():
     product = shapiq.ProductKernelExplainer(model=peer)
     _, seconds = best(lambda: [product.explain(row) for row in new[:SHAPIQ_ROWS]], times=1)
     per_row = seconds / SHAPIQ_ROWS / (ours / len(new))
-    print(f"| shapiq, product kernel, a row | {seconds / SHAPIQ_ROWS:.4f} | {per_row:.0f} | | mean |")
+    print(
+        f"| shapiq, product kernel, a row | {seconds / SHAPIQ_ROWS:.4f} | {per_row:.0f} | | mean |"
+    )
 
 
 def distances(A, B, lengthscale):

@@ -35,8 +35,7 @@ class Exact:
 
     def __call__(self, operator):
         """Posterior of the operator's values, a `Gaussian`."""
-        K_Lu = self.process.covariance(operator, self.u)
-        return Gaussian(self.process, operator, K_Lu, self.alpha, self.root)
+        return Gaussian(self.process, operator, self.u, self.alpha, self.root)
 
 
 def noisy_covariance(gp, X, sigma, Z=None, *, ridge=0.0, jitter=0.0):
