@@ -44,9 +44,9 @@ class Sensitivity:
             mean = slope.mean_alone if self.order == 1 else slope.mean
             found += [mean.reshape(shape), 2.0 * slope.cross(f)]
         if self.order > 1:
-            bend, square = q(operators.hessian(x, z, tied=self.tied)), (*shape, shape[1])
-            with_value = bend.cross(f).reshape(square)
-            found += [bend.mean_alone.reshape(square), 2.0 * (with_value + slope.block)]
+            bend = q(operators.hessian(x, z, tied=self.tied))
+            with_value = _symmetric(bend.cross(f), shape)
+            found += [_symmetric(bend.mean_alone, shape), 2.0 * (with_value + slope.block)]
         spread = own_variances(process)
         if spread is None:
             return found
@@ -57,3 +57,9 @@ class Sensitivity:
             if self.order > 1:
                 found[5] = found[5] + pt.diag(rate)
         return found
+
+
+def _symmetric(pairs, shape):
+    """Numbers for pairs of features, (m, d, d); symmetric to the last digit."""
+    square = pairs.reshape((*shape, shape[1]))
+    return 0.5 * (square + square.transpose(0, 2, 1))

@@ -48,7 +48,6 @@ def ranking(found, *, ci_prob=None):
         )
     average = found[name] if name == "average_relevance" else _by_pair(found[name])
     item = average.dims[-1]
-    other = average[item].rename({item: f"{item}_bis"}).drop_vars(set(average.coords) - {item})
     values = average.values
     size, samples = values.shape[-1], (0, 1)
     ranks = rankdata(-values, method="min", axis=-1).astype(int)
@@ -67,7 +66,7 @@ def ranking(found, *, ci_prob=None):
             "rank_mean": (item, ranks.mean(axis=samples)),
             "probability_above": ((item, f"{item}_bis"), above),
         },
-        {f"{item}_bis": other.values, "rank": np.arange(1, size + 1), "ci_bound": BOUNDS},
+        {f"{item}_bis": average[item].values, "rank": np.arange(1, size + 1), "ci_bound": BOUNDS},
         found.attrs | {"ci_prob": prob, "units": "in standard deviations of the features"},
     )
 
