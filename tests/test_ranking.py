@@ -1,5 +1,6 @@
 """Ranks with probabilities, pairs that were asked for, and what is refused."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pymc as pm
 import pytensor
@@ -163,3 +164,42 @@ def test_matern32_has_second_derivatives_in_one_point():
     rough = from_pymc(pm.gp.cov.Exponential(2, ls=lengths))
     with pytest.raises(ValueError, match="Exponential has no Hessian"):
         rough.derivative(left, right, 2, 0)
+
+
+def test_plots_show_ranks_and_pairs(model):
+    rng = np.random.default_rng(2)
+    near = bx.ranking(averages(rng.gamma([9.0, 1.0, 4.0], size=(2, 50, 3))))
+    plot = bx.plot_relevance(near, backend="matplotlib")
+    order = near["feature"].values[np.argsort(near["rank_mean"].values)]
+    left, right = (plot.viz["plot"].sel(panel=name).item() for name in ("average", "rank"))
+    for axes in (left, right):
+        assert [tick.get_text() for tick in axes.get_yticklabels()] == list(order)
+        assert axes.get_ylim() == (2.5, -0.5)
+    points = left.collections[0].get_offsets()[:, 0]
+    assert_allclose(points, near["average_relevance_mean"].sel(feature=order))
+    bars = left.lines[-1].get_xdata().reshape((3, 3))[:, :2]
+    assert_allclose(bars, near["average_relevance_interval"].sel(feature=order))
+    written = {(t.get_position(), t.get_text()) for t in right.texts}
+    chances = near["probability_rank"].sel(feature=order).values
+    assert written == {((j, i), f"{c:.2f}") for (i, j), c in np.ndenumerate(chances) if c >= 0.005}
+    plt.close("all")
+
+    pairs = bx.interactions(model, THETA, pairs=[("x0", "x1"), ("x1", "x2")], **QUIET)
+    found = bx.ranking(pairs)
+    plot = bx.plot_interactions(found, top=1, backend="matplotlib")
+    left, right = (plot.viz["plot"].sel(panel=name).item() for name in ("mean", "top"))
+    names = [tick.get_text() for tick in left.get_yticklabels()]
+    mean = found["average_interaction_mean"].values
+    assert set(names[:2]) == set(found["pair"].values[mean.argmax()].split(" : "))
+    assert sorted(t.get_text() for t in left.texts) == sorted(2 * [f"{v:.2g}" for v in mean])
+    assert [t.get_text() for t in right.texts] == ["1.00", "1.00"]
+    gray = left.images[0].get_array()
+    assert (gray[range(3), range(3)] == gray[0, 0]).all()
+    plt.close("all")
+    assert bx.plot_relevance(near, backend="none", max_features=2).viz["plot"].sizes["panel"] == 2
+    with pytest.raises(ValueError, match="no average_relevance_mean .*expected the result of bx.r"):
+        bx.plot_relevance(found)
+    with pytest.raises(ValueError, match="no average_interaction_mean"):
+        bx.plot_interactions(near)
+    with pytest.raises(ValueError, match="backend"):
+        bx.plot_relevance(near, backend="plotly")
