@@ -17,6 +17,7 @@ _MAP = {
     "GPX": "bayes_gpx.models:GPX",
     "Inducing": "bayes_gpx.approximations:Inducing",
     "HSGP": "bayes_gpx.approximations:HSGP",
+    "optimise_inducing": "bayes_gpx.placement:optimise_inducing",
     "RandomFeatures": "bayes_gpx.approximations:RandomFeatures",
     # verbs
     "predictions": "bayes_gpx.explain:predictions",

@@ -79,18 +79,36 @@ def block(kernel: Kernel, x, baseline, nodes=None):
 def between(kernel: Kernel, x, xs, baseline, nodes=None):
     """Prior covariance of the attributions at x with those at xs, (m, d, n, d); as `cross`.
 
-    Where a kernel has a kink and no form of its own, nodes converge slowly; `block`, for x with
-    itself, does better.
+    Without given nodes, each triangle of the unit square on its own, split where one path comes
+    nearest to the other: there, and at their common start, a kernel may have its kink.
     """
-    nodes = nodes or gauss_legendre(PANEL_NODES, 2)
-    delta, others, parts = x - baseline, xs - baseline, []
-    points = baseline + nodes.t[:, None, None, None] * others
-    for t, w in few(nodes, 1, 3):
-        mixed = kernel.derivative(baseline + t * delta[:, None], points, 1, 1)
-        weights = (w * nodes.w[:, None, None, None])[..., None]
-        parts.append((weights * mixed).sum(axis=0))
-    total = total_of(parts) * delta[:, None, :, None] * others[None, :, None, :]
+    delta, others, parts = (x - baseline)[:, None], (xs - baseline)[None], []
+    if nodes is None:
+        outer, inner = gauss_legendre(PANEL_NODES, 2), gauss_legendre(2 * PANEL_NODES)
+        product = (delta * others).sum(axis=2, keepdims=True)
+        lengths = [pt.sqr(way).sum(axis=2, keepdims=True) for way in (others, delta)]
+        feet = [product / pt.switch(pt.eq(length, 0.0), 1.0, length) for length in lengths]
+        near, far = (_to_foot(inner, pt.clip(foot, 0.0, 1.0)) for foot in feet)
+    else:
+        outer, at = nodes, [part[:, None, None, None] for part in nodes]
+    for t, w in few(outer, 1, 3):
+        triangles = (t, t * near[0], t * near[1]), (t * far[0], t, t * far[1])
+        for first, second, weight in triangles if nodes is None else ((t, *at),):
+            here, there = baseline + first * delta, baseline + second * others
+            mixed = kernel.derivative(here, there, 1, 1)
+            parts.append(((w * weight)[..., None] * mixed).sum(axis=0))
+    total = total_of(parts) * delta[..., None] * others[:, :, None]
     return total.dimshuffle(0, 2, 1, 3)
+
+
+def _to_foot(nodes, foot):
+    """Nodes and weights in [0, 1], dense on both sides of a place for each pair, (k, m, n, 1)."""
+    y, w = (part[:, None, None, None] for part in nodes)
+    apart, weight, left = pt.sqr(y), 2.0 * y * w, 1.0 - foot
+    return (
+        pt.concatenate([foot - foot * apart, foot + left * apart]),
+        pt.concatenate([foot * weight, left * weight]),
+    )
 
 
 @between.register

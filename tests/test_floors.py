@@ -50,6 +50,7 @@ FLOORS = [
     "draws",
     "explain/*",
     "models",
+    "placement",
     "metrics",
     "openml",
     "datasets",

@@ -66,7 +66,7 @@ def test_moments_are_those_of_a_dense_joint_normal(family):
     assert_moments(found["f"].values[0], mean, cov)
 
 
-SLOW = {"ratquad", "gpx", "gpx inducing", "gpx features"}
+SLOW = {"ratquad", "periodic", "matern32", "gpx", "gpx inducing", "gpx features"}
 
 
 @pytest.mark.parametrize(

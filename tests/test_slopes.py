@@ -282,6 +282,7 @@ def test_attributions_that_do_not_add_up_say_so(regression):
     assert "The means" in messages[0] and "The variances" in messages[1]
 
 
+@pytest.mark.slow
 def test_matern_and_its_kin_have_attributions(regression):
     X, _, y, X_new, _ = regression
     for kernel in ("matern52", "matern32", "ratquad", "linear", "expquad * linear", "periodic"):

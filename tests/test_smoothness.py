@@ -93,6 +93,7 @@ def test_smoothness_of_user_kernels_is_measured(ls):
         assert from_pymc(kind(2, ls=ls)).smoothness == expected
 
 
+@pytest.mark.slow
 def test_user_kernel_with_random_and_free_hyperparameters():
     with pm.Model():
         ls = pm.InverseGamma("ls", 3.0, 2.0, shape=2)
