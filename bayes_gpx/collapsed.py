@@ -12,11 +12,17 @@ from pymc.distributions.shape_utils import rv_size_is_none
 from scipy.cluster.vq import ClusterError, kmeans2
 
 from bayes_gpx.approximations import Inducing, refuse_large
+from bayes_gpx.conditioning import cholesky, informed
 from bayes_gpx.evidence import leave_one_out, low_rank_leave_one_out, low_rank_logp, normal_logp
 from bayes_gpx.expansions import expanded
+from bayes_gpx.laplace import laplace_evidence
 from bayes_gpx.operators import evaluate
-from bayes_gpx.posteriors.exact import exact, informed, noisy_covariance, restored
+from bayes_gpx.posteriors.exact import exact, noisy_covariance, restored
+from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.low_rank import LowRank, Seen, low_rank
+
+LATENT_JITTER = 1e-8
+"""Added to the covariance of latent values that are drawn, as a multiple of its mean diagonal."""
 
 LARGEST_CLUSTERED = 10_000
 """Rows among which k-means looks for inducing points."""
@@ -41,6 +47,9 @@ def seen_through(specification, process, theta, s):
 
 def conditioned(specification, process, theta, s):
     """Condition on y: a posterior with `alpha` and `root`."""
+    if not specification.normal:
+        options = {"theta": theta, "exposure": s.exposure, "jitter": s.jitter}
+        return laplace(process, s.X, s.y, specification.observation, s.Z, **options)
     seen = seen_through(specification, process, theta, s)
     if seen is not None:
         return low_rank(seen)
@@ -53,6 +62,33 @@ def again(specification, process, theta, s):
     if seen is not None:
         return LowRank(seen, s.alpha, s.root)
     return restored(process, s.X, s.y, s.alpha, s.root, s.Z)
+
+
+def laplace_marginal(specification, process, theta, s, *, ridge, scaling, name, **observed):
+    """Add the response's Laplace evidence to the PyMC model on the context stack.
+
+    What `fit` works on where noise is not normal: its only random variables are hyperparameters.
+    Arguments are those of `observe`.
+    """
+    K = prior_covariance(process, s.X, s.Z)
+    own = pt.arange(K.shape[0])
+    K, names = K[own, own].inc(ridge), specification.observation.hyperparameters
+
+    def logp(value, K, exposure, *hyperparameters):
+        known = dict(zip(names, hyperparameters, strict=True))
+        y = (value - scaling.center) / scaling.scale
+        evidence = laplace_evidence(specification.observation, K, y, known, exposure)[0]
+        return evidence - value.shape[0] * np.log(scaling.scale)
+
+    pm.CustomDist(
+        name,
+        K,
+        s.exposure,
+        *(theta[n] for n in names),
+        logp=logp,
+        signature=f"(n,n),(n){',()' * len(names)}->(n)",
+        **observed,
+    )
 
 
 def left_out(specification, process, theta, s):
@@ -90,6 +126,13 @@ def observe(specification, process, theta, s, *, ridge, scaling, name, **observe
     -------
     list of the graphs that hyperparameters enter by
     """
+    if not specification.normal:
+        K = prior_covariance(process, s.X, s.Z, jitter=LATENT_JITTER)
+        white = pm.Normal(f"{name}_white", dims=observed["dims"])
+        f = scaling.center + scaling.scale * pt.dot(cholesky(K), white)
+        own = theta | ({"sigma": scaling.scale * theta["sigma"]} if "sigma" in theta else {})
+        specification.observation.dist(name, f, own, s.exposure, **observed)
+        return [K]
     seen, n = seen_through(specification, process, theta, s), s.X.shape[0]
     mean, scale = pt.full((n,), scaling.center), scaling.scale
     if seen is None:

@@ -8,7 +8,7 @@ For any linear operator L and observed quantities u,
 `root^-T root^-1` with a triangular root. Cholesky factors and jitter live in this file alone.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.operators import Operator
-from bayes_gpx.processes import Process
+from bayes_gpx.processes import Process, WeightProcess
 
 JITTERS = tuple(10.0**k for k in range(-14, -3))
 """What `factor` is tried with, in turn, after 0: multiples of the mean diagonal."""
@@ -227,3 +227,37 @@ class Projected:
             return left
         prior = self.process.covariance(self.operator, self.operator)
         return left + prior - pt.dot(self.design, self.design.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior of a process that was seen through the operator u.
+
+    Call it with an operator to get that operator's posterior, a `Gaussian`.
+
+    Attributes
+    ----------
+    process : Process
+    u : Operator
+    y : tensor (n,)
+    alpha : tensor (n,)
+    root : tensor (n, n)
+        Lower triangular, with C = root^-T root^-1.
+    """
+
+    process: Process
+    u: Operator
+    y: Any
+    alpha: Any
+    root: Any
+
+    def __call__(self, operator):
+        """Posterior of the operator's values, a `Gaussian`."""
+        return Gaussian(self.process, operator, self.u, self.alpha, self.root)
+
+
+def informed(gp, Z):
+    """The process, told how many features there are."""
+    if isinstance(gp, WeightProcess) and gp.n_features is None and Z is not None:
+        return replace(gp, n_features=pt.as_tensor(Z).shape[1])
+    return gp

@@ -16,28 +16,14 @@ import pytensor.tensor as pt
 from pymc.backends.arviz import find_observations
 from pymc.initial_point import make_initial_point_fn
 from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import clone_replace, graph_replace
-from pytensor.graph.traversal import graph_inputs
-from pytensor.link.basic import PerformLinker
+from pytensor.graph.traversal import ancestors, graph_inputs
 from rich.console import Console
 from rich.progress import Progress
 from threadpoolctl import threadpool_limits
 
-
-def _light(linker):
-    return Mode(linker=linker, optimizer="fast_compile").excluding("local_add_canonizer")
-
-
-MODE = _light("py")
-"""Python linker: compiles in a moment, runs NumPy and LAPACK.
-
-Sums are left as they are: NumPy cannot add more than 32 arrays in one operation.
-"""
-
-BUFFERED_MODE = _light(PerformLinker(allow_gc=False))
-"""The same, with every intermediate array kept for the next call."""
+from bayes_gpx.modes import BUFFERED_MODE, MODE
 
 _COPYING, _TURN = threading.Lock(), threading.Lock()
 
@@ -63,7 +49,7 @@ class Density:
     """
 
     def __init__(self, model, *, jacobian, many=False):
-        self.model, self.native = model, many or observations(model) >= NATIVE_FROM
+        self.model = model
         if model.discrete_value_vars:
             raise ValueError(
                 f"The model has discrete variables {model.discrete_value_vars}, which have no "
@@ -75,6 +61,8 @@ class Density:
             self._free = [model.values_to_rvs[v] for v in values]
             self._forward = self._compile_forward()
             logp = model.logp(jacobian=jacobian)
+            worth = many or observations(model) >= NATIVE_FROM
+            self.native = worth and not _interpreted(logp)
             slopes = pt.grad(logp, values)
             flat = pt.concatenate([g.ravel() for g in slopes])
             expanded = model.replace_rvs_by_values(model.unobserved_RVs)
@@ -167,6 +155,12 @@ def _copy(function):
 def observations(model):
     """Length of the longest observed variable."""
     return max((len(np.atleast_1d(v)) for v in find_observations(model).values()), default=0)
+
+
+def _interpreted(graph):
+    """Whether an operation that runs in Python alone is part of a graph."""
+    above = (v.owner for v in ancestors([graph]) if v.owner is not None)
+    return any(getattr(node.op, "interpreted", False) for node in above)
 
 
 def _native_mode():

@@ -109,6 +109,7 @@ def explain(
     path=None,
     seed=None,
     progressbar=True,
+    watch=None,
 ):
     """Posterior of a linear quantity at points, for every hyperparameter draw.
 
@@ -138,6 +139,9 @@ def explain(
         earlier store is replaced; any other file or folder is left alone and refused.
     seed : int, optional
     progressbar : bool
+    watch : callable, optional
+        Called with a position of the hyperparameters, rows, and each conditional's mean and
+        variance (row, component), in user units.
 
     Returns
     -------
@@ -174,6 +178,8 @@ def explain(
                 mean, second, moment, gathered.drawn, quantity.factor, quantity.offset
             )
             gathered.add(rows, part, noise, total)
+            if watch is not None:
+                watch(at, rows, part.mean, part.variance)
             if not sampled:
                 continue
             key = np.random.SeedSequence(root_seed, spawn_key=(*at, rows.start))

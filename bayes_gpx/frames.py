@@ -120,8 +120,10 @@ def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_RO
     return Frame(values, tuple(labels), table.index, table.labelled)
 
 
-def read_response(y, frame, name="y"):
+def read_response(y, frame, name="y", read=None):
     """Read the response: one finite number for each row of the frame X, (n,).
+
+    With `read`, whatever that makes of the values.
 
     Raises
     ------
@@ -129,7 +131,9 @@ def read_response(y, frame, name="y"):
         If y is not one-dimensional, numeric and finite, if its length differs from the
         number of rows, or if it carries another index than X.
     """
-    values = np.ma.filled(y.astype(float), np.nan) if np.ma.isMaskedArray(y) else np.asarray(y)
+    if np.ma.isMaskedArray(y) and read is None:
+        y = np.ma.filled(y.astype(float), np.nan)
+    values = np.asarray(y)
     if values.ndim != 1:
         raise ValueError(
             f"{name} has shape {values.shape}; expected one dimension, one value for each row "
@@ -140,7 +144,7 @@ def read_response(y, frame, name="y"):
     labels = _row_labels(y)
     if labels is not None and frame.labelled:
         refuse_misaligned(frame.index, labels, "X", name)
-    return _numeric(values, name, None, frame.index).copy()
+    return _numeric(values, name, None, frame.index).copy() if read is None else read(y)
 
 
 def refuse_misaligned(index, other, name, other_name):

@@ -1,335 +1,8 @@
-"""The models: frames, kernel and priors become a plain `pymc.Model` with named dims."""
+"""The models: Gaussian processes, and Gaussian processes of feature weights."""
 
-import json
-import os
-from functools import cached_property
-from types import SimpleNamespace
-
-import numpy as np
-import pymc as pm
-import pytensor
-import pytensor.tensor as pt
-import xarray as xr
-from pytensor.graph.traversal import ancestors
-
-from bayes_gpx import inference
-from bayes_gpx.collapsed import inducing_points, observe, prior
-from bayes_gpx.density import blas_threads
-from bayes_gpx.explain.log_likelihood import log_likelihood
-from bayes_gpx.specification import (
-    Specification,
-    count,
-    create_variables,
-    fixed_value,
-    one_of,
-)
+from bayes_gpx.modelling import Model
+from bayes_gpx.specification import Specification
 from bayes_gpx.training import read_training
-
-FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
-"""Multiples of the response's variance that a fit is tried with; less leaves rough densities."""
-
-FIT_METHODS = ("map", "laplace", "nuts")
-DRAWS_WORTH_LOO = 100
-"""From this many draws on, `fit` adds leave-one-out terms for `arviz.loo`."""
-
-
-class Model:
-    """What `GP` and `GPX` share; abstract.
-
-    Attributes
-    ----------
-    training : TrainingData
-        X, Z and y in user units, and their scaling.
-    specification : Specification
-    scale : bool
-    priors : dict
-        As given.
-    hyperparameters : dict
-        Hyperparameter name -> number of dimensions of one draw.
-    fixed : dict of arrays
-        Those that are not inferred.
-    inducing : dict of arrays
-        Inducing points on the model's scale, where there are any.
-    """
-
-    def __init__(self, training, specification, *, priors, scale, name):
-        self.training, self.specification = training, specification
-        self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
-        self._build()
-
-    @classmethod
-    def restored(cls, training, specification, **settings):
-        """The model of training data that were scaled before; for `bayes_gpx.io`."""
-        model = cls.__new__(cls)
-        Model.__init__(model, training, specification, **settings)
-        return model
-
-    def in_model(self, name):
-        """Name of a variable or dim of this model in its `pymc.Model`."""
-        return f"{self.name}_{name}" if self.name else name
-
-    def _build(self):
-        outer = pm.Model.get_context(error_if_none=False)
-        self._pymc = pm.Model() if outer is None else outer
-        if outer is not None:
-            _register_numba()
-        self.inducing = inducing_points(self.training, self.specification.approximation)
-        spec, data, y_scaling = self.specification, self.training, self.training.y_scaling
-        with self._pymc:
-            x, z = self._points()
-            theta, self.fixed = create_variables(
-                spec, self.priors, d=data.d, p=data.p, rename=self.in_model
-            )
-            self.called_kernel = spec.call_kernel(data.d)
-            self._jitter = pytensor.shared(0.0, "jitter")
-            s = SimpleNamespace(X=x, y=y_scaling.apply(data.y), Z=z, jitter=0.0, U=None, U_Z=None)
-            vars(s).update({n: _points_tensor(v) for n, v in self.inducing.items()})
-            entries = observe(
-                spec,
-                prior(spec, theta, data.d, self.called_kernel, s),
-                theta,
-                s,
-                ridge=self._jitter,
-                scaling=y_scaling,
-                name=self.in_model("y"),
-                observed=data.y,
-                dims=self.in_model("obs"),
-            )
-        known = set(theta.values())
-        above = set(ancestors(entries, blockers=known))
-        self.own_variables = tuple(
-            rv for rv in self._pymc.free_RVs if rv in above and rv not in known
-        )
-        self.posterior_names = {name: variable.name for name, variable in theta.items()}
-        self.posterior_names |= {rv.name: rv.name for rv in self.own_variables}
-        self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
-        self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
-
-    def _points(self):
-        """Put X and Z into the model as data, and return them on the model's scale."""
-        data, rename = self.training, self.in_model
-        obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
-        self._pymc.add_coords({obs: data.X.index, feature: list(data.X.columns)})
-        x = pm.Data(rename("X"), data.X.values, dims=(obs, feature))
-        x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
-        if data.Z is None:
-            return x, None
-        self._pymc.add_coords({z_feature: list(data.Z.columns)})
-        if data.z_is_x and not data.intercept:
-            return x, x
-        z = pm.Data(rename("Z"), data.Z.values, dims=(obs, z_feature))
-        return x, data.Z_scaling.apply(z)
-
-    @cached_property
-    def pymc(self):
-        """The generative `pymc.Model`: hyperparameters and collapsed y, in user units."""
-        _register_numba()
-        return self._pymc
-
-    @property
-    def signature_key(self):
-        """Attribute of an idata that holds the signature of the model that was fitted."""
-        return self.in_model("bayes_gpx_model")
-
-    @property
-    def signature(self):
-        """Text that tells one model from another: structure, columns and size."""
-        spec = self.specification
-        kernel = spec.kernel if isinstance(spec.kernel, str) else "callable"
-        return json.dumps(
-            {
-                "family": spec.family,
-                "kernel": kernel,
-                "ard": spec.ard,
-                "likelihood": spec.likelihood,
-                "weight_prior": spec.weight_prior,
-                "scale": self.scale,
-                "fixed": {name: value.tolist() for name, value in self.fixed.items()},
-                "features": self.training.X.columns,
-                "z_features": self.training.Z and self.training.Z.columns,
-                "n": self.training.n,
-                **(
-                    {}
-                    if spec.approximation is None
-                    else {"approximation": repr(spec.approximation)}
-                ),
-            }
-        )
-
-    def fixed_hyperparameters(self, values):
-        """Check a complete dict of fixed hyperparameters, on the model's scale.
-
-        Returns
-        -------
-        dict of arrays by hyperparameter name
-
-        Raises
-        ------
-        ValueError
-            For a name that is unknown or missing, or a value that is not admissible.
-        """
-        for name in values:
-            one_of("hyperparameters", name, self.hyperparameters)
-        missing = [n for n in self.hyperparameters if n not in values and n not in self.fixed]
-        if missing:
-            raise ValueError(
-                f"The dict of fixed hyperparameters lacks {missing}; expected all of "
-                f"{list(self.hyperparameters)}, on the model's scale."
-            )
-        sizes = {dim: self.training.size(dim) for dim in ("feature", "z_feature")}
-        known = {h.name: h for h in self.specification.hyperparameters}
-        checked = {
-            name: fixed_value(known[name], value, sizes)
-            if name in known
-            else _own_value(name, value, self.hyperparameters[name])
-            for name, value in values.items()
-        }
-        return {**self.fixed, **checked}
-
-    def starts(self):
-        """Where optimisers start: around the median heuristic, and the priors' centres."""
-        data = self.training.scaled()
-        x = data["X"][:: max(1, len(data["X"]) // 500)]
-        squares = (x**2).sum(axis=1)
-        distances = squares[:, None] + squares[None] - 2 * x @ x.T
-        apart = np.median(np.sqrt(np.maximum(distances[np.triu_indices(len(x), 1)], 0.0))) or 1.0
-        size = float(data["y"].std()) or 1.0
-        z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
-        kinds = {h.name: h.kind for h in self.specification.hyperparameters}
-        starts = [{}]
-        for reach, signal, noise, own in START_GRID:
-            by_kind = {
-                "lengthscale": reach * apart,
-                "amplitude": signal * size / z_norm,
-                "sigma": noise * size,
-                "sigma_w": own * size / z_norm,
-                "relative sigma_w": own,
-            }
-            starts.append({self.in_model(n): by_kind[k] for n, k in kinds.items() if k in by_kind})
-        return starts
-
-    def fit(
-        self,
-        method="map",
-        *,
-        draws=1000,
-        tune=1000,
-        chains=4,
-        seed=None,
-        start=None,
-        progressbar=True,
-        **kwargs,
-    ):
-        """Infer the hyperparameters.
-
-        Parameters
-        ----------
-        method : {"map", "laplace", "nuts"}
-            "map" maximises the posterior density of the hyperparameters themselves and
-            gives one draw. "laplace" draws from a normal approximation at the mode of the
-            unconstrained density. "nuts" samples, from starts around that mode.
-        draws, tune, chains : int
-            Of "nuts", for each chain; "laplace" gives `draws` in one chain.
-        seed : int, optional
-        start : dict or xarray.DataTree, optional
-            Hyperparameters on the model's scale, or a fit (its medians), from which alone the
-            optimiser starts, as for a large model after a fit of some of its rows. By default it
-            starts from several places.
-        progressbar : bool
-        **kwargs
-            Of "nuts": `nuts_sampler` ("nutpie", or "pymc", "numpyro", "blackjax"), `cores`,
-            `target_accept` (0.9) and whatever the sampler takes.
-
-        Returns
-        -------
-        xarray.DataTree
-            Groups posterior, sample_stats, observed_data, constant_data, starts (the end of
-            each start of the optimiser) and, from 100 draws on, log_likelihood with the
-            leave-one-out terms that `arviz.loo` needs.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If an optimiser or sampler did not converge.
-        """
-        one_of("method", method, FIT_METHODS)
-        for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
-            count(name, value)
-        if seed is not None:
-            count("seed", seed, 0)
-            if seed >= 2**64:
-                raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
-        common = {"progressbar": progressbar, **kwargs}
-        if method != "map":
-            common |= {"draws": draws, "seed": seed}
-        if method == "nuts":
-            common |= {"tune": tune, "chains": chains}
-            parallel = min(chains, common.get("cores") or os.cpu_count() or 1)
-        else:
-            parallel = 1
-        fitter = getattr(inference, f"fit_{method}")
-        with blas_threads(self.training.n, parallel):
-            idata = self._fit_with_jitter(fitter, self._starts(start), common)
-        idata.attrs[self.signature_key] = self.signature
-        draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
-        if draws >= DRAWS_WORTH_LOO:
-            terms = log_likelihood(self, idata, progressbar=progressbar)["log_likelihood"]
-            terms = terms.rename(obs=self.in_model("obs")) if self.name else terms
-            idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=self.in_model("y")))
-        return idata
-
-    def _starts(self, given):
-        if given is None:
-            return self.starts()
-        if not isinstance(given, dict):
-            if "posterior" not in getattr(given, "children", {}):
-                raise ValueError("start has no group `posterior`; expected a dict or a fit.")
-            center = given["posterior"].to_dataset().median(("chain", "draw"))
-            own = self.posterior_names.items()
-            given = {name: center[kept].values for name, kept in own if kept in center}
-        values = self.fixed_hyperparameters(given)
-        return [{self.posterior_names[n]: v for n, v in values.items() if n not in self.fixed}]
-
-    def _fit_with_jitter(self, fitter, starts, options):
-        """Fit; where no start has a finite density, again with more jitter, and say so."""
-        for jitter in FIT_JITTERS:
-            self._jitter.set_value(jitter * float(self.training.scaled()["y"].var()))
-            try:
-                idata = fitter(self._pymc, starts, **options)
-            except inference.NowhereFinite:
-                if jitter == FIT_JITTERS[-1]:
-                    raise
-                continue
-            finally:
-                self._jitter.set_value(0.0)
-            idata.attrs["relative_jitter"] = jitter
-            return idata
-
-
-def _register_numba():
-    """Give the log density its numba form, which takes a second, for whom samples by PyMC."""
-    from bayes_gpx import native  # noqa: F401
-
-
-def _points_tensor(points):
-    return pt.specify_shape(pt.constant(points), points.shape)
-
-
-def _own_value(name, value, ndim):
-    """Check a fixed value of a variable that a callable kernel brought."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.ndim != ndim:
-        raise ValueError(f"{name} is {value!r}; expected finite numbers with {ndim} dimensions.")
-    return array.astype("float64")
-
-
-START_GRID = (
-    (1.0, 1.0, 0.1, 0.1),
-    (1.0, 0.7, 0.7, 0.1),
-    (3.0, 1.0, 0.5, 0.05),
-    (0.3, 1.0, 0.3, 0.1),
-)
-"""Lengthscale over the median distance; prior sd of f, noise sd and eps_w's share over sd(y)."""
 
 
 class GP(Model):
@@ -348,15 +21,23 @@ class GP(Model):
         returns a PyMC covariance function complete with its amplitude.
     ard : bool
         One lengthscale for each feature.
-    likelihood : {"normal"}
+    likelihood : {"normal", "student_t", "bernoulli", "poisson", "negative_binomial"}
+        How y varies around f. Labels for "bernoulli" may be anything with two values; f is then the
+        log odds (or, by the link, the probit) of the second in sorted order. f of counts is the log
+        rate. All but "normal" are fitted by Laplace's approximation.
+    link : {"logit", "probit"}, optional
+        Of "bernoulli"; logit by default.
     approximation : Inducing, HSGP, RandomFeatures or None
         Exact by default.
     priors : dict, optional
         Hyperparameter name -> callable returning a PyMC variable (called with the name, and
         `dims` if it takes them), object with ``create_variable(name)``, or fixed number.
+    exposure : array (n,), optional
+        Of counts: what the rate is multiplied by.
     scale : bool
-        Standardise X and y (sd with ddof 0). Priors and hyperparameters are on the scaled
-        units, every result is in user units.
+        Standardise X and, for "normal" and "student_t", y (sd with ddof 0); for counts, centre f at
+        the log of the mean rate. Priors and hyperparameters are on the scaled units, every result
+        is in user units.
     name : str
         Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
 
@@ -381,13 +62,19 @@ class GP(Model):
         kernel="expquad",
         ard=True,
         likelihood="normal",
+        link=None,
         approximation=None,
         priors=None,
         scale=True,
+        exposure=None,
         name="",
     ):
-        specification = Specification("GP", kernel, ard, likelihood, approximation=approximation)
-        training = read_training(X, y, weighs=False, scale=scale)
+        specification = Specification(
+            "GP", kernel, ard, likelihood, approximation=approximation, link=link
+        )
+        training = read_training(
+            X, y, weighs=False, scale=scale, exposure=exposure, observation=specification.reader
+        )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
 
@@ -405,7 +92,7 @@ class GPX(Model):
     y : series or array (n,)
     Z : like X, (n, p), optional
         Features that are weighed; X itself by default.
-    kernel, ard, likelihood, approximation, priors, scale, name
+    kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
         As in `GP`; `scale` standardises Z too.
     weight_prior : {"shared", "per_feature", "horseshoe"}
         One amplitude for all weight functions; one for each; or one for each under a
@@ -435,13 +122,26 @@ class GPX(Model):
         kernel="expquad",
         ard=True,
         likelihood="normal",
+        link=None,
         approximation=None,
         priors=None,
         scale=True,
+        exposure=None,
         name="",
         weight_prior="shared",
         intercept=False,
     ):
-        specification = Specification("GPX", kernel, ard, likelihood, weight_prior, approximation)
-        training = read_training(X, y, Z, weighs=True, intercept=intercept, scale=scale)
+        specification = Specification(
+            "GPX", kernel, ard, likelihood, weight_prior, approximation, link
+        )
+        training = read_training(
+            X,
+            y,
+            Z,
+            weighs=True,
+            intercept=intercept,
+            scale=scale,
+            exposure=exposure,
+            observation=specification.reader,
+        )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)

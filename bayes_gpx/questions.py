@@ -24,10 +24,15 @@ def value(model, *, smooth=False):
         components=None,
         factor=np.array([model.training.y_scaling.scale]),
         offset=model.training.y_scaling.center,
-        units=model.training.y_name,
-        noisy=None if smooth else "y",
+        units=latent_units(model),
+        noisy="y" if model.specification.normal and not smooth else None,
         samples=SMOOTH if smooth else None,
     )
+
+
+def latent_units(model):
+    """Units of f."""
+    return model.specification.observation.units.format(y=model.training.y_name)
 
 
 def derivative(model, order=1):
@@ -42,7 +47,7 @@ def derivative(model, order=1):
         operator=_tied_gradient if training.tied else _gradient,
         components=training.X.columns,
         factor=training.y_scaling.scale / training.X_scaling.scale,
-        units=f"{training.y_name} per unit of the feature",
+        units=f"{latent_units(model)} per unit of the feature",
         samples=SMOOTH,
     )
 
@@ -55,7 +60,7 @@ def _second_derivative(model):
         operator=_tied_hessian if training.tied else _hessian,
         components=training.X.columns,
         factor=training.y_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
-        units=f"{training.y_name} per unit of the feature per unit of feature_bis",
+        units=f"{latent_units(model)} per unit of the feature per unit of feature_bis",
         samples=SMOOTH,
         square=True,
     )
@@ -76,7 +81,7 @@ def attribution(model, baseline, method, steps):
         operator=_Attribution(training.tied, method, steps),
         components=training.X.columns,
         factor=np.full(training.d, training.y_scaling.scale),
-        units=training.y_name,
+        units=latent_units(model),
         samples=SMOOTH,
         total=("difference", _Difference(training.tied)),
         attrs={"baseline": baseline, "method": method}
@@ -94,7 +99,7 @@ def weight(model, *, smooth=False):
         components=training.Z.columns,
         of_z=True,
         factor=training.y_scaling.scale / training.Z_scaling.scale,
-        units=f"{training.y_name} per unit of the feature",
+        units=f"{latent_units(model)} per unit of the feature",
         samples="weight functions g, without eps_w" if smooth else None,
     )
 
@@ -109,7 +114,7 @@ def contribution(model):
         components=training.Z.columns,
         of_z=True,
         factor=np.full(training.p, training.y_scaling.scale),
-        units=training.y_name,
+        units=latent_units(model),
         center=training.Z_scaling.center,
     )
 

@@ -16,7 +16,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.approximations import HSGP, Inducing, RandomFeatures
-from bayes_gpx.likelihoods import LIKELIHOODS
+from bayes_gpx.likelihoods import LIKELIHOODS, named
 from bayes_gpx.processes import GaussianProcess, WeightProcess
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
@@ -63,6 +63,8 @@ DEFAULT_PRIORS = {
     "sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims),
     "relative sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5, dims=dims),
     "sigma": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
+    "nu": lambda name, dims, d, p: pm.Gamma(name, alpha=2.0, beta=0.1, dims=dims),
+    "dispersion": lambda name, dims, d, p: pm.LogNormal(name, mu=1.0, sigma=1.5, dims=dims),
 }
 """Default priors on the model's scale, with d columns of X and p weighed features.
 
@@ -108,10 +110,12 @@ class Specification:
         Names joined by ``+`` and ``*``, or ``kernel(d) -> pymc.gp.cov.Covariance``.
     ard : bool
         One lengthscale for each feature.
-    likelihood : {"normal"}
+    likelihood : {"normal", "student_t", "bernoulli", "poisson", "negative_binomial"}
     weight_prior : {"shared", "per_feature", "horseshoe"}
         Of GPX: how the amplitudes of the weight functions are related.
     approximation : Inducing, HSGP, RandomFeatures or None
+    link : str or None
+        Of the likelihood; None for its default.
     """
 
     family: str
@@ -120,15 +124,22 @@ class Specification:
     likelihood: str = "normal"
     weight_prior: str = "shared"
     approximation: Any = None
+    link: str | None = None
 
     def __post_init__(self):
         one_of("likelihood", self.likelihood, LIKELIHOODS)
+        named(self.likelihood, self.link)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
         known = RandomFeatures | HSGP | Inducing | None
         if not isinstance(self.approximation, known):
             raise ValueError(
                 f"approximation is {self.approximation!r}; expected None, bx.Inducing(m), "
                 "bx.HSGP(m, c) or bx.RandomFeatures(m, seed)."
+            )
+        if self.approximation is not None and not self.normal:
+            raise ValueError(
+                f"approximation={self.approximation} with likelihood={self.likelihood!r}; expected "
+                "None: approximations are for normal noise."
             )
         made = isinstance(self.kernel, pm.gp.cov.BaseCovariance | type)
         if made or not (callable(self.kernel) or isinstance(self.kernel, str)):
@@ -157,6 +168,21 @@ class Specification:
                 factors.append(Factor(kind, "" if alone else f"{kind}{repeat}_"))
             summands.append(tuple(factors))
         return tuple(summands)
+
+    @property
+    def normal(self):
+        """Whether noise is normal, so that all but hyperparameters integrates out exactly."""
+        return self.likelihood == "normal"
+
+    @cached_property
+    def observation(self):
+        """How the response varies around the process; see `bayes_gpx.likelihoods`."""
+        return named(self.likelihood, self.link)
+
+    @property
+    def reader(self):
+        """What reads the response; None where it is any finite number."""
+        return None if self.normal else self.observation
 
     @property
     def by_feature(self):
@@ -190,7 +216,7 @@ class Specification:
         ]
         sigma_w = "relative sigma_w" if self.weight_prior == "horseshoe" else "sigma_w"
         weights = [Hyperparameter("sigma_w", sigma_w)] if self.family == "GPX" else []
-        noise = [Hyperparameter(k, k) for k in LIKELIHOODS[self.likelihood].hyperparameters]
+        noise = [Hyperparameter(k, k) for k in self.observation.hyperparameters]
         return (*own, *self.amplitudes, *weights, *noise)
 
     def process(self, theta, d, called=None):

@@ -32,6 +32,7 @@ SYMBOLS = {
     "baselines": pt.dmatrix,
     "rng": pt.random.type.random_generator_type,
     "move": pt.dvector,
+    "exposure": pt.dvector,
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
 }

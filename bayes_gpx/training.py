@@ -33,6 +33,12 @@ class TrainingData:
     z_is_x : bool
         X itself is weighed.
     intercept : bool
+    labels : tuple or None
+        What y codes by 0, 1, ..., where it holds labels.
+    exposure : array (n,) or None
+        Of counts, or ones; None where noise is normal.
+    scales_y : bool
+        Whether y itself is scaled; else its scaling is that of the latent values alone.
     """
 
     X: Frame
@@ -44,6 +50,9 @@ class TrainingData:
     Z_scaling: Scaling | None
     z_is_x: bool
     intercept: bool
+    labels: tuple | None = None
+    exposure: np.ndarray | None = None
+    scales_y: bool = True
 
     @property
     def n(self):
@@ -71,7 +80,12 @@ class TrainingData:
 
     def scaled(self):
         """Dict of X, y and, with Z, Z on the model's scale."""
-        scaled = {"X": self.X_scaling.apply(self.X.values), "y": self.y_scaling.apply(self.y)}
+        y = self.y_scaling.apply(self.y) if self.scales_y else self.y
+        scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
+        if self.exposure is not None:
+            # A log link's prior mean is one more factor of the rate.
+            moved = 1.0 if self.scales_y else np.exp(self.y_scaling.center)
+            scaled["exposure"] = self.exposure * moved
         if self.Z is not None:
             scaled["Z"] = self.Z_scaling.apply(self.Z.values)
         return scaled
@@ -112,7 +126,18 @@ class TrainingData:
         return X, with_intercept(Z) if self.intercept else Z
 
 
-def read_training(X, y, Z=None, *, weighs, intercept=False, scale=True, scalings=None):
+def read_training(
+    X,
+    y,
+    Z=None,
+    *,
+    weighs,
+    observation=None,
+    exposure=None,
+    intercept=False,
+    scale=True,
+    scalings=None,
+):
     """Read the training data of a model.
 
     Parameters
@@ -121,6 +146,10 @@ def read_training(X, y, Z=None, *, weighs, intercept=False, scale=True, scalings
     y : series or array
     weighs : bool
         Whether features are weighed: Z, or X itself where Z is None.
+    observation : object, optional
+        Likelihood that reads and centres y; None for normal noise.
+    exposure : array (n,), optional
+        Of counts.
     intercept : bool
         Weigh a constant 1 too, neither centred nor scaled.
     scale : bool
@@ -133,16 +162,28 @@ def read_training(X, y, Z=None, *, weighs, intercept=False, scale=True, scalings
     TrainingData
     """
     frame = read_features(X, "X")
-    response = read_response(y, frame)
+    scales_y, labels = observation is None or observation.scaled, None
+    if observation is None:
+        response = read_response(y, frame)
+        if exposure is not None:
+            raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
+    else:
+        response, labels = read_response(y, frame, read=observation.read)
+        exposure = _read_exposure(exposure, frame, observation)
     weighed = None
     if weighs:
         weighed = frame if Z is None else read_features(Z, "Z", prefix="z")
         _refuse_apart(frame, weighed, "X", "Z")
     if scalings is None:
         scaling = standard_scaling if scale else no_scaling
+        y_scaling = Scaling(0.0, 1.0)
+        if scale and scales_y:
+            y_scaling = _response_scaling(response)
+        elif scale:
+            y_scaling = Scaling(observation.center(response, exposure), 1.0)
         scalings = (
             scaling(frame, "X"),
-            _response_scaling(response) if scale else Scaling(0.0, 1.0),
+            y_scaling,
             scaling(weighed, "Z") if weighs else None,
         )
         if intercept:
@@ -157,7 +198,21 @@ def read_training(X, y, Z=None, *, weighs, intercept=False, scale=True, scalings
         *scalings,
         z_is_x=Z is None,
         intercept=intercept,
+        labels=None if labels is None else tuple(labels),
+        exposure=exposure,
+        scales_y=scales_y,
     )
+
+
+def _read_exposure(exposure, frame, observation):
+    if exposure is None:
+        return np.ones(len(frame))
+    if not observation.exposed:
+        raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
+    values = read_response(exposure, frame, "exposure")
+    if (values <= 0).any():
+        raise ValueError("exposure holds values that are not above 0; expected positive numbers.")
+    return values
 
 
 def with_intercept(frame):

@@ -1,4 +1,4 @@
-"""Time and memory of a fit and its attributions as the rows grow to fifty thousand.
+"""Time and memory of a fit and its attributions as the rows grow to a hundred thousand.
 
 Each size runs in a process of its own: a fit of 2000 rows from one start, the fit of all rows
 from there, then attributions of 1000 new rows with sd. Eight features of which four matter.
@@ -13,7 +13,7 @@ import numpy as np
 
 import bayes_gpx as bx
 
-SIZES = (2_000, 10_000, 50_000)
+SIZES = (1_000, 10_000, 50_000, 100_000)
 START = {"lengthscale": [3.0] * 8, "amplitude": 1.0, "sigma": 0.5}
 
 

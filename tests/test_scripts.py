@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.datasets import IN_FOLDER
-from bayes_gpx.models import Model
+from bayes_gpx.modelling import Model
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 FIGURES = {

@@ -5,12 +5,12 @@ import xarray as xr
 
 from bayes_gpx.collapsed import left_out
 from bayes_gpx.draws import scalars
-from bayes_gpx.likelihoods import LIKELIHOODS
+from bayes_gpx.tails import log_normal
 
 
 def _terms(specification, process, theta, s):
     logp, mean, variance = left_out(specification, process, theta, s)
-    return [logp, LIKELIHOODS["normal"].log_predictive(s.y, mean, variance)]
+    return [logp, log_normal(s.y, mean, variance)]
 
 
 def log_likelihood(model, idata, *, num_draws=None, progressbar=True):

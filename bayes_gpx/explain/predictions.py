@@ -1,12 +1,32 @@
-"""Predictions: the function's value, and a new response."""
+"""Predictions: the function's value, the mean response, and a new response."""
+
+from functools import lru_cache
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import points
+from bayes_gpx.arguments import hyperparameter_draws, points
 from bayes_gpx.draws import explain
+from bayes_gpx.modes import MODE
+from bayes_gpx.specification import one_of
 
 
-def predictions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
-    """Posterior of f(x) and of a response y at each observation.
+def predictions(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    obs=None,
+    on="response",
+    exposure=None,
+    keep="draws",
+    seed=None,
+    **options,
+):
+    """Posterior of f(x), of the mean response and of a response y at each observation.
 
     Parameters
     ----------
@@ -18,6 +38,10 @@ def predictions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         their own. Z_new is needed where the model was given Z.
     obs : label or list of labels, optional
         Only these observations.
+    on : {"response", "latent"}
+        "latent": f alone.
+    exposure : array (m,), optional
+        Of new counts; 1 by default, and for training samples their own.
     **options
         draws, num_draws, covariance, joint, keep, path, seed, progressbar: see
         `bayes_gpx.draws.explain`.
@@ -29,6 +53,10 @@ def predictions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         `f_sd`, `y_mean`, `y_sd` (obs), exact moments of the mixture over hyperparameter
         draws; `value` (obs, feature). In units of y.
 
+        Of labels `probability` in the place of `y_mean` and `y_sd`, of counts `rate`: draws,
+        the exact mean over the normal approximation of f, and the sd of the draws. f is then on the
+        link's scale, and `y` is coded 0 and 1 for labels; the attribute `labels` names them.
+
     Raises
     ------
     ValueError
@@ -39,6 +67,97 @@ def predictions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equation 14 for GPX.
     """
-    return explain(
-        model, idata, questions.value(model), points(model, X_new, Z_new, obs=obs), **options
+    one_of("on", on, ("response", "latent"))
+    one_of("keep", keep, ("draws", "summary"))
+    where, quantity = points(model, X_new, Z_new, obs=obs), questions.value(model)
+    exposure = _exposures(model, exposure, where)
+    options |= {"seed": seed}
+    if model.specification.normal or on == "latent":
+        return explain(model, idata, quantity, where, keep=keep, **options)
+    if options.get("path") is not None:
+        raise ValueError(
+            f"path with likelihood={model.specification.likelihood!r}; expected on='latent', or no "
+            "path: responses are kept in memory."
+        )
+    expected = np.zeros(len(where.X))
+
+    def watch(at, rows, mean, variance):
+        found = _expectation(model.specification.observation)(
+            mean[:, 0], variance[:, 0], exposure[rows]
+        )
+        expected[rows] += found
+
+    found = explain(model, idata, quantity, where, watch=watch, **options)
+    hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
+    found = _with_response(model, found, hyper, expected / len(hyper), exposure, seed)
+    if keep == "summary":
+        found = found.drop_vars(["chain", "draw"]).drop_vars(
+            [name for name in found.data_vars if {"chain", "draw"} & set(found[name].dims)]
+        )
+    return found
+
+
+def _exposures(model, exposure, where):
+    if model.specification.normal or not model.specification.observation.exposed:
+        if exposure is not None:
+            raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
+        return np.ones(len(where.X))
+    if where.positions is not None:
+        if exposure is not None:
+            raise ValueError("exposure was given without X_new; training samples have their own.")
+        return model.training.exposure[where.positions]
+    values = np.ones(len(where.X)) if exposure is None else np.asarray(exposure, "float64")
+    if values.shape != (len(where.X),) or not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(
+            f"exposure has shape {values.shape}; expected a positive finite number for each of "
+            f"{len(where.X)} samples."
+        )
+    return values
+
+
+@lru_cache(maxsize=8)
+def _expectation(observation):
+    """Function from mean and variance of f, and exposure, to the mean response."""
+    mean, variance, exposure = pt.dvector("mean"), pt.dvector("variance"), pt.dvector("exposure")
+    output = observation.expected(mean, variance, exposure).value
+    return pytensor.function(
+        [mean, variance, exposure], output, mode=MODE, on_unused_input="ignore"
     )
+
+
+@lru_cache(maxsize=8)
+def _mean_response(observation):
+    """Function from f (k,) and exposure to the mean response."""
+    f, exposure = pt.dvector("f"), pt.dvector("exposure")
+    output = observation.response(f, exposure).value
+    return pytensor.function([f, exposure], output, mode=MODE, on_unused_input="ignore")
+
+
+def _with_response(model, found, hyper, expected, exposure, seed):
+    observation, scale = model.specification.observation, model.training.y_scaling.scale
+    f = found["f"].values
+    drawn, rng = np.empty_like(f), np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
+    each = f.shape[1] // len(hyper.draw)
+    for at, theta in hyper:
+        rows = at[0], slice(at[1] * each, (at[1] + 1) * each)
+        drawn[rows] = observation.draw(f[rows] / scale, theta, rng, exposure) * scale
+    dims = found["f"].dims
+    if observation.mean_name is None:
+        return found.assign(
+            y=(dims, drawn), y_mean=found["f_mean"], y_sd=("obs", drawn.std((0, 1)))
+        )
+    wide = np.broadcast_to(exposure, f.shape).ravel()
+    mean = _mean_response(observation)(f.ravel(), wide).reshape(f.shape)
+    name = observation.mean_name
+    found = found.assign(
+        {
+            name: (dims, mean),
+            f"{name}_mean": ("obs", expected),
+            f"{name}_sd": ("obs", mean.std((0, 1))),
+            "y": (dims, drawn),
+        }
+    )
+    labels = model.training.labels
+    if labels is not None:
+        found.attrs["labels"] = [str(label) for label in labels]
+    return found

@@ -11,7 +11,6 @@ import xarray as xr
 from bayes_gpx.arguments import hyperparameter_draws, points
 from bayes_gpx.draws import jets, origin
 from bayes_gpx.jets import change
-from bayes_gpx.likelihoods import LIKELIHOODS
 from bayes_gpx.mixtures import JetMixture, Mixture
 from bayes_gpx.specification import one_of
 
@@ -83,9 +82,9 @@ def relevance(
     Raises
     ------
     ValueError
-        If the kernel's process is not differentiable (a Matern 3/2 or smoother is), for unknown
-        features, a step without finite differences or that is not positive, and samples or idata
-        that do not fit the model.
+        If the kernel's process is not differentiable (a Matern 3/2 or smoother is), a likelihood is
+        not normal, features are unknown, for a step without finite differences or that is not
+        positive, and samples or idata that do not fit the model.
 
     References
     ----------
@@ -266,7 +265,12 @@ def _explained(model, idata, where, asked, picked, over, num_draws, keep, progre
     """Ask at every draw, or of their mixture, and name what is found."""
     one_of("over", over, ("draws", "mixture"))
     one_of("keep", keep, ("draws", "summary"))
-    likelihood = LIKELIHOODS[model.specification.likelihood]
+    if not model.specification.normal:
+        raise ValueError(
+            f"relevance with likelihood={model.specification.likelihood!r}; expected 'normal', for "
+            "which it is known. For others, see how bx.derivatives change with each feature."
+        )
+    likelihood = model.specification.observation
     hyper = hyperparameter_draws(model, idata, num_draws)
     kept = _Kept(model, asked, picked, where.X_values)
     mixture, largest = JetMixture(where.X.shape, asked.order), 0.0
@@ -274,7 +278,7 @@ def _explained(model, idata, where, asked, picked, over, num_draws, keep, progre
     if over == "draws":
         kept.open(lead, keep)
     for at, theta, *of_f, jitter in jets(model, hyper, where, asked.order, progressbar=progressbar):
-        mean, variance = likelihood.response(*of_f, theta)
+        mean, variance = likelihood.predictive(*of_f, theta)
         largest = max(largest, jitter)
         if over == "mixture":
             mixture.add(mean, variance)

@@ -1,41 +1,9 @@
 """Exact conditioning on noisy observations: C = (K + noise)^-1, alpha = C y."""
 
-from dataclasses import dataclass, replace
-from typing import Any
-
 import pytensor.tensor as pt
 
-from bayes_gpx.conditioning import Gaussian, cholesky, solve
+from bayes_gpx.conditioning import Posterior, cholesky, informed, solve
 from bayes_gpx.operators import Operator, evaluate
-from bayes_gpx.processes import Process, WeightProcess
-
-
-@dataclass(frozen=True, eq=False)
-class Exact:
-    """The posterior of a process given noisy values y of the operator u.
-
-    Call it with an operator to get that operator's posterior, a `Gaussian`.
-
-    Attributes
-    ----------
-    process : Process
-    u : Operator
-    y : tensor (n,)
-    alpha : tensor (n,)
-        C y.
-    root : tensor (n, n)
-        Lower Cholesky factor of C^-1 = K_uu + noise.
-    """
-
-    process: Process
-    u: Operator
-    y: Any
-    alpha: Any
-    root: Any
-
-    def __call__(self, operator):
-        """Posterior of the operator's values, a `Gaussian`."""
-        return Gaussian(self.process, operator, self.u, self.alpha, self.root)
 
 
 def noisy_covariance(gp, X, sigma, Z=None, *, ridge=0.0, jitter=0.0):
@@ -51,13 +19,6 @@ def noisy_covariance(gp, X, sigma, Z=None, *, ridge=0.0, jitter=0.0):
 
 def _observed(X, Z):
     return X if isinstance(X, Operator) else evaluate(X, Z, sample="train")
-
-
-def informed(gp, Z):
-    """The process, told how many features there are."""
-    if isinstance(gp, WeightProcess) and gp.n_features is None and Z is not None:
-        return replace(gp, n_features=pt.as_tensor(Z).shape[1])
-    return gp
 
 
 def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
@@ -79,7 +40,7 @@ def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
 
     Returns
     -------
-    Exact
+    Posterior
         Called with an operator, gives its posterior `Gaussian`.
 
     Notes
@@ -89,9 +50,9 @@ def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
     """
     y = pt.as_tensor_variable(y)
     root = cholesky(noisy_covariance(gp, X, sigma, Z, jitter=jitter))
-    return Exact(informed(gp, Z), _observed(X, Z), y, solve(root, y), root)
+    return Posterior(informed(gp, Z), _observed(X, Z), y, solve(root, y), root)
 
 
 def restored(gp, X, y, alpha, root, Z=None):
     """The posterior that `exact` computed before, from its `alpha` and `root`."""
-    return Exact(informed(gp, Z), _observed(X, Z), y, alpha, root)
+    return Posterior(informed(gp, Z), _observed(X, Z), y, alpha, root)

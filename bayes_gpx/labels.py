@@ -1,0 +1,177 @@
+"""Reading a response: real numbers, counts or labels; everything else is refused with its cure."""
+
+import numpy as np
+
+KINDS = {
+    "strings": str,
+    "booleans": bool | np.bool_,
+    "numbers": int | float | np.integer | np.floating,
+}
+"""What a label may be; booleans first, since they are numbers too."""
+
+
+def read_reals(y, name="y"):
+    """Finite real numbers, (n,).
+
+    Raises
+    ------
+    ValueError
+        For anything that is not a number, and for missing or infinite values.
+    """
+    values = _plain(y, name)
+    for value in values if values.dtype.kind not in "biuf" else ():
+        if _kind(value) not in ("booleans", "numbers"):
+            raise ValueError(
+                f"{name} holds {value!r} ({type(value).__name__}); expected numbers. For labels "
+                "use likelihood='bernoulli' (two) or 'categorical'."
+            )
+    numbers = values.astype("float64")
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        raise ValueError(
+            f"{name} has {len(bad)} infinite values, the first at position {bad[0]}; expected "
+            "finite numbers. Drop those rows."
+        )
+    return numbers
+
+
+def read_counts(y, name="y"):
+    """Whole numbers of at least 0, as floats (n,).
+
+    Raises
+    ------
+    ValueError
+        For negative or fractional numbers, and as `read_reals`.
+    """
+    counts = read_reals(y, name)
+    bad = np.flatnonzero((counts < 0) | (counts != np.floor(counts)))
+    if len(bad):
+        value = float(counts[bad[0]])
+        kind = "negative" if value < 0 else "fractional"
+        raise ValueError(
+            f"{name} is {kind} at position {bad[0]}: {value!r}; expected counts 0, 1, 2, ... For "
+            "rates, pass counts as y and the time or area as exposure; for real numbers use "
+            "likelihood='normal'."
+        )
+    return counts
+
+
+def read_labels(y, known=None, *, two=False, name="y"):
+    """Labels as codes in sorted order.
+
+    Parameters
+    ----------
+    y : array (n,)
+        Strings, booleans or whole numbers.
+    known : array (C,), optional
+        Labels of the training data; no other may appear then, and not all need to.
+    two : bool
+        Exactly two labels are expected.
+    name : str
+
+    Returns
+    -------
+    codes : array (n,)
+        Positions in `labels`, as floats.
+    labels : array (C,)
+        The distinct labels, sorted.
+
+    Raises
+    ------
+    ValueError
+        For missing, fractional, mixed or unknown labels, for fewer than two distinct ones, and
+        for more where two are expected.
+    """
+    values = _as_labels(_plain(y, name), name)
+    found = np.unique(values)
+    if known is None:
+        _check_number(found, two, name)
+        return np.searchsorted(found, values).astype("float64"), found
+    known = np.asarray(known)
+    new = found[~np.isin(found, known)] if _like(found, known) else found
+    if len(new):
+        raise ValueError(
+            f"{name} has the labels {new.tolist()}, which the training data lack; expected some "
+            f"of {known.tolist()}. Drop these rows, or fit a model whose training data have them."
+        )
+    return np.searchsorted(known, values).astype("float64"), known
+
+
+def _like(found, known):
+    return found.dtype.kind == known.dtype.kind or {found.dtype.kind, known.dtype.kind} <= set("iu")
+
+
+def _check_number(found, two, name):
+    shown = found[:6].tolist()
+    if len(found) == 1:
+        raise ValueError(
+            f"{name} has one class only, {shown[0]!r}; expected at least two different labels. "
+            "Nothing can be learnt from constant labels: add rows of another class."
+        )
+    if two and len(found) > 2:
+        more = ", ..." if len(found) > 6 else ""
+        raise ValueError(
+            f"{name} has {len(found)} different labels ({str(shown)[1:-1]}{more}); "
+            "likelihood='bernoulli' expects two. Use likelihood='categorical', or for counts "
+            "'poisson'."
+        )
+
+
+def _plain(y, name):
+    """An array of one dimension with nothing missing; dtype object unless simple."""
+    values = np.asarray(y)
+    if np.ma.isMaskedArray(y):
+        values = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
+    if values.ndim != 1:
+        raise ValueError(
+            f"{name} has shape {values.shape}; expected one dimension, one value for each row of X."
+        )
+    if values.dtype.kind in "biufUT":
+        missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
+    else:
+        values = values.astype(object)
+        missing = np.array([_is_missing(v) for v in values], dtype=bool)
+    bad = np.flatnonzero(missing)
+    if len(bad):
+        raise ValueError(
+            f"{name} has {len(bad)} missing values, the first at position {bad[0]}. Drop those "
+            "rows."
+        )
+    return values
+
+
+def _is_missing(value):
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+
+
+def _as_labels(values, name):
+    """Strings, booleans or whole numbers in an array that sorts."""
+    kinds = sorted({_kind(value) for value in values})
+    if len(kinds) > 1:
+        raise ValueError(
+            f"{name} mixes {' and '.join(kinds)}; expected labels of one kind. Convert them, for "
+            "example with .astype(str)."
+        )
+    if kinds[0] not in KINDS:
+        raise ValueError(
+            f"{name} holds labels of type {kinds[0]}; expected strings, booleans or whole "
+            "numbers. Convert them, for example with .astype(str)."
+        )
+    values = np.array(values.tolist())
+    if values.dtype.kind == "f":
+        bad = np.flatnonzero(values != np.floor(values))
+        if len(bad) or not np.isfinite(values).all():
+            value = float(values[bad[0]]) if len(bad) else np.inf
+            raise ValueError(
+                f"{name} holds {value!r}; expected labels: strings, booleans or whole numbers. "
+                "For real numbers use likelihood='normal'."
+            )
+        values = values.astype("int64")
+    return values
+
+
+def _kind(value):
+    for kind, types in KINDS.items():
+        if isinstance(value, types):
+            return kind
+    return type(value).__name__

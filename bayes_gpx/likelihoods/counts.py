@@ -1,0 +1,145 @@
+"""Counts with a log link and an optional exposure."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.expectations import nodes
+from bayes_gpx.labels import read_counts
+from bayes_gpx.links import Response
+from bayes_gpx.tails import log_rising_ratio, log_sum_exp, softplus
+
+MOST = 1e15
+"""Above this, a drawn count equals its rate: the difference is below 1e-7 of it."""
+
+
+class _Counts:
+    """Whole numbers around the rate exposure exp(f)."""
+
+    scaled = False
+    units = "log rate of {y}"
+    mean_name = "rate"
+    concave = True
+    exposed = True
+
+    def response(self, f, exposure=None):
+        """Rate, with two derivatives: all equal."""
+        rate = pt.exp(_log_rate(f, exposure))
+        return Response(rate, rate, rate)
+
+    def expected(self, mean, variance, exposure=None):
+        """Expected rate and derivatives where f ~ N(mean, variance)."""
+        return self.response(mean + variance / 2.0, exposure)
+
+    def log_predictive(self, y, mean, variance, theta, exposure=None):
+        """Log probability of y where f ~ N(mean, variance), by quadrature."""
+        column = None if exposure is None else exposure[:, None]
+        slope = self.derivatives(mean, y, theta, exposure)[0]
+        # Below rate 1 the slope of log p(0 | f) is above -1, so the peak is less than `variance`
+        # below that rate or the mean.
+        unit = -_log_rate(0.0, exposure)
+        lowest = pt.minimum(mean, unit) - variance
+        peak = pt.switch(y > 0, pt.log(pt.maximum(y, 1.0)) + unit, lowest)
+        log_p = lambda f: self.logp(f, y[:, None], theta, column)  # noqa: E731
+        return log_sum_exp(nodes(log_p, mean, variance, slope, peak)[1])
+
+    def center(self, y, exposure=None):
+        """Log of the mean count, or of counts per exposure.
+
+        Raises
+        ------
+        ValueError
+            If every count is 0.
+        """
+        total = np.sum(y)
+        if total == 0:
+            raise ValueError(
+                "y is 0 everywhere, so its mean has no logarithm; expected a positive count "
+                "somewhere. Pass scale=False for a prior mean of 0."
+            )
+        return float(np.log(total / (len(y) if exposure is None else np.sum(exposure))))
+
+    def read(self, y, labels=None):
+        """Return counts, and None."""
+        return read_counts(y), None
+
+
+def _log_rate(f, exposure):
+    return f if exposure is None else f + pt.log(pt.cast(exposure, "float64"))
+
+
+@dataclass(frozen=True)
+class Poisson(_Counts):
+    """y ~ Poisson(exposure exp(f))."""
+
+    hyperparameters = ()
+
+    def logp(self, f, y, theta=None, exposure=None):
+        """Log probability of y given f."""
+        log_rate = _log_rate(f, exposure)
+        return y * log_rate - pt.exp(log_rate) - pt.gammaln(y + 1.0)
+
+    def derivatives(self, f, y, theta=None, exposure=None):
+        """First three derivatives of `logp` in f."""
+        rate = pt.exp(_log_rate(f, exposure))
+        return y - rate, -rate, -rate
+
+    def fisher(self, f, theta=None, exposure=None):
+        """Expected information about f."""
+        return pt.exp(_log_rate(f, exposure))
+
+    def draw(self, f, theta, rng, exposure=None):
+        """Random y given f."""
+        return _draw_counts(np.exp(f) * (1.0 if exposure is None else exposure), rng)
+
+    def dist(self, name, f, theta=None, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand."""
+        return pm.Poisson(name, mu=pt.exp(_log_rate(f, exposure)), **kwargs)
+
+
+@dataclass(frozen=True)
+class NegativeBinomial(_Counts):
+    """Counts of mean mu = exposure exp(f) and variance mu + mu^2 / dispersion.
+
+    The larger the dispersion, the nearer to Poisson.
+    """
+
+    hyperparameters = ("dispersion",)
+
+    def logp(self, f, y, theta, exposure=None):
+        """Log probability of y given f."""
+        a, log_rate = theta["dispersion"], _log_rate(f, exposure)
+        log_odds = log_rate - pt.log(a)
+        constant = log_rising_ratio(a, y) - pt.gammaln(y + 1.0)
+        return constant + y * log_rate - (a + y) * softplus(log_odds)
+
+    def derivatives(self, f, y, theta, exposure=None):
+        """First three derivatives of `logp` in f."""
+        a = theta["dispersion"]
+        log_odds = _log_rate(f, exposure) - pt.log(a)
+        p, q = pt.sigmoid(log_odds), pt.sigmoid(-log_odds)
+        information = (a + y) * p * q
+        return y * q - a * p, -information, information * pt.tanh(log_odds / 2.0)
+
+    def fisher(self, f, theta, exposure=None):
+        """Expected information about f."""
+        a = theta["dispersion"]
+        return a * pt.sigmoid(_log_rate(f, exposure) - pt.log(a))
+
+    def draw(self, f, theta, rng, exposure=None):
+        """Random y given f."""
+        rate = np.exp(f) * (1.0 if exposure is None else exposure)
+        a = theta["dispersion"]
+        return _draw_counts(rate * rng.gamma(a, 1.0 / a, np.shape(rate)), rng)
+
+    def dist(self, name, f, theta, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand."""
+        mu = pt.exp(_log_rate(f, exposure))
+        return pm.NegativeBinomial(name, mu=mu, alpha=theta["dispersion"], **kwargs)
+
+
+def _draw_counts(rate, rng):
+    drawn = rng.poisson(np.minimum(rate, MOST)).astype("float64")
+    return np.where(rate > MOST, rate, drawn)

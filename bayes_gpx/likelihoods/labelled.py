@@ -1,0 +1,150 @@
+"""Labels: two with a logit or probit link, or C with a softmax."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.labels import read_labels
+from bayes_gpx.links import Logit, Probit, Response
+from bayes_gpx.tails import log_softmax, log_sum_exp, softplus
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """Two labels in sorted order, coded 0 and 1; the probability is of the second."""
+
+    link: Logit | Probit
+    hyperparameters = ()
+    mean_name = "probability"
+    scaled = False
+    concave = True
+    exposed = False
+
+    @property
+    def units(self):
+        """Of f."""
+        return f"{self.link.units} of {{y}}"
+
+    def logp(self, f, y, theta=None, exposure=None):
+        """Log probability of y given f."""
+        return self.link.log_probability(_sign(y) * f)
+
+    def derivatives(self, f, y, theta=None, exposure=None):
+        """First three derivatives of `logp` in f."""
+        first, second, third = self.link.slopes(_sign(y) * f)
+        return _sign(y) * first, second, _sign(y) * third
+
+    def fisher(self, f, theta=None, exposure=None):
+        """Expected information about f."""
+        return self.link.information(f)
+
+    def response(self, f, exposure=None):
+        """Probability of the second label, with two derivatives."""
+        return self.link.response(f)
+
+    def expected(self, mean, variance, exposure=None):
+        """Expected probability and derivatives where f ~ N(mean, variance)."""
+        return self.link.expected(mean, variance)
+
+    def log_predictive(self, y, mean, variance, theta=None, exposure=None):
+        """Log probability of y where f ~ N(mean, variance)."""
+        return self.link.log_expected(_sign(y) * mean, variance)
+
+    def draw(self, f, theta, rng, exposure=None):
+        """Random y given f."""
+        return (rng.random(np.shape(f)) < self.link.probability(f)).astype("float64")
+
+    def dist(self, name, f, theta=None, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand.
+
+        Its density, unlike `logp`, relies on PyTensor's rewrites: compiled with `fast_compile` it
+        is -inf for the unlikely label beyond |f| = 37 (logit) or 8 (probit).
+        """
+        return pm.Bernoulli(name, logit_p=self.link.log_odds(f), **kwargs)
+
+    def center(self, y, exposure=None):
+        """Return 0."""
+        return 0.0
+
+    def read(self, y, labels=None):
+        """Return codes 0 and 1, and the two labels."""
+        return read_labels(y, labels, two=True)
+
+
+def _sign(y):
+    return 2.0 * y - 1.0
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """C labels in sorted order, coded 0 to C - 1: softmax of C latent values, f (n, C).
+
+    There is no quadrature over C latent values: expectations of the response are averages over
+    draws of f.
+    """
+
+    hyperparameters = ()
+    scaled = False
+    concave = True
+    exposed = False
+
+    def logp(self, f, y, theta=None, exposure=None):
+        """Log probability of y given f, (n,)."""
+        own = _one_hot(f, y)
+        ahead = f - (own * f).sum(axis=-1, keepdims=True)
+        return -softplus(log_sum_exp(pt.switch(own, -np.inf, ahead)))
+
+    def derivatives(self, f, y, theta=None, exposure=None):
+        """Gradient (n, C) and negative Hessian (n, C, C) of `logp`; the third: `contracted`."""
+        own = _one_hot(f, y)
+        others = (1.0 - own) * pt.exp(log_softmax(f))
+        return own * others.sum(axis=-1, keepdims=True) - others, self.fisher(f)
+
+    def fisher(self, f, theta=None, exposure=None):
+        """Expected information about f, diag(pi) - pi pi', (n, C, C)."""
+        p, diagonal = pt.exp(log_softmax(f)), pt.eye(f.shape[-1])
+        apart = p[..., :, None] * p[..., None, :] * (1.0 - diagonal)
+        return apart.sum(axis=-1, keepdims=True) * diagonal - apart
+
+    def response(self, f, exposure=None):
+        """Probabilities (n, C) and their derivatives (n, C, C), the latent value last.
+
+        Second derivatives come from `contracted`.
+        """
+        return Response(pt.exp(log_softmax(f)), self.fisher(f), None)
+
+    def contracted(self, f, M):
+        """Third derivatives of log sum exp f, summed against M (n, C, C), as (n, C).
+
+        Entry c is ``sum_jk M_jk d2 S_c / df_j df_k``, S the probabilities: what the chain rule of
+        a Gaussian expectation needs, with M_jk = Cov(df_j / dx, f_k). It is also the derivative
+        of ``trace(M fisher)`` in f_c, minus the third derivative of `logp` against M: what the
+        gradient of a Laplace approximation needs, with M the posterior covariance of f.
+        """
+        p = pt.exp(log_softmax(f))
+        diagonal = pt.diagonal(M, axis1=-2, axis2=-1)
+        both = ((M + pt.swapaxes(M, -1, -2)) * p[..., None, :]).sum(axis=-1)
+        centered = diagonal - both
+        return p * (centered - (p * centered).sum(axis=-1, keepdims=True))
+
+    def draw(self, f, theta, rng, exposure=None):
+        """Random y given f (..., C)."""
+        return (f + rng.gumbel(size=np.shape(f))).argmax(axis=-1).astype("float64")
+
+    def dist(self, name, f, theta=None, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand."""
+        return pm.Categorical(name, logit_p=f, **kwargs)
+
+    def center(self, y, exposure=None):
+        """Return 0."""
+        return 0.0
+
+    def read(self, y, labels=None):
+        """Return codes, and the labels."""
+        return read_labels(y, labels)
+
+
+def _one_hot(f, y):
+    return pt.eq(pt.arange(f.shape[-1]), y[..., None]).astype("float64")

@@ -1,0 +1,108 @@
+"""What a response may be: reals, counts, labels; every refusal says what to do."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bayes_gpx.likelihoods import KNOWN, LIKELIHOODS, named
+
+
+@pytest.mark.parametrize(
+    ("y", "labels", "codes"),
+    [
+        (["b", "a", "b"], ["a", "b"], [1, 0, 1]),
+        ([True, False, True], [False, True], [1, 0, 1]),
+        ([7, -3, 7], [-3, 7], [1, 0, 1]),
+        ([1.0, 0.0, 1.0], [0, 1], [1, 0, 1]),
+        (np.array(["no", "yes", "no"], dtype=object), ["no", "yes"], [0, 1, 0]),
+        (pd.Series(["no", "yes", "no"], dtype="category"), ["no", "yes"], [0, 1, 0]),
+        (pd.Series([True, False, True], dtype="boolean"), [False, True], [1, 0, 1]),
+        (pd.Series([3, 2, 3], dtype="Int64"), [2, 3], [1, 0, 1]),
+        (pl.Series(["no", "yes", "no"]), ["no", "yes"], [0, 1, 0]),
+        (np.ma.masked_array([4, 5, 4], mask=False), [4, 5], [0, 1, 0]),
+    ],
+)
+def test_labels_are_coded_in_sorted_order(y, labels, codes):
+    for name in ("bernoulli", "categorical"):
+        found, kept = named(name).read(y)
+        assert found.dtype == "float64"
+        assert_array_equal(found, codes)
+        assert kept.tolist() == labels
+        assert [type(label) for label in kept.tolist()] == [type(label) for label in labels]
+
+
+def test_new_labels_are_coded_as_the_training_labels():
+    _, labels = named("categorical").read(["c", "a", "b"])
+    found, kept = named("categorical").read(["b", "b"], labels)
+    assert_array_equal(found, [1, 1])
+    assert_array_equal(kept, labels)
+    with pytest.raises(ValueError, match=r"\['d'\], which the training data lack.*'c'.*Drop"):
+        named("categorical").read(["b", "d"], labels)
+    with pytest.raises(ValueError, match="which the training data lack"):
+        named("categorical").read([0, 1], labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "y", "message"),
+    [
+        ("bernoulli", ["a", "a"], "one class only, 'a'.*constant labels"),
+        ("categorical", [1, 1, 1], "one class only, 1"),
+        ("bernoulli", [0, 1, 2], "3 different labels.*0, 1, 2.*'categorical'"),
+        ("bernoulli", list("abcdefgh"), "8 different labels.*'f', ....*'categorical'"),
+        ("bernoulli", [0.0, np.nan, 1.0], "1 missing values, the first at position 1. Drop"),
+        ("categorical", ["a", None, "b"], "1 missing values, the first at position 1"),
+        ("categorical", pd.Series([1, pd.NA], dtype="Int64"), "missing values.*position 1"),
+        ("categorical", np.ma.masked_array([1, 2], mask=[True, False]), "missing.*position 0"),
+        ("bernoulli", [0.0, 0.5], "holds 0.5; expected labels.*likelihood='normal'"),
+        ("bernoulli", [0.0, np.inf], "holds inf; expected labels"),
+        ("categorical", np.array(["a", 1], dtype=object), "mixes numbers and strings.*astype"),
+        ("categorical", np.array([True, 1], dtype=object), "mixes booleans and numbers"),
+        ("categorical", pd.to_datetime(["2020-01-01", "2021-01-01"]), "type .*astype"),
+        ("categorical", [[0, 1], [1, 0]], r"shape \(2, 2\); expected one dimension"),
+        ("poisson", [1, -2], "negative at position 1: -2.0; expected counts.*'normal'"),
+        ("negative_binomial", [1, 2.5], "fractional at position 1: 2.5.*exposure"),
+        ("poisson", [1, np.nan], "1 missing values, the first at position 1"),
+        ("poisson", [1, np.inf], "1 infinite values, the first at position 1"),
+        ("poisson", ["1", "2"], r"holds np.str_\('1'\).*expected numbers.*'bernoulli'"),
+        ("student_t", ["a", "b"], "expected numbers.*'bernoulli'"),
+        ("normal", [0.0, None], "1 missing values, the first at position 1"),
+    ],
+)
+def test_refusals(name, y, message):
+    with pytest.raises(ValueError, match=f"(?s){message}"):
+        named(name).read(y)
+
+
+def test_numbers_are_kept():
+    for name in ("normal", "student_t"):
+        values, labels = named(name).read(pd.Series([0.5, -2, 3]))
+        assert_array_equal(values, [0.5, -2, 3])
+        assert labels is None
+    values, labels = named("poisson").read([0, 3, 2])
+    assert values.dtype == "float64"
+    assert_array_equal(values, [0, 3, 2])
+    assert labels is None
+
+
+def test_prior_center_of_counts_is_the_log_of_their_rate():
+    y = np.array([0.0, 2.0, 7.0])
+    assert_allclose(named("poisson").center(y), np.log(3.0))
+    exposure = np.array([1.0, 2.0, 3.0])
+    assert_allclose(named("negative_binomial").center(y, exposure), np.log(1.5))
+    for name in ("normal", "student_t", "bernoulli", "categorical"):
+        assert named(name).center(y) == 0
+    with pytest.raises(ValueError, match="0 everywhere.*scale=False"):
+        named("poisson").center(np.zeros(3))
+
+
+def test_likelihoods_by_name_and_link():
+    assert named("bernoulli") is KNOWN["bernoulli"]["logit"]
+    assert named("bernoulli", "probit") is KNOWN["bernoulli"]["probit"]
+    assert named("normal") == LIKELIHOODS["normal"]
+    assert [name for name in KNOWN if named(name).scaled] == ["normal", "student_t"]
+    with pytest.raises(ValueError, match="likelihood: unknown 'gamma'.*'poisson'"):
+        named("gamma")
+    with pytest.raises(ValueError, match="link is 'probit'.*'poisson' expects.*'log'"):
+        named("poisson", "probit")

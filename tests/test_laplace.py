@@ -1,0 +1,179 @@
+"""Laplace's approximation: its evidence, gradient, mode and posterior, by other roads."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+import bayes_gpx as bx
+import oracle
+from bayes_gpx.laplace import LaplaceEvidence, laplace_evidence
+from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods.real import Normal
+from bayes_gpx.modes import MODE
+
+RNG = np.random.default_rng(4)
+N = 30
+X = RNG.normal(size=(N, 2))
+F = 2 * np.sin(2 * X[:, 0])
+SQUARES = ((X[:, None] - X[None]) ** 2).sum(-1)
+EXPOSURE = RNG.uniform(0.5, 2.0, size=N)
+CASES = {
+    "logit": (named("bernoulli"), (F + RNG.logistic(size=N) > 0) * 1.0, {}),
+    "probit": (named("bernoulli", "probit"), (F + RNG.normal(size=N) > 0) * 1.0, {}),
+    "poisson": (named("poisson"), RNG.poisson(EXPOSURE * np.exp(F)) * 1.0, {}),
+    "negative_binomial": (
+        named("negative_binomial"),
+        RNG.poisson(EXPOSURE * np.exp(F) * RNG.gamma(2, 0.5, size=N)) * 1.0,
+        {"dispersion": 2.0},
+    ),
+    "student_t": (
+        named("student_t"),
+        F + 0.2 * RNG.standard_t(3, size=N),
+        {"sigma": 0.3, "nu": 4.0},
+    ),
+}
+
+
+def evidence_of(name):
+    """Function of the logs of amplitude, lengthscale and the likelihood's hyperparameters."""
+    likelihood, y, theta = CASES[name]
+    logs = pt.dvector("logs")
+    K = pt.exp(2 * logs[0]) * pt.exp(-0.5 * SQUARES / pt.exp(2 * logs[1]))
+    own = {h: pt.exp(logs[2 + i]) for i, h in enumerate(theta)}
+    logp, alpha, W = laplace_evidence(likelihood, K, y, own, EXPOSURE)
+    outputs = [logp, pt.grad(logp, logs), alpha, W, K]
+    start = np.concatenate([[0.5, -0.2], np.log(list(theta.values()))])
+    return pytensor.function([logs], outputs, mode=MODE), start
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_are_differences_of_the_evidence(name):
+    function, start = evidence_of(name)
+    for at in (start, start + 0.5, start - 0.4):
+        moves = 1e-5 * np.eye(len(at))
+        expected = [(function(at + m)[0] - function(at - m)[0]) / 2e-5 for m in moves]
+        assert_allclose(function(at)[1], expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_mode_is_where_an_optimiser_finds_it(name):
+    """And the evidence is the density there, and the log determinant, by dense matrices."""
+    likelihood, y, theta = CASES[name]
+    function, start = evidence_of(name)
+    logp, _, alpha, W, K = function(start)
+    f = pt.dvector("f")
+    own = {h: pt.constant(v) for h, v in theta.items()}
+    local = likelihood.logp(f, y, own, EXPOSURE).sum()
+    density = pytensor.function([f], [local, pt.grad(local, f)], mode=MODE)
+    root = np.linalg.cholesky(K + 1e-12 * np.eye(N))
+
+    def objective(white):
+        value, slope = density(root @ white)
+        return 0.5 * white @ white - value, white - root.T @ slope
+
+    found = minimize(objective, np.zeros(N), jac=True, method="BFGS", options={"gtol": 1e-9})
+    mode = root @ found.x
+    assert_allclose(K @ alpha, mode, atol=2e-5)
+    expected = -found.fun - 0.5 * np.linalg.slogdet(np.eye(N) + K * W)[1]
+    assert_allclose(logp, expected, rtol=1e-7)
+
+
+def test_normal_noise_is_exact():
+    y, sigma = F + 0.3 * RNG.normal(size=N), 0.3
+    K = np.exp(-0.5 * SQUARES)
+    C = K + sigma**2 * np.eye(N)
+    logp, alpha, W = (
+        v.eval(mode=MODE)
+        for v in laplace_evidence(
+            Normal(), pt.constant(K), pt.constant(y), {"sigma": pt.constant(sigma)}, np.ones(N)
+        )
+    )
+    assert_allclose(logp, oracle.log_normal(y, C), rtol=1e-10)
+    assert_allclose(alpha, np.linalg.solve(C, y), rtol=1e-6, atol=1e-8)
+    assert_allclose(W, sigma**-2)
+
+
+def test_a_classifier_agrees_with_scikit_learns():
+    labels = np.where(CASES["logit"][1] > 0, "yes", "no")
+    theta = {"lengthscale": [0.8, 1.3], "amplitude": 1.5}
+    model = bx.GP(X, labels, likelihood="bernoulli", scale=False)
+    kernel = ConstantKernel(1.5**2) * RBF([0.8, 1.3])
+    peer = GaussianProcessClassifier(kernel, optimizer=None).fit(X, labels)
+    fitted = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"]
+    assert_allclose(fitted.item(), peer.log_marginal_likelihood_value_, rtol=1e-6)
+    new = RNG.normal(size=(6, 2))
+    found = bx.predictions(model, theta, new, draws=4000, seed=0, progressbar=False)
+    base = peer.base_estimator_
+    kx = base.kernel_(base.X_train_, new)
+    assert_allclose(found["f_mean"], kx.T @ (base.y_train_ - base.pi_), rtol=1e-6, atol=1e-6)
+    # scikit-learn approximates this integral by five error functions, to 1e-3.
+    assert_allclose(found["probability_mean"], peer.predict_proba(new)[:, 1], atol=2e-3)
+    assert found.attrs["labels"] == ["no", "yes"]
+    error = found["probability"].mean(("chain", "draw")) - found["probability_mean"]
+    assert np.all(np.abs(error) < 5 * found["probability_sd"] / np.sqrt(4000))
+    assert_allclose(found["y"].mean(("chain", "draw")), found["probability_mean"], atol=0.05)
+
+
+@pytest.mark.parametrize("name", ["logit", "poisson"])
+def test_explanations_of_f_are_those_of_the_dense_posterior(name):
+    """N(K alpha, K - K (K + W^-1)^-1 K), here and away from the data."""
+    _, y, _ = CASES[name]
+    kind = {"logit": "bernoulli", "poisson": "poisson"}[name]
+    options = {"exposure": EXPOSURE} if kind == "poisson" else {}
+    model = bx.GP(X, y.astype(int), likelihood=kind, scale=False, **options)
+    theta = {"lengthscale": [0.8, 0.8], "amplitude": 1.5}
+    function, _ = evidence_of(name)
+    *_, alpha, W, K = function(np.log([1.5, 0.8]))
+    new = RNG.normal(size=(4, 2))
+    K_new = 1.5**2 * oracle.expquad(new, X, np.array([0.8, 0.8]))
+    cov = 1.5**2 * oracle.expquad(new, new, np.array([0.8, 0.8])) - K_new @ np.linalg.solve(
+        K + np.diag(1 / W), K_new.T
+    )
+    found = bx.predictions(model, theta, new, on="latent", keep="summary", progressbar=False)
+    assert_allclose(found["f_mean"], K_new @ alpha, rtol=1e-8, atol=1e-9)
+    assert_allclose(found["f_sd"], np.sqrt(np.diag(cov)), rtol=1e-8)
+    shares = bx.attributions(model, theta, new, on="latent", keep="summary", progressbar=False)
+    start = bx.predictions(
+        model, theta, X.mean(axis=0)[None], on="latent", keep="summary", progressbar=False
+    )
+    difference = found["f_mean"].values - start["f_mean"].values
+    assert_allclose(shares["attribution_mean"].sum("feature"), difference, atol=1e-8)
+
+
+def test_random_functions_follow_the_latent_posterior():
+    labels = CASES["logit"][1].astype(int)
+    model = bx.GPX(X, labels, likelihood="bernoulli", scale=False, intercept=True)
+    theta = {"lengthscale": [0.8, 1.3], "amplitude": 1.0, "sigma_w": 0.3}
+    functions = bx.sample_functions(model, theta, draws=1500, waves=32, seed=2, progressbar=False)
+    new = RNG.normal(size=(5, 2))
+    drawn = functions.derivatives(new)["derivative"].values[0]
+    exact = bx.derivatives(model, theta, new, on="latent", keep="summary", progressbar=False)
+    error = drawn.mean(axis=0) - exact["derivative_mean"]
+    assert np.all(np.abs(error) < 5 * exact["derivative_sd"] / np.sqrt(1500))
+    assert_allclose(drawn.std(axis=0), exact["derivative_sd"], rtol=0.12)
+
+
+def test_counts_are_centred_at_their_mean_rate():
+    y = CASES["poisson"][1]
+    model = bx.GP(X, y, likelihood="poisson", exposure=EXPOSURE)
+    far = np.full((1, 2), 1e3)
+    theta = {"lengthscale": [0.5, 0.5], "amplitude": 0.1}
+    found = bx.predictions(model, theta, far, draws=10, progressbar=False)
+    mean_rate = y.sum() / EXPOSURE.sum()
+    assert_allclose(found["f_mean"], np.log(mean_rate))
+    assert_allclose(found["rate_mean"], mean_rate * np.exp(0.1**2 / 2), rtol=1e-8)
+    twice = bx.predictions(model, theta, far, exposure=[2.0], draws=10, progressbar=False)
+    assert_allclose(twice["rate_mean"], 2 * found["rate_mean"])
+
+
+def test_a_matrix_that_is_no_covariance_has_no_evidence():
+    likelihood, y, _ = CASES["logit"]
+    K = np.full((N, N), np.nan)
+    found = LaplaceEvidence(likelihood)(K, y, np.ones(N))
+    logp, in_K, *_ = [v.eval(mode=MODE) for v in found]
+    assert logp == -np.inf and (in_K == 0).all()
