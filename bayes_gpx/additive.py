@@ -19,14 +19,8 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.kernels import (
-    Active,
-    Kernel,
-    Stationary,
-    on_diagonal,
-    partitions,
-    sum_of_products,
-)
+from bayes_gpx.kernels import Active, Kernel, Stationary
+from bayes_gpx.tensors import on_diagonal, partitions, sum_of_products
 
 
 class Additive(pm.gp.cov.Covariance):

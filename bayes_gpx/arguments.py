@@ -1,6 +1,7 @@
 """What a verb is given: samples to explain, and draws of the hyperparameters."""
 
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 
@@ -142,6 +143,14 @@ def rows_labelled(index, obs):
             f"obs: no rows labelled {missing}; expected labels of the index, such as {examples}."
         )
     return np.concatenate(rows)
+
+
+def probability(ci_prob, default):
+    """Probability of an interval, checked; None for the default."""
+    prob = default if ci_prob is None else ci_prob
+    if not (isinstance(prob, Real) and 0 < prob < 1):
+        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
+    return prob
 
 
 @dataclass(frozen=True, eq=False)

@@ -99,13 +99,30 @@ class Gaussian:
 
     process: Process
     operator: Operator
-    K_Lu: Any
+    u: Operator
     alpha: Any
     root: Any
 
     @cached_property
+    def K_Lu(self):  # noqa: D102, N802
+        return self.process.covariance(self.operator, self.u)
+
+    @cached_property
     def mean(self):  # noqa: D102
         return pt.dot(self.K_Lu, self.alpha)
+
+    @cached_property
+    def mean_alone(self):
+        """`mean` of a gradient or Hessian, computed without `K_Lu`."""
+        return self.process.summed(self.operator, self.u, self.alpha[None]).reshape((-1,))
+
+    def cross(self, value):
+        """Covariance (m, c) of a gradient's or Hessian's components with f at the same points.
+
+        `value` is the posterior of these f. Computed without `K_Lu`.
+        """
+        gain = solve(self.root, value.K_Lu.T).T
+        return self.process.cross(self.operator) - self.process.summed(self.operator, self.u, gain)
 
     @cached_property
     def _explained(self):
@@ -140,7 +157,9 @@ class Projected:
     ----------
     process : Process
     operator : Operator
-    design : tensor (c m, M)
+    seen : object
+        Its ``design(L)`` is what multiplies the coefficients in L's values, (c m, M);
+        ``summed(L, W)`` the sums of that over coefficients times weights (m | 1, M), (m, c).
     coefficients : tensor (M,)
     root : tensor (M, M)
     rest : bool
@@ -149,14 +168,34 @@ class Projected:
 
     process: Process
     operator: Operator
-    design: Any
+    seen: Any
     coefficients: Any
     root: Any
     rest: bool
 
     @cached_property
+    def design(self):  # noqa: D102
+        return self.seen.design(self.operator)
+
+    @cached_property
     def mean(self):  # noqa: D102
         return pt.dot(self.design, self.coefficients)
+
+    @cached_property
+    def mean_alone(self):
+        """`mean` of a gradient or Hessian, computed without `design`."""
+        return self.seen.summed(self.operator, self.coefficients[None]).reshape((-1,))
+
+    def cross(self, value):
+        """Covariance (m, c) of a gradient's or Hessian's components with f at the same points.
+
+        `value` is the posterior of these f. Computed without `design`.
+        """
+        left = solve(self.root, value.design.T).T
+        if not self.rest:
+            return self.seen.summed(self.operator, left)
+        known = self.seen.summed(self.operator, value.design - left)
+        return self.process.cross(self.operator) - known
 
     @cached_property
     def _left(self):
@@ -214,8 +253,7 @@ class Posterior:
 
     def __call__(self, operator):
         """Posterior of the operator's values, a `Gaussian`."""
-        K_Lu = self.process.covariance(operator, self.u)
-        return Gaussian(self.process, operator, K_Lu, self.alpha, self.root)
+        return Gaussian(self.process, operator, self.u, self.alpha, self.root)
 
 
 def informed(gp, Z):

@@ -15,6 +15,7 @@ from bayes_gpx.kernels import Active, Linear, Product, Sum
 from bayes_gpx.moments import few, total_of
 from bayes_gpx.quadrature import gauss_legendre
 
+SLOPES = ("gradient", "hessian")
 KINDS = ("gradient", "hessian", "integrated_gradient", "difference")
 ORDER = {"evaluate": 0, "gradient": 1, "hessian": 2}
 PATH_NODES = 16
@@ -80,6 +81,21 @@ def _baselines(L):
     return pt.atleast_2d(pt.as_tensor_variable(L.baseline))
 
 
+def summed(kernel, L, M, weights):
+    """Sum over M's values of their covariance with L's, times weights (m | 1, n), (m, c).
+
+    Of a gradient or Hessian L and values M, without the matrix of these covariances.
+    """
+    x, xs = (pt.as_tensor_variable(operator.X) for operator in (L, M))
+    return kernel.summed(x, xs, weights, ORDER[L.kind]).reshape((x.shape[0], -1))
+
+
+def cross(kernel, L):
+    """Covariance of the components of a gradient or Hessian with f at the same point, (m, c)."""
+    x = pt.as_tensor_variable(L.X)
+    return kernel.derivative(x, x, ORDER[L.kind], 0).reshape((x.shape[0], -1))
+
+
 def block(kernel, L):
     """Covariance between the components of each point, (m, c, c)."""
     x = pt.as_tensor_variable(L.X)
@@ -118,6 +134,28 @@ def weighed_covariance(summands, L, M):
         spread = part.reshape((m, part.shape[0] // m, n, part.shape[1] // n))
         total = total + (spread * scale[:, None, :, None]).reshape(part.shape)
     return total
+
+
+def weighed_summed(summands, L, M, weights):
+    """As `summed`, of z' g(x)."""
+    if L.tied:
+        whole = summed(_side_by_side(summands, L), _joined(L), _joined(M, L), weights)
+        return pt.dot(whole, _folding(L).T)
+    z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
+    return sum(
+        summed(kernel, L, M, weights * pt.dot(z_L * variances, z_M.T))
+        for kernel, variances in summands
+    )
+
+
+def weighed_cross(summands, L):
+    """As `cross`, of z' g(x)."""
+    if L.tied:
+        return pt.dot(cross(_side_by_side(summands, L), _joined(L)), _folding(L).T)
+    z = pt.as_tensor_variable(L.Z)
+    return sum(
+        cross(kernel, L) * (z**2 * variances).sum(axis=1)[:, None] for kernel, variances in summands
+    )
 
 
 def weighed_block(summands, L):

@@ -4,7 +4,7 @@ Graphs are written for one draw, and compiled as functions of hyperparameters, d
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 
 import numpy as np
@@ -16,9 +16,11 @@ from bayes_gpx.collapsed import again, conditioned
 from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.density import blas_threads, progress_bar
 from bayes_gpx.fans import TOGETHER
+from bayes_gpx.jets import Jet
 from bayes_gpx.mixtures import Conditional
 from bayes_gpx.pathwise import Follow, Settle
 from bayes_gpx.quantities import Gathered
+from bayes_gpx.sensitivity import Sensitivity
 from bayes_gpx.specification import count, one_of
 from bayes_gpx.structures import Structure, compiled, data_of
 
@@ -224,35 +226,71 @@ def _moments(model, hyper, quantity, where, moment, each):
     The blocks depend on the model and the quantity alone, never on how many rows are asked for:
     their first rows are part of the seeds.
     """
+    paths = 1 if where.baseline is None else len(np.atleast_2d(where.baseline))
+    total = quantity.total and quantity.total[1]
+    build, c = _Ask(quantity.operator, moment, total), len(quantity.factor)
+    pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
+    squares = 16 * c**2 if quantity.square else 0
+    width = 8 * max(c * paths * max(model.training.n, each), pairs, squares)
+    size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // width)
+    return _in_blocks(model, hyper, build, where, lambda known: size)
+
+
+def _in_blocks(model, hyper, build, where, size_of):
+    """Evaluate a build function at points, for each draw and block of rows; see `_moments`.
+
+    `size_of` is given the length of alpha and returns how many rows a block has.
+    """
     structure, data = Structure.of(model), data_of(model)
     at_points, start = _symbols_of(where)
     if where.positions is not None:
         at_points["positions"] = where.positions
-    common, paths = data | start, 1
-    if where.baseline is not None:
-        paths = len(np.atleast_2d(where.baseline))
+    common = data | start
     factorise = _factors(structure, data)
-    total = quantity.total and quantity.total[1]
-    build = _Ask(quantity.operator, moment, total)
     names = ("jitter", "alpha", "root", *common, *at_points)
-    ask = compiled(structure, build, names)
-    m, c = len(where.X), len(quantity.factor)
-    pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
-    squares = 16 * c**2 if quantity.square else 0
-    width = 8 * max(c * paths * max(model.training.n, each), pairs, squares)
-    size = m if moment == "cov" else max(1, BLOCK_BYTES // width)
-    blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
+    ask, m, blocks, only = compiled(structure, build, names), len(where.X), None, None
 
     def asked(rows):
         return ask.given(*common.values(), *[values[rows] for values in at_points.values()])
 
-    only = asked(blocks[0]) if len(blocks) == 1 else None
     for at, theta in hyper:
         given = list(theta.values())
         (alpha, root), jitter = factorise(given)
+        if blocks is None:
+            size = size_of(len(alpha))
+            blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
+            only = asked(blocks[0]) if len(blocks) == 1 else None
         for rows in blocks:
             found = (only or asked(rows))(*given, np.asarray(jitter), alpha, root)
             yield at, theta, rows, found, jitter
+
+
+def jets(model, hyper, where, order, *, progressbar=True):
+    """Yield, for each draw, what `Sensitivity` finds of f at points.
+
+    Yields
+    ------
+    at : (chain, draw)
+    theta : dict of hyperparameters
+    mean, variance : Jet
+        Of f, on the model's scale.
+    jitter : float
+    """
+    build = Sensitivity(order, model.training.tied)
+
+    def size_of(known):
+        return max(1, BLOCK_BYTES // (8 * known * model.training.d**order))
+
+    _keep_freed_memory()
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        tracked = progress.track(hyper, total=len(hyper), description="Explaining")
+        new, parts = replace(where, positions=None), []
+        for at, theta, rows, found, jitter in _in_blocks(model, tracked, build, new, size_of):
+            parts.append([np.array(part) for part in found])
+            if rows.stop == len(where.X):
+                whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
+                yield at, theta, Jet(*whole[::2]), Jet(*whole[1::2]), jitter
+                parts = []
 
 
 @dataclass(frozen=True, eq=False)
@@ -367,17 +405,20 @@ def _finished(dataset, model, quantity, hyper, each, sampled, path, attrs):
     if sampled:
         draw = np.arange(each) if hyper.alone else hyper.draw
         dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
-    dataset.attrs.update(
-        units=quantity.units,
-        likelihood=model.specification.likelihood,
-        bayes_gpx=version("bayes_gpx"),
-        pymc=pm.__version__,
-        **attrs,
-    )
+    dataset.attrs.update(origin(model), units=quantity.units, **attrs)
     if path is None or not sampled:
         return dataset
     dataset.to_zarr(path, mode="a", consolidated=False)
     return xr.open_zarr(path, chunks=None, consolidated=False)
+
+
+def origin(model):
+    """What every result's attrs say of where it comes from."""
+    return {
+        "likelihood": model.specification.likelihood,
+        "bayes_gpx": version("bayes_gpx"),
+        "pymc": pm.__version__,
+    }
 
 
 def _follow(functions, operators, width, where, progressbar):

@@ -113,6 +113,14 @@ def has_own_noise(L):
     return not isinstance(L, AtPoints) or not (L.kind in KINDS or L.smooth)
 
 
+def own_variances(process):
+    """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
+    weights = process.own if isinstance(process, BasisProcess) else process
+    if not isinstance(weights, WeightProcess):
+        return None
+    return pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
+
+
 def by_observation(design, L):
     """Rows of a design as (obs, components, M)."""
     return design.reshape((_tensor(L.X).shape[0], -1, design.shape[1]))

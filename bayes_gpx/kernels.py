@@ -11,9 +11,9 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from itertools import combinations
-from operator import add, mul
+from operator import add
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +22,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.distances import squared_distances
+from bayes_gpx.tensors import chain, on_diagonal, partitions, sum_of_products, summed
 
 HIGHEST_ORDER = 2
 CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
@@ -89,13 +90,39 @@ class Kernel(ABC):
         *batch, d = pt.broadcast_shape(pairs.x, pairs.xs)
         return pt.broadcast_to(0.0 if jet is None else jet, (*batch, *[d] * order))
 
+    def summed(self, x, xs, weights, order: int) -> TensorVariable:
+        """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), order 1 or 2.
+
+        Parameters
+        ----------
+        x : tensor (m, d)
+        xs : tensor (n, d)
+        weights : tensor (m, n) or (1, n)
+        order : int
+
+        Returns
+        -------
+        tensor (m, d repeated `order` times)
+            Of most kernels by matrix products, without an array of all derivatives.
+        """
+        terms = self._terms(_Pairs(x[:, None], xs[None]), (0,) * order)
+        shape = (x.shape[0], *[x.shape[1]] * order)
+        total = reduce(add, (summed(term, weights) for term in terms), pt.zeros(()))
+        return pt.broadcast_to(total, shape)
+
     @abstractmethod
     def _jet(self, pairs: _Pairs, slots: tuple[int, ...]) -> TensorVariable | None:
         """Derivative with one axis per slot, 0 for x and 1 for xs, to be broadcast; None is 0."""
 
-    def _require(self, slots) -> None:
+    def _terms(self, pairs: _Pairs, slots: tuple[int, ...]) -> list:
+        """The same as tensor products that add up to it, for `sum_of_products`."""
+        jet = self._jet(pairs, slots)
+        return [] if jet is None else [[(jet, tuple(range(len(slots))))]]
+
+    def _require(self, slots, once=False) -> None:
+        """Refuse derivatives that do not exist; `once`: those of order 2 in one point do, too."""
         order = max(slots.count(0), slots.count(1))
-        if order > self.smoothness:
+        if order > self.smoothness and not (once and len(slots) <= 2 * self.smoothness):
             noun, cure = CURES[order]
             note = ", by finite differences (take (x - xs)**2, not square_dist)"
             note = note if self.measured else ""
@@ -103,47 +130,6 @@ class Kernel(ABC):
                 f"{self.name} has no {noun}: its process is differentiable {self.smoothness} "
                 f"times{note}. Use {cure}, for example."
             )
-
-
-def sum_of_products(terms, order: int) -> TensorVariable | None:
-    """Sum of tensor products of (factor, block), the factor's last axes lying on that block."""
-
-    def spread(factor, block):
-        return pt.expand_dims(factor, [p - order for p in range(order) if p not in block])
-
-    terms = [term for term in terms if all(factor is not None for factor, _ in term)]
-    products = [reduce(mul, (spread(*pair) for pair in term)) for term in terms]
-    return reduce(add, products) if products else None
-
-
-def partitions(order: int):
-    """Yield all partitions of 0, ..., order - 1 into blocks, each sorted, by their first."""
-    if order == 0:
-        yield ()
-        return
-    last = order - 1
-    for smaller in partitions(last):
-        for at, block in enumerate(smaller):
-            yield (*smaller[:at], (*block, last), *smaller[at + 1 :])
-        yield (*smaller, (last,))
-
-
-def _chain(outer: Callable, inner: Callable, slots) -> TensorVariable | None:
-    """Derivative of f(g), by Faa di Bruno: `outer(k)` is f's k-th, `inner(slots)` one of g."""
-    outer, inner = cache(outer), cache(inner)
-    terms = [
-        [(outer(len(blocks)), ()), *((inner(tuple(slots[p] for p in b)), b) for b in blocks)]
-        for blocks in partitions(len(slots))
-    ]
-    return sum_of_products(terms, len(slots))
-
-
-def on_diagonal(each: TensorVariable, order: int, d: int) -> TensorVariable:
-    """Derivatives (..., d repeated `order` times) of a sum over features, from each one's own."""
-    places = (np.arange(d),) * order
-    same = np.zeros((d,) * order)
-    same[places] = 1.0
-    return pt.expand_dims(each, [-1 - k for k in range(order - 1)]) * same if order > 1 else each
 
 
 def autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> TensorVariable:
@@ -201,7 +187,6 @@ class Stationary(Kernel):
         return pt.sqr(sine / self.lengthscale).sum(-1), inner
 
     def _jet(self, pairs, slots):
-        self._require(slots)
         if pairs.matrix:
             center = pairs.xs.mean(0)
             shared = self.lengthscale.ndim == 0 and self.period is None
@@ -210,13 +195,20 @@ class Stationary(Kernel):
             return self.radial(s2 / pt.sqr(self.lengthscale) if shared else s2, 0)
         if not slots and pairs.x is pairs.xs:
             return self.radial(pt.zeros(tuple(pairs.x.shape)[:-1]), 0)
+        return sum_of_products(self._chained(pairs, slots), len(slots))
+
+    def _terms(self, pairs, slots):
+        return self._chained(pairs, slots) if slots else super()._terms(pairs, slots)
+
+    def _chained(self, pairs, slots):
+        self._require(slots, once=True)
         s2, rate = self._rates(pairs.x - pairs.xs)
 
         def inner(slots):
             each = rate(len(slots))
             return -each if each is not None and sum(slots) % 2 else each
 
-        return _chain(lambda k: (-1) ** k * self.radial(s2, k), inner, slots)
+        return chain(lambda k: (-1) ** k * self.radial(s2, k), inner, slots)
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,6 +265,9 @@ class Sum(Kernel):
         order, parts = len(slots), (self.left, self.right)
         return sum_of_products(([(part._jet(pairs, slots), range(order))] for part in parts), order)
 
+    def _terms(self, pairs, slots):
+        return [term for part in (self.left, self.right) for term in part._terms(pairs, slots)]
+
 
 @dataclass(frozen=True, eq=False)
 class Product(Kernel):
@@ -282,13 +277,26 @@ class Product(Kernel):
     right: Kernel
 
     def _jet(self, pairs, slots):
-        order, terms = len(slots), []
+        terms = [
+            [(kernel._jet(pairs, tuple(slots[p] for p in block)), block) for kernel, block in split]
+            for split in self._splits(len(slots))
+        ]
+        return sum_of_products(terms, len(slots))
+
+    def _terms(self, pairs, slots):
+        terms = []
+        for (left, block), (right, rest) in self._splits(len(slots)):
+            others = right._terms(pairs, tuple(slots[p] for p in rest))
+            for term in left._terms(pairs, tuple(slots[p] for p in block)):
+                own = [(factor, tuple(block[p] for p in axes)) for factor, axes in term]
+                terms += [[*own, *[(f, tuple(rest[p] for p in b)) for f, b in o]] for o in others]
+        return terms
+
+    def _splits(self, order):
+        """Which slots go to the left kernel, and which to the right one."""
         for block in (block for n in range(order + 1) for block in combinations(range(order), n)):
             rest = tuple(p for p in range(order) if p not in block)
-            left = self.left._jet(pairs, tuple(slots[p] for p in block))
-            right = self.right._jet(pairs, tuple(slots[p] for p in rest))
-            terms.append([(left, block), (right, rest)])
-        return sum_of_products(terms, order)
+            yield (self.left, block), (self.right, rest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,7 +313,8 @@ class Power(Kernel):
             factor = math.prod(self.exponent - m for m in range(k))
             return factor * base ** pt.switch(pt.eq(factor, 0.0), 0.0, self.exponent - k)
 
-        return _chain(outer, lambda slots: self.kernel._jet(pairs, slots), slots)
+        terms = chain(outer, lambda slots: self.kernel._jet(pairs, slots), slots)
+        return sum_of_products(terms, len(slots))
 
 
 @dataclass(frozen=True, eq=False)
@@ -316,14 +325,32 @@ class Active(Kernel):
     columns: np.ndarray
 
     def _jet(self, pairs, slots):
-        if np.array_equal(self.columns, np.arange(pairs.x.type.shape[-1] or 0)):
+        if self._all(pairs):
             return self.kernel._jet(pairs, slots)
-        jet = self.kernel._jet(pairs.map(lambda points: points[..., self.columns]), slots)
-        if jet is None or not slots:
+        jet = self.kernel._jet(self._own(pairs), slots)
+        return jet if jet is None else self._among_all(jet, len(slots), pairs)
+
+    def _terms(self, pairs, slots):
+        if self._all(pairs):
+            return self.kernel._terms(pairs, slots)
+        return [
+            [(self._among_all(factor, len(block), pairs), block) for factor, block in term]
+            for term in self.kernel._terms(self._own(pairs), slots)
+        ]
+
+    def _all(self, pairs):
+        return np.array_equal(self.columns, np.arange(pairs.x.type.shape[-1] or 0))
+
+    def _own(self, pairs):
+        return pairs.map(lambda points: points[..., self.columns])
+
+    def _among_all(self, jet, order, pairs):
+        if not order:
             return jet
-        features = [pairs.x.shape[-1]] * len(slots)
-        everywhere = pt.zeros((*tuple(jet.shape)[: jet.ndim - len(slots)], *features))
-        return everywhere[(..., *np.ix_(*[self.columns] * len(slots)))].set(jet)
+        jet = pt.as_tensor_variable(jet)
+        features = [pairs.x.shape[-1]] * order
+        everywhere = pt.zeros((*tuple(jet.shape)[: jet.ndim - order], *features))
+        return everywhere[(..., *np.ix_(*[self.columns] * order))].set(jet)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_gpx.conditioning import sqrt_psd
+from bayes_gpx.jets import Jet
 
 
 class Conditional:
@@ -107,6 +108,45 @@ class Mixture:
         n = self._count[:, None]
         sd = np.sqrt((self._within + self._between) / n)
         return self._mean, sd, None if self._cov is None else self._cov / n[..., None]
+
+
+class JetMixture:
+    """Mean and variance of y under the mixture over draws, with their derivatives in x.
+
+    The laws of total mean and variance, differentiated: with M the mean of the draws' means m, V is
+    the mean of ``V + (m - M)^2``, and its derivatives follow from covariances between m, m_d and
+    m_de over draws.
+
+    Parameters
+    ----------
+    shape : (m, d)
+    order : {0, 1, 2}
+        Of the derivatives.
+    """
+
+    def __init__(self, shape, order):
+        sizes, self._count = [shape[:1], shape, (*shape, shape[1])][: order + 1], 0
+        self._mean, self._within, self._between = ([np.zeros(s) for s in sizes] for _ in range(3))
+
+    def add(self, mean, variance):
+        """Add one draw's jets."""
+        self._count += 1
+        shift = [part - old for part, old in zip(mean, self._mean, strict=False)]
+        for old, step in zip(self._mean, shift, strict=True):
+            old += step / self._count
+        left = mean.value - self._mean[0]
+        parts = zip(self._within, variance, self._between, shift, (1.0, 2.0, 2.0), strict=False)
+        for within, part, between, step, factor in parts:
+            within += part
+            between += factor * left.reshape((-1, *[1] * (step.ndim - 1))) * step
+        if len(shift) > 2:
+            rest = mean.first - self._mean[1]
+            self._between[2] += 2.0 * shift[1][:, :, None] * rest[:, None]
+
+    def moments(self):
+        """Mean and variance, jets."""
+        both = zip(self._within, self._between, strict=True)
+        return Jet(*self._mean), Jet(*((w + b) / self._count for w, b in both))
 
 
 def open_stores(shapes, path):

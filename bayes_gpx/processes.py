@@ -45,6 +45,24 @@ class Process:
             "single component axis. Ask for `cov`, or for each operator's block."
         )
 
+    def summed(self, L, M, weights):
+        """Sum over M's values of their prior covariance with L's, times weights (m | 1, len M).
+
+        Returns
+        -------
+        tensor (m, c)
+            For a gradient or Hessian L, and M's values, without the matrix of covariances.
+        """
+        if isinstance(M, AtPoints) and M.kind == "evaluate" and L.kind in covariances.SLOPES:
+            return self._summed(L, M, weights)
+        m = pt.as_tensor_variable(L.X).shape[0]
+        by_points = self.covariance(L, M).reshape((m, -1, weights.shape[1]))
+        return (by_points * weights[:, None]).sum(axis=2)
+
+    def cross(self, L):
+        """Prior covariance of a gradient's or Hessian's components with f there, (m, c)."""
+        return self._cross(L)
+
 
 @dataclass(frozen=True)
 class GaussianProcess(Process):
@@ -73,6 +91,12 @@ class GaussianProcess(Process):
     def _block(self, L):
         _refuse_weights(L)
         return covariances.block(self.kernel, L)
+
+    def _summed(self, L, M, weights):
+        return covariances.summed(self.kernel, L, M, weights)
+
+    def _cross(self, L):
+        return covariances.cross(self.kernel, L)
 
 
 @dataclass(frozen=True)
@@ -182,6 +206,12 @@ class WeightProcess(Process):
             return self._variance(L)[:, None, None]
         each = self._each_variance(L)
         return each[:, :, None] * pt.eye(each.shape[1])[None]
+
+    def _summed(self, L, M, weights):
+        return covariances.weighed_summed(self._summands, L, M, weights)
+
+    def _cross(self, L):
+        return covariances.weighed_cross(self._summands, L)
 
 
 def _diagonals(block):

@@ -142,7 +142,7 @@ def _gradient(s):
 
 
 def _tied_gradient(s):
-    return operators.gradient(s.X_new, _features_along(s), tied=True)
+    return operators.gradient(s.X_new, features_along(s), tied=True)
 
 
 def _hessian(s):
@@ -150,7 +150,7 @@ def _hessian(s):
 
 
 def _tied_hessian(s):
-    return operators.hessian(s.X_new, _features_along(s), tied=True)
+    return operators.hessian(s.X_new, features_along(s), tied=True)
 
 
 def _weight(s):
@@ -172,7 +172,7 @@ class _Attribution:
     steps: int | None
 
     def __call__(self, s):
-        Z = _features_along(s) if self.tied else s.Z_new
+        Z = features_along(s) if self.tied else s.Z_new
         options = {"method": self.method, "steps": self.steps, "tied": self.tied}
         return operators.integrated_gradient(s.X_new, _start(s), Z, **options)
 
@@ -182,7 +182,7 @@ class _Difference:
     tied: bool
 
     def __call__(self, s):
-        Z = _features_along(s) if self.tied else s.Z_new
+        Z = features_along(s) if self.tied else s.Z_new
         return operators.difference(s.X_new, _start(s), Z, tied=self.tied)
 
 
@@ -190,7 +190,7 @@ def _start(s):
     return s.baselines if s.baseline is None else s.baseline
 
 
-def _features_along(s):
+def features_along(s):
     """Z where it is X: X itself, with a column of ones if Z has an intercept."""
     if not s.intercept:
         return s.X_new

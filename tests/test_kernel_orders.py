@@ -12,7 +12,7 @@ from pymc.gp import cov
 
 import oracle
 from bayes_gpx.density import MODE
-from bayes_gpx.kernels import partitions
+from bayes_gpx.tensors import partitions
 from bayes_gpx.translation import from_pymc
 from test_kernels import (
     ARD,

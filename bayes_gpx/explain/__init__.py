@@ -5,6 +5,8 @@ from bayes_gpx.explain.derivatives import derivatives, path_slopes, slopes
 from bayes_gpx.explain.functions import RandomFunctions, sample_functions
 from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.explain.predictions import predictions
+from bayes_gpx.explain.ranking import ranking
+from bayes_gpx.explain.relevance import interactions, relevance
 from bayes_gpx.explain.weights import contributions, weights
 
 __all__ = [
@@ -12,9 +14,12 @@ __all__ = [
     "attributions",
     "contributions",
     "derivatives",
+    "interactions",
     "log_likelihood",
     "path_slopes",
     "predictions",
+    "ranking",
+    "relevance",
     "sample_functions",
     "slopes",
     "weights",

@@ -1,14 +1,12 @@
 """Derivatives: how the function changes with each feature, point by point and as a whole."""
 
-from numbers import Real
-
 import numpy as np
 import pandas as pd
 import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import points, read_baseline
+from bayes_gpx.arguments import points, probability, read_baseline
 from bayes_gpx.draws import LARGEST_JOINT, explain
 from bayes_gpx.quadrature import rule
 
@@ -117,7 +115,7 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
       each observation. All derivatives at this observation lie in the band together with
       probability `ci_prob`. It says nothing of two observations at once.
     """
-    prob = _probability(ci_prob)
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
     training = model.training
     features = options.get("features")
     regions = None if rope is None else _regions(rope, features or training.X.columns)
@@ -204,7 +202,7 @@ def path_slopes(
     ----------
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
     """
-    prob, (t, w) = _probability(ci_prob), rule("simpson", steps)
+    prob, (t, w) = probability(ci_prob, rcParams["stats.ci_prob"]), rule("simpson", steps)
     where, training = points(model, X_new, Z_new, obs=obs), model.training
     if len(where.X) != 1:
         raise ValueError(
@@ -248,13 +246,6 @@ def path_slopes(
     name = baseline if isinstance(baseline, str) else "given"
     result.attrs |= {"ci_prob": prob, "baseline": name, "explains": str(where.index[0])}
     return result
-
-
-def _probability(ci_prob):
-    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-    if not (isinstance(prob, Real) and 0 < prob < 1):
-        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
-    return prob
 
 
 def _bands(draws, mean, sd, prob):

@@ -69,6 +69,21 @@ class Normal(_Real):
         """Return y as a variable of the PyMC model at hand."""
         return pm.Normal(name, mu=f, sigma=theta["sigma"], **kwargs)
 
+    def predictive(self, mean, variance, theta):
+        """Mean and variance of y, jets in NumPy, where those of f are these."""
+        return mean, variance.shifted(theta["sigma"] ** 2)
+
+    def parameters(self, mean, variance):
+        """Parameters of N(mean, variance), jets, each with its Fisher information (m,)."""
+        return (mean, 1.0 / variance.value), (variance, 0.5 / variance.value**2)
+
+    def divergence(self, here, there):
+        """Kullback-Leibler divergence from one N(mean, variance) to another; pairs of arrays."""
+        (mean, variance), (moved, other) = here, there
+        growth = (other - variance) / variance
+        spread = np.log1p(growth) - growth / (1.0 + growth)
+        return 0.5 * (spread + (moved - mean) ** 2 / other)
+
 
 @dataclass(frozen=True)
 class StudentT(_Real):

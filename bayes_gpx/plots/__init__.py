@@ -6,6 +6,7 @@ from bayes_gpx.plots.derivatives import plot_derivatives
 from bayes_gpx.plots.heatmap import plot_heatmap
 from bayes_gpx.plots.image import plot_image
 from bayes_gpx.plots.path import plot_path
+from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
 from bayes_gpx.plots.shares import plot_attributions, plot_contributions
 from bayes_gpx.plots.slopes import plot_slopes
 from bayes_gpx.plots.waterfall import plot_waterfall
@@ -19,7 +20,9 @@ __all__ = [
     "plot_derivatives",
     "plot_heatmap",
     "plot_image",
+    "plot_interactions",
     "plot_path",
+    "plot_relevance",
     "plot_slopes",
     "plot_waterfall",
     "plot_weights",

@@ -13,9 +13,9 @@ from typing import Any
 import pytensor.tensor as pt
 
 from bayes_gpx.conditioning import Projected, cholesky, solve_root
-from bayes_gpx.expansions import BasisProcess, has_own_noise
+from bayes_gpx.expansions import by_observation, has_own_noise, own_variances
 from bayes_gpx.operators import AtPoints, Operator, evaluate
-from bayes_gpx.processes import Process, WeightProcess
+from bayes_gpx.processes import Process
 
 JITTER = 1e-10
 """Added to the covariance of inducing values, as a multiple of its mean diagonal."""
@@ -58,13 +58,19 @@ class Seen:
             return self.process.design(L)
         return solve_root(self.inducing_root, self.process.covariance(self.inducing, L)).T
 
+    def summed(self, L, weights):
+        """Sums of a gradient's or Hessian's design times weights (m | 1, M), (m, c)."""
+        if self.inducing is None:
+            return (by_observation(self.design(L), L) * weights[:, None]).sum(axis=2)
+        at_inducing = pt.linalg.solve_triangular(
+            self.inducing_root, weights.T, lower=True, trans="T"
+        )
+        return self.process.summed(L, self.inducing, at_inducing.T)
+
     @property
     def own_variances(self):
         """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
-        weights = self.process.own if isinstance(self.process, BasisProcess) else self.process
-        if not isinstance(weights, WeightProcess):
-            return None
-        return pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
+        return own_variances(self.process)
 
     @cached_property
     def smooth(self):
@@ -133,9 +139,8 @@ class LowRank:
         return self._own(operator)
 
     def _smooth(self, operator):
-        design, rest = self.seen.design(operator), self.seen.inducing is not None
-        process = self.seen.process
-        return Projected(process, operator, design, self.alpha, self.root, rest)
+        seen, rest = self.seen, self.seen.inducing is not None
+        return Projected(seen.process, operator, seen, self.alpha, self.root, rest)
 
     def _own(self, operator):
         """Weights with `eps_w`, which for training samples y tells something of, too."""

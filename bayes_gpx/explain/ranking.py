@@ -1,0 +1,89 @@
+"""Ranks of features, and of pairs of them, with their probabilities."""
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from scipy.stats import rankdata
+
+from bayes_gpx.arguments import probability
+
+BOUNDS = ["lower", "upper"]
+
+
+def ranking(found, *, ci_prob=None):
+    """Which features, or pairs, matter most, and how sure that is.
+
+    Compares averages over observations in standard deviations of each feature, draw by draw: a
+    difference between two features is often surer than either of them.
+
+    Parameters
+    ----------
+    found : xarray.Dataset
+        Of `relevance` or `interactions`, over draws.
+    ci_prob : float, optional
+        Probability of the intervals, with equal tails; ArviZ's ``stats.ci_prob`` by default.
+
+    Returns
+    -------
+    xarray.Dataset
+        Of `relevance`: `average_relevance` (chain, draw, feature), `average_relevance_mean`,
+        `average_relevance_sd` (feature), `average_relevance_interval` (feature, ci_bound);
+        `probability_rank` (feature, rank), rank 1 being the most relevant; `probability_top`
+        (feature, rank), to be among that many; `rank_mean` (feature); `probability_above`
+        (feature, feature_bis), to be more relevant than feature_bis. Features that are equal share
+        the best of their ranks. Of `interactions`: the same of `average_interaction` with a dim
+        `pair`, labelled "a : b", in the place of feature, and the coordinates `first` and `second`.
+
+    Raises
+    ------
+    ValueError
+        For a Dataset without draws, such as one with ``over="mixture"``.
+    """
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    name = next((n for n in ("average_relevance", "average_interaction") if n in found), None)
+    if name is None or not {"chain", "draw"} <= set(found[name].dims):
+        raise ValueError(
+            "The Dataset has no average_relevance or average_interaction over draws; expected the "
+            "result of bx.relevance or bx.interactions with over='draws'."
+        )
+    average = found[name] if name == "average_relevance" else _by_pair(found[name])
+    item = average.dims[-1]
+    values = average.values
+    size, samples = values.shape[-1], (0, 1)
+    ranks = rankdata(-values, method="min", axis=-1).astype(int)
+    each = np.stack([(ranks == k + 1).mean(axis=samples) for k in range(size)], axis=-1)
+    above = np.stack([(values > values[..., [k]]).mean(axis=samples) for k in range(size)], axis=-1)
+    tails = np.quantile(values, [0.5 - prob / 2, 0.5 + prob / 2], axis=samples).T
+    by_rank = (item, "rank")
+    return xr.Dataset(
+        {
+            name: average,
+            f"{name}_mean": (item, values.mean(axis=samples)),
+            f"{name}_sd": (item, values.std(axis=samples)),
+            f"{name}_interval": ((item, "ci_bound"), tails),
+            "probability_rank": (by_rank, each),
+            "probability_top": (by_rank, np.minimum(each.cumsum(axis=1), 1.0)),
+            "rank_mean": (item, ranks.mean(axis=samples)),
+            "probability_above": ((item, f"{item}_bis"), above),
+        },
+        {f"{item}_bis": average[item].values, "rank": np.arange(1, size + 1), "ci_bound": BOUNDS},
+        found.attrs | {"ci_prob": prob, "units": "in standard deviations of the features"},
+    )
+
+
+def _by_pair(average):
+    """Averages (chain, draw, pair) of the pairs that were asked for."""
+    names = average["feature"].values
+    rows, columns = np.triu_indices(len(names), 1)
+    asked = average.values[..., rows, columns]
+    known = ~np.isnan(asked).all(axis=(0, 1))
+    first, second = names[rows[known]], names[columns[known]]
+    labels = [f"{a} : {b}" for a, b in zip(first, second, strict=True)]
+    coords = {
+        "chain": average["chain"],
+        "draw": average["draw"],
+        "pair": labels,
+        "first": ("pair", first),
+        "second": ("pair", second),
+    }
+    return xr.DataArray(asked[..., known], coords, ("chain", "draw", "pair"))

@@ -1,0 +1,357 @@
+"""Which features matter, and which pairs of them: how fast the prediction leaves itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import combinations
+from numbers import Real
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.arguments import hyperparameter_draws, points
+from bayes_gpx.draws import jets, origin
+from bayes_gpx.jets import change
+from bayes_gpx.mixtures import JetMixture, Mixture
+from bayes_gpx.specification import one_of
+
+STEP = 1e-4
+"""Of finite differences, in standard deviations of the feature, unless another is asked for."""
+
+
+def relevance(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    obs=None,
+    method="exact",
+    step=None,
+    over="draws",
+    features=None,
+    num_draws=None,
+    keep="draws",
+    progressbar=True,
+):
+    """How fast the predictive distribution leaves itself as a feature changes: KL-diff.
+
+    With the distribution N(m, V) of a new sample's y and derivatives in a feature marked by d,
+    ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``: the root of the second derivative of the Kullback-Leibler
+    divergence from it as that feature moves on. A slope counts in units of the predictive standard
+    deviation, and what changes only how sure the prediction is counts too. It has no sign.
+
+    Parameters
+    ----------
+    model : GP or GPX
+        In a GPX, of the smooth part z' g(x) with a new sample's own `eps_w`: in X's features with z
+        held where Z was given, else with z = x changing too.
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new, Z_new : frame or array (m, d), (m, p), optional
+        Where to ask; None for a new sample at each training point.
+    obs : label or list of labels, optional
+        Only these observations.
+    method : {"exact", "finite_difference"}
+        The latter takes ``sqrt(2 KL(p(x), p(x + step))) / step``, as a check.
+    step : float, optional
+        In standard deviations of the feature's training column (in its units, if it is constant);
+        1e-4 by default. Errors grow with it, and below 1e-6 from round-off.
+    over : {"draws", "mixture"}
+        Two ways to be Bayesian. "draws": of the prediction given hyperparameters, one value for
+        each draw of them, whose spread says how sure the relevance is. "mixture": of the one
+        prediction that averages over them, by its mean and variance, taken as a normal; what is
+        uncertain about hyperparameters is then uncertainty of the prediction, which may itself
+        change with x. One value, without a spread.
+    features : list of str, optional
+        Only these.
+    num_draws : int, optional
+        Thin the hyperparameter draws evenly to at most this many.
+    keep : {"draws", "summary"}
+        With "summary" only averages over observations, and means over draws, are kept.
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.Dataset
+        `relevance` (chain, draw, obs, feature), per unit of x, and `relevance_scaled`, the same
+        times the standard deviation of the training column, for comparing features; of both
+        `_mean` and `_sd` over draws (obs, feature). `average_relevance` (chain, draw, feature), the
+        mean of `relevance_scaled` over observations, which `ranking` takes. `value`. With
+        ``over="mixture"`` without dims chain and draw, means and sds.
+
+    Raises
+    ------
+    ValueError
+        If the kernel's process is not differentiable (a Matern 3/2 or smoother is), a likelihood is
+        not normal, features are unknown, for a step without finite differences or that is not
+        positive, and samples or idata that do not fit the model.
+
+    References
+    ----------
+    Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
+    (2021), equation 2; Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian
+    processes via sensitivity analysis of the posterior predictive distribution" (2019), for
+    finite differences.
+    """
+    one_of("method", method, ("exact", "finite_difference"))
+    where, columns = points(model, X_new, Z_new, obs=obs), model.training.X.columns
+    names = columns if features is None else _names("features", features, columns)
+    picked = np.array([columns.index(name) for name in names])
+    if method == "exact":
+        if step is not None:
+            raise ValueError("step is for method='finite_difference'; leave it out.")
+        asked = _Asked("relevance", 1, _first, {"method": "exact"})
+    else:
+        where, asked = _moved(model, where, STEP if step is None else step)
+    return _explained(model, idata, where, asked, picked, over, num_draws, keep, progressbar)
+
+
+def interactions(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    obs=None,
+    pairs=None,
+    factor=1,
+    over="draws",
+    num_draws=None,
+    keep="draws",
+    progressbar=True,
+):
+    """How fast two features together move the predictive distribution: KL-diff^2.
+
+    With the distribution N(m, V) of a new sample's y and derivatives in both features marked by de,
+    ``sqrt(m_de^2 / V + V_de^2 / (2 V^2))``: 0 where the features act one beside the other.
+
+    Parameters
+    ----------
+    model, idata, X_new, Z_new, obs, over, num_draws, keep, progressbar
+        As in `relevance`.
+    pairs : list of pairs of str, or "screened", optional
+        All pairs by default; "screened": the pairs among the more relevant half of the features
+        (by `relevance` there), most relevant first.
+    factor : {1, 2}
+        Of the sum under the root: 1 as in the paper's supplement, on the scale of `relevance`; 2 as
+        in its equation 3, where a pure interaction is the root of the fourth derivative of the
+        divergence. The ranking is the same.
+
+    Returns
+    -------
+    xarray.Dataset
+        `interaction` (chain, draw, obs, feature, feature_bis), per unit of both, symmetric, NaN on
+        the diagonal and for pairs that were not asked for, and `interaction_scaled`, the same times
+        both standard deviations; their `_mean` and `_sd`, and `average_interaction`, as in
+        `relevance`. `value`.
+
+    Raises
+    ------
+    ValueError
+        As `relevance`; for a model with one feature, a pair with one feature twice, pairs that are
+        no pairs of different names or asked twice, and another factor.
+
+    Notes
+    -----
+    The sum is one of several terms of the divergence's fourth derivative, the one that a pure
+    interaction leaves; it is not the whole derivative, which may be negative.
+
+    References
+    ----------
+    Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
+    (2021), equation 3 and supplement.
+    """
+    if isinstance(factor, bool) or factor not in (1, 2):
+        raise ValueError(f"factor is {factor!r}; expected 1 (the supplement) or 2 (equation 3).")
+    columns = model.training.X.columns
+    if len(columns) < 2:
+        raise ValueError(f"The model has one feature, {columns[0]}; expected two or more.")
+    where = points(model, X_new, Z_new, obs=obs)
+    if isinstance(pairs, str):
+        one_of("pairs", pairs, ("screened",))
+        first = relevance(
+            model,
+            idata,
+            X_new,
+            Z_new,
+            obs=obs,
+            over=over,
+            num_draws=num_draws,
+            keep="summary",
+            progressbar=progressbar,
+        )["average_relevance"]
+        average = first.mean([dim for dim in first.dims if dim != "feature"]).values
+        picked = np.argsort(-average, kind="stable")[: max(2, -(-len(columns) // 2))]
+        wanted = {frozenset(pair) for pair in combinations(picked, 2)}
+    else:
+        wanted = _pairs(pairs, columns)
+        picked = np.array(sorted(set().union(*wanted)))
+    left_out = np.array([[frozenset((i, j)) not in wanted for j in picked] for i in picked])
+
+    def of_pairs(kind, mean, variance):
+        second = change(kind.parameters(mean, variance), factor)[1]
+        second[:, picked[:, None], picked] += np.where(left_out, np.nan, 0.0)
+        return second
+
+    asked = _Asked("interaction", 2, of_pairs, {"factor": factor})
+    return _explained(model, idata, where, asked, picked, over, num_draws, keep, progressbar)
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """Attributes: name, order of derivatives, numbers from a likelihood and y's jets, attrs."""
+
+    name: str
+    order: int
+    numbers: Callable
+    attrs: dict
+
+
+def _first(likelihood, mean, variance):
+    return change(likelihood.parameters(mean, variance))[0]
+
+
+def _moved(model, where, step):
+    """What to ask of points, once where they are and once with each feature moved."""
+    if isinstance(step, bool) or not (isinstance(step, Real) and 0 < step < np.inf):
+        raise ValueError(f"step is {step!r}; expected a positive number.")
+    m, d = where.X.shape
+    sd = _deviations(model) / model.training.X_scaling.scale
+    steps = step * np.where(sd > 0, sd, 1.0)
+    moves = np.concatenate([np.zeros((1, d)), np.diag(steps)])
+    X = (where.X + moves[:, None]).reshape((-1, d))
+    Z = None if where.Z is None else np.tile(where.Z, (d + 1, 1))
+
+    def apart(likelihood, mean, variance):
+        here, *there = zip(
+            mean.value.reshape((d + 1, m)), variance.value.reshape((d + 1, m)), strict=True
+        )
+        divergence = np.stack([likelihood.divergence(here, moved) for moved in there], axis=1)
+        return np.sqrt(2.0 * np.maximum(divergence, 0.0)) / steps
+
+    attrs = {"method": "finite_difference", "step": step}
+    return replace(where, X=X, Z=Z), _Asked("relevance", 0, apart, attrs)
+
+
+def _deviations(model):
+    """Standard deviations of the training columns, exactly 0 of constant ones."""
+    values = model.training.X.values
+    return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0), 0.0)
+
+
+def _names(what, given, columns):
+    if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
+        raise ValueError(f"{what} is {given!r}; expected a list of different names.")
+    for name in given:
+        one_of(what, name, columns)
+    return list(given)
+
+
+def _pairs(pairs, columns):
+    """Positions of the asked pairs, as a set of frozensets."""
+    if pairs is None:
+        return {frozenset(pair) for pair in combinations(range(len(columns)), 2)}
+    found = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2 or len(set(pair)) != 2:
+            raise ValueError(f"pairs: {pair!r} is no pair; expected two different names.")
+        found.append(frozenset(columns.index(name) for name in _names("pairs", pair, columns)))
+    if not found or len(set(found)) < len(found):
+        raise ValueError(f"pairs is {pairs!r}; expected a list of different pairs of names.")
+    return set(found)
+
+
+def _explained(model, idata, where, asked, picked, over, num_draws, keep, progressbar):
+    """Ask at every draw, or of their mixture, and name what is found."""
+    one_of("over", over, ("draws", "mixture"))
+    one_of("keep", keep, ("draws", "summary"))
+    if not model.specification.normal:
+        raise ValueError(
+            f"relevance with likelihood={model.specification.likelihood!r}; expected 'normal', for "
+            "which it is known. For others, see how bx.derivatives change with each feature."
+        )
+    likelihood = model.specification.observation
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    kept = _Kept(model, asked, picked, where.X_values)
+    mixture, largest = JetMixture(where.X.shape, asked.order), 0.0
+    lead = (len(hyper.chain), len(hyper.draw))
+    if over == "draws":
+        kept.open(lead, keep)
+    for at, theta, *of_f, jitter in jets(model, hyper, where, asked.order, progressbar=progressbar):
+        mean, variance = likelihood.predictive(*of_f, theta)
+        largest = max(largest, jitter)
+        if over == "mixture":
+            mixture.add(mean, variance)
+        else:
+            kept.add(at, asked.numbers(likelihood, mean, variance))
+    if over == "mixture":
+        found = kept.of_one(asked.numbers(likelihood, *mixture.moments()))
+    else:
+        found = kept.dataset().assign_coords(chain=hyper.chain, draw=hyper.draw)
+    found = found.assign_coords(obs=where.index)
+    attrs = {"over": over, "relative_jitter": largest, "samples": "new samples"}
+    found.attrs.update(origin(model) | attrs | asked.attrs)
+    return found
+
+
+class _Kept:
+    """What is kept of numbers at observations, over draws, in user units and scaled."""
+
+    def __init__(self, model, asked, picked, values):
+        self._name, self._picked = asked.name, picked
+        labels = [model.training.X.columns[i] for i in picked]
+        self._dims = ("obs", "feature") if asked.name == "relevance" else PAIRED
+        self._coords = dict.fromkeys(self._dims[1:], labels)
+        self._attrs = {"units": f"per unit of {' per unit of '.join(self._dims[1:])}"}
+        self._value = ("obs", "feature"), values[:, picked]
+        self._shape = (len(values), *[len(picked)] * (len(self._dims) - 1))
+        per_unit = 1.0 / model.training.X_scaling.scale
+        scales = per_unit[picked], (_deviations(model) * per_unit)[picked]
+        if len(self._shape) == 3:
+            scales = [np.multiply.outer(scale, scale) for scale in scales]
+        self._scales = dict(zip((asked.name, f"{asked.name}_scaled"), scales, strict=True))
+
+    def open(self, lead, keep):
+        """Room for draws."""
+        self._stores = {}
+        if keep == "draws":
+            self._stores = {name: np.empty((*lead, *self._shape)) for name in self._scales}
+        self._average = np.empty((*lead, *self._shape[1:]))
+        size = (self._shape[0], int(np.prod(self._shape[1:])))
+        self._mixtures = {name: Mixture(size, False) for name in self._scales}
+
+    def _scaled(self, numbers):
+        picked = numbers[:, *np.ix_(*[self._picked] * (numbers.ndim - 1))]
+        return {name: picked * scale for name, scale in self._scales.items()}
+
+    def add(self, at, numbers):
+        """Keep one draw's numbers (m, d) or (m, d, d)."""
+        for name, array in self._scaled(numbers).items():
+            self._mixtures[name].add(slice(None), array.reshape((len(array), -1)), 0.0)
+            if name in self._stores:
+                self._stores[name][at] = array
+        self._average[at] = array.mean(axis=0)
+
+    def dataset(self):
+        """Draws, their means and standard deviations, and averages over observations."""
+        variables = {
+            name: (("chain", "draw", *self._dims), array) for name, array in self._stores.items()
+        }
+        for name, mixture in self._mixtures.items():
+            for suffix, moment in zip(("mean", "sd"), mixture.moments()[:2], strict=True):
+                variables[f"{name}_{suffix}"] = self._dims, moment.reshape(self._shape)
+        variables[f"average_{self._name}"] = ("chain", "draw", *self._dims[1:]), self._average
+        return self._named(variables)
+
+    def of_one(self, numbers):
+        """The same of one distribution."""
+        scaled = self._scaled(numbers)
+        variables = {name: (self._dims, array) for name, array in scaled.items()}
+        average = scaled[f"{self._name}_scaled"].mean(axis=0)
+        return self._named(variables | {f"average_{self._name}": (self._dims[1:], average)})
+
+    def _named(self, variables):
+        return xr.Dataset(variables | {"value": self._value}, self._coords, self._attrs)
+
+
+PAIRED = ("obs", "feature", "feature_bis")

@@ -1,0 +1,197 @@
+"""Which features and pairs matter most: averages with intervals, and ranks with probabilities."""
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.marks import axis_labels, cells, interval_bars, refuse_without_images, vertical_zero
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import short
+from bayes_gpx.specification import count
+
+SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
+"""Colours from 0, white, to the largest; and the gray of what was not asked for."""
+
+MOST_NUMBERS = 16
+"""Rows of a matrix up to which numbers stand in its cells."""
+
+
+def _bars(da, target, **kwargs):
+    bounds = da.transpose("feature", "ci_bound").values
+    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
+
+
+def _points(da, target, **kwargs):
+    backend = backend_from_object(target)
+    backend.ylim((da.size - 0.5, -0.5), target)
+    return backend.scatter(da.values, np.arange(da.size), target, **kwargs)
+
+
+def _shades(da, target, *, dims, largest, **kwargs):
+    shares = da.transpose(*dims).values / (largest.item() or 1.0)
+    rgb = mpl.colormaps[SHADES](DARKEST * np.nan_to_num(shares))[..., :3]
+    rgb[np.isnan(shares)] = ABSENT
+    return cells(rgb, target, aspect="auto", **kwargs)
+
+
+def _numbers(da, target, *, dims, least, form, **kwargs):
+    backend, values = backend_from_object(target), da.transpose(*dims).values
+    if max(values.shape) > MOST_NUMBERS:
+        return
+    for (i, j), value in np.ndenumerate(values):
+        if value >= least.item():
+            centred = {"horizontal_align": "center", "vertical_align": "center"}
+            backend.text(j, i, format(value, form), target, size=8, **centred, **kwargs)
+
+
+def _ticks(da, target, *, rows=None, columns=None, upright=False, **kwargs):
+    backend = backend_from_object(target)
+    if columns is not None:
+        rotation = 90 if upright else 0
+        backend.xticks(np.arange(len(columns)), columns, target, rotation=rotation, **kwargs)
+    if rows is not None:
+        return backend.yticks(np.arange(len(rows)), rows, target, **kwargs)
+
+
+def _title(da, target, *, text, **kwargs):
+    return backend_from_object(target).title(text, target, **kwargs)
+
+
+def _held(ranked, name, max_features, backend):
+    if name not in ranked or "probability_rank" not in ranked:
+        raise ValueError(
+            f"The dataset has no {name} with ranks; expected the result of bx.ranking."
+        )
+    count("max_features", max_features)
+    backend = backend or rcParams["plot.backend"]
+    refuse_without_images(backend)
+    return backend
+
+
+def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
+    """Plot features' average relevance with intervals, and the probability of each rank.
+
+    Features stand in the order of their mean ranks.
+
+    Parameters
+    ----------
+    ranked : xarray.Dataset
+        What `bayes_gpx.ranking` returned of `bayes_gpx.relevance`.
+    max_features : int
+        The first of that order.
+    backend : {"matplotlib", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For another dataset, and for a backend that draws no images.
+    """
+    backend = _held(ranked, "average_relevance_mean", max_features, backend)
+    order = np.argsort(ranked["rank_mean"].values, kind="stable")[:max_features]
+    chosen = ranked.isel(feature=order, rank=slice(max_features))
+    m = len(order)
+
+    def panel(variable, name):
+        found = xr.Dataset({"relevance": chosen[variable]}).expand_dims(panel=[name])
+        return found.reindex(panel=["average", "rank"])  # panels of nothing but NaN are skipped
+
+    mean, ranks = panel("average_relevance_mean", "average"), panel("probability_rank", "rank")
+    lay_out(pc_kwargs, 2, (5.2, 1.5 + 0.32 * m), backend=backend, above=0.5)
+    pc = PlotCollection.wrap(mean, cols=["panel"], backend=backend, **pc_kwargs)
+    intervals = panel("average_relevance_interval", "average")
+    pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_bars, "interval", data=intervals, color="C0", width=3)
+    pc.map(_points, "point_estimate", data=mean, color="C0")
+    drawn = {"data": ranks, "dims": ("feature", "rank")}
+    pc.map(_shades, "ranks", largest=xr.DataArray(1.0), **drawn)
+    least = {"least": xr.DataArray(0.005), "form": ".2f"}
+    pc.map(_numbers, "probabilities", store_artist=False, **least, **drawn)
+    names = [short(name) for name in chosen["feature"].values]
+    pc.map(_ticks, "names", data=mean, store_artist=False, rows=names)
+    numbers = chosen["rank"].values if m <= MOST_NUMBERS else []
+    pc.map(_ticks, "rank_names", data=ranks, store_artist=False, rows=names, columns=numbers)
+    pc.map(axis_labels, "xlabel", data=mean, x="relevance per sd of the feature")
+    pc.map(axis_labels, "rank_label", data=ranks, x="rank, with its probability")
+    left = ranked.sizes["feature"] - m
+    some = f", first {m} of {m + left} features" if left else ""
+    interval = f"{ranked.attrs['ci_prob']:.0%} intervals"
+    pc.add_title(f"Relevance, averaged over observations{some}\n{interval}")
+    return pc
+
+
+def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwargs):
+    """Plot average interactions of pairs, and the probability of each to be among the first.
+
+    Features stand in the order of their strongest interactions. Pairs that were not asked for, and
+    the diagonal, are gray.
+
+    Parameters
+    ----------
+    ranked : xarray.Dataset
+        What `bayes_gpx.ranking` returned of `bayes_gpx.interactions`.
+    top : int
+        Among how many.
+    max_features : int
+        The first of that order.
+    backend : {"matplotlib", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For another dataset, and for a backend that draws no images.
+    """
+    backend = _held(ranked, "average_interaction_mean", max_features, backend)
+    count("top", top)
+    top = min(top, ranked.sizes["rank"])
+    mean = ranked["average_interaction_mean"].values
+    first, second = ranked["first"].values, ranked["second"].values
+    strongest = np.argsort(-mean, kind="stable")
+    every = dict.fromkeys(np.column_stack([first, second])[strongest].ravel())
+    names = list(every)[:max_features]
+
+    def panel(values, name):
+        square = np.full((len(names), len(names)), np.nan)
+        for a, b, value in zip(first, second, values, strict=True):
+            if a in names and b in names:
+                i, j = names.index(a), names.index(b)
+                square[i, j] = square[j, i] = value
+        dims = ("panel", "feature", "feature_bis")
+        coords = {"panel": [name], "feature": names, "feature_bis": names}
+        found = xr.Dataset({"interaction": (dims, square[None])}, coords)
+        return found.reindex(panel=["mean", "top"])  # panels of nothing but NaN are skipped
+
+    panels = [panel(mean, "mean"), panel(ranked["probability_top"].sel(rank=top).values, "top")]
+    m = len(names)
+    labels, largest = [short(name) for name in names], xr.DataArray([np.nanmax(mean), 1.0])
+    side = 1.6 + 0.42 * m
+    lay_out(pc_kwargs, 2, (side + 0.8, side), backend=backend, above=0.6, narrowest=8.0)
+    pc = PlotCollection.wrap(panels[0], cols=["panel"], backend=backend, **pc_kwargs)
+    upright = max(map(len, labels)) > 4
+    titles = ["average, per sd of both", f"probability to be among the first {top}"]
+    for k, title in enumerate(titles):
+        drawn = {"data": panels[k], "dims": ("feature", "feature_bis")}
+        pc.map(_shades, f"map_{k}", largest=largest[k], **drawn)
+        least = {"least": 0.005 * largest[k], "form": (".2g", ".2f")[k]}
+        pc.map(_numbers, f"numbers_{k}", store_artist=False, **least, **drawn)
+        ticks = {"rows": labels, "columns": labels, "upright": upright}
+        pc.map(_ticks, f"names_{k}", data=panels[k], store_artist=False, **ticks)
+        pc.map(_title, f"title_{k}", data=panels[k], text=title)
+    left = len(every) - m
+    some = f", {m} of {m + left} features" if left else ""
+    pc.add_title(f"Interactions, averaged over observations{some}")
+    return pc
