@@ -11,14 +11,13 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayes_gpx.arguments import HyperparameterDraws, hyperparameter_draws
+from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.collapsed import again, conditioned
 from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.density import blas_threads, progress_bar
 from bayes_gpx.fans import TOGETHER
 from bayes_gpx.jets import Jet
 from bayes_gpx.mixtures import Conditional
-from bayes_gpx.pathwise import Follow, Settle
 from bayes_gpx.quantities import Gathered
 from bayes_gpx.sensitivity import Sensitivity
 from bayes_gpx.specification import count, one_of
@@ -31,14 +30,14 @@ LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
 
 
-def _factors(structure, data):
+def factors_of(structure, data):
     """Function from a list of hyperparameters to (alpha, root) and the jitter that they took."""
     staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
     factorise = staged.given(*data.values())
     return lambda given: with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
 
 
-def _symbols_of(where):
+def symbols_of(where):
     """Values of the symbols for points: one row for each, and common to all."""
     at_points, start = {"X_new": where.X}, {}
     if where.Z is not None:
@@ -171,7 +170,7 @@ def explain(
     each, m = draws if hyper.alone else 1, len(where.X)
     gathered = Gathered(quantity, features, m, covariance)
     stores = gathered.open((shape[0], shape[1] * each, m), path) if sampled else {}
-    _keep_freed_memory()
+    keep_freed_memory()
     root_seed, largest_jitter = np.random.SeedSequence(seed).entropy, 0.0
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         tracked = progress.track(hyper, total=len(hyper), description="Explaining")
@@ -201,10 +200,10 @@ def explain(
         "dependence": DEPENDENCE[joint],
         "samples": quantity.samples or SAMPLES[where.positions is None],
     }
-    return _finished(dataset, model, quantity, hyper, each, sampled, path, attrs)
+    return finished(dataset, model, quantity, hyper, each, sampled, path, attrs)
 
 
-def _keep_freed_memory():
+def keep_freed_memory():
     """Have the C library keep what arrays free, by freeing one block of just under 32 MiB.
 
     glibc gives blocks back to the system and takes them again page by page, which is half of
@@ -242,11 +241,11 @@ def _in_blocks(model, hyper, build, where, size_of):
     `size_of` is given the length of alpha and returns how many rows a block has.
     """
     structure, data = Structure.of(model), data_of(model)
-    at_points, start = _symbols_of(where)
+    at_points, start = symbols_of(where)
     if where.positions is not None:
         at_points["positions"] = where.positions
     common = data | start
-    factorise = _factors(structure, data)
+    factorise = factors_of(structure, data)
     names = ("jitter", "alpha", "root", *common, *at_points)
     ask, m, blocks, only = compiled(structure, build, names), len(where.X), None, None
 
@@ -281,7 +280,7 @@ def jets(model, hyper, where, order, *, progressbar=True):
     def size_of(known):
         return max(1, BLOCK_BYTES // (8 * known * model.training.d**order))
 
-    _keep_freed_memory()
+    keep_freed_memory()
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         tracked = progress.track(hyper, total=len(hyper), description="Explaining")
         new, parts = replace(where, positions=None), []
@@ -293,114 +292,7 @@ def jets(model, hyper, where, order, *, progressbar=True):
                 parts = []
 
 
-@dataclass(frozen=True, eq=False)
-class Functions:
-    """Random functions of a posterior, one or more for each draw of the hyperparameters.
-
-    Attributes
-    ----------
-    model : Model
-    hyper : HyperparameterDraws
-    each : int
-        Functions for each of them.
-    waves : int
-    moves : list of arrays
-        What `bayes_gpx.pathwise.Settle` found, for each function.
-    jitters : list of float
-        Of each draw of the hyperparameters.
-    entropy : int
-        Seed of all functions.
-    """
-
-    model: object
-    hyper: HyperparameterDraws
-    each: int
-    waves: int
-    moves: list
-    jitters: list
-    entropy: int
-
-    @property
-    def shape(self):
-        """Chains, and functions in each."""
-        return len(self.hyper.chain), len(self.hyper.draw) * self.each
-
-    def generator(self, number):
-        """What the frequencies and coefficients of a function are drawn from."""
-        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number,)))
-
-
-def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
-    """Draw functions from the posterior; see `Functions`."""
-    count("draws", draws)
-    if seed is not None:
-        count("seed", seed, 0)
-    hyper, structure, data = (
-        hyperparameter_draws(model, idata, num_draws),
-        Structure.of(model),
-        data_of(model),
-    )
-    each = draws if hyper.alone else 1
-    functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
-    factorise = _factors(structure, data)
-    names = ("jitter", "alpha", "root", "rng", *data)
-    settle = compiled(structure, Settle(waves), names).given(*data.values())
-    _keep_freed_memory()
-    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        for _, theta in progress.track(hyper, total=len(hyper), description="Drawing functions"):
-            given = list(theta.values())
-            (alpha, root), jitter = factorise(given)
-            functions.jitters.append(jitter)
-            for _ in range(each):
-                rng = functions.generator(len(functions.moves))
-                (move,) = settle(*given, np.asarray(jitter), alpha, root, rng)
-                functions.moves.append(np.array(move))
-    return functions
-
-
-def answer(
-    functions,
-    quantity,
-    where,
-    *,
-    features=None,
-    covariance=False,
-    keep="draws",
-    path=None,
-    progressbar=True,
-):
-    """Ask all functions for a quantity at points; options and result as those of `explain`.
-
-    Means, standard deviations and covariances are those of the functions.
-    """
-    one_of("keep", keep, ("draws", "summary"))
-    model, each, c = functions.model, functions.each, len(quantity.factor)
-    m, (chains, draws) = len(where.X), functions.shape
-    gathered = Gathered(quantity, features, m, covariance)
-    sampled = keep == "draws"
-    stores = gathered.open((chains, draws, m), path) if sampled else {}
-    operators = (quantity.operator, *(quantity.total[1:] if quantity.total else ()))
-    for number, rows, (mean, *total) in _follow(functions, operators, c, where, progressbar):
-        size = len(mean) // c
-        none = np.zeros((size, c, c))
-        part = Conditional(mean, none, "block", gathered.drawn, quantity.factor, quantity.offset)
-        gathered.add(rows, part, None, [*total, np.zeros(size)])
-        if not sampled:
-            continue
-        kept = (*divmod(number, draws), rows)
-        for name, array in gathered.sample(part, None, np.zeros((1, 1, *part.mean.shape))).items():
-            stores[name][kept] = array[0]
-    dataset = gathered.dataset(model, where, stores if path is None else {})
-    attrs = {
-        "relative_jitter": max(functions.jitters),
-        "dependence": DEPENDENCE[True],
-        "samples": quantity.samples,
-        "moments": "of the functions",
-    }
-    return _finished(dataset, model, quantity, functions.hyper, each, sampled, path, attrs)
-
-
-def _finished(dataset, model, quantity, hyper, each, sampled, path, attrs):
+def finished(dataset, model, quantity, hyper, each, sampled, path, attrs):
     """Name the draws, say what the numbers are, and join what was streamed to a store."""
     if sampled:
         draw = np.arange(each) if hyper.alone else hyper.draw
@@ -419,26 +311,3 @@ def origin(model):
         "bayes_gpx": version("bayes_gpx"),
         "pymc": pm.__version__,
     }
-
-
-def _follow(functions, operators, width, where, progressbar):
-    """Yield position of a function, rows, and its values at operators, on the model's scale."""
-    structure, data = Structure.of(functions.model), data_of(functions.model)
-    at_points, start = _symbols_of(where)
-    common = data | start
-    names = ("jitter", "rng", "move", *common, *at_points)
-    staged = compiled(structure, Follow(functions.waves, operators), names)
-    m, paths = len(where.X), len(np.atleast_2d(where.baseline)) if start else 1
-    longest = max(functions.model.training.n, functions.waves * functions.model.training.d)
-    size = max(1, BLOCK_BYTES // (8 * width * paths * longest))
-    _keep_freed_memory()
-    with blas_threads(functions.model.training.n), progress_bar(progressbar) as progress:
-        blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
-        for rows in progress.track(blocks, total=len(blocks), description="Following functions"):
-            values = staged.given(*common.values(), *[v[rows] for v in at_points.values()])
-            number = 0
-            for (_, theta), jitter in zip(functions.hyper, functions.jitters, strict=True):
-                for _ in range(functions.each):
-                    rng, move = functions.generator(number), functions.moves[number]
-                    yield number, rows, values(*theta.values(), np.asarray(jitter), rng, move)
-                    number += 1

@@ -20,6 +20,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.collapsed import again, seen_through
 from bayes_gpx.conditioning import solve, solve_root
+from bayes_gpx.covariances import SLOPES
 from bayes_gpx.expansions import BasisProcess, expanded
 from bayes_gpx.operators import evaluate
 
@@ -119,10 +120,12 @@ class Follow:
 
         def reached(operator):
             if seen is not None:
-                return seen.design(operator)
-            return process.covariance(operator, _seen(s))
+                return pt.dot(seen.design(operator), s.move)
+            if operator.kind in SLOPES:
+                return process.summed(operator, _seen(s), s.move[None]).reshape((-1,))
+            return pt.dot(process.covariance(operator, _seen(s)), s.move)
 
-        return [prior(operator) + pt.dot(reached(operator), s.move) for operator in asked]
+        return [prior(operator) + reached(operator) for operator in asked]
 
 
 def _seen(s):

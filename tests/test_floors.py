@@ -54,6 +54,7 @@ FLOORS = [
     "staged",
     "structures",
     "draws",
+    "trajectories",
     "explain/*",
     "modelling",
     "models",

@@ -8,9 +8,10 @@ import xarray as xr
 from bayes_gpx import questions
 from bayes_gpx.arguments import from_baseline, points
 from bayes_gpx.bases import NoBasis
-from bayes_gpx.draws import answer, draw_functions, explain
+from bayes_gpx.draws import explain
 from bayes_gpx.pathwise import WAVES
 from bayes_gpx.specification import count, one_of
+from bayes_gpx.trajectories import answer, draw_functions
 
 MOST_BASELINES = 20
 """Whose average has an exact covariance in bearable time: it takes all pairs of them."""

@@ -5,9 +5,10 @@ from dataclasses import replace
 from bayes_gpx import questions
 from bayes_gpx.arguments import from_baseline, points
 from bayes_gpx.bases import NoBasis
-from bayes_gpx.draws import answer, draw_functions, explain
+from bayes_gpx.draws import explain
 from bayes_gpx.pathwise import WAVES
 from bayes_gpx.specification import count
+from bayes_gpx.trajectories import answer, draw_functions
 
 
 def sample_functions(
