@@ -151,8 +151,8 @@ def explain(
     observation = model.specification.observation
     if quantity.bends and on == "response" and observation.mean_name is not None:
         raise ValueError(
-            f"{quantity.name} of the {observation.mean_name} is not there yet; pass on='latent' "
-            f"for that of f, in units of {quantity.units}."
+            f"{quantity.name} of the {observation.mean_name} cannot be drawn jointly with others; "
+            f"pass on='latent' for that of f, in units of {quantity.units}."
         )
     count("draws", draws)
     if seed is not None:

@@ -1,6 +1,6 @@
 """Random functions of a posterior: drawn once, and asked for quantities at any points."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from bayes_gpx.arguments import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.density import blas_threads, progress_bar
 from bayes_gpx.draws import DEPENDENCE, factors_of, finished, keep_freed_memory, symbols_of
 from bayes_gpx.mixtures import Conditional
-from bayes_gpx.pathwise import Follow, Settle
+from bayes_gpx.pathwise import WAVES, Follow, Settle
 from bayes_gpx.quantities import Gathered
 from bayes_gpx.specification import count, one_of
 from bayes_gpx.structures import Structure, compiled, data_of
@@ -82,7 +82,7 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
 
 def answer(
     functions,
-    quantity,
+    asked,
     where,
     *,
     features=None,
@@ -91,18 +91,26 @@ def answer(
     path=None,
     progressbar=True,
 ):
-    """Ask all functions for a quantity at points; options and result as those of `explain`.
+    """Ask all functions for something at points; options and result as those of `explain`.
 
     Means, standard deviations and covariances are those of the functions.
+
+    Parameters
+    ----------
+    functions : Functions
+    asked : Linear or Bent
+        See `bayes_gpx.responses`.
+    where : Points
     """
     one_of("keep", keep, ("draws", "summary"))
-    model, each, c = functions.model, functions.each, len(quantity.factor)
+    model, each, quantity = functions.model, functions.each, asked.quantity
+    c = len(quantity.factor)
     m, (chains, draws) = len(where.X), functions.shape
     gathered = Gathered(quantity, features, m, covariance)
     sampled = keep == "draws"
     stores = gathered.open((chains, draws, m), path) if sampled else {}
-    operators = (quantity.operator, *(quantity.total[1:] if quantity.total else ()))
-    for number, rows, (mean, *total) in _follow(functions, operators, c, where, progressbar):
+    for number, rows, found in _follow(functions, asked, c, where, progressbar):
+        mean, *total = asked.combine(rows, found)
         size = len(mean) // c
         none = np.zeros((size, c, c))
         part = Conditional(mean, none, "block", gathered.drawn, quantity.factor, quantity.offset)
@@ -122,16 +130,37 @@ def answer(
     return finished(dataset, model, quantity, functions.hyper, each, sampled, path, attrs)
 
 
-def _follow(functions, operators, width, where, progressbar):
-    """Yield position of a function, rows, and its values at operators, on the model's scale."""
+def by_functions(
+    model,
+    idata,
+    asked,
+    where,
+    *,
+    draws=1000,
+    num_draws=None,
+    seed=None,
+    progressbar=True,
+    joint=False,
+    **options,
+):
+    """Draw functions and ask them; they are joint over observations in any case."""
+    how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
+    functions = draw_functions(model, idata, waves=WAVES, **how)
+    where = replace(where, positions=None)
+    return answer(functions, asked, where, progressbar=progressbar, **options)
+
+
+def _follow(functions, asked, width, where, progressbar):
+    """Yield position of a function, rows of `where`, and what it was asked for there."""
+    where, together = asked.spread(where), asked.together
     structure, data = Structure.of(functions.model), data_of(functions.model)
     at_points, start = symbols_of(where)
     common = data | start
     names = ("jitter", "rng", "move", *common, *at_points)
-    staged = compiled(structure, Follow(functions.waves, operators), names)
+    staged = compiled(structure, Follow(functions.waves, asked.operators), names)
     m, paths = len(where.X), len(np.atleast_2d(where.baseline)) if start else 1
     longest = max(functions.model.training.n, functions.waves * functions.model.training.d)
-    size = max(1, one_to_all.BLOCK_BYTES // (8 * width * paths * longest))
+    size = together * max(1, one_to_all.BLOCK_BYTES // (8 * width * paths * longest * together))
     keep_freed_memory()
     with blas_threads(functions.model.training.n), progress_bar(progressbar) as progress:
         blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
@@ -141,5 +170,7 @@ def _follow(functions, operators, width, where, progressbar):
             for (_, theta), jitter in zip(functions.hyper, functions.jitters, strict=True):
                 for _ in range(functions.each):
                     rng, move = functions.generator(number), functions.moves[number]
-                    yield number, rows, values(*theta.values(), np.asarray(jitter), rng, move)
+                    found = values(*theta.values(), np.asarray(jitter), rng, move)
+                    own = slice(rows.start // together, rows.stop // together)
+                    yield number, own, found
                     number += 1

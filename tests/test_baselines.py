@@ -301,7 +301,7 @@ def test_a_crowd_of_baselines_is_averaged_over_by_functions(regression, monkeypa
     assert_allclose(found["attribution"].sum("feature"), found["difference"], atol=1e-8)
     assert found["attribution_cov"].dims == ("obs", "feature", "feature_bis")
     assert found["completeness_residual"].max() < 1e-6 * exact["difference_sd"].max()
-    with pytest.raises(ValueError, match="baseline has 5 rows; expected at most 4 for this kernel"):
+    with pytest.raises(ValueError, match="baseline has 5 rows.*expected at most 4 for this kernel"):
         periodic = bx.GP(X, y, kernel="periodic")
         bx.attributions(periodic, THETA | {"period": 3.0}, X_new, baseline=start, **QUIET)
 

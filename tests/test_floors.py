@@ -50,6 +50,7 @@ FLOORS = [
     "mixtures",
     "quantities",
     "questions",
+    "responses",
     "sensitivity",
     "staged",
     "structures",

@@ -9,9 +9,9 @@ from bayes_gpx import questions
 from bayes_gpx.arguments import from_baseline, points
 from bayes_gpx.bases import NoBasis
 from bayes_gpx.draws import explain
-from bayes_gpx.pathwise import WAVES
-from bayes_gpx.specification import count, one_of
-from bayes_gpx.trajectories import answer, draw_functions
+from bayes_gpx.responses import Bent, Linear, bends
+from bayes_gpx.specification import count
+from bayes_gpx.trajectories import by_functions
 
 MOST_BASELINES = 20
 """Whose average has an exact covariance in bearable time: it takes all pairs of them."""
@@ -115,37 +115,31 @@ def _explained(model, idata, where, name, method, steps, **options):
             "joint out, or pass one baseline, or a dict of them."
         )
     quantity = questions.attribution(model, name, method, steps)
-    many = where.baseline.ndim > 1 and len(where.baseline) > MOST_BASELINES
-    found = (_by_functions if many else explain)(model, idata, quantity, where, **options)
+    if bends(model, quantity, options.get("on", "response")):
+        if where.baseline.ndim > 1 or method != "exact":
+            raise ValueError(
+                f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}; "
+                "expected one baseline and 'exact' for the response. Pass on='latent', or a dict "
+                "of baselines."
+            )
+        found = _by_functions(model, idata, Bent(model, quantity, where), where, **options)
+    elif where.baseline.ndim > 1 and len(where.baseline) > MOST_BASELINES:
+        found = _by_functions(model, idata, Linear(quantity), where, **options)
+    else:
+        found = explain(model, idata, quantity, where, **options)
     _warn_if_incomplete(found)
     return found
 
 
-def _by_functions(
-    model,
-    idata,
-    quantity,
-    where,
-    *,
-    draws=1000,
-    num_draws=None,
-    seed=None,
-    progressbar=True,
-    joint=False,
-    on="response",
-    **options,
-):
-    one_of("on", on, ("response", "latent"))
-    how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
+def _by_functions(model, idata, asked, where, on="response", **options):
     try:
-        functions = draw_functions(model, idata, waves=WAVES, **how)
+        return by_functions(model, idata, asked, where, **options)
     except NoBasis as none:
         raise ValueError(
-            f"baseline has {len(where.baseline)} rows; expected at most {MOST_BASELINES} for this "
-            "kernel, which has no random functions. Pass a random subset of the rows, or the "
-            "centres of that many clusters."
+            f"baseline has {len(np.atleast_2d(where.baseline))} rows, on is {on!r}; expected at "
+            f"most {MOST_BASELINES} for this kernel, which has no random functions, and "
+            "on='latent'. Pass a random subset of the rows, or the centres of that many clusters."
         ) from none
-    return answer(functions, quantity, where, progressbar=progressbar, **options)
 
 
 def _apart(model, idata, where, baselines, method, steps, *, seed=None, **options):

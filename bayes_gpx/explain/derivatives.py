@@ -7,8 +7,11 @@ from arviz_base import rcParams
 
 from bayes_gpx import questions
 from bayes_gpx.arguments import points, probability, read_baseline
+from bayes_gpx.bases import NoBasis
 from bayes_gpx.draws import LARGEST_JOINT, explain
 from bayes_gpx.quadrature import rule
+from bayes_gpx.responses import Bent, bends
+from bayes_gpx.trajectories import by_functions
 
 
 def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **options):
@@ -60,7 +63,19 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **op
             "covariance=True is for order=1; with order=2, take the covariance of the draws of "
             "those second derivatives that are wanted."
         )
-    return explain(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
+    where = points(model, X_new, Z_new, obs=obs)
+    if not bends(model, quantity, options.get("on", "response")):
+        return explain(model, idata, quantity, where, **options)
+    if order == 2:
+        raise ValueError("order=2 of the response is not there; pass on='latent'.")
+    options.pop("on", None)
+    try:
+        return by_functions(model, idata, Bent(model, quantity, where), where, **options)
+    except NoBasis as none:
+        raise ValueError(
+            "The model's kernel has no random functions, which derivatives of the response are "
+            f"computed on: {none} Or pass on='latent'."
+        ) from none
 
 
 def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob=None, **options):

@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
+
 from bayes_gpx import questions
 from bayes_gpx.arguments import from_baseline, points
 from bayes_gpx.bases import NoBasis
 from bayes_gpx.draws import explain
 from bayes_gpx.pathwise import WAVES
+from bayes_gpx.responses import Bent, Linear, bends
 from bayes_gpx.specification import count
 from bayes_gpx.trajectories import answer, draw_functions
 
@@ -92,22 +95,30 @@ class RandomFunctions:
         self._options, self.joint = options, functions is None
 
     def predictions(self, X_new=None, Z_new=None, *, obs=None):
-        """Values of the functions: `f` (chain, draw, obs), in units of y."""
+        """Values of the functions: `f` (chain, draw, obs), on the latent scale."""
         where = self._points(X_new, Z_new, obs)
         return self._ask(questions.value(self._model, smooth=True), where)
 
-    def derivatives(self, X_new=None, Z_new=None, *, obs=None, order=1):
+    def derivatives(self, X_new=None, Z_new=None, *, obs=None, order=1, on="response"):
         """Return `derivative` (chain, draw, obs, feature), or of `order` 2 `second_derivative`."""
         quantity = questions.derivative(self._model, order)
-        return self._ask(quantity, self._points(X_new, Z_new, obs))
+        return self._ask(quantity, self._points(X_new, Z_new, obs), on)
 
     def attributions(
-        self, X_new=None, Z_new=None, *, baseline="mean", method="exact", steps=None, obs=None
+        self,
+        X_new=None,
+        Z_new=None,
+        *,
+        baseline="mean",
+        method="exact",
+        steps=None,
+        obs=None,
+        on="response",
     ):
         """Return `attribution` (chain, draw, obs, feature), and `difference`, which they sum to."""
         where = from_baseline(self._model, self._points(X_new, Z_new, obs), baseline)
         name = baseline if isinstance(baseline, str) else "given"
-        return self._ask(questions.attribution(self._model, name, method, steps), where)
+        return self._ask(questions.attribution(self._model, name, method, steps), where, on)
 
     def weights(self, X_new=None, *, obs=None):
         """Weight functions of a GPX: `weight` (chain, draw, obs, feature), without `eps_w`."""
@@ -117,9 +128,16 @@ class RandomFunctions:
     def _points(self, X_new, Z_new, obs):
         return points(self._model, X_new, Z_new, obs=obs)
 
-    def _ask(self, quantity, where):
-        where = replace(where, positions=None)
+    def _ask(self, quantity, where, on="latent"):
+        where, bent = replace(where, positions=None), bends(self._model, quantity, on)
+        if bent and (self.joint or quantity.square or np.ndim(where.baseline) == 2):
+            raise ValueError(
+                f"{quantity.name} of the response needs a kernel with random functions, one "
+                "baseline and order 1. Pass on='latent'."
+            )
         if self.joint:
-            return explain(self._model, self._idata, quantity, where, joint=True, **self._options)
+            options = {"joint": True, "on": on, **self._options}
+            return explain(self._model, self._idata, quantity, where, **options)
+        asked = Bent(self._model, quantity, where) if bent else Linear(quantity)
         shown = self._options["progressbar"]
-        return answer(self._functions, quantity, where, progressbar=shown)
+        return answer(self._functions, asked, where, progressbar=shown)
