@@ -10,6 +10,7 @@ _MAP = {
     "Additive": "bayes_gpx.additive:Additive",
     "operators": "bayes_gpx.operators",
     "posteriors": "bayes_gpx.posteriors",
+    "likelihoods": "bayes_gpx.likelihoods",
     "GaussianProcess": "bayes_gpx.processes:GaussianProcess",
     "WeightProcess": "bayes_gpx.processes:WeightProcess",
     # models

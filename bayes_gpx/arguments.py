@@ -271,9 +271,13 @@ def _differences(model, idata):
             yield f"{h.name} has {found.shape[-1]} values, expected {len(columns[h.dim])}"
         elif labels is not None and (own := tuple(map(str, labels.values))) != columns[h.dim]:
             yield f"{h.name} is labelled {list(own)}, expected {list(columns[h.dim])}"
-    data = {"y": model.training.y, "X": model.training.X.values}
-    for group, name in (("observed_data", "y"), ("constant_data", "X")):
+    data = model.training.scaled() | {"y": model.training.y, "X": model.training.X.values}
+    for group, name in (
+        ("observed_data", "y"),
+        ("constant_data", "X"),
+        ("constant_data", "exposure"),
+    ):
         known = idata[group] if group in idata.children else {}
         kept = model.in_model(name)
-        if kept in known and not np.array_equal(known[kept].values, data[name]):
+        if name in data and kept in known and not np.array_equal(known[kept].values, data[name]):
             yield f"its {name} differ"

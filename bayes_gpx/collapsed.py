@@ -1,8 +1,9 @@
-"""The response with normal noise, all but hyperparameters integrated out, by each road.
+"""The response with all but hyperparameters integrated out, by each road.
 
-Exactly; through basis functions, whose density of y is exact too; or through inducing points,
-with Titsias' bound in its place. The namespace `s` of a model holds the data `X`, `y`, `Z`, the
-inducing points `U`, `U_Z`, and what an earlier call left behind, `alpha` and `root`.
+With normal noise exactly; through basis functions, whose density of y is exact too; or through
+inducing points, with Titsias' bound in its place. Else by Laplace's approximation. The namespace
+`s` of a model holds the data `X`, `y`, `Z`, `exposure`, the inducing points `U`, `U_Z`, and what an
+earlier call left behind, `alpha` and `root`.
 """
 
 import numpy as np
@@ -118,8 +119,8 @@ def _left_out_by_laplace(observation, process, theta, s):
     """
     K = prior_covariance(process, s.X, s.Z, jitter=s.jitter)
     found = laplace_sites(observation, K, s.y, theta, s.exposure)
-    variance = 1.0 / (1.0 / found.variance - found.W)
-    mean = variance * (found.f / found.variance - found.W * found.f - found.alpha)
+    variance = found.variance / found.left
+    mean = found.f - variance * found.alpha
     return found.logp, observation.log_predictive(s.y, mean, variance, theta, s.exposure)
 
 
@@ -133,7 +134,7 @@ def observe(specification, process, theta, s, *, ridge, scaling, name, **observe
     Parameters
     ----------
     ridge : scalar
-        Added to the variance of y.
+        Added to the variance of y, where noise is normal.
     scaling : Scaling
         From the response's units to the model's.
     name : str

@@ -33,6 +33,9 @@ STEPS, HALVINGS = 200, 30
 TOLERANCE = 1e-11
 """Of the mode, as a share of the latent values' size."""
 
+LARGEST_MISS = 1e-5
+"""Of f from K times the slope there, which it equals at the mode; as a share of f's size."""
+
 FLAT = 1e-200
 """Least information of an observation; below it an observation says nothing."""
 
@@ -42,8 +45,10 @@ class LaplaceEvidence(Op):
 
     K (n, n) is the prior covariance of the latent values f at the observations. Outputs, after the
     log evidence: its derivative in K; the mode f; alpha, the slope of log p(y | f) there; W, the
-    information there; the posterior variances of f; and the pull of the mode on the evidence, (n,)
-    each. Where no mode is found the log evidence is -inf and the gradient zero.
+    information there; the posterior variances of f; the pull of the mode on the evidence; and the
+    share of each prior variance that the other observations leave, 1 - W variance, (n,) each. Where
+    no mode is found the log evidence is -inf and the gradient zero. Only the log evidence is
+    differentiable.
 
     Parameters
     ----------
@@ -60,7 +65,7 @@ class LaplaceEvidence(Op):
 
     def make_node(self, K, y, exposure, *hyperparameters):  # noqa: D102
         inputs = [pt.as_tensor_variable(v) for v in (K, y, exposure, *hyperparameters)]
-        vectors = [pt.dvector() for _ in range(5)]
+        vectors = [pt.dvector() for _ in range(6)]
         return Apply(self, inputs, [pt.dscalar(), pt.dmatrix(), *vectors])
 
     @property
@@ -79,9 +84,11 @@ class LaplaceEvidence(Op):
         theta = dict(zip(self.likelihood.hyperparameters, hyperparameters, strict=True))
         logp = self.likelihood.logp(f, y, theta, exposure)
         slope, curvature, third = self.likelihood.derivatives(f, y, theta, exposure)
+        steps = -curvature
         if not self.likelihood.concave:
             curvature, third = -self.likelihood.fisher(f, theta, exposure), pt.zeros_like(f)
-        outputs = [logp.sum(), slope, -curvature, third]
+            steps = self.likelihood.steps(f, y, theta, exposure)
+        outputs = [logp.sum(), slope, -curvature, third, steps]
         options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
         return pytensor.function([f, y, exposure, *hyperparameters], outputs, **options)
 
@@ -94,14 +101,14 @@ class LaplaceEvidence(Op):
 
     def _evidence(self, K, rest):
         n = len(K)
-        failed = -np.inf, np.zeros_like(K), *np.zeros((5, n))
+        failed = -np.inf, np.zeros_like(K), *np.zeros((6, n))
         if not np.isfinite(K).all():
             return failed
         mode = self._mode(K, rest)
         if mode is None:
             return failed
         f, alpha = mode
-        logp, slope, W, third = self._local(f, *rest)
+        logp, slope, W, third, _ = self._local(f, *rest)
         root_W = np.sqrt(np.maximum(W, FLAT))
         B = root_W[:, None] * K * root_W
         B.ravel()[:: n + 1] += 1.0
@@ -111,20 +118,23 @@ class LaplaceEvidence(Op):
         inverse = np.linalg.inv(L)
         inverse = inverse.T @ inverse
         R = root_W[:, None] * inverse * root_W
-        told = W > 1e-8
-        variance = np.where(told, (1.0 - np.diag(inverse)) / np.where(told, W, 1.0), np.diag(K))
+        left = np.diag(inverse).copy()
+        half = solve_triangular(L, root_W[:, None] * K, lower=True, check_finite=False)
+        told = W * np.diag(K) > 0.5
+        known = (1.0 - left) / np.where(told, W, 1.0)
+        variance = np.where(told, known, np.diag(K) - (half**2).sum(axis=0))
         pull = 0.5 * variance * third
         moved = pull - R @ (K @ pull)
         evidence = logp - 0.5 * alpha @ f - np.log(np.diag(L)).sum()
         in_K = np.multiply.outer(0.5 * alpha + moved, alpha)
         in_K = 0.5 * (in_K + in_K.T) - 0.5 * R
-        return evidence, in_K, f, slope, np.maximum(W, FLAT), variance, K @ moved
+        return evidence, in_K, f, slope, np.maximum(W, FLAT), variance, K @ moved, left
 
     def _mode(self, K, rest):
         """Mode f of the posterior, with alpha = K^-1 f; None where there is none to be found."""
         n = len(K)
         alpha = f = np.zeros(n)
-        logp, slope, W, _ = self._local(f, *rest)
+        logp, slope, _, _, W = self._local(f, *rest)
         height = logp
         if not np.isfinite(height):
             return None
@@ -148,14 +158,20 @@ class LaplaceEvidence(Op):
                     break
                 share *= 0.5
             else:
-                return f, alpha
+                break
             moved = np.abs(tried[1] - f).max()
-            (alpha, f), (_, slope, W, _), height = tried, found, higher
+            (alpha, f), (_, slope, _, _, W), height = tried, found, higher
             if moved <= TOLERANCE * (1.0 + np.abs(f).max()):
-                return f, alpha
-        return f, alpha
+                break
+        missed = np.abs(f - K @ slope).max()
+        return (f, alpha) if missed <= LARGEST_MISS * (1.0 + np.abs(f).max()) else None
 
     def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
+            raise NotImplementedError(
+                "Of Laplace's approximation only the log evidence is differentiable, not the mode "
+                "or the posterior. Explain after fitting, or draw latent values in the model."
+            )
         weight, (_, y, exposure, *hyperparameters) = cotangents[0], inputs
         unknown = [DisconnectedType()() for _ in (y, exposure)]
         if not hyperparameters:
@@ -175,10 +191,18 @@ class LaplaceEvidence(Op):
 
     def connection_pattern(self, node):  # noqa: D102
         told = [True, False, False, *[True] * (len(node.inputs) - 3)]
-        return [[i == 0 and known for i in range(len(node.outputs))] for known in told]
+        return [[known] * len(node.outputs) for known in told]
 
     def infer_shape(self, node, shapes):  # noqa: D102
-        return [(), shapes[0], *[shapes[1]] * 5]
+        return [(), shapes[0], *[shapes[1]] * 6]
+
+    def __getstate__(self):
+        """Without what threads hold."""
+        return {"likelihood": self.likelihood}
+
+    def __setstate__(self, state):
+        """Begin anew."""
+        self.__init__(**state)
 
 
 def _cholesky(B):
@@ -196,6 +220,7 @@ class Sites(NamedTuple):
     alpha: pt.TensorVariable
     W: pt.TensorVariable
     variance: pt.TensorVariable
+    left: pt.TensorVariable
 
 
 def laplace_sites(likelihood, K, y, theta, exposure):
@@ -216,8 +241,8 @@ def laplace_sites(likelihood, K, y, theta, exposure):
         Of which only the log evidence is differentiable.
     """
     own = [theta[name] for name in likelihood.hyperparameters]
-    logp, _, f, alpha, W, variance, _ = LaplaceEvidence(likelihood)(K, y, exposure, *own)
-    return Sites(logp, f, alpha, W, variance)
+    logp, _, f, alpha, W, variance, _, left = LaplaceEvidence(likelihood)(K, y, exposure, *own)
+    return Sites(logp, f, alpha, W, variance, left)
 
 
 def laplace_evidence(likelihood, K, y, theta, exposure):

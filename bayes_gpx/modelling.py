@@ -25,7 +25,10 @@ from bayes_gpx.specification import (
 )
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
-"""Multiples of the response's variance that a fit is tried with; less leaves rough densities."""
+"""Multiples of the response's variance that a fit is tried with; less leaves rough densities.
+
+Of 1, where noise is not normal.
+"""
 
 FIT_METHODS = ("map", "laplace", "nuts")
 DRAWS_WORTH_LOO = 100
@@ -95,7 +98,10 @@ class Model:
         scaled = data.scaled()
         s = SimpleNamespace(X=x, y=scaled["y"], Z=z, jitter=0.0, U=None, U_Z=None)
         vars(s).update({n: _points_tensor(v) for n, v in self.inducing.items()})
-        s.exposure = pt.constant(scaled["exposure"]) if "exposure" in scaled else None
+        s.exposure = None
+        if "exposure" in scaled:
+            name, dim = self.in_model("exposure"), self.in_model("obs")
+            s.exposure = pm.Data(name, scaled["exposure"], dims=dim)
         entries = observe(
             spec,
             prior(spec, theta, data.d, called, s),
@@ -114,7 +120,7 @@ class Model:
         """What `fit` works on: a model whose only random variables are hyperparameters."""
         if self.specification.normal:
             return self._pymc
-        with pm.Model() as objective:
+        with pm.Model(model=None) as objective:
             self._posed(laplace_marginal)
         return objective
 
@@ -136,7 +142,10 @@ class Model:
 
     @cached_property
     def pymc(self):
-        """The generative `pymc.Model`: hyperparameters and collapsed y, in user units."""
+        """The generative `pymc.Model`: hyperparameters and collapsed y, in user units.
+
+        Where noise is not normal: hyperparameters, whitened latent values, and y.
+        """
         _register_numba()
         return self._pymc
 
@@ -208,7 +217,7 @@ class Model:
         squares = (x**2).sum(axis=1)
         distances = squares[:, None] + squares[None] - 2 * x @ x.T
         apart = np.median(np.sqrt(np.maximum(distances[np.triu_indices(len(x), 1)], 0.0))) or 1.0
-        size = float(data["y"].std()) or 1.0
+        size = (float(data["y"].std()) or 1.0) if self.training.scales_y else 1.0
         z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
         kinds = {h.name: h.kind for h in self.specification.hyperparameters}
         starts = [{}]

@@ -65,6 +65,13 @@ def optimise_inducing(model, idata, *, steps=100):
         finite = np.isfinite(value) and np.isfinite(slope).all()
         return (-value, -slope.ravel()) if finite else (np.inf, np.zeros(flat.size))
 
+    with np.errstate(all="ignore"):
+        begun = np.isfinite(objective(start.ravel())[0])
+    if not begun:
+        raise ValueError(
+            "The bound is not finite at the model's own points with the medians of this fit; "
+            "expected hyperparameters of moderate size, and sigma not all but 0."
+        )
     with blas_threads(model.training.n), np.errstate(all="ignore"):
         found = minimize(
             objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": steps}

@@ -128,7 +128,8 @@ class Specification:
 
     def __post_init__(self):
         one_of("likelihood", self.likelihood, LIKELIHOODS)
-        named(self.likelihood, self.link)
+        if named(self.likelihood, self.link) is named(self.likelihood):
+            object.__setattr__(self, "link", None)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
         known = RandomFeatures | HSGP | Inducing | None
         if not isinstance(self.approximation, known):

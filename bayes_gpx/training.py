@@ -79,7 +79,7 @@ class TrainingData:
         return {"feature": self.d, "z_feature": self.p}[dim]
 
     def scaled(self):
-        """Dict of X, y and, with Z, Z on the model's scale."""
+        """Dict of X, y and, with Z, Z on the model's scale; exposure times the prior mean rate."""
         y = self.y_scaling.apply(self.y) if self.scales_y else self.y
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
         if self.exposure is not None:

@@ -1,5 +1,7 @@
 """Laplace's approximation: its evidence, gradient, mode and posterior, by other roads."""
 
+import pickle
+
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -151,7 +153,7 @@ def test_random_functions_follow_the_latent_posterior():
     theta = {"lengthscale": [0.8, 1.3], "amplitude": 1.0, "sigma_w": 0.3}
     functions = bx.sample_functions(model, theta, draws=1500, waves=32, seed=2, progressbar=False)
     new = RNG.normal(size=(5, 2))
-    drawn = functions.derivatives(new)["derivative"].values[0]
+    drawn = functions.derivatives(new, on="latent")["derivative"].values[0]
     exact = bx.derivatives(model, theta, new, on="latent", keep="summary", progressbar=False)
     error = drawn.mean(axis=0) - exact["derivative_mean"]
     assert np.all(np.abs(error) < 5 * exact["derivative_sd"] / np.sqrt(1500))
@@ -177,3 +179,49 @@ def test_a_matrix_that_is_no_covariance_has_no_evidence():
     found = LaplaceEvidence(likelihood)(K, y, np.ones(N))
     logp, in_K, *_ = [v.eval(mode=MODE) for v in found]
     assert logp == -np.inf and (in_K == 0).all()
+
+
+@pytest.mark.parametrize(("nu", "sigma"), [(1.0, 0.02), (2.0, 0.05), (0.8, 0.3)])
+def test_outliers_far_from_normal_have_their_mode(nu, sigma):
+    """Heavy tails and outliers, where Fisher's information oversteps."""
+    likelihood = named("student_t")
+    y = F + sigma * RNG.normal(size=N)
+    y[::6] += 5.0
+    theta = {"sigma": pt.constant(np.float64(sigma)), "nu": pt.constant(np.float64(nu))}
+    scale = pt.dscalar("scale")
+    K = scale * (np.exp(-0.5 * SQUARES) + 1e-6 * np.eye(N))
+    logp, alpha, _ = laplace_evidence(likelihood, K, y, theta, np.ones(N))
+    outputs = [logp, pt.grad(logp, scale), K, alpha]
+    function = pytensor.function([scale], outputs, mode=MODE)
+    value, slope, K, alpha = function(1.0)
+    assert np.isfinite(value)
+    f = pt.dvector("f")
+    at_mode = likelihood.derivatives(f, y, theta, None)[0].eval({f: K @ alpha}, mode=MODE)
+    assert_allclose(at_mode, alpha, rtol=1e-3, atol=1e-3 * np.abs(alpha).max())
+    ahead, behind = function(1.0 + 1e-5)[0], function(1.0 - 1e-5)[0]
+    assert_allclose(slope, (ahead - behind) / 2e-5, rtol=1e-3)
+
+
+def test_only_the_evidence_is_differentiable():
+    likelihood, y, _ = CASES["logit"]
+    scale = pt.dscalar("scale")
+    _, alpha, _ = laplace_evidence(likelihood, scale * np.eye(N), y, {}, np.ones(N))
+    with pytest.raises(NotImplementedError, match="only the log evidence is differentiable"):
+        pt.grad(alpha.sum(), scale)
+
+
+def test_the_operation_can_be_copied():
+    op = pickle.loads(pickle.dumps(LaplaceEvidence(named("poisson"))))
+    found = op(np.eye(2), np.array([1.0, 3.0]), np.ones(2))[0].eval(mode=MODE)
+    assert np.isfinite(found)
+
+
+@pytest.mark.parametrize("amplitude", [1e-9, 1e6])
+def test_terms_left_out_of_extreme_priors_are_finite(amplitude):
+    labels = CASES["logit"][1].astype(int)
+    model = bx.GP(X, labels, likelihood="bernoulli", scale=False)
+    theta = {"lengthscale": [0.8, 0.8], "amplitude": amplitude}
+    terms = bx.log_likelihood(model, theta, progressbar=False)["log_likelihood"]
+    assert np.isfinite(terms).all()
+    if amplitude < 1:
+        assert_allclose(terms, np.log(0.5), rtol=1e-6)

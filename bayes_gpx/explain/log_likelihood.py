@@ -17,7 +17,8 @@ def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
     The observations of a Gaussian process are correlated, so the terms that `arviz.loo`
     needs are ``log p(y_i | y_-i, theta)``, in closed form for each hyperparameter draw theta. With
     an approximation they are those of the approximate process, with inducing points plus the
-    variance that these leave; the log marginal likelihood is then Titsias' lower bound on it.
+    variance that these leave; the log marginal likelihood is then Titsias' lower bound on it. Where
+    noise is not normal both are Laplace's, each observation taken out at the mode.
 
     Parameters
     ----------
@@ -42,7 +43,8 @@ def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
     References
     ----------
     Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
-    to 5.12.
+    to 5.12; Vehtari et al., "Bayesian leave-one-out cross-validation approximations for Gaussian
+    latent variable models" (2016), section 3.3.
     """
     if not isinstance(idata, dict) and "posterior" in getattr(idata, "children", {}):
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:

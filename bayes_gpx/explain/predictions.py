@@ -39,9 +39,10 @@ def predictions(
     obs : label or list of labels, optional
         Only these observations.
     on : {"response", "latent"}
-        "latent": f alone.
+        "latent": f alone, where noise is not normal.
     exposure : array (m,), optional
-        Of new counts; 1 by default, and for training samples their own.
+        Of new counts, one for each explained sample; 1 by default, and for training samples their
+        own.
     **options
         draws, num_draws, covariance, joint, keep, path, seed, progressbar: see
         `bayes_gpx.draws.explain`.
@@ -141,8 +142,13 @@ def _with_response(model, found, hyper, expected, exposure, seed):
         drawn[rows] = observation.draw(f[rows] / scale, theta, rng, exposure) * scale
     dims = found["f"].dims
     if observation.mean_name is None:
-        sd = drawn.std((0, 1))
-        return found.assign(y=(dims, drawn), y_mean=found["f_mean"], y_sd=("obs", sd))
+        nu, sigma = (
+            np.broadcast_to(hyper.values[h], f.shape[:1] + (len(hyper.draw),))
+            for h in ("nu", "sigma")
+        )
+        spread = np.where(nu > 2, sigma**2 * nu / np.maximum(nu - 2, 1e-300), np.inf).mean()
+        sd = np.sqrt(found["f_sd"] ** 2 + scale**2 * spread)
+        return found.assign(y=(dims, drawn), y_mean=found["f_mean"], y_sd=sd)
     wide = np.broadcast_to(exposure, f.shape).ravel()
     mean = _mean_response(observation)(f.ravel(), wide).reshape(f.shape)
     name = observation.mean_name
@@ -154,6 +160,7 @@ def _with_response(model, found, hyper, expected, exposure, seed):
             "y": (dims, drawn),
         }
     )
+    found.attrs["moments"] = "means exact over the normal approximation of f, sds of the draws"
     labels = model.training.labels
     if labels is not None:
         found.attrs["labels"] = [str(label) for label in labels]

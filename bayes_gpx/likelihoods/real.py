@@ -118,6 +118,10 @@ class StudentT(_Real):
         nu = theta["nu"]
         return pt.ones_like(f) * (nu + 1.0) / ((nu + 3.0) * pt.sqr(theta["sigma"]))
 
+    def steps(self, f, y, theta, exposure=None):
+        """Positive curvature that bounds the density's own: steps with it never overshoot."""
+        return (theta["nu"] + 1.0) / (theta["nu"] * pt.sqr(theta["sigma"]) + pt.sqr(y - f))
+
     def log_predictive(self, y, mean, variance, theta, exposure=None):
         """Log density of y where f ~ N(mean, variance), by quadrature."""
         return log_student_normal(y - mean, variance, theta["sigma"], theta["nu"])

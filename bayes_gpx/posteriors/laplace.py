@@ -35,6 +35,11 @@ def laplace(gp, X, y, likelihood, Z=None, *, theta=None, exposure=None, jitter=0
     jitter : scalar
         Added to the latent values' variance, as a multiple of its mean.
 
+    Raises
+    ------
+    ValueError
+        If theta lacks a hyperparameter of the likelihood.
+
     Returns
     -------
     Posterior
@@ -44,16 +49,24 @@ def laplace(gp, X, y, likelihood, Z=None, *, theta=None, exposure=None, jitter=0
     -----
     The slope of log p(y | f) at the mode is `alpha`, and C is (K + W^-1)^-1 with the information W
     there. Where a likelihood is not log-concave W is Fisher's. The posterior of a classifier is
-    skewed, which a normal one misses: its mode is nearer to the prior than the mean.
+    skewed, which a normal one misses: its mode is nearer to the prior than the mean. The posterior
+    has no gradient in hyperparameters: explain after fitting.
 
     References
     ----------
     Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), section 3.4.
     """
+    theta = {} if theta is None else theta
+    missing = [name for name in likelihood.hyperparameters if name not in theta]
+    if missing:
+        raise ValueError(
+            f"theta lacks {missing}; expected all of {list(likelihood.hyperparameters)}, the "
+            "likelihood's hyperparameters."
+        )
     y = pt.as_tensor_variable(y)
     exposure = pt.ones(y.shape) if exposure is None else pt.as_tensor_variable(exposure)
     K = prior_covariance(gp, X, Z, jitter=jitter)
-    _, alpha, W = laplace_evidence(likelihood, K, y, theta or {}, exposure)
+    _, alpha, W = laplace_evidence(likelihood, K, y, theta, exposure)
     half, own = pt.sqrt(W), pt.arange(K.shape[0])
     B = half[:, None] * K * half
     root = cholesky(B[own, own].inc(1.0)) / half[:, None]
