@@ -66,7 +66,7 @@ def test_moments_are_those_of_a_dense_joint_normal(family):
     assert_moments(found["f"].values[0], mean, cov)
 
 
-SLOW = {"ratquad", "periodic", "matern32", "gpx", "gpx inducing", "gpx features"}
+SLOW = {"matern52", "ratquad", "periodic", "matern32", "gpx", "gpx inducing", "gpx features"}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,16 @@ def test_moments_are_those_of_the_verbs(name):
             assert_moments(drawn[:, i], mean, cov)
 
 
-@pytest.mark.parametrize("name", ["expquad", "matern52", "inducing", "gpx", "gpx features"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "expquad",
+        "matern52",
+        "inducing",
+        "gpx",
+        pytest.param("gpx features", marks=pytest.mark.slow),
+    ],
+)
 def test_every_answer_is_of_the_same_function(name):
     """Slopes are differences of values; attributions are the paper's sum of slopes along a path."""
     _, _, functions = functions_of(name, draws=3)

@@ -7,12 +7,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from test_slopes import OPS, STEP, THETA, WEIGHED, D, M, Posed, evaluated, families
+from test_slopes import OPS, SETTINGS, STEP, THETA, D, M, Posed, evaluated, families
 
 QUIET = {"progressbar": False}
 
 
-@pytest.fixture(params=["GP", *WEIGHED])
+@pytest.fixture(params=SETTINGS)
 def posed(request, rng):
     return Posed(request.param, rng)
 

@@ -89,6 +89,7 @@ def moments(posteriors, asked, *, joint=True):
     return zip(values[:half], values[half:], strict=True)
 
 
+SLOW = pytest.mark.slow
 KINDS = {
     "gp": (GP, gp_operators, None),
     "gpx": (GPX, gpx_operators, fixed["Z"]),
@@ -97,7 +98,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("name", BASES)
-@pytest.mark.parametrize("kind", ["gp", "gpx", pytest.param("tied", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["gp", "gpx", pytest.param("tied", marks=SLOW)])
 def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
     prior, asked, z = KINDS[kind]
     process = expanded(prior, BASES[name], fixed["X"])
@@ -107,7 +108,7 @@ def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
         np.testing.assert_allclose(found, expected, atol=1e-9 * max(1.0, abs(expected).max()))
 
 
-@pytest.mark.parametrize("kind", ["gp", "gpx", pytest.param("tied", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["gp", *(pytest.param(k, marks=SLOW) for k in ("gpx", "tied"))])
 def test_inducing_points_at_all_rows_are_exact(kind):
     prior, asked, z = KINDS[kind]
     inducing = operators.evaluate(fixed["X"], z, smooth=True)

@@ -52,7 +52,10 @@ class Posed:
         return self.q(operator(pt.as_tensor(x), *baseline, *z, **options))
 
 
-@pytest.fixture(params=["GP", *WEIGHED])
+SETTINGS = ["GP", *WEIGHED[:2], pytest.param(WEIGHED[2], marks=pytest.mark.slow)]
+
+
+@pytest.fixture(params=SETTINGS)
 def posed(request, rng):
     return Posed(request.param, rng)
 
