@@ -28,6 +28,8 @@ class Points:
         Where the paths of attributions start, on the model's scale; several are averaged over.
     baseline_values : array or None
         The same in user units.
+    rows : integer array or None
+        Which of the given samples these are.
     """
 
     X: np.ndarray
@@ -38,6 +40,7 @@ class Points:
     index: np.ndarray
     baseline: np.ndarray | None = None
     baseline_values: np.ndarray | None = None
+    rows: np.ndarray | None = None
 
 
 def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
@@ -58,6 +61,7 @@ def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
         X.values[rows],
         None if Z is None else Z.values[rows],
         X.index[rows],
+        rows=rows,
     )
 
 

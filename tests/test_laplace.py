@@ -171,6 +171,9 @@ def test_counts_are_centred_at_their_mean_rate():
     assert_allclose(found["rate_mean"], mean_rate * np.exp(0.1**2 / 2), rtol=1e-8)
     twice = bx.predictions(model, theta, far, exposure=[2.0], draws=10, progressbar=False)
     assert_allclose(twice["rate_mean"], 2 * found["rate_mean"])
+    several = {"exposure": [9.0, 2.0], "obs": [1], "draws": 10, "progressbar": False}
+    picked = bx.predictions(model, theta, np.repeat(far, 2, axis=0), **several)
+    assert_allclose(picked["rate_mean"], twice["rate_mean"])
 
 
 def test_a_matrix_that_is_no_covariance_has_no_evidence():

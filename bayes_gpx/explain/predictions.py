@@ -41,8 +41,7 @@ def predictions(
     on : {"response", "latent"}
         "latent": f alone, where noise is not normal.
     exposure : array (m,), optional
-        Of new counts, one for each explained sample; 1 by default, and for training samples their
-        own.
+        Of new counts, in the order of X_new; 1 by default, and for training samples their own.
     **options
         draws, num_draws, covariance, joint, keep, path, seed, progressbar: see
         `bayes_gpx.draws.explain`.
@@ -71,7 +70,8 @@ def predictions(
     one_of("on", on, ("response", "latent"))
     one_of("keep", keep, ("draws", "summary"))
     where, quantity = points(model, X_new, Z_new, obs=obs), questions.value(model)
-    exposure = _exposures(model, exposure, where)
+    given = len(where.X) if X_new is None else len(X_new)
+    exposure = _exposures(model, exposure, where, given)
     options |= {"seed": seed}
     if model.specification.normal or on == "latent":
         return explain(model, idata, quantity, where, on=on, keep=keep, **options)
@@ -98,7 +98,7 @@ def predictions(
     return found
 
 
-def _exposures(model, exposure, where):
+def _exposures(model, exposure, where, given):
     if model.specification.normal or not model.specification.observation.exposed:
         if exposure is not None:
             raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
@@ -107,13 +107,13 @@ def _exposures(model, exposure, where):
         if exposure is not None:
             raise ValueError("exposure was given without X_new; training samples have their own.")
         return model.training.exposure[where.positions]
-    values = np.ones(len(where.X)) if exposure is None else np.asarray(exposure, "float64")
-    if values.shape != (len(where.X),) or not (np.isfinite(values) & (values > 0)).all():
+    values = np.ones(given) if exposure is None else np.asarray(exposure, "float64")
+    if values.shape != (given,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
             f"exposure has shape {values.shape}; expected a positive finite number for each of "
-            f"{len(where.X)} samples."
+            f"{given} samples."
         )
-    return values
+    return values[where.rows]
 
 
 @lru_cache(maxsize=8)
