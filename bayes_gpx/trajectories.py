@@ -57,11 +57,8 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
-    hyper, structure, data = (
-        hyperparameter_draws(model, idata, num_draws),
-        Structure.of(model),
-        data_of(model),
-    )
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    structure, data = Structure.of(model), data_of(model)
     each = draws if hyper.alone else 1
     functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
     factorise = factors_of(structure, data)
