@@ -49,6 +49,7 @@ def test_hessians_are_the_limit_of_differences_of_gradients(posed):
     assert_allclose(pairs, pairs.swapaxes(1, 2), atol=1e-12 * scale)
 
 
+@pytest.mark.slow
 def test_hessians_are_asked_jointly_with_what_they_are_derivatives_of(posed):
     """The covariance with each other operator is the difference of the gradient's with it."""
     z = [] if posed.setting == "GP" else [pt.as_tensor(posed.features(posed.x))]

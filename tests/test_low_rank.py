@@ -236,7 +236,10 @@ def test_evidence_is_the_density_of_the_response():
     np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 
-@pytest.mark.parametrize("compile", [lambda f: f, numba.njit], ids=["python", "numba"])
+@pytest.mark.parametrize(
+    "compile",
+    [pytest.param(lambda f: f, id="python"), pytest.param(numba.njit, id="numba", marks=SLOW)],
+)
 def test_noise_below_round_off_has_no_density(compile):
     # Of rank 2, so that what is left of the unit matrix is lost against F F' / D.
     F = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 8))
@@ -246,7 +249,9 @@ def test_noise_below_round_off_has_no_density(compile):
     assert np.isfinite(density(F, np.ones(30), value)[0])
 
 
-@pytest.mark.parametrize("approximation", [bx.Inducing(6), bx.RandomFeatures(20)])
+@pytest.mark.parametrize(
+    "approximation", [bx.Inducing(6), pytest.param(bx.RandomFeatures(20), marks=SLOW)]
+)
 def test_machine_code_gives_the_same_density(approximation):
     model = MODELS["gp"](approximation)._pymc
     few, many = (Density(model, jacobian=True, many=many) for many in (False, True))

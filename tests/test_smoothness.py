@@ -86,7 +86,9 @@ def test_user_kernel_through_a_clipped_distance_keeps_its_values_only(d):
         kernel.derivative(X, X, 0, 1)
 
 
-@pytest.mark.parametrize("ls", [0.02, 1.0, 300.0])
+@pytest.mark.parametrize(
+    "ls", [1.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.02, 300.0))]
+)
 def test_smoothness_of_user_kernels_is_measured(ls):
     smoothness = {Cauchy: 2, Profile: 2, Rough: 1, Rougher: 0}
     for kind, expected in smoothness.items():
