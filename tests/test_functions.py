@@ -90,11 +90,8 @@ def test_moments_are_those_of_the_verbs(name):
 @pytest.mark.parametrize(
     "name",
     [
-        "expquad",
-        "matern52",
-        "inducing",
-        "gpx",
-        pytest.param("gpx features", marks=pytest.mark.slow),
+        *("expquad", "matern52", "inducing"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("gpx", "gpx features")),
     ],
 )
 def test_every_answer_is_of_the_same_function(name):

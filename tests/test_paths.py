@@ -174,7 +174,16 @@ def test_attributions_are_complete(rng, name):
     assert (block[0] == 0).all() and (cross[0] == 0).all()
 
 
-@pytest.mark.parametrize("name", [*PROFILES, "Linear", "sum on columns", "times linear"])
+AMONG = [*PROFILES, "Linear", "sum on columns", "times linear"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.slow if n in {*HEAVY, "sum on columns"} else ())
+        for n in AMONG
+    ],
+)
 def test_covariance_between_points(rng, name):
     """It holds each point's own block, is symmetric, and sums to that of differences."""
     function = compiled(KERNELS[name], "block", "between")
