@@ -68,11 +68,11 @@ def test_a_classifier_learns():
 @pytest.mark.slow
 def test_nuts_on_the_laplace_marginal():
     model = bx.GP(X, LABELS, likelihood="bernoulli", ard=False)
-    idata = model.fit("nuts", draws=200, tune=300, chains=2, seed=0, **QUIET)
-    assert idata.attrs["r_hat_max"] < 1.05
+    idata = model.fit("nuts", draws=1000, tune=500, chains=2, seed=0, **QUIET)
+    assert idata.attrs["r_hat_max"] < 1.01
     found = bx.predictions(model, idata, X, seed=0, **QUIET)
-    right = (found["probability_mean"] > 0.5) == (LABELS == "well")
-    assert right.mean() > 0.75
+    well = found["probability_mean"].values
+    assert well[F < -1].mean() > well[F > 1].mean() + 0.2
 
 
 @pytest.mark.parametrize(("likelihood", "most"), [("bernoulli", 0.02), ("poisson", 0.1)])
