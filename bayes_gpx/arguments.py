@@ -8,6 +8,7 @@ import numpy as np
 from bayes_gpx.approximations import HSGP
 from bayes_gpx.frames import read_features
 from bayes_gpx.specification import count, one_of
+from bayes_gpx.views import OWN_WHITE, WHITE
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,7 +165,7 @@ class HyperparameterDraws:
     Attributes
     ----------
     values : dict of arrays (chain, draw, ...)
-        In the model's order.
+        In the model's order; last whitened latent values, where they were sampled.
     chain, draw : arrays
         Labels.
     alone : bool
@@ -232,6 +233,11 @@ def hyperparameter_draws(model, idata, num_draws=None):
         if not np.isfinite(value).all():
             raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
         values[name] = np.asarray(value, dtype="float64")
+    if not model.specification.normal:
+        for name in (WHITE, OWN_WHITE):
+            sampled = f"{model.in_model('y')}_{name}"
+            if sampled in posterior:
+                values[name] = posterior[sampled].values
     labels = [posterior[dim].values for dim in ("chain", "draw")]
     return HyperparameterDraws(values, *labels, chains * draws == 1)
 

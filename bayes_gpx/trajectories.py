@@ -7,7 +7,15 @@ import numpy as np
 from bayes_gpx import draws as one_to_all
 from bayes_gpx.arguments import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.density import blas_threads, progress_bar
-from bayes_gpx.draws import DEPENDENCE, factors_of, finished, keep_freed_memory, symbols_of
+from bayes_gpx.draws import (
+    DEPENDENCE,
+    by_class,
+    factors_of,
+    finished,
+    joined,
+    keep_freed_memory,
+    symbols_of,
+)
 from bayes_gpx.mixtures import Conditional
 from bayes_gpx.pathwise import WAVES, Follow, Settle
 from bayes_gpx.quantities import Gathered
@@ -58,7 +66,7 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
     if seed is not None:
         count("seed", seed, 0)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    structure, data = Structure.of(model), data_of(model)
+    structure, data = Structure.of(model, hyper), data_of(model)
     each = draws if hyper.alone else 1
     functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
     factorise = factors_of(structure, data)
@@ -103,21 +111,23 @@ def answer(
     model, each, quantity = functions.model, functions.each, asked.quantity
     c = len(quantity.factor)
     m, (chains, draws) = len(where.X), functions.shape
-    gathered = Gathered(quantity, features, m, covariance)
+    gathered = by_class(model, path, lambda: Gathered(quantity, features, m, covariance))
     sampled = keep == "draws"
-    stores = gathered.open((chains, draws, m), path) if sampled else {}
+    stores = [g.open((chains, draws, m), path) if sampled else {} for g in gathered]
     for number, rows, found in _follow(functions, asked, c, where, progressbar):
         mean, *total = asked.combine(rows, found)
-        size = len(mean) // c
+        size, kept = len(mean) // c, (*divmod(number, draws), rows)
         none = np.zeros((size, c, c))
-        part = Conditional(mean, none, "block", gathered.drawn, quantity.factor, quantity.offset)
-        gathered.add(rows, part, None, [*total, np.zeros(size)])
-        if not sampled:
-            continue
-        kept = (*divmod(number, draws), rows)
-        for name, array in gathered.sample(part, None, np.zeros((1, 1, *part.mean.shape))).items():
-            stores[name][kept] = array[0]
-    dataset = gathered.dataset(model, where, stores if path is None else {})
+        for label, own in enumerate(gathered):
+            of_one, *its_total = (v if v.ndim == 1 else v[:, label] for v in (mean, *total))
+            part = Conditional(of_one, none, "block", own.drawn, quantity.factor, quantity.offset)
+            own.add(rows, part, None, [*its_total, np.zeros(size)])
+            if not sampled:
+                continue
+            exact = np.zeros((1, 1, *part.mean.shape))
+            for name, array in own.sample(part, None, exact).items():
+                stores[label][name][kept] = array[0]
+    dataset = joined(model, gathered, where, stores if path is None else [{}])
     attrs = {
         "relative_jitter": max(functions.jitters),
         "dependence": DEPENDENCE[True],
@@ -150,7 +160,7 @@ def by_functions(
 def _follow(functions, asked, width, where, progressbar):
     """Yield position of a function, rows of `where`, and what it was asked for there."""
     where, together = asked.spread(where), asked.together
-    structure, data = Structure.of(functions.model), data_of(functions.model)
+    structure, data = Structure.of(functions.model, functions.hyper), data_of(functions.model)
     at_points, start = symbols_of(where)
     common = data | start
     names = ("jitter", "rng", "move", *common, *at_points)

@@ -27,9 +27,6 @@ from bayes_gpx.likelihoods.labelled import Bernoulli, Categorical
 from bayes_gpx.likelihoods.real import Normal, StudentT
 from bayes_gpx.links import Logit, Probit
 
-LIKELIHOODS = ("normal", "student_t", "bernoulli", "poisson", "negative_binomial")
-"""What models can be fitted with."""
-
 KNOWN = {
     "normal": {"identity": Normal()},
     "student_t": {"identity": StudentT()},
@@ -39,6 +36,8 @@ KNOWN = {
     "negative_binomial": {"log": NegativeBinomial()},
 }
 """Every likelihood by name and link; the first link is the default."""
+
+LIKELIHOODS = tuple(KNOWN)
 
 
 def named(name, link=None):

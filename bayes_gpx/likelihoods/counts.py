@@ -23,6 +23,7 @@ class _Counts:
     mean_name = "rate"
     concave = True
     exposed = True
+    classes = None
 
     def response(self, f, exposure=None):
         """Rate, with two derivatives: all equal."""

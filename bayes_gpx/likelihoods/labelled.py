@@ -6,6 +6,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from bayes_gpx.expectations import standard_nodes
 from bayes_gpx.labels import read_labels
 from bayes_gpx.links import Logit, Probit, Response
 from bayes_gpx.tails import log_softmax, log_sum_exp, softplus
@@ -21,6 +22,7 @@ class Bernoulli:
     scaled = False
     concave = True
     exposed = False
+    classes = None
 
     @property
     def units(self):
@@ -85,7 +87,10 @@ class Categorical:
     draws of f.
     """
 
+    classes: int = 2
     hyperparameters = ()
+    mean_name = "probability"
+    units = "latent value of {y}"
     scaled = False
     concave = True
     exposed = False
@@ -115,6 +120,12 @@ class Categorical:
         """
         return Response(pt.exp(log_softmax(f)), self.fisher(f), None)
 
+    def expected(self, mean, root):
+        """Expected probabilities (n, C) where f ~ N(mean, root root'), by quasi-random points."""
+        x, weights = standard_nodes(self.classes)
+        f = mean[:, None] + pt.matmul(x, root.transpose(0, 2, 1))
+        return (weights[:, None] * pt.exp(log_softmax(f))).sum(axis=1)
+
     def contracted(self, f, M):
         """Third derivatives of log sum exp f, summed against M (n, C, C), as (n, C).
 
@@ -129,13 +140,24 @@ class Categorical:
         centered = diagonal - both
         return p * (centered - (p * centered).sum(axis=-1, keepdims=True))
 
+    def log_predictive(self, y, mean, root):
+        """Log probability of y where f ~ N(mean, root root'), by quasi-random points.
+
+        mean (n, C), root (n, C, C).
+        """
+        x, weights = standard_nodes(self.classes)
+        f = mean[:, None] + pt.matmul(x, root.transpose(0, 2, 1))
+        return log_sum_exp(self.logp(f, y[:, None]) + np.log(weights))
+
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f (..., C)."""
         return (f + rng.gumbel(size=np.shape(f))).argmax(axis=-1).astype("float64")
 
     def dist(self, name, f, theta=None, exposure=None, **kwargs):
         """Return y as a variable of the PyMC model at hand."""
-        return pm.Categorical(name, logit_p=f, **kwargs)
+        codes = kwargs.pop("observed", None)
+        codes = None if codes is None else np.asarray(codes, dtype="int64")
+        return pm.Categorical(name, logit_p=f, observed=codes, **kwargs)
 
     def center(self, y, exposure=None):
         """Return 0."""

@@ -20,6 +20,7 @@ class _Real:
     mean_name = None
     concave = True
     exposed = False
+    classes = None
 
     def response(self, f, exposure=None):
         """Return f itself."""
