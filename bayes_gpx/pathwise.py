@@ -66,7 +66,7 @@ class Prior:
         basis = expanded(process, fresh, s.X)
         count = basis.design(_seen(s)).shape[1]
         coefficients = fresh.normal((count,))
-        return lambda operator: pt.dot(basis.design(operator), coefficients), fresh
+        return lambda operator: basis.values(operator, coefficients), fresh
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Follow:
         s.sample = "new"
         asked = [operator(s) for operator in self.operators]
         if isinstance(process, BasisProcess):
-            return [pt.dot(process.design(operator), s.move) for operator in asked]
+            return [process.values(operator, s.move) for operator in asked]
         prior, _ = Prior(self.waves).of(process, s)
         seen = seen_through(specification, process, theta, s)
 

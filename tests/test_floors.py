@@ -55,6 +55,7 @@ FLOORS = [
     "staged",
     "structures",
     "draws",
+    "stein",
     "trajectories",
     "explain/*",
     "modelling",
