@@ -306,8 +306,8 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=()):
                 yield at, theta, rows, label, found, jitter
 
 
-def jets(model, hyper, where, order, *, progressbar=True):
-    """Yield, for each draw, what `Sensitivity` finds of f at points.
+def jets(model, hyper, where, order, *, smooth=False, progressbar=True):
+    """Yield, for each draw, what `Sensitivity` finds of f, or of its smooth part, at points.
 
     Yields
     ------
@@ -317,7 +317,7 @@ def jets(model, hyper, where, order, *, progressbar=True):
         Of f, on the model's scale.
     jitter : float
     """
-    build = Sensitivity(order, model.training.tied)
+    build = Sensitivity(order, model.training.tied, smooth)
 
     def size_of(known):
         return max(1, BLOCK_BYTES // (8 * known * model.training.d**order))

@@ -71,7 +71,7 @@ class Prior:
         basis = expanded(process, fresh, s.X)
         count = basis.design(_seen(s)).shape[1]
         coefficients = fresh.normal((count, *classes))
-        return lambda operator: pt.dot(basis.design(operator), coefficients), fresh
+        return lambda operator: _each(basis.values, operator, coefficients, classes), fresh
 
 
 @dataclass(frozen=True)
@@ -140,17 +140,20 @@ class Follow:
         """Return a vector for each operator."""
         s.sample = "new"
         asked = [operator(s) for operator in self.operators]
-        if isinstance(process, BasisProcess):
-            return [pt.dot(process.design(operator), s.move) for operator in asked]
         classes = () if specification.classes is None else (specification.classes,)
+        if isinstance(process, BasisProcess):
+            return [_each(process.values, operator, s.move, classes) for operator in asked]
         prior, _ = Prior(self.waves).of(process, s, classes)
         seen = seen_through(specification, process, theta, s)
+
+        def summed(operator, move):
+            return process.summed(operator, _seen(s), move[None]).reshape((-1,))
 
         def reached(operator):
             if seen is not None:
                 return pt.dot(seen.design(operator), s.move)
-            if operator.kind in SLOPES and not classes:
-                return process.summed(operator, _seen(s), s.move[None]).reshape((-1,))
+            if operator.kind in SLOPES:
+                return _each(summed, operator, s.move, classes)
             return pt.dot(process.covariance(operator, _seen(s)), s.move)
 
         return [prior(operator) + reached(operator) for operator in asked]
@@ -159,3 +162,10 @@ class Follow:
 def _seen(s):
     """The smooth part of the process at the training points."""
     return evaluate(s.X, s.Z, smooth=True)
+
+
+def _each(values, operator, weights, classes):
+    """Values of an operator for weights (k,), or as columns for those of each class (k, C)."""
+    if not classes:
+        return values(operator, weights)
+    return pt.stack([values(operator, weights[:, c]) for c in range(*classes)], axis=1)

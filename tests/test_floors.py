@@ -60,6 +60,7 @@ FLOORS = [
     "staged",
     "structures",
     "draws",
+    "stein",
     "trajectories",
     "explain/*",
     "modelling",
