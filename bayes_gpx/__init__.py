@@ -13,6 +13,7 @@ _MAP = {
     "likelihoods": "bayes_gpx.likelihoods",
     "GaussianProcess": "bayes_gpx.processes:GaussianProcess",
     "WeightProcess": "bayes_gpx.processes:WeightProcess",
+    "expanded": "bayes_gpx.expansions:expanded",
     # models
     "GP": "bayes_gpx.models:GP",
     "GPX": "bayes_gpx.models:GPX",

@@ -51,6 +51,8 @@ FLOORS = [
     "density",
     "diagnostics",
     "inference",
+    "stochastic",
+    "starts",
     "arguments",
     "mixtures",
     "quantities",
