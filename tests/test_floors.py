@@ -33,6 +33,7 @@ FLOORS = [
     "evidence",
     "native",
     "jets",
+    "families",
     "tails",
     "expectations",
     "links",
