@@ -31,6 +31,8 @@ _MAP = {
     "relevance": "bayes_gpx.explain:relevance",
     "interactions": "bayes_gpx.explain:interactions",
     "ranking": "bayes_gpx.explain:ranking",
+    "importances": "bayes_gpx.explain:importances",
+    "partial_dependence": "bayes_gpx.explain:partial_dependence",
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     # data, keeping and showing
@@ -45,6 +47,8 @@ _MAP = {
     "plot_heatmap": "bayes_gpx.plots:plot_heatmap",
     "plot_image": "bayes_gpx.plots:plot_image",
     "plot_interactions": "bayes_gpx.plots:plot_interactions",
+    "plot_importances": "bayes_gpx.plots:plot_importances",
+    "plot_partial_dependence": "bayes_gpx.plots:plot_partial_dependence",
     "plot_path": "bayes_gpx.plots:plot_path",
     "plot_relevance": "bayes_gpx.plots:plot_relevance",
     "plot_slopes": "bayes_gpx.plots:plot_slopes",

@@ -44,7 +44,7 @@ def mean(a, b, far=0):
 
 
 def variance(a, b):
-    return mp.mpf("0.4") + 0.1 * mp.exp(a) + 0.2 * b * a + 0.1 * b**2
+    return mp.mpf("0.4") + 0.1 * mp.exp(a) + 0.2 * b * a + 0.3 * b + 0.1 * b**2
 
 
 def jet(function):

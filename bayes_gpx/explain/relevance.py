@@ -231,7 +231,7 @@ def _moved(model, where, step):
     if isinstance(step, bool) or not (isinstance(step, Real) and 0 < step < np.inf):
         raise ValueError(f"step is {step!r}; expected a positive number.")
     m, d = where.X.shape
-    sd = _deviations(model) / model.training.X_scaling.scale
+    sd = model.training.X_deviations / model.training.X_scaling.scale
     steps = step * np.where(sd > 0, sd, 1.0)
     moves = np.concatenate([np.zeros((1, d)), np.diag(steps)])
     X = (where.X + moves[:, None]).reshape((-1, d))
@@ -244,12 +244,6 @@ def _moved(model, where, step):
 
     attrs = {"method": "finite_difference", "step": step}
     return replace(where, X=X, Z=Z), _Asked("relevance", 0, apart, attrs)
-
-
-def _deviations(model):
-    """Standard deviations of the training columns, exactly 0 of constant ones."""
-    values = model.training.X.values
-    return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0), 0.0)
 
 
 def _names(what, given, columns):
@@ -317,7 +311,7 @@ class _Kept:
         self._value = ("obs", "feature"), values[:, picked]
         self._shape = (len(values), *[len(picked)] * (len(self._dims) - 1))
         per_unit = 1.0 / model.training.X_scaling.scale
-        scales = per_unit[picked], (_deviations(model) * per_unit)[picked]
+        scales = per_unit[picked], (model.training.X_deviations * per_unit)[picked]
         if len(self._shape) == 3:
             scales = [np.multiply.outer(scale, scale) for scale in scales]
         self._scales = dict(zip((asked.name, f"{asked.name}_scaled"), scales, strict=True))
