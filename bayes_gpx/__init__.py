@@ -16,6 +16,7 @@ _MAP = {
     # models
     "GP": "bayes_gpx.models:GP",
     "GPX": "bayes_gpx.models:GPX",
+    "interaction_model": "bayes_gpx.surrogates:interaction_model",
     "Inducing": "bayes_gpx.approximations:Inducing",
     "HSGP": "bayes_gpx.approximations:HSGP",
     "optimise_inducing": "bayes_gpx.placement:optimise_inducing",

@@ -60,6 +60,7 @@ FLOORS = [
     "explain/*",
     "modelling",
     "models",
+    "surrogates",
     "placement",
     "metrics",
     "openml",

@@ -8,7 +8,7 @@ from numbers import Real
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.arguments import hyperparameter_draws, points
+from bayes_gpx.arguments import hyperparameter_draws, names_among, points, read_pairs
 from bayes_gpx.draws import jets, origin
 from bayes_gpx.jets import change
 from bayes_gpx.mixtures import Mixture, PredictiveMixture
@@ -108,7 +108,7 @@ def relevance(
     """
     one_of("method", method, ("exact", "finite_difference"))
     where, columns = points(model, X_new, Z_new, obs=obs), model.training.X.columns
-    names = columns if features is None else _names("features", features, columns)
+    names = columns if features is None else names_among("features", features, columns)
     picked = np.array([columns.index(name) for name in names])
     if method == "exact":
         if step is not None:
@@ -199,7 +199,10 @@ def interactions(
         picked = np.argsort(-average, kind="stable")[: max(2, -(-len(columns) // 2))]
         wanted = {frozenset(pair) for pair in combinations(picked, 2)}
     else:
-        wanted = _pairs(pairs, columns)
+        every = list(combinations(columns, 2))
+        wanted = set(read_pairs(every if pairs is None else pairs, columns))
+        if not wanted:
+            raise ValueError("pairs is empty; expected a list of different pairs of names.")
         picked = np.array(sorted(set().union(*wanted)))
     left_out = np.array([[frozenset((i, j)) not in wanted for j in picked] for i in picked])
 
@@ -244,28 +247,6 @@ def _moved(model, where, step):
 
     attrs = {"method": "finite_difference", "step": step}
     return replace(where, X=X, Z=Z), _Asked("relevance", 0, apart, attrs)
-
-
-def _names(what, given, columns):
-    if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
-        raise ValueError(f"{what} is {given!r}; expected a list of different names.")
-    for name in given:
-        one_of(what, name, columns)
-    return list(given)
-
-
-def _pairs(pairs, columns):
-    """Positions of the asked pairs, as a set of frozensets."""
-    if pairs is None:
-        return {frozenset(pair) for pair in combinations(range(len(columns)), 2)}
-    found = []
-    for pair in pairs:
-        if isinstance(pair, str) or len(pair) != 2 or len(set(pair)) != 2:
-            raise ValueError(f"pairs: {pair!r} is no pair; expected two different names.")
-        found.append(frozenset(columns.index(name) for name in _names("pairs", pair, columns)))
-    if not found or len(set(found)) < len(found):
-        raise ValueError(f"pairs is {pairs!r}; expected a list of different pairs of names.")
-    return set(found)
 
 
 def _explained(model, idata, where, asked, picked, over, num_draws, keep, progressbar):
