@@ -15,15 +15,20 @@ import numpy as np
 GRID = 6
 """Places along each of two features, for the variation of their partial dependence."""
 
+LARGEST = 10_000
+"""Most rows that are predicted at once."""
+
 
 def dependence(predict, X, columns, places):
     """Partial dependence: mean prediction over X with these columns set to each of the places."""
-    found = np.empty(len(places))
-    for i, place in enumerate(places):
-        moved = X.copy()
-        moved[:, columns] = place
-        found[i] = predict(moved).mean()
-    return found
+    places = np.asarray(places)
+    blocks = np.array_split(places, -(-len(places) * len(X) // LARGEST))
+    found = []
+    for block in blocks:
+        moved = np.tile(X, (len(block), 1))
+        moved[:, columns] = np.repeat(block, len(X), axis=0)
+        found.append(predict(moved).reshape((len(block), len(X))).mean(axis=1))
+    return np.concatenate(found)
 
 
 def h_statistics(predict, X):
