@@ -8,6 +8,7 @@ import numpy as np
 from bayes_gpx.approximations import HSGP
 from bayes_gpx.frames import read_features
 from bayes_gpx.specification import count, one_of
+from bayes_gpx.views import OWN_WHITE, WHITE
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +150,15 @@ def rows_labelled(index, obs):
     return np.concatenate(rows)
 
 
+def refuse_classes(model, what):
+    """Raise for a model of several classes, for which something is not known."""
+    if model.specification.classes is not None:
+        raise ValueError(
+            f"{what} with likelihood='categorical'; expected another, since it is not known yet "
+            "for several classes. See bx.derivatives and bx.attributions of their probabilities."
+        )
+
+
 def names_among(what, given, columns):
     """List of different names among the columns, checked."""
     if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
@@ -191,7 +201,7 @@ class HyperparameterDraws:
     Attributes
     ----------
     values : dict of arrays (chain, draw, ...)
-        In the model's order.
+        In the model's order; last whitened latent values, where they were sampled.
     chain, draw : arrays
         Labels.
     alone : bool
@@ -259,6 +269,11 @@ def hyperparameter_draws(model, idata, num_draws=None):
         if not np.isfinite(value).all():
             raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
         values[name] = np.asarray(value, dtype="float64")
+    if not model.specification.normal:
+        for name in (WHITE, OWN_WHITE):
+            sampled = f"{model.in_model('y')}_{name}"
+            if sampled in posterior:
+                values[name] = posterior[sampled].values
     labels = [posterior[dim].values for dim in ("chain", "draw")]
     return HyperparameterDraws(values, *labels, chains * draws == 1)
 

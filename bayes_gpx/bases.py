@@ -46,6 +46,10 @@ class Basis(ABC):
     def attribution(self, x, baseline):
         """Integrated gradients from baseline (d,), or (m, d) for one of each x, to x, (m, d, M)."""
 
+    def slope(self, x, weights):
+        """Gradient of the functions' sum with weights (m | 1, M), (m, d)."""
+        return (self.gradient(x) * weights[:, None]).sum(axis=2)
+
 
 @dataclass(frozen=True, eq=False)
 class Joined(Basis):
@@ -68,6 +72,14 @@ class Joined(Basis):
     def attribution(self, x, baseline):
         return self._each("attribution", x, baseline)
 
+    def slope(self, x, weights):
+        total, start = 0.0, 0
+        for part in self.parts:
+            count = part.value(x[:1]).shape[1]
+            total = total + part.slope(x, weights[:, start : start + count])
+            start = start + count
+        return total
+
 
 @dataclass(frozen=True, eq=False)
 class Scaled(Basis):
@@ -87,6 +99,9 @@ class Scaled(Basis):
 
     def attribution(self, x, baseline):
         return pt.sqrt(self.variance) * self.basis.attribution(x, baseline)
+
+    def slope(self, x, weights):
+        return pt.sqrt(self.variance) * self.basis.slope(x, weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,6 +126,10 @@ class OfColumns(Basis):
     def attribution(self, x, baseline):
         part = self.basis.attribution(x[:, self.columns], baseline[..., self.columns])
         return pt.zeros((*tuple(x.shape), part.shape[-1]))[:, self.columns].set(part)
+
+    def slope(self, x, weights):
+        part = self.basis.slope(x[:, self.columns], weights)
+        return pt.zeros_like(x)[:, self.columns].set(part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,6 +207,11 @@ class Waves(Basis):
         share = sinc(0.5 * pt.dot(delta, self.frequencies))[:, None]
         slope = delta[:, :, None] * self.frequencies * share
         return self._both(slope * pt.cos(middle), -slope * pt.sin(middle))
+
+    def slope(self, x, weights):
+        phase, h = pt.dot(x, self.frequencies), self.frequencies.type.shape[1]
+        swings = weights[:, :h] * pt.cos(phase) - weights[:, h:] * pt.sin(phase)
+        return pt.dot(swings, self.frequencies.T) / np.sqrt(h)
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,6 +45,21 @@ class BasisProcess(Process):
         designs = [self._design(basis, amplitude, L) for basis, amplitude in self.sources]
         return pt.concatenate(designs, axis=1)
 
+    def values(self, L, coefficients):
+        """Values of L for these coefficients (M,); of a gradient without its design."""
+        if not isinstance(L, AtPoints) or L.kind != "gradient":
+            return pt.dot(self.design(L), coefficients)
+        total, start, x = 0.0, 0, _tensor(L.X)
+        for basis, amplitude in self.sources:
+            rows = 1 if self.own is None else _tensor(L.Z).shape[1]
+            count = rows * basis.value(x[:1]).shape[1]
+            own = coefficients[start : start + count].reshape((rows, -1))
+            own, start = pt.atleast_1d(amplitude)[:, None] * own, start + count
+            total = total + basis.slope(x, own if self.own is None else pt.dot(L.Z, own))
+            if L.tied:
+                total = total + pt.dot(basis.value(x), own.T)[:, : x.type.shape[1]]
+        return total.reshape((-1,))
+
     def _design(self, basis, amplitude, L):
         if self.own is None:
             by_points = _each_baseline(_held, basis, L)

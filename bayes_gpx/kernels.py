@@ -22,7 +22,7 @@ from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.distances import squared_distances
-from bayes_gpx.tensors import chain, on_diagonal, partitions, sum_of_products, summed
+from bayes_gpx.tensors import Apart, chain, on_diagonal, partitions, sum_of_products, summed
 
 HIGHEST_ORDER = 2
 CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
@@ -198,7 +198,17 @@ class Stationary(Kernel):
         return sum_of_products(self._chained(pairs, slots), len(slots))
 
     def _terms(self, pairs, slots):
+        if slots == (0,) and self.period is None:
+            return self._sloping(pairs)
         return self._chained(pairs, slots) if slots else super()._terms(pairs, slots)
+
+    def _sloping(self, pairs):
+        """Gradient in x, by inner products of differences from one point: 0 where all are equal."""
+        self._require((0,), once=True)
+        one = pairs.xs[0, 0]
+        x, xs = ((points - one) / self.lengthscale for points in (pairs.x[:, 0], pairs.xs[0]))
+        rate = -self.radial(squared_distances(x, xs), 1)
+        return [[(rate, ()), (Apart(x / self.lengthscale, xs / self.lengthscale), (0,))]]
 
     def _chained(self, pairs, slots):
         self._require(slots, once=True)
@@ -345,6 +355,8 @@ class Active(Kernel):
         return pairs.map(lambda points: points[..., self.columns])
 
     def _among_all(self, jet, order, pairs):
+        if isinstance(jet, Apart):
+            return Apart(*(self._among_all(side, order, pairs) for side in jet))
         if not order:
             return jet
         jet = pt.as_tensor_variable(jet)

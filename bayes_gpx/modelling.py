@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from functools import cached_property
 from types import SimpleNamespace
 
@@ -13,16 +14,20 @@ import xarray as xr
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx import inference
-from bayes_gpx.collapsed import inducing_points, laplace_marginal, observe, prior
+from bayes_gpx.collapsed import observe
 from bayes_gpx.density import blas_threads
 from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.frames import Scaling
+from bayes_gpx.inducing import inducing_points
+from bayes_gpx.marginals import marginal
+from bayes_gpx.softmax import LARGEST
 from bayes_gpx.specification import (
     count,
     create_variables,
     fixed_value,
     one_of,
 )
+from bayes_gpx.views import prior
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 """Multiples of the response's variance that a fit is tried with; less leaves rough densities.
@@ -55,6 +60,9 @@ class Model:
     """
 
     def __init__(self, training, specification, *, priors, scale, name):
+        if specification.likelihood == "categorical":
+            specification = replace(specification, classes=len(training.labels))
+            _refuse_large(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
         self._build()
@@ -102,6 +110,10 @@ class Model:
         if "exposure" in scaled:
             name, dim = self.in_model("exposure"), self.in_model("obs")
             s.exposure = pm.Data(name, scaled["exposure"], dims=dim)
+        classes = {}
+        if spec.classes is not None:
+            classes["class_dim"] = self.in_model("class")
+            pm.modelcontext(None).add_coord(classes["class_dim"], [str(v) for v in data.labels])
         entries = observe(
             spec,
             prior(spec, theta, data.d, called, s),
@@ -112,6 +124,7 @@ class Model:
             name=self.in_model("y"),
             observed=data.y,
             dims=self.in_model("obs"),
+            **classes,
         )
         return theta, fixed, called, entries
 
@@ -121,7 +134,7 @@ class Model:
         if self.specification.normal:
             return self._pymc
         with pm.Model(model=None) as objective:
-            self._posed(laplace_marginal)
+            self._posed(marginal)
         return objective
 
     def _points(self):
@@ -334,6 +347,14 @@ class Model:
 def _register_numba():
     """Give the log density its numba form, which takes a second, for whom samples by PyMC."""
     from bayes_gpx import native  # noqa: F401
+
+
+def _refuse_large(n, specification):
+    if specification.approximation is None and n * specification.classes > LARGEST:
+        raise ValueError(
+            f"{n} rows times {specification.classes} classes are more than the {LARGEST} latent "
+            "values that are inferred jointly. Pass approximation=bx.Inducing(m)."
+        )
 
 
 def _points_tensor(points):

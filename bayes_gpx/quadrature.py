@@ -1,4 +1,4 @@
-"""Quadrature on [0, 1]: Gauss-Legendre, and the rules of the papers."""
+"""Quadrature on [0, 1]: Gauss-Legendre, and the rules of the papers; interpolation there."""
 
 from typing import NamedTuple
 
@@ -19,6 +19,22 @@ def gauss_legendre(n, panels=1):
     t, w = np.polynomial.legendre.leggauss(n)
     starts = np.arange(panels)[:, None]
     return Rule(((starts + (t + 1) / 2) / panels).ravel(), np.tile(w / 2 / panels, panels))
+
+
+def chebyshev(n):
+    """Places of [0, 1] whose values tell polynomials of degree n, from 0 to 1; (n + 1,)."""
+    return np.sin(0.5 * np.pi * np.arange(n + 1) / n) ** 2
+
+
+def interpolation(n, at):
+    """Matrix from values at `chebyshev(n)` to the polynomial's values at others, (len at, n + 1).
+
+    By the barycentric formula; none of `at` may be one of those places.
+    """
+    weights = (-1.0) ** np.arange(n + 1)
+    weights[[0, -1]] /= 2
+    shares = weights / (np.asarray(at)[:, None] - chebyshev(n))
+    return shares / shares.sum(axis=1, keepdims=True)
 
 
 def rule(method, steps):

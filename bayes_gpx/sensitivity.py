@@ -19,22 +19,26 @@ class Sensitivity:
         m_d = E f_d           V_d = 2 Cov(f_d, f)
         m_de = E f_de         V_de = 2 Cov(f_de, f) + 2 Cov(f_d, f_e)
 
-    given y. In a GPX the new sample's own `eps_w` is part of f: V has ``sum_l sigma_w,l^2 z_l^2``
-    too, which changes with x where z is x. The variance of Hessians is never asked for.
+    given y. In a GPX the new sample's own `eps_w` is part of f, but for `smooth`: V has
+    ``sum_l sigma_w,l^2 z_l^2`` too, which changes with x where z is x. The variance of Hessians is
+    never asked for.
 
     Attributes
     ----------
     order : {0, 1, 2}
     tied : bool
         Z is X, perhaps with a last column of ones.
+    smooth : bool
+        Of z' g(x) alone.
     """
 
     order: int
     tied: bool
+    smooth: bool = False
 
     def __call__(self, specification, process, theta, s):
         """Return m and V (m,); then m_d and V_d (m, d); then m_de and V_de (m, d, d)."""
-        q = again(specification, process, theta, s)
+        q = again(specification, process, theta, s, s.label)
         x, z = s.X_new, features_along(s) if self.tied else s.Z_new
         shape = tuple(x.shape)
         f = q(operators.evaluate(x, z, smooth=True))
@@ -48,7 +52,7 @@ class Sensitivity:
             with_value = _symmetric(bend.cross(f), shape)
             found += [_symmetric(bend.mean_alone, shape), 2.0 * (with_value + slope.block)]
         spread = own_variances(process)
-        if spread is None:
+        if spread is None or self.smooth:
             return found
         found[1] = found[1] + (pt.sqr(z) * spread).sum(axis=1)
         if self.tied and self.order > 0:

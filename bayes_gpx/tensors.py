@@ -7,10 +7,23 @@ axes, the others are a batch of points. To sum over points, no array of the whol
 from collections.abc import Callable
 from functools import cache, reduce
 from operator import add, itemgetter, mul
+from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
+
+
+class Apart(NamedTuple):
+    """A factor left_i - right_j (m, n, d), of rows (m, d) and (n, d), that need not be formed."""
+
+    left: TensorVariable
+    right: TensorVariable
+
+    @property
+    def formed(self):
+        """The factor as a tensor."""
+        return self.left[:, None] - self.right[None]
 
 
 def sum_of_products(terms, order: int) -> TensorVariable | None:
@@ -28,8 +41,11 @@ def summed(term, weights):
     scalar = reduce(mul, (factor for factor, block in term if not block), weights)
     tensors = sorted(((block, factor) for factor, block in term if block), key=itemgetter(0))
     (block, first), *rest = tensors
+    if isinstance(first, Apart) and not rest:
+        return scalar.sum(axis=1, keepdims=True) * first.left - pt.dot(scalar, first.right)
+    first, *rest = (f.formed if isinstance(f, Apart) else f for _, f in tensors)
     if rest:
-        ((_, second),) = rest
+        (second,) = rest
         left = pt.expand_dims(scalar, -1) * first
         return pt.matmul(left.swapaxes(1, 2), second + pt.zeros((1, weights.shape[1], 1)))
     if first.ndim == len(block):

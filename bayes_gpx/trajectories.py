@@ -3,16 +3,33 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+import xarray as xr
 
 from bayes_gpx import draws as one_to_all
 from bayes_gpx.arguments import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.density import blas_threads, progress_bar
-from bayes_gpx.draws import DEPENDENCE, factors_of, finished, keep_freed_memory, symbols_of
+from bayes_gpx.draws import (
+    DEPENDENCE,
+    by_class,
+    factors_of,
+    finished,
+    joined,
+    keep_freed_memory,
+    symbols_of,
+)
 from bayes_gpx.mixtures import Conditional
 from bayes_gpx.pathwise import WAVES, Follow, Settle
 from bayes_gpx.quantities import Gathered
+from bayes_gpx.responses import Bent, Linear
 from bayes_gpx.specification import count, one_of
+from bayes_gpx.stein import means
 from bayes_gpx.structures import Structure, compiled, data_of
+
+TRIALS = 8
+"""Functions by which the polynomials along paths are chosen."""
+
+EXACT = "means exact over the normal approximation of f"
+"""What attrs say of them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +75,7 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
     if seed is not None:
         count("seed", seed, 0)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    structure, data = Structure.of(model), data_of(model)
+    structure, data = Structure.of(model, hyper), data_of(model)
     each = draws if hyper.alone else 1
     functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
     factorise = factors_of(structure, data)
@@ -87,10 +104,11 @@ def answer(
     keep="draws",
     path=None,
     progressbar=True,
+    exact=None,
 ):
     """Ask all functions for something at points; options and result as those of `explain`.
 
-    Means, standard deviations and covariances are those of the functions.
+    Means, standard deviations and covariances are those of the functions, but for `exact` means.
 
     Parameters
     ----------
@@ -98,32 +116,39 @@ def answer(
     asked : Linear or Bent
         See `bayes_gpx.responses`.
     where : Points
+    exact : list of arrays, optional
+        Means of the quantity (m, c), and of its total (m,).
     """
     one_of("keep", keep, ("draws", "summary"))
     model, each, quantity = functions.model, functions.each, asked.quantity
     c = len(quantity.factor)
     m, (chains, draws) = len(where.X), functions.shape
-    gathered = Gathered(quantity, features, m, covariance)
+    gathered = by_class(model, path, lambda: Gathered(quantity, features, m, covariance))
     sampled = keep == "draws"
-    stores = gathered.open((chains, draws, m), path) if sampled else {}
-    for number, rows, found in _follow(functions, asked, c, where, progressbar):
-        mean, *total = asked.combine(rows, found)
+    stores = [g.open((chains, draws, m), path) if sampled else {} for g in gathered]
+    for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
         size = len(mean) // c
-        none = np.zeros((size, c, c))
-        part = Conditional(mean, none, "block", gathered.drawn, quantity.factor, quantity.offset)
-        gathered.add(rows, part, None, [*total, np.zeros(size)])
-        if not sampled:
-            continue
         kept = (*divmod(number, draws), rows)
-        for name, array in gathered.sample(part, None, np.zeros((1, 1, *part.mean.shape))).items():
-            stores[name][kept] = array[0]
-    dataset = gathered.dataset(model, where, stores if path is None else {})
+        none = np.zeros((size, c, c))
+        for label, own in enumerate(gathered):
+            of_one, *its_total = (v if v.ndim == 1 else v[:, label] for v in (mean, *total))
+            part = Conditional(of_one, none, "block", own.drawn, quantity.factor, quantity.offset)
+            own.add(rows, part, None, [*its_total, np.zeros(size)])
+            if not sampled:
+                continue
+            certain = np.zeros((1, 1, *part.mean.shape))
+            for name, array in own.sample(part, None, certain).items():
+                stores[label][name][kept] = array[0]
+    dataset = joined(model, gathered, where, stores if path is None else [{}])
     attrs = {
         "relative_jitter": max(functions.jitters),
         "dependence": DEPENDENCE[True],
         "samples": quantity.samples,
         "moments": "of the functions",
     }
+    if exact is not None:
+        dataset = with_means(dataset, quantity, exact)
+        attrs["moments"] = f"{EXACT}, sds and covariances of the functions"
     return finished(dataset, model, quantity, functions.hyper, each, sampled, path, attrs)
 
 
@@ -143,31 +168,74 @@ def by_functions(
     """Draw functions and ask them; they are joint over observations in any case."""
     how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
     functions = draw_functions(model, idata, waves=WAVES, **how)
-    where = replace(where, positions=None)
-    return answer(functions, asked, where, progressbar=progressbar, **options)
+    where, exact = replace(where, positions=None), None
+    if isinstance(asked, Bent) and model.specification.classes is None:
+        exact = means(model, idata, asked, num_draws=num_draws, progressbar=progressbar)
+    return answer(functions, asked, where, progressbar=progressbar, exact=exact, **options)
 
 
-def _follow(functions, asked, width, where, progressbar):
-    """Yield position of a function, rows of `where`, and what it was asked for there."""
+def with_means(dataset, quantity, exact):
+    """Put exact means in their places; what they miss in adding up counts as that of draws does."""
+    names = [quantity.name, *([quantity.total[0]] if quantity.total else [])]
+    mean = xr.DataArray(exact[0], {"feature": list(quantity.components)}, ("obs", "feature"))
+    found = [mean.sel(feature=dataset["feature"].values).values, *exact[1:]]
+    for name, values in zip(names, found, strict=True):
+        dataset[f"{name}_mean"] = (("obs", "feature")[: values.ndim], values)
+    if quantity.total:
+        missed = np.abs(exact[0].sum(axis=1) - exact[1])
+        dataset["completeness_residual"] = np.maximum(dataset["completeness_residual"], missed)
+    return dataset
+
+
+def _answers(functions, asked, where, progressbar):
+    """Yield position of a function, rows of `where`, and what it answers there."""
+    c = len(asked.quantity.factor)
+    if isinstance(asked, Linear):
+        for number, rows, found in _follow(functions, asked, c, where, progressbar):
+            yield number, rows, asked.combine(rows, found)
+        return
+    few = np.unique(np.linspace(0, len(functions.moves) - 1, TRIALS).round().astype(int))
+
+    def trial(part):
+        answers = {number: [] for number in few}
+        for number, rows, found in _follow(functions, part, c, part.where, False, few):
+            answers[number].append(part.combine(rows, found))
+        both = [
+            np.stack([np.concatenate([found[k] for found in own]) for own in answers.values()])
+            for k in (0, 1)
+        ]
+        shares = both[0].reshape((*both[1].shape[:2], c, *both[1].shape[2:]))
+        return np.moveaxis(shares, 2, -1), both[1]
+
+    for chosen, part in asked.parts(trial):
+        for number, rows, found in _follow(functions, part, c, part.where, progressbar):
+            yield number, chosen[rows], part.combine(rows, found)
+
+
+def _follow(functions, asked, width, where, progressbar, only=None):
+    """Yield position of a function, or `only` of some, rows of `where`, and its values there."""
     where, together = asked.spread(where), asked.together
-    structure, data = Structure.of(functions.model), data_of(functions.model)
+    structure, data = Structure.of(functions.model, functions.hyper), data_of(functions.model)
     at_points, start = symbols_of(where)
     common = data | start
     names = ("jitter", "rng", "move", *common, *at_points)
     staged = compiled(structure, Follow(functions.waves, asked.operators), names)
     m, paths = len(where.X), len(np.atleast_2d(where.baseline)) if start else 1
-    longest = max(functions.model.training.n, functions.waves * functions.model.training.d)
+    training = functions.model.training
+    longest = max(training.n, functions.waves * (1 if training.Z is None else training.p))
     size = together * max(1, one_to_all.BLOCK_BYTES // (8 * width * paths * longest * together))
     keep_freed_memory()
     with blas_threads(functions.model.training.n), progress_bar(progressbar) as progress:
         blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
         for rows in progress.track(blocks, total=len(blocks), description="Following functions"):
             values = staged.given(*common.values(), *[v[rows] for v in at_points.values()])
-            number = 0
+            first = 0
             for (_, theta), jitter in zip(functions.hyper, functions.jitters, strict=True):
-                for _ in range(functions.each):
+                for number in range(first, first + functions.each):
+                    if only is not None and number not in only:
+                        continue
                     rng, move = functions.generator(number), functions.moves[number]
                     found = values(*theta.values(), np.asarray(jitter), rng, move)
                     own = slice(rows.start // together, rows.stop // together)
                     yield number, own, found
-                    number += 1
+                first += functions.each

@@ -8,9 +8,10 @@ import xarray as xr
 from bayes_gpx import questions
 from bayes_gpx.arguments import from_baseline, points
 from bayes_gpx.bases import NoBasis
-from bayes_gpx.draws import explain
+from bayes_gpx.draws import explain, origin
 from bayes_gpx.responses import Bent, Linear, bends
-from bayes_gpx.specification import count
+from bayes_gpx.specification import count, one_of
+from bayes_gpx.stein import means
 from bayes_gpx.trajectories import by_functions
 
 MOST_BASELINES = 20
@@ -57,15 +58,16 @@ def attributions(
         their number, and moments are then those of random functions (`sample_functions`). A dict
         keeps baselines apart, by its keys, such as the means of classes:
         ``{label: rows.mean() for label, rows in X.groupby(labels)}``.
-    method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson"}
+    method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson", "taylor"}
         "exact": closed form for the squared exponential, else rules that follow the kernel's
-        shape. The others are the quadratures of the literature, for comparison.
+        shape. The others are the quadratures of the literature, and "taylor", of the response of
+        labels and counts, an expansion of that around the mean of f, all for comparison.
     steps : int, optional
         Of those quadratures; 50 by default.
     obs : label or list of labels, optional
         Only these observations.
     **options
-        draws, num_draws, features, covariance, joint, keep, path, seed, progressbar: see
+        draws, num_draws, features, covariance, joint, keep, on, path, seed, progressbar: see
         `bayes_gpx.draws.explain`.
 
     Returns
@@ -80,13 +82,19 @@ def attributions(
         mean. A dict gives all but `value` a last dim `baseline`, and `baseline_value` (feature,
         baseline), the mean of each one's rows; draws are then independent between baselines.
 
+        Of labels and counts, unless ``on="latent"``, all this is of the probability S(f) or the
+        rate S(f), f the smooth part in a GPX: draws are computed function by function, means are
+        exact over the normal approximation of f, and sds and covariances are those of the draws.
+        ``method="taylor"`` gives `attribution_mean` and `difference_mean` alone.
+
     Raises
     ------
     ValueError
         For a baseline that is no point, more than 20 rows of it with a kernel that has no random
         functions, an unknown method, fewer than one step, a kernel whose process is not
         differentiable, samples or idata that do not fit the model; several rows with
-        ``joint=True``, and a dict with `path`.
+        ``joint=True``, and a dict with `path`; "taylor" of anything but a response that is not
+        linear in f, from one baseline.
 
     Warns
     -----
@@ -98,7 +106,8 @@ def attributions(
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024); Sundararajan,
     Taly and Yan, "Axiomatic attribution for deep networks" (2017); Erion, Janizek, Sturmfels,
     Lundberg and Lee, "Improving performance of deep learning models with axiomatic attribution
-    priors and expected gradients" (2021).
+    priors and expected gradients" (2021); Seitz, "Gradient-based explanations for Gaussian process
+    regression and classification models" (2022), equations 34 and 35, corrected.
     """
     where = points(model, X_new, Z_new, obs=obs)
     if isinstance(baseline, dict):
@@ -114,6 +123,8 @@ def _explained(model, idata, where, name, method, steps, **options):
             f"joint=True with {len(where.baseline)} baselines to average over; expected one. Leave "
             "joint out, or pass one baseline, or a dict of them."
         )
+    if method == "taylor":
+        return _by_taylor(model, idata, where, name, steps, **options)
     quantity = questions.attribution(model, name, method, steps)
     if bends(model, quantity, options.get("on", "response")):
         if where.baseline.ndim > 1 or method != "exact":
@@ -131,6 +142,58 @@ def _explained(model, idata, where, name, method, steps, **options):
     return found
 
 
+def _by_taylor(
+    model,
+    idata,
+    where,
+    name,
+    steps,
+    *,
+    on="response",
+    num_draws=None,
+    features=None,
+    progressbar=True,
+    **options,
+):
+    """Means by Taylor expansion, and no draws."""
+    quantity = questions.attribution(model, name, "exact", steps)
+    unused = [option for option, given in options.items() if given not in ("summary", None)]
+    if unused and unused != ["seed"]:
+        raise ValueError(
+            f"method='taylor' gives means alone, without {unused}; expected num_draws, features "
+            "and progressbar. Leave the others out, or use method='exact'."
+        )
+    if not bends(model, quantity, on) or where.baseline.ndim > 1:
+        raise ValueError(
+            f"method='taylor' with likelihood={model.specification.likelihood!r}, on={on!r} and "
+            f"{len(np.atleast_2d(where.baseline))} baseline rows; expected the response of labels "
+            "or counts, and one baseline. Use method='exact'."
+        )
+    for feature in features or ():
+        one_of("features", feature, quantity.components)
+    asked, how = Bent(model, quantity, where), {"num_draws": num_draws, "progressbar": progressbar}
+    shares, difference = means(model, idata, asked, taylor=True, **how)
+    found = xr.Dataset(
+        {
+            "attribution_mean": (("obs", "feature"), shares),
+            "difference_mean": ("obs", difference),
+            "value": (("obs", "feature"), where.X_values),
+            "baseline": ("feature", where.baseline_values),
+            "completeness_residual": ("obs", np.abs(shares.sum(axis=1) - difference)),
+        },
+        {"obs": where.index, "feature": list(quantity.components)},
+        {
+            **origin(model),
+            "baseline": name,
+            "method": "taylor",
+            "units": asked.quantity.units,
+            "samples": asked.quantity.samples,
+            "moments": "means by Taylor expansion around the mean of f, to second order",
+        },
+    )
+    return found if features is None else found.sel(feature=list(features))
+
+
 def _by_functions(model, idata, asked, where, on="response", **options):
     try:
         return by_functions(model, idata, asked, where, **options)
@@ -144,6 +207,10 @@ def _by_functions(model, idata, asked, where, on="response", **options):
 
 def _apart(model, idata, where, baselines, method, steps, *, seed=None, **options):
     """Explain against each baseline by itself, side by side along a last dim."""
+    if method == "taylor":
+        raise ValueError(
+            "method='taylor' with a dict of baselines; expected one. Call attributions for each."
+        )
     if not baselines:
         raise ValueError("baseline is an empty dict; expected a baseline for each of its keys.")
     if options.get("path") is not None:

@@ -31,7 +31,7 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **op
     order : {1, 2}
         First derivatives, or second ones.
     **options
-        draws, num_draws, features, covariance, joint, keep, path, seed, progressbar: see
+        draws, num_draws, features, covariance, joint, keep, on, path, seed, progressbar: see
         `bayes_gpx.draws.explain`.
 
     Returns
@@ -44,6 +44,10 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **op
         With ``order=2``: `second_derivative` (chain, draw, obs, feature, feature_bis), symmetric in
         both features, `second_derivative_mean`, `second_derivative_sd` (obs, feature, feature_bis);
         `value`. In units of y per unit of x of either feature.
+
+        Of labels and counts, unless ``on="latent"``, derivatives are those of the probability S(f)
+        or the rate S(f), f the smooth part in a GPX: draws function by function, means exact over
+        the normal approximation of f, sds and covariances those of the draws.
 
     Raises
     ------

@@ -5,7 +5,7 @@ import xarray as xr
 from scipy.stats import qmc
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import hyperparameter_draws, points
+from bayes_gpx.arguments import hyperparameter_draws, points, refuse_classes
 from bayes_gpx.draws import origin
 from bayes_gpx.pathwise import WAVES
 from bayes_gpx.responses import Linear
@@ -79,8 +79,8 @@ def importances(
     Raises
     ------
     ValueError
-        For unknown measures, `inverse_lengthscale` or Sobol indices where there are none, kernels
-        without random functions, and samples or idata that do not fit the model.
+        For several classes, unknown measures, `inverse_lengthscale` or Sobol indices where there
+        are none, kernels without random functions, and samples or idata that do not fit the model.
 
     References
     ----------
@@ -90,6 +90,7 @@ def importances(
        global sensitivity indices" (2009); Sobol indices by the estimators of Jansen, "Analysis of
        variance designs for model output" (1999).
     """
+    refuse_classes(model, "importances")
     training, lengthscale = model.training, _lengthscale(model)
     held = not training.tied and training.Z is not None
     absent = {"inverse_lengthscale": lengthscale is None}

@@ -5,7 +5,7 @@ import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import points, probability
+from bayes_gpx.arguments import points, probability, refuse_classes
 from bayes_gpx.draws import origin
 from bayes_gpx.pathwise import WAVES
 from bayes_gpx.responses import Linear
@@ -73,14 +73,15 @@ def partial_dependence(
     Raises
     ------
     ValueError
-        For unknown features, fewer than two steps, kernels without random functions, and samples or
-        idata that do not fit the model.
+        For several classes, unknown features, fewer than two steps, kernels without random
+        functions, and samples or idata that do not fit the model.
 
     References
     ----------
     Friedman, "Greedy function approximation: a gradient boosting machine" (2001), section 8.2;
     Goldstein, Kapelner, Bleich and Pitkin, "Peeking inside the black box" (2015), for ICE.
     """
+    refuse_classes(model, "partial_dependence")
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     one_of("keep", keep, ("summary", "draws"))
     count("steps", steps, 2)

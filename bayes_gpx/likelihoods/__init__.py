@@ -28,9 +28,6 @@ from bayes_gpx.likelihoods.labelled import Bernoulli, Categorical
 from bayes_gpx.likelihoods.real import Normal, StudentT
 from bayes_gpx.links import Logit, Probit
 
-LIKELIHOODS = ("normal", "student_t", "bernoulli", "poisson", "negative_binomial")
-"""What models can be fitted with."""
-
 KNOWN = {
     "normal": {"identity": Normal()},
     "student_t": {"identity": StudentT()},
@@ -40,6 +37,8 @@ KNOWN = {
     "negative_binomial": {"log": NegativeBinomial()},
 }
 """Every likelihood by name and link; the first link is the default."""
+
+LIKELIHOODS = tuple(KNOWN)
 
 
 def named(name, link=None):

@@ -25,6 +25,7 @@ class _Counts(Counted):
     mean_name = "rate"
     concave = True
     exposed = True
+    classes = None
 
     def response(self, f, exposure=None):
         """Rate, with two derivatives: all equal."""

@@ -8,6 +8,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 
+from bayes_gpx.expectations import standard_nodes
 from bayes_gpx.families import Labelled, Predictive
 from bayes_gpx.jets import expectation
 from bayes_gpx.labels import read_labels
@@ -26,6 +27,7 @@ class Bernoulli(Labelled):
     scaled = False
     concave = True
     exposed = False
+    classes = None
 
     @property
     def units(self):
@@ -110,7 +112,10 @@ class Categorical(Labelled):
     draws of f. Jets of those, as the means of a `Predictive`, are all that relevance needs.
     """
 
+    classes: int = 2
     hyperparameters = ()
+    mean_name = "probability"
+    units = "latent value of {y}"
     scaled = False
     concave = True
     exposed = False
@@ -140,6 +145,12 @@ class Categorical(Labelled):
         """
         return Response(pt.exp(log_softmax(f)), self.fisher(f), None)
 
+    def expected(self, mean, root):
+        """Expected probabilities (n, C) where f ~ N(mean, root root'), by quasi-random points."""
+        x, weights = standard_nodes(self.classes)
+        f = mean[:, None] + pt.matmul(x, root.transpose(0, 2, 1))
+        return (weights[:, None] * pt.exp(log_softmax(f))).sum(axis=1)
+
     def contracted(self, f, M):
         """Third derivatives of log sum exp f, summed against M (n, C, C), as (n, C).
 
@@ -154,13 +165,24 @@ class Categorical(Labelled):
         centered = diagonal - both
         return p * (centered - (p * centered).sum(axis=-1, keepdims=True))
 
+    def log_predictive(self, y, mean, root):
+        """Log probability of y where f ~ N(mean, root root'), by quasi-random points.
+
+        mean (n, C), root (n, C, C).
+        """
+        x, weights = standard_nodes(self.classes)
+        f = mean[:, None] + pt.matmul(x, root.transpose(0, 2, 1))
+        return log_sum_exp(self.logp(f, y[:, None]) + np.log(weights))
+
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f (..., C)."""
         return (f + rng.gumbel(size=np.shape(f))).argmax(axis=-1).astype("float64")
 
     def dist(self, name, f, theta=None, exposure=None, **kwargs):
         """Return y as a variable of the PyMC model at hand."""
-        return pm.Categorical(name, logit_p=f, **kwargs)
+        codes = kwargs.pop("observed", None)
+        codes = None if codes is None else np.asarray(codes, dtype="int64")
+        return pm.Categorical(name, logit_p=f, observed=codes, **kwargs)
 
     def center(self, y, exposure=None):
         """Return 0."""

@@ -21,6 +21,7 @@ class _Real(Located):
     mean_name = None
     concave = True
     exposed = False
+    classes = None
 
     def response(self, f, exposure=None):
         """Return f itself."""
