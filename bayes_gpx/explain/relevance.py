@@ -177,6 +177,10 @@ def interactions(
     The sum is one of several terms of the divergence's fourth derivative, the one that a pure
     interaction leaves; it is not the whole derivative, which may be negative.
 
+    A single draw of hyperparameters with next to no noise, such as a mode often is with few rows,
+    is sure at the training points and nowhere else. There the variance's derivatives outgrow the
+    mean's: ask of several draws or their mixture, or at other points by `X_new`.
+
     References
     ----------
     Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
