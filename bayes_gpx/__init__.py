@@ -17,6 +17,7 @@ _MAP = {
     # models
     "GP": "bayes_gpx.models:GP",
     "GPX": "bayes_gpx.models:GPX",
+    "interaction_model": "bayes_gpx.surrogates:interaction_model",
     "Inducing": "bayes_gpx.approximations:Inducing",
     "HSGP": "bayes_gpx.approximations:HSGP",
     "optimise_inducing": "bayes_gpx.placement:optimise_inducing",
@@ -32,6 +33,8 @@ _MAP = {
     "relevance": "bayes_gpx.explain:relevance",
     "interactions": "bayes_gpx.explain:interactions",
     "ranking": "bayes_gpx.explain:ranking",
+    "importances": "bayes_gpx.explain:importances",
+    "partial_dependence": "bayes_gpx.explain:partial_dependence",
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     # data, keeping and showing
@@ -46,6 +49,8 @@ _MAP = {
     "plot_heatmap": "bayes_gpx.plots:plot_heatmap",
     "plot_image": "bayes_gpx.plots:plot_image",
     "plot_interactions": "bayes_gpx.plots:plot_interactions",
+    "plot_importances": "bayes_gpx.plots:plot_importances",
+    "plot_partial_dependence": "bayes_gpx.plots:plot_partial_dependence",
     "plot_path": "bayes_gpx.plots:plot_path",
     "plot_relevance": "bayes_gpx.plots:plot_relevance",
     "plot_slopes": "bayes_gpx.plots:plot_slopes",

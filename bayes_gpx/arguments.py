@@ -150,6 +150,42 @@ def rows_labelled(index, obs):
     return np.concatenate(rows)
 
 
+def refuse_classes(model, what):
+    """Raise for a model of several classes, for which something is not known."""
+    if model.specification.classes is not None:
+        raise ValueError(
+            f"{what} with likelihood='categorical'; expected another, since it is not known yet "
+            "for several classes. See bx.derivatives and bx.attributions of their probabilities."
+        )
+
+
+def names_among(what, given, columns):
+    """List of different names among the columns, checked."""
+    if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
+        raise ValueError(f"{what} is {given!r}; expected a list of different names.")
+    for name in given:
+        one_of(what, name, columns)
+    return list(given)
+
+
+def read_pairs(pairs, columns):
+    """Positions of pairs of names, as a list of frozensets.
+
+    Raises
+    ------
+    ValueError
+        For what are no pairs of different columns, or pairs that repeat.
+    """
+    found = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2 or len(set(pair)) != 2:
+            raise ValueError(f"pairs: {pair!r} is no pair; expected two different names.")
+        found.append(frozenset(columns.index(name) for name in names_among("pairs", pair, columns)))
+    if len(set(found)) < len(found):
+        raise ValueError(f"pairs is {pairs!r}; expected a list of different pairs of names.")
+    return found
+
+
 def probability(ci_prob, default):
     """Probability of an interval, checked; None for the default."""
     prob = default if ci_prob is None else ci_prob

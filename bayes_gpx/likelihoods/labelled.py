@@ -1,19 +1,24 @@
 """Labels: two with a logit or probit link, or C with a softmax."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 
 from bayes_gpx.expectations import standard_nodes
+from bayes_gpx.families import Labelled, Predictive
+from bayes_gpx.jets import expectation
 from bayes_gpx.labels import read_labels
 from bayes_gpx.links import Logit, Probit, Response
+from bayes_gpx.modes import MODE
 from bayes_gpx.tails import log_softmax, log_sum_exp, softplus
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(Labelled):
     """Two labels in sorted order, coded 0 and 1; the probability is of the second."""
 
     link: Logit | Probit
@@ -66,6 +71,17 @@ class Bernoulli:
         """
         return pm.Bernoulli(name, logit_p=self.link.log_odds(f), **kwargs)
 
+    def predictive(self, mean, variance, theta):
+        """Probabilities of both labels where f ~ N(mean, variance), jets."""
+        *both, one, two, three, four = _expected(self.link)(mean.value, variance.value)
+        signed = zip((-1.0, 1.0), both, strict=True)
+        return Predictive(
+            tuple(
+                expectation(mean, variance, p, [s * rate for rate in (one, two, three, four)])
+                for s, p in signed
+            )
+        )
+
     def center(self, y, exposure=None):
         """Return 0."""
         return 0.0
@@ -75,16 +91,25 @@ class Bernoulli:
         return read_labels(y, labels, two=True)
 
 
+@cache
+def _expected(link):
+    """Function from mean and variance of f to both labels' expected probabilities and `rates`."""
+    mean, variance = pt.dvectors("mean", "variance")
+    both = [pt.exp(link.log_expected(sign * mean, variance)) for sign in (-1.0, 1.0)]
+    outputs = [*both, *link.rates(mean, variance)]
+    return pytensor.function([mean, variance], outputs, mode=MODE)
+
+
 def _sign(y):
     return 2.0 * y - 1.0
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Labelled):
     """C labels in sorted order, coded 0 to C - 1: softmax of C latent values, f (n, C).
 
     There is no quadrature over C latent values: expectations of the response are averages over
-    draws of f.
+    draws of f. Jets of those, as the means of a `Predictive`, are all that relevance needs.
     """
 
     classes: int = 2
