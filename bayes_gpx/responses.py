@@ -22,8 +22,11 @@ from bayes_gpx.specification import one_of
 LEVELS = (8, 16, 32, 64, 128)
 """Degrees of the polynomials that f, or its moments, are taken for along a path."""
 
-CLOSE = 1e-9
-"""Share of the largest difference that a path's integral may miss in a trial."""
+TRIALS = 8
+"""Functions or draws by which degrees are chosen."""
+
+CLOSE, NEAR = 1e-9, 1e-7
+"""Shares of the largest difference that a path's integral may miss, in these and in any other."""
 
 
 def bends(model, quantity, on):
@@ -109,30 +112,63 @@ class Bent:
         where = replace(where, X=where.X[rows], Z=None if Z is None else Z[rows])
         return replace(self, where=where, degree=degree)
 
-    def parts(self, trial):
-        """Observations, sorted by the degree that they need: pairs of rows and `Bent`.
+    def answers(self, ask, count):
+        """Yield number, rows and answers of functions or draws, each by the degree that it needs.
+
+        Degrees are chosen row by row from a few of them; what then misses its sum is asked again.
 
         Parameters
         ----------
-        trial : callable
-            From a `Bent` to shares (..., m, d) and the differences (..., m) that they should sum
-            to, for a few functions or draws.
+        ask : callable
+            From a list of `Bent` and numbers (None for all) to number, position in the list, a
+            slice of rows, and the answers: shares (k, d) and the differences (k,) to sum to.
+        count : int
+            How many there are.
         """
-        left = np.arange(len(self.where.X))
+        rows = np.arange(len(self.where.X))
         if not self.latent.total:
-            return [(left, self)]
-        parts, largest = [], 0.0
+            yield from ((number, rows[own], found) for number, _, own, found in ask([self], None))
+            return
+        few = np.unique(np.linspace(0, count - 1, TRIALS).round().astype(int))
+        parts, largest = self._parts(ask, few)
+        asked, numbers, later = [self.of(*part) for part in parts], None, {}
+        wanted = {}
+        for degree in (None, *LEVELS):
+            if degree is not None:
+                wanted = later.pop(degree, None)
+                if not wanted:
+                    continue
+                numbers = set(wanted)
+                parts = [(np.unique(np.concatenate([*wanted.values()])), degree)]
+                asked = [self.of(*parts[0])]
+            for number, k, own, found in ask(asked, numbers):
+                rows, level = parts[k][0][own], parts[k][1]
+                use = np.isin(rows, wanted[number]) if wanted else np.ones(len(rows), bool)
+                missed = np.abs(found[0].sum(axis=-1) - found[1])
+                good = (missed <= NEAR * largest) | (level == LEVELS[-1])
+                again = rows[use & ~good]
+                if len(again):
+                    following = later.setdefault(LEVELS[LEVELS.index(level) + 1], {})
+                    following[number] = np.append(following.get(number, again[:0]), again)
+                use &= good
+                if use.any():
+                    yield number, rows[use], [part[use] for part in found]
+
+    def _parts(self, ask, few):
+        """Rows with the degree that a few functions or draws need, and the largest difference."""
+        left, parts, largest = np.arange(len(self.where.X)), [], 0.0
         for degree in LEVELS:
-            shares, difference = trial(self.of(left, degree))
-            missed = np.abs(shares.sum(axis=-1) - difference).max(axis=0)
-            largest = max(largest, np.abs(difference).max())
+            missed = np.zeros(len(left))
+            for _, _, own, (shares, difference) in ask([self.of(left, degree)], set(few)):
+                apart = np.abs(shares.sum(axis=-1) - difference)
+                missed[own] = np.maximum(missed[own], apart)
+                largest = max(largest, np.abs(difference).max())
             done = (missed <= CLOSE * largest) | (degree == LEVELS[-1])
             if done.any():
-                parts.append((left[done], self.of(left[done], degree)))
+                parts.append((left[done], degree))
             left = left[~done]
             if not len(left):
-                break
-        return parts
+                return parts, largest
 
     def spread(self, where):
         """All places on the path of the first observation, then those of the second."""
@@ -152,12 +188,12 @@ class Bent:
         f = values[0].reshape((-1, self.together)) + self._center
         slopes = values[1].reshape((*f.shape, -1))
         if not self.latent.total:
-            return [(self._response(f)[1][..., None] * slopes).ravel()]
+            return [(self._response(f)[1][..., None] * slopes)[:, 0]]
         across, w = _fine(self.degree, self.degree // 2)
         slope = (w * self._response(f @ across.T)[1]) @ across
         mean = self._response(f[:, [0, -1]])[0]
         shares = self._way[rows] * np.einsum("mk,mkd->md", slope, slopes)
-        return [shares.ravel(), mean[:, 1] - mean[:, 0]]
+        return [shares, mean[:, 1] - mean[:, 0]]
 
     def expected(self, mean, variance, response):
         """Means of what `combine` gives where f is normal, by Stein's identity.

@@ -17,9 +17,6 @@ from bayes_gpx.specification import count, one_of
 from bayes_gpx.stein import means
 from bayes_gpx.structures import Structure, compiled, data_of
 
-TRIALS = 8
-"""Functions by which the polynomials along paths are chosen."""
-
 EXACT = "means exact over the normal approximation of f"
 """What attrs say of them."""
 
@@ -119,6 +116,7 @@ def answer(
     sampled = keep == "draws"
     stores = gathered.open((chains, draws, m), path) if sampled else {}
     for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
+        mean = np.ravel(mean)
         size = len(mean) // c
         none = np.zeros((size, c, c))
         part = Conditional(mean, none, "block", gathered.drawn, quantity.factor, quantity.offset)
@@ -183,21 +181,15 @@ def _answers(functions, asked, where, progressbar):
         for number, rows, found in _follow(functions, asked, c, where, progressbar):
             yield number, rows, asked.combine(rows, found)
         return
-    few = np.unique(np.linspace(0, len(functions.moves) - 1, TRIALS).round().astype(int))
 
-    def trial(part):
-        answers = {number: [] for number in few}
-        for number, rows, found in _follow(functions, part, c, part.where, False, few):
-            answers[number].append(part.combine(rows, found))
-        both = [
-            np.stack([np.concatenate([found[k] for found in own]) for own in answers.values()])
-            for k in (0, 1)
-        ]
-        return both[0].reshape((*both[1].shape, c)), both[1]
+    def ask(parts, numbers):
+        for k, part in enumerate(parts):
+            for number, rows, found in _follow(
+                functions, part, c, part.where, progressbar, numbers
+            ):
+                yield number, k, rows, part.combine(rows, found)
 
-    for chosen, part in asked.parts(trial):
-        for number, rows, found in _follow(functions, part, c, part.where, progressbar):
-            yield number, chosen[rows], part.combine(rows, found)
+    yield from asked.answers(ask, len(functions.moves))
 
 
 def _follow(functions, asked, width, where, progressbar, only=None):
