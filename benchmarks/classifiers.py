@@ -48,16 +48,19 @@ def scores(probability, y, labels):
 
 def fits():
     X, X_test, y, y_test = cancer()
-    print("| classifier, 5 starts | seconds | CPU s | accuracy | log predictive density |")
-    print("|---|---|---|---|---|")
-    for ard in (False, True):
+    print("| classifier | starts | seconds | CPU s | accuracy | log predictive density |")
+    print("|---|---|---|---|---|---|")
+    for ard, starts in ((False, 5), (True, 1)):
         model = bx.GP(X, y, likelihood="bernoulli", ard=ard, scale=False)
-        idata, wall, cpu = timed(lambda m=model: m.fit("map", **QUIET))
+        length = np.full(X.shape[1] if ard else 1, np.sqrt(X.shape[1]))
+        one = {"lengthscale": length if ard else length[0], "amplitude": 1.0}
+        start = {"start": one} if starts == 1 else {}
+        idata, wall, cpu = timed(lambda m=model, s=start: m.fit("map", **s, **QUIET))
         found = bx.predictions(model, idata, X_test, draws=2, keep="summary", **QUIET)
         own = scores(found["probability_mean"].values, y_test, found.attrs["labels"])
-        length = np.full(X.shape[1] if ard else 1, np.sqrt(X.shape[1]))
         kernel = ConstantKernel(1.0) * RBF(length)
-        peer = GaussianProcessClassifier(kernel, n_restarts_optimizer=4, random_state=SEED)
+        again = {"n_restarts_optimizer": starts - 1, "random_state": SEED}
+        peer = GaussianProcessClassifier(kernel, **again)
         _, peer_wall, peer_cpu = timed(lambda p=peer: p.fit(X, y))
         others = scores(peer.predict_proba(X_test)[:, 1], y_test, peer.classes_)
         kind = "one for each feature" if ard else "one lengthscale"
@@ -66,7 +69,7 @@ def fits():
             ("scikit-learn", peer_wall, peer_cpu, others),
         ):
             numbers = f"{w:.1f} | {c:.1f} | {accuracy:.3f} | {density:.4f}"
-            print(f"| {name}, {kind} | {numbers} |", flush=True)
+            print(f"| {name}, {kind} | {starts} | {numbers} |", flush=True)
 
 
 def world(rows=ROWS):
@@ -134,7 +137,7 @@ def explanations():
     missed = float(found["completeness_residual"].max())
     print(
         f"\n{sizes['obs']} rows x {sizes['draw']} draws x {sizes['feature']} features: {wall:.0f}"
-        f" s, {cpu:.0f} CPU s; the worst sum misses its difference of probabilities by {missed:.0e}."
+        f" s, {cpu:.0f} CPU s; sums miss differences of probabilities by up to {missed:.0e}."
     )
 
 
