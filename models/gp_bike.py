@@ -46,6 +46,7 @@ def main(arguments=None):
         start = idata
         whole = {"split": split, "method": "all interactions", "pairs": np.nan}
         scores.append(whole | {"mlpd": mlpd(model, idata, *held)})
+        print(f"split {split}, all interactions: {scores[-1]['mlpd']:.3f}", flush=True)
         known = {}
         for method, order in rank_pairs(model, idata).items():
             chosen += [
