@@ -13,6 +13,7 @@ _MAP = {
     "likelihoods": "bayes_gpx.likelihoods",
     "GaussianProcess": "bayes_gpx.processes:GaussianProcess",
     "WeightProcess": "bayes_gpx.processes:WeightProcess",
+    "expanded": "bayes_gpx.expansions:expanded",
     # models
     "GP": "bayes_gpx.models:GP",
     "GPX": "bayes_gpx.models:GPX",
@@ -55,6 +56,7 @@ _MAP = {
     "plot_slopes": "bayes_gpx.plots:plot_slopes",
     "plot_waterfall": "bayes_gpx.plots:plot_waterfall",
     "plot_weights": "bayes_gpx.plots:plot_weights",
+    "predictive_checks": "bayes_gpx.interchange:predictive_checks",
     "to_shap": "bayes_gpx.interchange:to_shap",
 }
 

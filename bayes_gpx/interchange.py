@@ -1,8 +1,62 @@
 """Results handed to other packages' own types."""
 
 import numpy as np
+import xarray as xr
 
+from bayes_gpx.explain import log_likelihood, predictions
 from bayes_gpx.shown import ONE_UNIT, shown
+
+LARGEST = 2.0**62
+"""Counts above are cut to it: ArviZ asks for whole numbers."""
+
+
+def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True):
+    """The fit with all that ArviZ's predictive checks take: responses drawn at the training rows.
+
+    As in ``az.plot_ppc_pava(bx.predictive_checks(model, idata))``, of labels; of counts
+    ``az.plot_ppc_rootogram``; of any response ``az.plot_loo_pit``, ``az.plot_ppc_dist`` and
+    ``az.loo``.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    joint : bool
+        Draw all rows jointly, as a set of data that the model makes: slower, and needed where a
+        check pools rows, as ``plot_ppc_rootogram`` and ``plot_ppc_tstat`` do; at most 5000 rows.
+    seed : int, optional
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.DataTree
+        A copy of the fit with the groups `posterior_predictive`, `y` (chain, draw, obs) in user
+        units, labels coded 0 and 1; `observed_data`; and, where there are several draws of the
+        hyperparameters, `log_likelihood`.
+
+    Raises
+    ------
+    ValueError
+        If `idata` belongs to another model.
+    """
+    drawn = predictions(model, idata, joint=joint, seed=seed, progressbar=progressbar)["y"]
+    name, obs = model.in_model("y"), model.in_model("obs")
+    fitted = not isinstance(idata, dict)
+    tree = idata.copy() if fitted else xr.DataTree()
+    observed = xr.DataArray(model.training.y, {obs: model.training.X.index}, [obs])
+    kept = {
+        "posterior_predictive": drawn.rename(obs=obs) if model.name else drawn,
+        "observed_data": observed,
+    }
+    if model.specification.observation.mean_name is not None:
+        kept = {k: values.clip(max=LARGEST).astype("int64") for k, values in kept.items()}
+    if fitted and "log_likelihood" not in tree and idata["posterior"]["draw"].size > 1:
+        terms = log_likelihood(model, idata, progressbar=progressbar)["log_likelihood"]
+        kept["log_likelihood"] = terms.rename(obs=obs) if model.name else terms
+    for group, values in kept.items():
+        tree[group] = xr.DataTree(values.drop_attrs().to_dataset(name=name))
+    return tree
 
 
 def to_shap(dataset, *, predictions=None, obs=None, ci_prob=None):

@@ -23,8 +23,11 @@ from bayes_gpx.specification import one_of
 LEVELS = (8, 16, 32, 64, 128)
 """Degrees of the polynomials that f, or its moments, are taken for along a path."""
 
-CLOSE = 1e-9
-"""Share of the largest difference that a path's integral may miss in a trial."""
+TRIALS = 8
+"""Functions or draws by which degrees are chosen."""
+
+CLOSE, NEAR = 1e-9, 1e-7
+"""Shares of the largest difference that a path's integral may miss, in these and in any other."""
 
 
 def bends(model, quantity, on):
@@ -58,8 +61,15 @@ class Linear:
         return where
 
     def combine(self, rows, values):
-        """Components of the observations in `rows`, and their total where there is one."""
-        return values
+        """Components of the observations in `rows`, and their total where there is one.
+
+        Of several classes (k, C, c) and (k, C).
+        """
+        first, *total = values
+        if first.ndim == 1:
+            return values
+        by_class = first.reshape((-1, len(self.quantity.factor), first.shape[1]))
+        return [by_class.transpose(0, 2, 1), *total]
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,31 +120,63 @@ class Bent:
         where = replace(where, X=where.X[rows], Z=None if Z is None else Z[rows])
         return replace(self, where=where, degree=degree)
 
-    def parts(self, trial):
-        """Observations, sorted by the degree that they need: pairs of rows and `Bent`.
+    def answers(self, ask, count):
+        """Yield number, rows and answers of functions or draws, each by the degree that it needs.
+
+        Degrees are chosen row by row from a few of them; what then misses its sum is asked again.
 
         Parameters
         ----------
-        trial : callable
-            From a `Bent` to shares (k, m, d) and the differences (k, m) that they should sum to,
-            for a few functions or draws; or to shares (k, m, C, d) and differences (k, m, C).
+        ask : callable
+            From a list of `Bent` and numbers (None for all) to number, position in the list, a
+            slice of rows, and the answers: shares (k, d) and the differences (k,) to sum to; or,
+            of several classes, (k, C, d) and (k, C).
+        count : int
+            How many there are.
         """
-        left = np.arange(len(self.where.X))
+        rows = np.arange(len(self.where.X))
         if not self.latent.total:
-            return [(left, self)]
-        parts, largest = [], 0.0
+            yield from ((number, rows[own], found) for number, _, own, found in ask([self], None))
+            return
+        few = np.unique(np.linspace(0, count - 1, TRIALS).round().astype(int))
+        parts, largest = self._parts(ask, few)
+        asked, numbers, later = [self.of(*part) for part in parts], None, {}
+        wanted = {}
+        for degree in (None, *LEVELS):
+            if degree is not None:
+                wanted = later.pop(degree, None)
+                if not wanted:
+                    continue
+                numbers = set(wanted)
+                parts = [(np.unique(np.concatenate([*wanted.values()])), degree)]
+                asked = [self.of(*parts[0])]
+            for number, k, own, found in ask(asked, numbers):
+                rows, level = parts[k][0][own], parts[k][1]
+                use = np.isin(rows, wanted[number]) if wanted else np.ones(len(rows), bool)
+                missed = _missed(*found)
+                good = (missed <= NEAR * largest) | (level == LEVELS[-1])
+                again = rows[use & ~good]
+                if len(again):
+                    following = later.setdefault(LEVELS[LEVELS.index(level) + 1], {})
+                    following[number] = np.append(following.get(number, again[:0]), again)
+                use &= good
+                if use.any():
+                    yield number, rows[use], [part[use] for part in found]
+
+    def _parts(self, ask, few):
+        """Rows with the degree that a few functions or draws need, and the largest difference."""
+        left, parts, largest = np.arange(len(self.where.X)), [], 0.0
         for degree in LEVELS:
-            shares, difference = trial(self.of(left, degree))
-            missed = np.abs(shares.sum(axis=-1) - difference).max(axis=0)
-            missed = missed.reshape((len(left), -1)).max(axis=1)
-            largest = max(largest, np.abs(difference).max())
+            missed = np.zeros(len(left))
+            for _, _, own, (shares, difference) in ask([self.of(left, degree)], set(few)):
+                missed[own] = np.maximum(missed[own], _missed(shares, difference))
+                largest = max(largest, np.abs(difference).max())
             done = (missed <= CLOSE * largest) | (degree == LEVELS[-1])
             if done.any():
-                parts.append((left[done], self.of(left[done], degree)))
+                parts.append((left[done], degree))
             left = left[~done]
             if not len(left):
-                break
-        return parts
+                return parts, largest
 
     def spread(self, where):
         """All places on the path of the first observation, then those of the second."""
@@ -156,29 +198,26 @@ class Bent:
         f = values[0].reshape((-1, self.together)) + self._center
         slopes = values[1].reshape((*f.shape, -1))
         if not self.latent.total:
-            return [(self._response(f)[1][..., None] * slopes).ravel()]
+            return [(self._response(f)[1][..., None] * slopes)[:, 0]]
         across, w = _fine(self.degree, self.degree // 2)
         slope = (w * self._response(f @ across.T)[1]) @ across
         mean = self._response(f[:, [0, -1]])[0]
         shares = self._way[rows] * np.einsum("mk,mkd->md", slope, slopes)
-        return [shares.ravel(), mean[:, 1] - mean[:, 0]]
+        return [shares, mean[:, 1] - mean[:, 0]]
 
     def _combine_classes(self, rows, f, slopes):
-        """As `combine`, with a last axis of classes: each probability varies with every f."""
+        """As `combine`, (k, C, d) and (k, C): each probability varies with every f."""
         f = f.reshape((-1, self.together, f.shape[1]))
         slopes = slopes.reshape((*f.shape[:2], -1, f.shape[2]))
         if not self.latent.total:
-            found = np.einsum("mcj,mdj->mdc", _jacobian(f[:, 0]), slopes[:, 0])
-            return [found.reshape((-1, f.shape[2]))]
+            return [np.einsum("mcj,mdj->mcd", _jacobian(f[:, 0]), slopes[:, 0])]
         across, w = _fine(self.degree, self.degree // 2)
         inside = np.einsum(
             "fcjm,f,ft->tcjm", _jacobian(across @ f).transpose(1, 2, 3, 0), w, across, optimize=True
         )
-        shares = self._way[rows][:, :, None] * np.einsum(
-            "tcjm,mtdj->mdc", inside, slopes, optimize=True
-        )
+        shares = np.einsum("tcjm,mtdj->mcd", inside, slopes, optimize=True)
         ends = softmax(f[:, [0, -1]], axis=-1)
-        return [shares.reshape((-1, f.shape[2])), ends[:, 1] - ends[:, 0]]
+        return [self._way[rows][:, None] * shares, ends[:, 1] - ends[:, 0]]
 
     def expected(self, mean, variance, response):
         """Means of what `combine` gives where f is normal, by Stein's identity.
@@ -226,6 +265,12 @@ class Bent:
     @cached_property
     def _response(self):
         return _compiled_response(self.model.specification.observation)
+
+
+def _missed(shares, difference):
+    """How far the shares of each row are from adding up, for the worst class."""
+    apart = np.abs(shares.sum(axis=-1) - difference)
+    return apart.reshape((len(apart), -1)).max(axis=1)
 
 
 def _jacobian(f):

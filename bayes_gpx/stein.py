@@ -12,9 +12,6 @@ from bayes_gpx.draws import jets
 from bayes_gpx.jets import Jet
 from bayes_gpx.modes import MODE
 
-TRIALS = 3
-"""Draws of the hyperparameters by which the polynomials along paths are chosen."""
-
 
 def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True):
     """Means over draws of what a `Bent` asks for, where f is normal given each of them.
@@ -44,41 +41,35 @@ def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True
         found = [part.reshape(m.shape) for part in functions[slopes](m.ravel(), V.ravel())]
         return found if slopes else found[0]
 
-    def each(parts, draws, shown):
-        """Yield what each draw says of every part."""
-        spread = [part.spread(part.where) for _, part in parts]
+    def ask(parts, numbers):
+        spread = [part.spread(part.where) for part in parts]
         where = replace(spread[0], X=np.concatenate([s.X for s in spread]), baseline=None)
         if where.Z is not None:
             where = replace(where, Z=np.concatenate([s.Z for s in spread]))
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
-        for _, _, mean, variance, _ in jets(model, draws, where, 1, smooth=True, progressbar=shown):
-            found = []
-            for (_, part), a, b in zip(parts, ends[:-1], ends[1:], strict=True):
-                own = [Jet(jet.value[a:b], jet.first[a:b]) for jet in (mean, variance)]
-                found.append(part.expected(*own, response))
-            yield found
+        chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
+        found = jets(
+            model,
+            [draws[n] for n in chosen],
+            where,
+            1,
+            smooth=True,
+            progressbar=progressbar and numbers is None,
+        )
+        for number, (_, _, mean, variance, _) in zip(chosen, found, strict=True):
+            for k, part in enumerate(parts):
+                here = slice(ends[k], ends[k + 1])
+                own = [Jet(jet.value[here], jet.first[here]) for jet in (mean, variance)]
+                yield number, k, slice(None), part.expected(*own, response)
 
-    def trial(part):
-        few = [found for (found,) in each([(None, part)], _few(hyper), False)]
-        return [np.stack(column) for column in zip(*few, strict=True)]
-
-    parts, m = asked.parts(trial), len(asked.where.X)
-    factor = asked.quantity.factor
+    draws, m, factor = [*hyper], len(asked.where.X), asked.quantity.factor
     totals = [np.zeros((m, len(factor))), np.zeros(m)]
-    for found in each(parts, hyper, progressbar):
-        for (rows, _), own in zip(parts, found, strict=True):
-            for total, column in zip(totals, own, strict=False):
-                total[rows] += column / len(hyper)
+    for _, rows, found in asked.answers(ask, len(hyper)):
+        for total, column in zip(totals, found, strict=False):
+            total[rows] += column / len(hyper)
     if not asked.latent.total:
         return [totals[0] * factor]
     return [totals[0] * factor, totals[1] * factor[0]]
-
-
-def _few(hyper):
-    """Some draws, the first and the last among them."""
-    at = np.unique(np.linspace(0, len(hyper.draw) - 1, TRIALS).round().astype(int))
-    values = {name: array[:, at] for name, array in hyper.values.items()}
-    return replace(hyper, values=values, draw=hyper.draw[at])
 
 
 @lru_cache(maxsize=8)

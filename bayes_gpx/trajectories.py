@@ -25,9 +25,6 @@ from bayes_gpx.specification import count, one_of
 from bayes_gpx.stein import means
 from bayes_gpx.structures import Structure, compiled, data_of
 
-TRIALS = 8
-"""Functions by which the polynomials along paths are chosen."""
-
 EXACT = "means exact over the normal approximation of f"
 """What attrs say of them."""
 
@@ -127,11 +124,12 @@ def answer(
     sampled = keep == "draws"
     stores = [g.open((chains, draws, m), path) if sampled else {} for g in gathered]
     for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
-        size = len(mean) // c
-        kept = (*divmod(number, draws), rows)
+        size, kept = np.size(mean) // (c * len(gathered)), (*divmod(number, draws), rows)
         none = np.zeros((size, c, c))
         for label, own in enumerate(gathered):
-            of_one, *its_total = (v if v.ndim == 1 else v[:, label] for v in (mean, *total))
+            of_all = mean, *total
+            of_one, *its_total = of_all if len(gathered) == 1 else (v[:, label] for v in of_all)
+            of_one = np.ravel(of_one)
             part = Conditional(of_one, none, "block", own.drawn, quantity.factor, quantity.offset)
             own.add(rows, part, None, [*its_total, np.zeros(size)])
             if not sampled:
@@ -194,22 +192,15 @@ def _answers(functions, asked, where, progressbar):
         for number, rows, found in _follow(functions, asked, c, where, progressbar):
             yield number, rows, asked.combine(rows, found)
         return
-    few = np.unique(np.linspace(0, len(functions.moves) - 1, TRIALS).round().astype(int))
 
-    def trial(part):
-        answers = {number: [] for number in few}
-        for number, rows, found in _follow(functions, part, c, part.where, False, few):
-            answers[number].append(part.combine(rows, found))
-        both = [
-            np.stack([np.concatenate([found[k] for found in own]) for own in answers.values()])
-            for k in (0, 1)
-        ]
-        shares = both[0].reshape((*both[1].shape[:2], c, *both[1].shape[2:]))
-        return np.moveaxis(shares, 2, -1), both[1]
+    def ask(parts, numbers):
+        for k, part in enumerate(parts):
+            for number, rows, found in _follow(
+                functions, part, c, part.where, progressbar, numbers
+            ):
+                yield number, k, rows, part.combine(rows, found)
 
-    for chosen, part in asked.parts(trial):
-        for number, rows, found in _follow(functions, part, c, part.where, progressbar):
-            yield number, chosen[rows], part.combine(rows, found)
+    yield from asked.answers(ask, len(functions.moves))
 
 
 def _follow(functions, asked, width, where, progressbar, only=None):

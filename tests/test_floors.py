@@ -52,6 +52,8 @@ FLOORS = [
     "density",
     "diagnostics",
     "inference",
+    "stochastic",
+    "starts",
     "arguments",
     "mixtures",
     "quantities",

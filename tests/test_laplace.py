@@ -228,3 +228,18 @@ def test_terms_left_out_of_extreme_priors_are_finite(amplitude):
     assert np.isfinite(terms).all()
     if amplitude < 1:
         assert_allclose(terms, np.log(0.5), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_asked_before_does_not_matter(name):
+    """A search begins where the thread's last one ended: only the time it takes depends on that."""
+    likelihood, y, theta = CASES[name]
+    K = 1.5**2 * np.exp(-0.5 * SQUARES)
+    other = 400.0 * np.exp(-0.5 * SQUARES / 0.2**2)
+    rest = [y, EXPOSURE, *(np.float64(v) for v in theta.values())]
+    fresh = LaplaceEvidence(likelihood).found(K, rest)
+    used = LaplaceEvidence(likelihood)
+    for before in (other, np.eye(N) * 1e-6, K + 1e-3, np.full((N, N), np.nan)):
+        used.found(before, rest)
+        for one, another in zip(used.found(K, rest), fresh, strict=True):
+            assert_allclose(one, another, rtol=1e-9, atol=1e-9)

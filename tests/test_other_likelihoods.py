@@ -178,10 +178,6 @@ def test_attributions_of_a_probability():
 
 def test_what_cannot_be_asked_says_so():
     model = bx.GP(X, LABELS, likelihood="bernoulli")
-    with pytest.raises(ValueError, match="of the probability.*on='latent'"):
-        bx.slopes(model, THETA, X[:2], **QUIET)
-    with pytest.raises(ValueError, match="of the probability.*on='latent'"):
-        bx.path_slopes(model, THETA, X[:1], **QUIET)
     with pytest.raises(ValueError, match="order=2 of the response"):
         bx.derivatives(model, THETA, X[:2], order=2, **QUIET)
     with pytest.raises(ValueError, match="one baseline"):
@@ -189,6 +185,8 @@ def test_what_cannot_be_asked_says_so():
     periodic = bx.GP(X, LABELS, likelihood="bernoulli", kernel="periodic")
     with pytest.raises(ValueError, match="no random functions.*on='latent'"):
         bx.derivatives(periodic, THETA | {"period": 2.0}, X[:2], **QUIET)
+    with pytest.raises(ValueError, match="no random functions.*on='latent'"):
+        bx.slopes(periodic, THETA | {"period": 2.0}, X[:2], **QUIET)
     with pytest.raises(ValueError, match="exposure was given"):
         bx.predictions(model, THETA, X[:2], exposure=[1.0, 1.0])
     counts = bx.GP(X, COUNTS, likelihood="poisson")

@@ -220,6 +220,34 @@ def test_the_error_of_taylor_is_of_second_order_in_the_variance():
     assert_allclose(errors[0] / errors[1], 100, rtol=0.03)
 
 
+def test_slopes_of_a_rate_are_averages_over_joint_functions():
+    model, idata, oracles, S = posed("poisson")
+    theta, options = DRAWS[0], {"draws": 1500, "seed": 5, **QUIET}
+    found = bx.slopes(model, theta, NEW, **options)
+    truth = np.mean([[slope(oracles[:1], S, NEW, d) for d in range(2)]], axis=(0, 2))
+    assert_allclose(found["average_slope_mean"], truth, rtol=1e-5)
+    error = found["average_slope"].mean(("chain", "draw")) - truth
+    assert np.all(np.abs(error) < 5 * found["average_slope_sd"] / np.sqrt(1500))
+    assert found.attrs["units"] == "rate of y per unit of the feature"
+    band = found["band_simultaneous"]
+    drawn = bx.derivatives(model, theta, NEW, **options)["derivative"]
+    low, high = band.sel(ci_bound="lower"), band.sel(ci_bound="upper")
+    inside = ((drawn >= low) & (drawn <= high)).all("obs").mean(("chain", "draw"))
+    assert_allclose(inside, found.attrs["ci_prob"], atol=1e-3)
+    latent = bx.slopes(model, theta, NEW, on="latent", **options)
+    assert np.all(np.abs(latent["average_slope_mean"] - truth) > 1e-3)
+
+
+def test_slopes_along_a_path_integrate_to_the_attribution():
+    model, idata, _, _ = posed("logit")
+    options = {"baseline": START, "seed": 2, **QUIET}
+    path = bx.path_slopes(model, idata, NEW[:1], **options)
+    shares = bx.attributions(model, idata, NEW[:1], **options)
+    assert_allclose(path["attribution_mean"], shares["attribution_mean"][0], atol=1e-5)
+    assert_allclose(path["attribution"], shares["attribution"][:, :, 0], atol=1e-4)
+    assert path.attrs["units"] == "probability of y per unit of the feature"
+
+
 def test_what_taylor_is_not_for():
     model, idata, _, _ = posed("logit")
     taylor = {"method": "taylor", **QUIET}

@@ -67,12 +67,15 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **op
             "covariance=True is for order=1; with order=2, take the covariance of the draws of "
             "those second derivatives that are wanted."
         )
-    where = points(model, X_new, Z_new, obs=obs)
-    if not bends(model, quantity, options.get("on", "response")):
-        return explain(model, idata, quantity, where, **options)
-    if order == 2:
+    return _explained(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
+
+
+def _explained(model, idata, quantity, where, *, on="response", **options):
+    """Derivatives of f, or by functions those of the mean response, joint in any case."""
+    if not bends(model, quantity, on):
+        return explain(model, idata, quantity, where, on=on, **options)
+    if quantity.square:
         raise ValueError("order=2 of the response is not there; pass on='latent'.")
-    options.pop("on", None)
     try:
         return by_functions(model, idata, Bent(model, quantity, where), where, **options)
     except NoBasis as none:
@@ -99,7 +102,7 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
     ci_prob : float, optional
         Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
     **options
-        draws, num_draws, features, covariance, path, seed, progressbar: see
+        draws, num_draws, features, covariance, on, path, seed, progressbar: see
         `bayes_gpx.draws.explain`.
 
     Returns
@@ -111,7 +114,8 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
         given; `derivative_mean`, `derivative_sd` (exact) and `derivative_probability_positive`
         (obs, feature); `band_pointwise`, `band_simultaneous` and `band_simultaneous_features`
         (obs, feature, ci_bound); `value`. In units of y per unit of x. The attribute `along` names
-        the feature that varies alone over the observations, if there is one.
+        the feature that varies alone over the observations, if there is one. Of labels and counts
+        these are slopes of the probability or rate unless ``on="latent"``, as in `derivatives`.
 
     Raises
     ------
@@ -140,7 +144,7 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
     regions = None if rope is None else _regions(rope, features or training.X.columns)
     where = points(model, X_new, Z_new, obs=obs)
     quantity = questions.derivative(model)
-    found = explain(model, idata, quantity, where, joint=True, keep="draws", **options)
+    found = _explained(model, idata, quantity, where, joint=True, keep="draws", **options)
     draws = found["derivative"]
     average = draws.mean("obs")
     samples = ["chain", "draw"]
@@ -198,7 +202,7 @@ def path_slopes(
     ci_prob : float, optional
         Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
     **options
-        draws, num_draws, features, seed, progressbar: see `bayes_gpx.draws.explain`.
+        draws, num_draws, features, on, seed, progressbar: see `bayes_gpx.draws.explain`.
 
     Returns
     -------
@@ -243,7 +247,7 @@ def path_slopes(
         names = training.Z.columns[: training.p - training.intercept]
         held = pd.DataFrame(np.tile(where.Z_values[:, : len(names)], (len(t), 1)), t, list(names))
     along = points(model, path, held)
-    found = explain(
+    found = _explained(
         model, idata, questions.derivative(model), along, joint=True, keep="draws", **options
     )
     draws, samples = found["derivative"], ["chain", "draw"]

@@ -3,7 +3,7 @@
 import pytensor.tensor as pt
 
 from bayes_gpx.conditioning import Posterior, cholesky, informed
-from bayes_gpx.laplace import laplace_evidence
+from bayes_gpx.laplace import laplace_mode
 from bayes_gpx.operators import evaluate
 
 
@@ -66,7 +66,7 @@ def laplace(gp, X, y, likelihood, Z=None, *, theta=None, exposure=None, jitter=0
     y = pt.as_tensor_variable(y)
     exposure = pt.ones(y.shape) if exposure is None else pt.as_tensor_variable(exposure)
     K = prior_covariance(gp, X, Z, jitter=jitter)
-    _, alpha, W = laplace_evidence(likelihood, K, y, theta, exposure)
+    alpha, W = laplace_mode(likelihood, K, y, theta, exposure)
     half, own = pt.sqrt(W), pt.arange(K.shape[0])
     B = half[:, None] * K * half
     root = cholesky(B[own, own].inc(1.0)) / half[:, None]
