@@ -150,7 +150,7 @@ def plot_scores(scores):
     panel.axhline(0, color="gray", linewidth=1)
     panel.set_xticks(range(MOST + 1))
     panel.set(xlabel="interactions kept", ylabel="MLPD, less that of the whole model")
-    panel.legend(loc="lower right")
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 
