@@ -48,21 +48,15 @@ def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True
             where = replace(where, Z=np.concatenate([s.Z for s in spread]))
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
-        found = jets(
-            model,
-            [draws[n] for n in chosen],
-            where,
-            1,
-            smooth=True,
-            progressbar=progressbar and numbers is None,
-        )
+        shown = progressbar and numbers is None
+        found = jets(model, hyper, where, 1, smooth=True, only=chosen, progressbar=shown)
         for number, (_, _, mean, variance, _) in zip(chosen, found, strict=True):
             for k, part in enumerate(parts):
                 here = slice(ends[k], ends[k + 1])
                 own = [Jet(jet.value[here], jet.first[here]) for jet in (mean, variance)]
                 yield number, k, slice(None), part.expected(*own, response)
 
-    draws, m, factor = [*hyper], len(asked.where.X), asked.quantity.factor
+    m, factor = len(asked.where.X), asked.quantity.factor
     totals = [np.zeros((m, len(factor))), np.zeros(m)]
     for _, rows, found in asked.answers(ask, len(hyper)):
         for total, column in zip(totals, found, strict=False):
