@@ -46,6 +46,7 @@ def main(arguments=None):
         start = idata
         whole = {"split": split, "method": "all interactions", "pairs": np.nan}
         scores.append(whole | {"mlpd": mlpd(model, idata, *held)})
+        print(f"split {split}, all interactions: {scores[-1]['mlpd']:.3f}", flush=True)
         known = {}
         for method, order in rank_pairs(model, idata).items():
             chosen += [
@@ -149,7 +150,7 @@ def plot_scores(scores):
     panel.axhline(0, color="gray", linewidth=1)
     panel.set_xticks(range(MOST + 1))
     panel.set(xlabel="interactions kept", ylabel="MLPD, less that of the whole model")
-    panel.legend(loc="lower right")
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

@@ -223,8 +223,8 @@ def plot_local(table):
         panel.plot(part["x"], part["mixture"], "C1--", label="mixture of draws")
         panel.plot(part["x"], part["slope"], "k:", label="|slope| / noise")
         panel.axvspan(-2, 2, color="gray", alpha=0.1, linewidth=0)
-        panel.set(title=f"{name.replace('_', '-')} noise", xlabel="x", ylim=(0, None))
-    axes[0].set_ylabel("KL-diff per unit of x")
+        panel.set(title=f"{name.replace('_', '-')} noise", xlabel="x")
+    axes[0].set(ylabel="KL-diff per unit of x", ylim=(0, None))
     axes[0].legend(loc="lower center")
     return figure
 
@@ -282,8 +282,8 @@ def plot_sizes(counts):
             label=method,
         )
     panel.axhline(3, color="gray", linewidth=1)
-    panel.set(xlabel="rows", ylabel="true pairs among the three on top", ylim=(0, 3.1))
-    panel.legend(loc="lower right")
+    panel.set(xlabel="rows", ylabel="true pairs among the first 3", ylim=(0, 3.1))
+    figure.legend(loc="outside lower center", ncols=2)
     return figure
 
 

@@ -15,7 +15,7 @@ import numpy as np
 GRID = 6
 """Places along each of two features, for the variation of their partial dependence."""
 
-LARGEST = 10_000
+LARGEST = 1_000
 """Most rows that are predicted at once."""
 
 

@@ -232,13 +232,14 @@ def posterior():
         "nu": 3 / spread,
         "dispersion": 2 * spread,
     }
+    values["sigma_w"] = 0.3 / spread
     variables = {name: (("chain", "draw"), value) for name, value in values.items()}
     lengths = spread[..., None] * [0.9, 1.6]
     variables["lengthscale"] = ("chain", "draw", "feature"), lengths
     return xr.Dataset(variables, {"chain": [0], "draw": range(3), "feature": ["a", "b"]})
 
 
-def build(name, posterior, **options):
+def build(name, posterior, kind=bx.GP, **options):
     rng = np.random.default_rng(5)
     X = pd.DataFrame(rng.normal([1.0, -3.0], [2.0, 0.5], (15, 2)), columns=["a", "b"])
     f = np.sin(X["a"]) + (X["b"] + 3.0) * X["a"]
@@ -249,7 +250,7 @@ def build(name, posterior, **options):
         y = np.where(y > 0, "yes", "no")
     elif name != "student_t":
         y = rng.poisson(5 * np.exp(0.3 * f))
-    model = bx.GP(X, y, likelihood=name, link=link, **options)
+    model = kind(X, y, likelihood=name, link=link, **options)
     known = [h for h in posterior.data_vars if h in model.hyperparameters]
     new = pd.DataFrame(rng.normal([1.0, -3.0], [2.0, 0.5], (3, 2)), columns=["a", "b"])
     return model, xr.DataTree.from_dict({"posterior": posterior[known]}), new
@@ -288,12 +289,18 @@ def by_differences(model, idata, X, excess):
     return np.stack([norm(part) for part in first], axis=1), norm(mixed)
 
 
-@pytest.mark.parametrize(
-    ("name", "approximation"),
-    [*[(name, None) for name in MODELS], ("poisson", bx.Inducing(6)), ("probit", bx.HSGP(5, 4.0))],
-)
-def test_models_answer_for_their_own_predictions(name, approximation, posterior):
-    model, idata, new = build(name, posterior, approximation=approximation)
+OPTIONS = [
+    *[(name, {}) for name in MODELS],
+    ("poisson", {"approximation": bx.Inducing(6)}),
+    ("probit", {"approximation": bx.HSGP(5, 4.0)}),
+    ("bernoulli", {"kind": bx.GPX}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIONS)
+def test_models_answer_for_their_own_predictions(name, options, posterior):
+    """Those of a GPX with `eps_w` of their own, whose spread changes with z, which is x."""
+    model, idata, new = build(name, posterior, **options)
     for draws in ([1], [0, 1, 2]):
         some = idata.isel(draw=draws)
         each = some["posterior"].to_dataset()
