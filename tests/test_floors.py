@@ -84,6 +84,7 @@ FLOORS = [
     "findings",
     "sections/*",
     "reports",
+    "sheets",
     "demo",
     "cli",
     "sklearn",

@@ -101,7 +101,8 @@ def _draws(findings):
     hyper = findings.hyper
     if hyper.alone:
         return "one, so that what hyperparameters might else be is not seen"
-    return f"{len(hyper)}, in {len(hyper.chain)} chains"
+    chains = len(hyper.chain)
+    return f"{len(hyper)}, in {chains} chain{'' if chains == 1 else 's'}"
 
 
 CARD = Section("card", "Model card", (_model, _features, _priors, _fit))
