@@ -91,7 +91,7 @@ seed = click.option(
 run_folder = click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 baseline_option = click.option(
     "--baseline", default="mean", show_default=True, metavar="NAME|FILE",
-    help="What rows are compared with: mean, median or zero, or a table of rows to average over.",
+    help="What rows are compared with: mean, median or zero, or a table of rows (at most 20) to average over.",
 )  # fmt: skip
 
 
@@ -248,11 +248,17 @@ def _load(run):
 
 def _baseline(model, given):
     from bayes_gpx.arguments import BASELINES
+    from bayes_gpx.explain.attributions import MOST_BASELINES
     from bayes_gpx.sheets import columns_of, read_sheet
 
     if given in BASELINES or not Path(given).is_file():
         return given
-    return columns_of(read_sheet(given), model.training.X.columns, given)
+    rows = columns_of(read_sheet(given), model.training.X.columns, given)
+    if len(rows) > MOST_BASELINES:
+        raise ValueError(
+            f"{given} has {len(rows)} rows; expected at most {MOST_BASELINES} to average over."
+        )
+    return rows
 
 
 @commands.command()

@@ -64,7 +64,7 @@ def columns_of(frame, names, what):
             row = int(column.index[column.isna()][0])
             held = chosen[name].loc[row]
             raise ValueError(
-                f"{what}: column {name!r} holds {held!r} in row {row}; expected numbers without "
+                f"{what}: column {name!r} holds {held} in row {row}; expected numbers without "
                 "gaps. Leave the column out by --features, code it as numbers, or drop the row."
             )
     return chosen.astype("float64")
