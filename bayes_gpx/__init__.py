@@ -59,6 +59,7 @@ _MAP = {
     "predictive_checks": "bayes_gpx.interchange:predictive_checks",
     "to_shap": "bayes_gpx.interchange:to_shap",
     "report": "bayes_gpx.reports:report",
+    "sklearn": "bayes_gpx.sklearn",
 }
 
 __all__ = list(_MAP)

@@ -91,7 +91,7 @@ seed = click.option(
 run_folder = click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 baseline_option = click.option(
     "--baseline", default="mean", show_default=True, metavar="NAME|FILE",
-    help="What rows are compared with: mean, median or zero, or a table of rows (at most 20) to average over.",
+    help="What rows are compared with: mean, median, zero, or a table of up to 20 rows.",
 )  # fmt: skip
 
 
