@@ -25,6 +25,8 @@ FIGURES = {
     "gp_taipei": {"predictions", "invariance", "attributions"},
     "gp_wine": {"attributions", "quadrature", "random_features"},
     "gp_boston_gradients": {"gradients"},
+    "gpc_breast_cancer": {"calibration", "misclassified"},
+    "gp_bike_poisson": {"coverage", "hours"},
 }
 TABLES = {
     "gp_simulated_attributions": {"attributions", "attributions_text", "summary_text"},
@@ -32,9 +34,18 @@ TABLES = {
     "gp_taipei": {"attributions", "invariance", "scores"},
     "gp_wine": {"attributions", "quadrature", "random_features", "mixtures"},
     "gp_boston_gradients": {"gradients"},
+    "gpc_breast_cancer": {"misclassified", "scores"},
+    "gp_bike_poisson": {"coverage", "hours", "scores"},
 }
 """Beside the summary; the scripts that aren't here have scores alone."""
-AUTHORS = {"gpx": "Yoshikawa", "gp_diabetes": "Yoshikawa", "gp_boston": "Seitz", "gp": "Butler"}
+AUTHORS = {
+    "gpx": "Yoshikawa",
+    "gpc": "Seitz",
+    "gp_diabetes": "Yoshikawa",
+    "gp_boston": "Seitz",
+    "gp_bike": "Paananen",
+    "gp": "Butler",
+}
 
 
 @pytest.fixture
