@@ -29,6 +29,7 @@ def world(rows, kind, amplitude=1.5, base=0.0):
 
 
 def taylor():
+    """Print the table of Taylor's error."""
     print("| likelihood | rows | amplitude | sd of f | largest attribution | missed by Taylor |")
     print("|---|---|---|---|---|---|")
     for kind in ("bernoulli", "poisson"):
@@ -95,6 +96,7 @@ def judged(kind, amplitude, base, rows=40):
 
 
 def laplace():
+    """Print the table of Laplace's bias."""
     print("\n| likelihood | amplitude | mean of f | log evidence, Laplace | true |", end="")
     print(" means off by, sd | at most | sds, ratio | effective draws |\n|" + "---|" * 9)
     for kind, amplitude, base in (
