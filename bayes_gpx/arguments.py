@@ -8,6 +8,7 @@ import numpy as np
 from bayes_gpx.approximations import HSGP
 from bayes_gpx.frames import read_features
 from bayes_gpx.specification import count, one_of
+from bayes_gpx.views import OWN_WHITE, WHITE
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,6 +150,42 @@ def rows_labelled(index, obs):
     return np.concatenate(rows)
 
 
+def refuse_classes(model, what):
+    """Raise for a model of several classes, for which something is not known."""
+    if model.specification.classes is not None:
+        raise ValueError(
+            f"{what} with likelihood='categorical'; expected another, since it is not known yet "
+            "for several classes. See bx.derivatives and bx.attributions of their probabilities."
+        )
+
+
+def names_among(what, given, columns):
+    """List of different names among the columns, checked."""
+    if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
+        raise ValueError(f"{what} is {given!r}; expected a list of different names.")
+    for name in given:
+        one_of(what, name, columns)
+    return list(given)
+
+
+def read_pairs(pairs, columns):
+    """Positions of pairs of names, as a list of frozensets.
+
+    Raises
+    ------
+    ValueError
+        For what are no pairs of different columns, or pairs that repeat.
+    """
+    found = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2 or len(set(pair)) != 2:
+            raise ValueError(f"pairs: {pair!r} is no pair; expected two different names.")
+        found.append(frozenset(columns.index(name) for name in names_among("pairs", pair, columns)))
+    if len(set(found)) < len(found):
+        raise ValueError(f"pairs is {pairs!r}; expected a list of different pairs of names.")
+    return found
+
+
 def probability(ci_prob, default):
     """Probability of an interval, checked; None for the default."""
     prob = default if ci_prob is None else ci_prob
@@ -164,7 +201,7 @@ class HyperparameterDraws:
     Attributes
     ----------
     values : dict of arrays (chain, draw, ...)
-        In the model's order.
+        In the model's order; last whitened latent values, where they were sampled.
     chain, draw : arrays
         Labels.
     alone : bool
@@ -232,6 +269,11 @@ def hyperparameter_draws(model, idata, num_draws=None):
         if not np.isfinite(value).all():
             raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
         values[name] = np.asarray(value, dtype="float64")
+    if not model.specification.normal:
+        for name in (WHITE, OWN_WHITE):
+            sampled = f"{model.in_model('y')}_{name}"
+            if sampled in posterior:
+                values[name] = posterior[sampled].values
     labels = [posterior[dim].values for dim in ("chain", "draw")]
     return HyperparameterDraws(values, *labels, chains * draws == 1)
 

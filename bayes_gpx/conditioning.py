@@ -151,7 +151,8 @@ class Projected:
     """As `Gaussian`, where data were seen through M standard normal coefficients only.
 
     The operator's values are `design` times the coefficients, whose posterior is
-    N(coefficients, (root root')^-1), and what no coefficient knows of, `rest`.
+    N(coefficients, (root root')^-1) or N(coefficients, spread spread'), and what no coefficient
+    knows of, `rest`.
 
     Attributes
     ----------
@@ -161,9 +162,11 @@ class Projected:
         Its ``design(L)`` is what multiplies the coefficients in L's values, (c m, M);
         ``summed(L, W)`` the sums of that over coefficients times weights (m | 1, M), (m, c).
     coefficients : tensor (M,)
-    root : tensor (M, M)
+    root : tensor (M, M) or None
     rest : bool
         Whether the process varies beyond its coefficients.
+    spread : tensor (M, k) or None
+        In the place of `root`.
     """
 
     process: Process
@@ -172,6 +175,7 @@ class Projected:
     coefficients: Any
     root: Any
     rest: bool
+    spread: Any = None
 
     @cached_property
     def design(self):  # noqa: D102
@@ -191,7 +195,8 @@ class Projected:
 
         `value` is the posterior of these f. Computed without `design`.
         """
-        left = solve(self.root, value.design.T).T
+        known = self.spread is not None
+        left = pt.dot(value._left.T, self.spread.T) if known else solve(self.root, value.design.T).T
         if not self.rest:
             return self.seen.summed(self.operator, left)
         known = self.seen.summed(self.operator, value.design - left)
@@ -199,6 +204,8 @@ class Projected:
 
     @cached_property
     def _left(self):
+        if self.spread is not None:
+            return pt.dot(self.spread.T, self.design.T)
         return solve_root(self.root, self.design.T)
 
     @cached_property

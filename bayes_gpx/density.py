@@ -68,7 +68,7 @@ class Density:
             expanded = model.replace_rvs_by_values(model.unobserved_RVs)
             x = pt.vector("x", shape=(sum(map(_size, self._shapes)),))
             joined = clone_replace(
-                [*_frozen([logp, flat]), *expanded], dict(zip(values, self._split(x), strict=True))
+                [*_frozen([logp, flat]), *expanded], dict(zip(values, self.split(x), strict=True))
             )
             self._value_and_slope = pytensor.function(
                 [x],
@@ -109,7 +109,7 @@ class Density:
     def _shapes(self):
         return [np.shape(self._natural_point[rv.name]) for rv in self._free]
 
-    def _split(self, x):
+    def split(self, x):
         """The free variables' parts of x, each in its shape."""
         ends = np.cumsum([_size(shape) for shape in self._shapes]).tolist()
         return [

@@ -18,6 +18,7 @@ from bayes_gpx.density import blas_threads, progress_bar
 from bayes_gpx.fans import TOGETHER
 from bayes_gpx.jets import Jet
 from bayes_gpx.mixtures import Conditional
+from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.quantities import Gathered
 from bayes_gpx.sensitivity import Sensitivity
 from bayes_gpx.specification import count, one_of
@@ -48,8 +49,7 @@ def symbols_of(where):
 
 
 def _factorise(specification, process, theta, s):
-    q = conditioned(specification, process, theta, s)
-    return [q.alpha, q.root]
+    return [*conditioned(specification, process, theta, s)]
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,15 @@ class _Ask:
     operator: Callable
     moment: str
     total: Callable | None
+    across: bool = False
 
     def __call__(self, specification, process, theta, s):
         s.sample = "new" if s.positions is None else s.positions
-        q = again(specification, process, theta, s)
+        if self.across:
+            classes = range(specification.classes)
+            each = (again(specification, process, theta, s, label) for label in classes)
+            return [*across([q(self.operator(s)) for q in each])]
+        q = again(specification, process, theta, s, s.label)
         posterior = q(self.operator(s))
         outputs = [posterior.mean, getattr(posterior, self.moment)]
         if self.total is not None:
@@ -80,7 +85,7 @@ def scalars(model, idata, build, *, num_draws=None, progressbar=True):
     """
     hyper = hyperparameter_draws(model, idata, num_draws)
     data, rows, largest = data_of(model), [], 0.0
-    staged = compiled(Structure.of(model), build, ("jitter", *data), buffered=True)
+    staged = compiled(Structure.of(model, hyper), build, ("jitter", *data), buffered=True)
     function = staged.given(*data.values())
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         for _, theta in progress.track(hyper, total=len(hyper), description="Leave-one-out"):
@@ -139,8 +144,7 @@ def explain(
     seed : int, optional
     progressbar : bool
     watch : callable, optional
-        Called with a position of the hyperparameters, rows, and each conditional's mean and
-        variance (row, component), in user units.
+        Called with rows and each `Conditional` there, in user units.
 
     Returns
     -------
@@ -166,41 +170,70 @@ def explain(
             "Explain fewer observations at a time with obs=."
         )
     by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
+    by_variance = by_variance and not quantity.across
     moment = "cov" if joint else "variance" if by_variance else "block"
     each, m = draws if hyper.alone else 1, len(where.X)
-    gathered = Gathered(quantity, features, m, covariance)
-    stores = gathered.open((shape[0], shape[1] * each, m), path) if sampled else {}
+    gathered = by_class(
+        model, path, lambda: Gathered(quantity, features, m, covariance), quantity.across
+    )
+    stores = [g.open((shape[0], shape[1] * each, m), path) if sampled else {} for g in gathered]
     keep_freed_memory()
     root_seed, largest_jitter = np.random.SeedSequence(seed).entropy, 0.0
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         tracked = progress.track(hyper, total=len(hyper), description="Explaining")
-        for at, theta, rows, (mean, second, *total), jitter in _moments(
-            model, tracked, quantity, where, moment, each
+        for at, theta, rows, label, (mean, second, *total), jitter in _moments(
+            model, hyper, tracked, quantity, where, moment, each
         ):
+            own = gathered[label]
             largest_jitter = max(largest_jitter, jitter)
             noise = float(theta["sigma"]) if quantity.noisy else None
-            part = Conditional(
-                mean, second, moment, gathered.drawn, quantity.factor, quantity.offset
-            )
-            gathered.add(rows, part, noise, total)
+            part = Conditional(mean, second, moment, own.drawn, quantity.factor, quantity.offset)
+            own.add(rows, part, noise, total)
             if watch is not None:
-                watch(at, rows, part.mean, part.variance)
+                watch(rows, part)
             if not sampled:
                 continue
-            key = np.random.SeedSequence(root_seed, spawn_key=(*at, rows.start))
+            which = () if len(gathered) == 1 else (label,)
+            key = np.random.SeedSequence(root_seed, spawn_key=(*at, rows.start, *which))
             normal = np.random.default_rng(key).standard_normal(
                 (2 if quantity.noisy else 1, each, *part.mean.shape)
             )
             kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
-            for name, array in gathered.sample(part, noise, normal).items():
-                stores[name][kept] = array
-    dataset = gathered.dataset(model, where, stores if path is None else {})
+            for name, array in own.sample(part, noise, normal).items():
+                stores[label][name][kept] = array
+    dataset = joined(model, gathered, where, stores if path is None else [{}])
+    between = "" if len(gathered) == 1 else ", independent between classes"
+    between = ", joint over classes" if quantity.across else between
     attrs = {
         "relative_jitter": largest_jitter,
-        "dependence": DEPENDENCE[joint],
+        "dependence": DEPENDENCE[joint] + between,
         "samples": quantity.samples or SAMPLES[where.positions is None],
     }
     return finished(dataset, model, quantity, hyper, each, sampled, path, attrs)
+
+
+def by_class(model, path, make, across=False):
+    """A list of what `make` makes: one for each class, or for all together."""
+    number = 1 if across else model.specification.classes or 1
+    if path is not None and model.specification.classes is not None:
+        raise ValueError(
+            "path with likelihood='categorical'; expected no path: classes are kept in memory. "
+            "Explain fewer observations at a time with obs=, or keep='summary'."
+        )
+    return [make() for _ in range(number)]
+
+
+def joined(model, gathered, where, stores):
+    """Name what was gathered, of all classes, `class` being the last dim."""
+    parts = [g.dataset(model, where, s) for g, s in zip(gathered, stores, strict=True)]
+    if len(parts) == 1:
+        return parts[0]
+    common = [v for v in ("value", "center", "offset", "baseline") if v in parts[0]]
+    labels = xr.DataArray(list(model.training.labels), dims="class", name="class")
+    found = xr.concat([part.drop_vars(common) for part in parts], labels)
+    found = found.transpose(..., "class").assign(parts[0][common])
+    found.attrs.update(parts[0].attrs)
+    return found
 
 
 def keep_freed_memory():
@@ -219,40 +252,46 @@ DEPENDENCE = {
 SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
 
 
-def _moments(model, hyper, quantity, where, moment, each):
-    """Yield, for each draw and block of rows: position, hyperparameters, rows, moments, jitter.
+def _moments(model, hyper, tracked, quantity, where, moment, each):
+    """Yield, for each draw, block of rows and class: what `_in_blocks` does.
 
     The blocks depend on the model and the quantity alone, never on how many rows are asked for:
     their first rows are part of the seeds.
     """
     paths = 1 if where.baseline is None else len(np.atleast_2d(where.baseline))
     total = quantity.total and quantity.total[1]
-    build, c = _Ask(quantity.operator, moment, total), len(quantity.factor)
+    build = _Ask(quantity.operator, moment, total, quantity.across)
+    c = len(quantity.factor)
     pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
     squares = 16 * c**2 if quantity.square else 0
     width = 8 * max(c * paths * max(model.training.n, each), pairs, squares)
     size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // width)
-    return _in_blocks(model, hyper, build, where, lambda known: size)
+    labels = () if quantity.across else range(model.specification.classes or 0)
+    return _in_blocks(model, hyper, tracked, build, where, lambda known: size, labels)
 
 
-def _in_blocks(model, hyper, build, where, size_of):
-    """Evaluate a build function at points, for each draw and block of rows; see `_moments`.
+def _in_blocks(model, hyper, tracked, build, where, size_of, labels=()):
+    """Evaluate a build function at points, for each draw and block of rows.
 
     `size_of` is given the length of alpha and returns how many rows a block has.
+
+    Yields
+    ------
+    position, hyperparameters, rows, class (0 without `labels`), arrays, jitter
     """
-    structure, data = Structure.of(model), data_of(model)
+    structure, data = Structure.of(model, hyper), data_of(model)
     at_points, start = symbols_of(where)
     if where.positions is not None:
         at_points["positions"] = where.positions
     common = data | start
     factorise = factors_of(structure, data)
-    names = ("jitter", "alpha", "root", *common, *at_points)
+    names = ("jitter", "alpha", "root", *(("label",) if labels else ()), *common, *at_points)
     ask, m, blocks, only = compiled(structure, build, names), len(where.X), None, None
 
     def asked(rows):
         return ask.given(*common.values(), *[values[rows] for values in at_points.values()])
 
-    for at, theta in hyper:
+    for at, theta in tracked:
         given = list(theta.values())
         (alpha, root), jitter = factorise(given)
         if blocks is None:
@@ -260,8 +299,11 @@ def _in_blocks(model, hyper, build, where, size_of):
             blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
             only = asked(blocks[0]) if len(blocks) == 1 else None
         for rows in blocks:
-            found = (only or asked(rows))(*given, np.asarray(jitter), alpha, root)
-            yield at, theta, rows, found, jitter
+            at_rows = only or asked(rows)
+            for label in labels or (0,):
+                which = (np.asarray(label),) if labels else ()
+                found = at_rows(*given, np.asarray(jitter), alpha, root, *which)
+                yield at, theta, rows, label, found, jitter
 
 
 def jets(model, hyper, where, order, *, smooth=False, progressbar=True):
@@ -284,7 +326,9 @@ def jets(model, hyper, where, order, *, smooth=False, progressbar=True):
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         tracked = progress.track(hyper, total=len(hyper), description="Explaining")
         new, parts = replace(where, positions=None), []
-        for at, theta, rows, found, jitter in _in_blocks(model, tracked, build, new, size_of):
+        for at, theta, rows, _, found, jitter in _in_blocks(
+            model, hyper, tracked, build, new, size_of
+        ):
             parts.append([np.array(part) for part in found])
             if rows.stop == len(where.X):
                 whole = [np.concatenate(part) for part in zip(*parts, strict=True)]

@@ -116,6 +116,7 @@ def expanded(process, approximation, X):
     -------
     BasisProcess
     """
+    X = _tensor(X)
     if not isinstance(process, WeightProcess):
         return BasisProcess(((basis_of(process.kernel, approximation, X), 1.0),))
     bases = (basis_of(kernel, approximation, X) for kernel in process.kernels)

@@ -22,6 +22,10 @@ WIDEST = 5.0
 """Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
 
 
+NEAR = 0.1
+"""Standard deviation of chains' starts around given values, unconstrained scale."""
+
+
 class NowhereFinite(ValueError):
     """No start of an optimiser has a finite log density."""
 
@@ -34,6 +38,7 @@ class Optimum:
     log_density: float
     converged: bool
     evaluations: int
+    trace: np.ndarray
 
 
 def climb(density, starts, *, progressbar=True):
@@ -72,10 +77,11 @@ def climb(density, starts, *, progressbar=True):
 
 def _ascend(density, start):
     """Where one start ends; each call has functions of its own and may run in a thread."""
-    value_and_slope = density.value_and_slope()
+    value_and_slope, trace = density.value_and_slope(), []
 
     def objective(x):
         value, slope = value_and_slope(x)
+        trace.append(value)
         return (-value, -slope) if np.isfinite(value) else (LOST, slope)
 
     x0 = density.unconstrain(start)
@@ -91,7 +97,7 @@ def _ascend(density, start):
     inside = (np.abs(result.x - x0) < 0.999 * reach).all()
     flat = np.abs(result.jac).max() < 1e-2 * max(1.0, 1e-3 * abs(result.fun))
     converged = bool((flat or (result.success and inside)) and result.fun < LOST)
-    return Optimum(result.x, -float(result.fun), converged, result.nfev)
+    return Optimum(result.x, -float(result.fun), converged, result.nfev, np.array(trace))
 
 
 def fit_map(model, starts, *, progressbar=True):
@@ -102,6 +108,23 @@ def fit_map(model, starts, *, progressbar=True):
     draws = {k: np.asarray(v)[None, None] for k, v in density.expand()(best.x).items()}
     stats = {"lp": np.array([[best.log_density]])}
     return _tree(model, draws, stats, optima, method="map")
+
+
+def fit_svgp(model, starts, *, progressbar=True):
+    """As `fit_map`, for a variational bound; with the best start's values of it, group `elbo`."""
+    density = Density(model, jacobian=False)
+    optima = climb(density, starts, progressbar=progressbar)
+    best = max(optima, key=lambda o: o.log_density)
+    return of_one(model, density.expand()(best.x), best.trace, optima, method="svgp")
+
+
+def of_one(model, values, trace, optima, *, method):
+    """The DataTree of one draw, with the trace of what was maximised."""
+    draws = {k: np.asarray(v)[None, None] for k, v in values.items()}
+    tree = _tree(model, draws, {"lp": np.array([[trace.max()]])}, optima, method=method)
+    found = xr.Dataset({"elbo": ("step", trace)})
+    tree["elbo"] = xr.DataTree(found.assign_attrs(units="bound plus log prior density, nats"))
+    return tree
 
 
 def fit_laplace(model, starts, *, draws=1000, seed=None, progressbar=True):
@@ -130,12 +153,16 @@ def fit_nuts(
     progressbar=True,
     nuts_sampler="nutpie",
     target_accept=0.9,
+    around=None,
     **kwargs,
 ):
     """Sample by NUTS, from overdispersed points around the mode; diagnose the draws.
 
     Parameters
     ----------
+    around : dict, optional
+        Constrained values by variable name, in the place of the mode; the rest at prior centres.
+        For a model with so many variables that its mode would be far from its mass.
     nuts_sampler : str
         "nutpie", or what `pymc.sample` knows: "pymc", "numpyro", "blackjax".
     target_accept : float
@@ -146,7 +173,11 @@ def fit_nuts(
     cores = cores or min(chains, os.cpu_count() or 1)
     kwargs["target_accept"] = target_accept
     density = Density(model, jacobian=True, many=nuts_sampler == "nutpie")
-    optima, mode, spread = _mode_and_spread(density, starts, progressbar)
+    if around is None:
+        optima, mode, spread = _mode_and_spread(density, starts, progressbar)
+    else:
+        mode = density.unconstrain(around)
+        optima, spread = [], NEAR * np.eye(len(mode))
     if nuts_sampler == "nutpie":
         idata = _nutpie(
             density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs

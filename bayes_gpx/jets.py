@@ -24,6 +24,39 @@ class Jet(NamedTuple):
         return self._replace(value=self.value + constant)
 
 
+def expectation(mean, variance, value, rates):
+    """Jet of E g(f) where f ~ N(mean, variance), both jets.
+
+    A derivative of a Gaussian expectation in the variance is half the second one in the mean.
+
+    Parameters
+    ----------
+    mean, variance : Jet
+    value : array (m,)
+        E g(f).
+    rates : sequence of arrays (m,)
+        Expectations of the first two derivatives of g, or for second derivatives of all four.
+    """
+    if mean.first is None:
+        return Jet(value)
+    one, two = rates[0][:, None], rates[1][:, None] / 2.0
+    first = one * mean.first + two * variance.first
+    if mean.second is None:
+        return Jet(value, first)
+    one, two, three, four = (
+        rate[:, None, None] / part for rate, part in zip(rates, (1.0, 2.0, 2.0, 4.0), strict=True)
+    )
+    crossed = mean.first[:, :, None] * variance.first[:, None]
+    second = (
+        one * mean.second
+        + two * variance.second
+        + 2.0 * two * (mean.first[:, :, None] * mean.first[:, None])
+        + three * (crossed + crossed.transpose(0, 2, 1))
+        + four * (variance.first[:, :, None] * variance.first[:, None])
+    )
+    return Jet(value, first, second)
+
+
 def change(parameters, factor=1.0):
     """How fast a distribution leaves itself as x changes: KL-diff and KL-diff^2.
 
@@ -49,8 +82,9 @@ def change(parameters, factor=1.0):
     Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
     (2021), equations 2 and 3; the supplement has the latter with a factor of 1.
     """
-    first = sum(information[:, None] * jet.first**2 for jet, information in parameters)
-    if any(jet.second is None for jet, _ in parameters):
+    roots = [(jet, np.sqrt(information)) for jet, information in parameters]
+    first = sum((root[:, None] * jet.first) ** 2 for jet, root in roots)
+    if any(jet.second is None for jet, _ in roots):
         return np.sqrt(first), None
-    second = sum(information[:, None, None] * jet.second**2 for jet, information in parameters)
+    second = sum((root[:, None, None] * jet.second) ** 2 for jet, root in roots)
     return np.sqrt(first), np.sqrt(factor * second)

@@ -61,6 +61,13 @@ class Logit:
             -(weights * pt.tanh(f / 2.0)).sum(axis=-1),
         )
 
+    def rates(self, mean, variance):
+        """Expectations of the probability's first four derivatives where f ~ N(mean, variance)."""
+        f, weights = nodes(_log_logistic_slope, mean, variance, -pt.tanh(mean / 2.0), 0.0)
+        weights, t = pt.exp(weights), pt.tanh(f / 2.0)
+        ratios = (1.0, -t, 1.5 * pt.sqr(t) - 0.5, t * (2.0 - 3.0 * pt.sqr(t)))
+        return [(weights * ratio).sum(axis=-1) for ratio in ratios]
+
 
 def _log_logistic_slope(f):
     return -softplus(f) - softplus(-f)
@@ -102,3 +109,11 @@ class Probit:
         u = mean / pt.sqrt(wide)
         slope = pt.exp(-pt.sqr(u) / 2.0) / pt.sqrt(2.0 * np.pi * wide)
         return Response(pt.erfc(-u / np.sqrt(2.0)) / 2.0, slope, -slope * mean / wide)
+
+    def rates(self, mean, variance):
+        """Expectations of the probability's first four derivatives where f ~ N(mean, variance)."""
+        sd = pt.sqrt(1.0 + variance)
+        u = mean / sd
+        slope = pt.exp(-pt.sqr(u) / 2.0) / (sd * np.sqrt(2.0 * np.pi))
+        hermite = (1.0, -u, pt.sqr(u) - 1.0, u * (3.0 - pt.sqr(u)))
+        return [slope * polynomial / sd**k for k, polynomial in enumerate(hermite)]

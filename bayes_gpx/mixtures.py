@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from bayes_gpx.conditioning import sqrt_psd
+from bayes_gpx.families import Predictive
 from bayes_gpx.jets import Jet
 
 
@@ -110,43 +111,50 @@ class Mixture:
         return self._mean, sd, None if self._cov is None else self._cov / n[..., None]
 
 
-class JetMixture:
-    """Mean and variance of y under the mixture over draws, with their derivatives in x.
+class PredictiveMixture:
+    """A new sample's y under the mixture over draws, within the family of each draw's.
 
-    The laws of total mean and variance, differentiated: with M the mean of the draws' means m, V is
+    Means and probabilities are averaged, which for labels is the mixture itself. A squared scale
+    follows the law of total variance, differentiated: with M the mean of the draws' means m, V is
     the mean of ``V + (m - M)^2``, and its derivatives follow from covariances between m, m_d and
-    m_de over draws.
-
-    Parameters
-    ----------
-    shape : (m, d)
-    order : {0, 1, 2}
-        Of the derivatives.
+    m_de over draws. The excess, 1 / nu or 1 / dispersion, is averaged.
     """
 
-    def __init__(self, shape, order):
-        sizes, self._count = [shape[:1], shape, (*shape, shape[1])][: order + 1], 0
-        self._mean, self._within, self._between = ([np.zeros(s) for s in sizes] for _ in range(3))
+    def __init__(self):
+        self._count, self._excess, self._means, self._within, self._between = 0, 0.0, [], [], []
 
-    def add(self, mean, variance):
-        """Add one draw's jets."""
+    def add(self, found):
+        """Add one draw's `Predictive`."""
+        jets = [[part for part in jet if part is not None] for jet in found.means]
+        if not self._count:
+            self._means = [[np.zeros_like(part) for part in jet] for jet in jets]
+            spread = [] if found.variance is None else self._means[0]
+            self._within, self._between = ([0.0 * part for part in spread] for _ in range(2))
         self._count += 1
-        shift = [part - old for part, old in zip(mean, self._mean, strict=False)]
-        for old, step in zip(self._mean, shift, strict=True):
-            old += step / self._count
-        left = mean.value - self._mean[0]
+        self._excess += (found.excess - self._excess) / self._count
+        shifts = []
+        for jet, means in zip(jets, self._means, strict=True):
+            shifts.append([part - old for part, old in zip(jet, means, strict=True)])
+            for old, shift in zip(means, shifts[-1], strict=True):
+                old += shift / self._count
+        if found.variance is not None:
+            self._spread(jets[0], found.variance, shifts[0])
+
+    def _spread(self, mean, variance, shift):
+        left = mean[0] - self._means[0][0]
         parts = zip(self._within, variance, self._between, shift, (1.0, 2.0, 2.0), strict=False)
         for within, part, between, step, factor in parts:
             within += part
             between += factor * left.reshape((-1, *[1] * (step.ndim - 1))) * step
         if len(shift) > 2:
-            rest = mean.first - self._mean[1]
+            rest = mean[1] - self._means[0][1]
             self._between[2] += 2.0 * shift[1][:, :, None] * rest[:, None]
 
-    def moments(self):
-        """Mean and variance, jets."""
-        both = zip(self._within, self._between, strict=True)
-        return Jet(*self._mean), Jet(*((w + b) / self._count for w, b in both))
+    def predictive(self):
+        """The mixture, as a `Predictive`."""
+        spread = [(w + b) / self._count for w, b in zip(self._within, self._between, strict=True)]
+        means = tuple(Jet(*jet) for jet in self._means)
+        return Predictive(means, Jet(*spread) if spread else None, self._excess)
 
 
 def open_stores(shapes, path):

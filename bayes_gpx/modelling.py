@@ -2,7 +2,8 @@
 
 import json
 import os
-from functools import cached_property
+from dataclasses import replace
+from functools import cached_property, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,16 +14,22 @@ import xarray as xr
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx import inference
-from bayes_gpx.collapsed import inducing_points, laplace_marginal, observe, prior
+from bayes_gpx.collapsed import observe
 from bayes_gpx.density import blas_threads
 from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.frames import Scaling
+from bayes_gpx.inducing import inducing_points
+from bayes_gpx.marginals import marginal
+from bayes_gpx.softmax import LARGEST
 from bayes_gpx.specification import (
     count,
     create_variables,
     fixed_value,
     one_of,
 )
+from bayes_gpx.starts import starts
+from bayes_gpx.stochastic import Ascent, batch_of, bound_of
+from bayes_gpx.views import prior
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 """Multiples of the response's variance that a fit is tried with; less leaves rough densities.
@@ -30,7 +37,7 @@ FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 Of 1, where noise is not normal.
 """
 
-FIT_METHODS = ("map", "laplace", "nuts")
+FIT_METHODS = ("map", "laplace", "nuts", "svgp")
 DRAWS_WORTH_LOO = 100
 """From this many draws on, `fit` adds leave-one-out terms for `arviz.loo`."""
 
@@ -55,6 +62,9 @@ class Model:
     """
 
     def __init__(self, training, specification, *, priors, scale, name):
+        if specification.likelihood == "categorical":
+            specification = replace(specification, classes=len(training.labels))
+            _refuse_large(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
         self._build()
@@ -102,6 +112,10 @@ class Model:
         if "exposure" in scaled:
             name, dim = self.in_model("exposure"), self.in_model("obs")
             s.exposure = pm.Data(name, scaled["exposure"], dims=dim)
+        classes = {}
+        if spec.classes is not None:
+            classes["class_dim"] = self.in_model("class")
+            pm.modelcontext(None).add_coord(classes["class_dim"], [str(v) for v in data.labels])
         entries = observe(
             spec,
             prior(spec, theta, data.d, called, s),
@@ -112,6 +126,7 @@ class Model:
             name=self.in_model("y"),
             observed=data.y,
             dims=self.in_model("obs"),
+            **classes,
         )
         return theta, fixed, called, entries
 
@@ -121,7 +136,7 @@ class Model:
         if self.specification.normal:
             return self._pymc
         with pm.Model(model=None) as objective:
-            self._posed(laplace_marginal)
+            self._posed(marginal)
         return objective
 
     def _points(self):
@@ -211,26 +226,11 @@ class Model:
         return {**self.fixed, **checked}
 
     def starts(self):
-        """Where optimisers start: around the median heuristic, and the priors' centres."""
-        data = self.training.scaled()
-        x = data["X"][:: max(1, len(data["X"]) // 500)]
-        squares = (x**2).sum(axis=1)
-        distances = squares[:, None] + squares[None] - 2 * x @ x.T
-        apart = np.median(np.sqrt(np.maximum(distances[np.triu_indices(len(x), 1)], 0.0))) or 1.0
-        size = (float(data["y"].std()) or 1.0) if self.training.scales_y else 1.0
-        z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
-        kinds = {h.name: h.kind for h in self.specification.hyperparameters}
-        starts = [{}]
-        for reach, signal, noise, own in START_GRID:
-            by_kind = {
-                "lengthscale": reach * apart,
-                "amplitude": signal * size / z_norm,
-                "sigma": noise * size,
-                "sigma_w": own * size / z_norm,
-                "relative sigma_w": own,
-            }
-            starts.append({self.in_model(n): by_kind[k] for n, k in kinds.items() if k in by_kind})
-        return starts
+        """Where optimisers start, by variable name."""
+        return [
+            {self.in_model(name): value for name, value in start.items()}
+            for start in starts(self.training, self.specification)
+        ]
 
     def fit(
         self,
@@ -241,6 +241,7 @@ class Model:
         chains=4,
         seed=None,
         start=None,
+        latent="marginal",
         progressbar=True,
         **kwargs,
     ):
@@ -248,10 +249,12 @@ class Model:
 
         Parameters
         ----------
-        method : {"map", "laplace", "nuts"}
+        method : {"map", "laplace", "nuts", "svgp"}
             "map" maximises the posterior density of the hyperparameters themselves and
             gives one draw. "laplace" draws from a normal approximation at the mode of the
-            unconstrained density. "nuts" samples, from starts around that mode.
+            unconstrained density. "nuts" samples, from starts around that mode. "svgp", of models
+            with inducing points, is "map" with the trace of the bound in the group `elbo`; with
+            `minibatch` by that many rows at a time, as n is very large.
         draws, tune, chains : int
             Of "nuts", for each chain; "laplace" gives `draws` in one chain.
         seed : int, optional
@@ -259,10 +262,16 @@ class Model:
             Hyperparameters on the model's scale, or a fit (its medians), from which alone the
             optimiser starts, as for a large model after a fit of some of its rows. By default it
             starts from several places.
+        latent : {"marginal", "sample"}
+            Of "nuts" where noise is not normal: whether hyperparameters alone are sampled, from
+            Laplace's evidence or, with an approximation, the variational bound; or latent values
+            too, which is exact and slower. With `HSGP` and `RandomFeatures` the coefficients are
+            sampled in the place of the latent values.
         progressbar : bool
         **kwargs
             Of "nuts": `nuts_sampler` ("nutpie", or "pymc", "numpyro", "blackjax"), `cores`,
-            `target_accept` (0.9) and whatever the sampler takes.
+            `target_accept` (0.9) and whatever the sampler takes. Of "svgp": `minibatch`, and with
+            it `steps` (2000) and `learning_rate` (0.02).
 
         Returns
         -------
@@ -292,8 +301,21 @@ class Model:
         else:
             parallel = 1
         fitter = getattr(inference, f"fit_{method}")
+        sampled = self._samples_latent(latent, method)
+        if method == "svgp" and not self.inducing:
+            raise ValueError(
+                f"method='svgp' with approximation={self.specification.approximation}; expected "
+                "approximation=bx.Inducing(m), the number of inducing points."
+            )
+        if method == "svgp":
+            del common["draws"], common["seed"]
+            if "minibatch" in common:
+                fitter = partial(self._fit_by_batches, seed=seed)
         with blas_threads(self.training.n, parallel):
-            idata = self._fit_with_jitter(fitter, self._starts(start), common)
+            starts = self._starts(start)
+            if sampled:
+                common["around"] = self._summit(starts, progressbar)
+            idata = self._fit_with_jitter(fitter, starts, common, sampled)
         idata.attrs[self.signature_key] = self.signature
         draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
         if draws >= DRAWS_WORTH_LOO:
@@ -314,13 +336,69 @@ class Model:
         values = self.fixed_hyperparameters(given)
         return [{self.posterior_names[n]: v for n, v in values.items() if n not in self.fixed}]
 
-    def _fit_with_jitter(self, fitter, starts, options):
+    def _samples_latent(self, latent, method):
+        one_of("latent", latent, ("marginal", "sample"))
+        if latent == "marginal":
+            return False
+        if method != "nuts" or self.specification.normal:
+            raise ValueError(
+                f"latent='sample' with method={method!r} and likelihood="
+                f"{self.specification.likelihood!r}; expected method='nuts', and other than normal "
+                "noise, which leaves no latent values to sample."
+            )
+        if self.inducing:
+            raise ValueError(
+                f"latent='sample' with {self.specification.approximation}; expected no "
+                "approximation, bx.HSGP or bx.RandomFeatures."
+            )
+        return True
+
+    def _summit(self, starts, progressbar):
+        """Hyperparameters, by variable name, where their marginal density is largest."""
+        fit = self._fit_with_jitter(inference.fit_map, starts, {"progressbar": progressbar})
+        found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
+        return {name: value.values for name, value in found.data_vars.items()}
+
+    def _fit_by_batches(
+        self, model, starts, *, minibatch, seed, steps=2000, learning_rate=0.02, progressbar=True
+    ):
+        """Maximise the bound by some rows at a time, from the first start that is not empty."""
+        data, classes = self.training, self.specification.classes
+        count("minibatch", minibatch)
+        count("steps", steps)
+        if minibatch > data.n or self.specification.normal:
+            raise ValueError(
+                f"minibatch is {minibatch} with {data.n} rows and likelihood="
+                f"{self.specification.likelihood!r}; expected at most all rows, and other than "
+                "normal noise, whose bound is closed. Leave minibatch out to use all rows."
+            )
+        batch, bound = batch_of(classes), []
+
+        def observe(specification, process, theta, s, **_):
+            bound.extend(bound_of(specification, process, theta, s, batch))
+            return bound
+
+        with pm.Model(model=None) as objective:
+            self._posed(observe)
+        scaled = data.scaled()
+        rows = {batch.y: scaled["y"], batch.exposure: scaled["exposure"]}
+        for name, frame in (("X", data.X), ("Z", data.Z)):
+            if self.in_model(name) in objective.named_vars:
+                rows[objective[self.in_model(name)]] = frame.values
+        sizes = minibatch, len(self.inducing["U"]), classes or 1
+        climb = Ascent(objective, bound, batch, rows, sizes)
+        options = {"steps": steps, "rate": learning_rate, "progressbar": progressbar}
+        found, trace = climb(next(s for s in starts if s), seed=seed, **options)
+        return inference.of_one(objective, found, trace, [], method="svgp")
+
+    def _fit_with_jitter(self, fitter, starts, options, sampled=False):
         """Fit; where no start has a finite density, again with more jitter, and say so."""
         for jitter in FIT_JITTERS:
             size = float(self.training.scaled()["y"].var()) if self.specification.normal else 1.0
             self._jitter.set_value(jitter * size)
             try:
-                idata = fitter(self._objective, starts, **options)
+                model = self.pymc if sampled else self._objective
+                idata = fitter(model, starts, **options)
             except inference.NowhereFinite:
                 if jitter == FIT_JITTERS[-1]:
                     raise
@@ -336,6 +414,14 @@ def _register_numba():
     from bayes_gpx import native  # noqa: F401
 
 
+def _refuse_large(n, specification):
+    if specification.approximation is None and n * specification.classes > LARGEST:
+        raise ValueError(
+            f"{n} rows times {specification.classes} classes are more than the {LARGEST} latent "
+            "values that are inferred jointly. Pass approximation=bx.Inducing(m)."
+        )
+
+
 def _points_tensor(points):
     return pt.specify_shape(pt.constant(points), points.shape)
 
@@ -346,12 +432,3 @@ def _own_value(name, value, ndim):
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.ndim != ndim:
         raise ValueError(f"{name} is {value!r}; expected finite numbers with {ndim} dimensions.")
     return array.astype("float64")
-
-
-START_GRID = (
-    (1.0, 1.0, 0.1, 0.1),
-    (1.0, 0.7, 0.7, 0.1),
-    (3.0, 1.0, 0.5, 0.05),
-    (0.3, 1.0, 0.3, 0.1),
-)
-"""Lengthscale over the median distance; prior sd of f, noise sd and eps_w's share over sd(y)."""

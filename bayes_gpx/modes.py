@@ -5,13 +5,16 @@ from pytensor.link.basic import PerformLinker
 
 
 def _light(linker):
-    return Mode(linker=linker, optimizer="fast_compile").excluding("local_add_canonizer")
+    excluded = "local_add_canonizer", "local_log_sum_exp"
+    return Mode(linker=linker, optimizer="fast_compile").excluding(*excluded)
 
 
 MODE = _light("py")
 """Python linker: compiles in a moment, runs NumPy and LAPACK.
 
-Sums are left as they are: NumPy cannot add more than 32 arrays in one operation.
+Sums are left as they are: NumPy cannot add more than 32 arrays in one operation. So are log sums of
+exponentials: PyTensor's own hold an inner function, which copies of a function share, and threads
+may not.
 """
 
 BUFFERED_MODE = _light(PerformLinker(allow_gc=False))

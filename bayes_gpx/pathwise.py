@@ -18,11 +18,13 @@ from dataclasses import dataclass
 
 import pytensor.tensor as pt
 
-from bayes_gpx.collapsed import again, seen_through
+from bayes_gpx.collapsed import again
 from bayes_gpx.conditioning import solve, solve_root
 from bayes_gpx.covariances import SLOPES
 from bayes_gpx.expansions import BasisProcess, expanded
+from bayes_gpx.marginals import coupled
 from bayes_gpx.operators import evaluate
+from bayes_gpx.views import WHITE, seen_through
 
 WAVES = 512
 """Sines and cosines that a prior function is made of, unless asked for more or fewer."""
@@ -60,13 +62,16 @@ class Prior:
 
     waves: int
 
-    def of(self, process, s):
-        """The function that the generator `s.rng` stands for, and the generator thereafter."""
+    def of(self, process, s, classes=()):
+        """The function that the generator `s.rng` stands for, and the generator thereafter.
+
+        With classes, one for each, of the same waves with coefficients of their own.
+        """
         fresh = _Fresh(self.waves, s.rng)
         basis = expanded(process, fresh, s.X)
         count = basis.design(_seen(s)).shape[1]
-        coefficients = fresh.normal((count,))
-        return lambda operator: basis.values(operator, coefficients), fresh
+        coefficients = fresh.normal((count, *classes))
+        return lambda operator: _each(basis.values, operator, coefficients, classes), fresh
 
 
 @dataclass(frozen=True)
@@ -79,20 +84,42 @@ class Settle:
     waves: int
 
     def __call__(self, specification, process, theta, s):
-        """Return the vector that `Follow` takes as `move`."""
-        posterior = again(specification, process, theta, s)
+        """Return what `Follow` takes as `move`: a vector, or one for each class."""
+        number = specification.classes
+        classes = () if number is None else (number,)
+        labels = (None,) if number is None else range(number)
+        of_class = [again(specification, process, theta, s, label) for label in labels]
+
+        def drawn(normal):
+            if number is None:
+                return of_class[0].drawn(normal)
+            return pt.stack([q.drawn(normal[:, c]) for c, q in enumerate(of_class)], axis=1)
+
         if isinstance(process, BasisProcess):
-            normal = _Fresh(self.waves, s.rng).normal(posterior.alpha.shape)
-            return [posterior.alpha + _spread(posterior.root, normal)]
-        prior, fresh = Prior(self.waves).of(process, s)
+            normal = _Fresh(self.waves, s.rng).normal((s.alpha.shape[0], *classes))
+            return [drawn(normal)]
+        prior, fresh = Prior(self.waves).of(process, s, classes)
         seen = seen_through(specification, process, theta, s)
         if seen is not None:
-            normal = fresh.normal(posterior.alpha.shape)
-            values = posterior.alpha + _spread(posterior.root, normal)
-            return [values - solve_root(seen.inducing_root, prior(seen.inducing))]
-        noise = pt.sqr(posterior.root).sum(axis=1) - process.variance(_seen(s))
-        error = pt.sqrt(pt.maximum(noise, 0.0)) * fresh.normal(s.y.shape)
-        return [posterior.alpha - solve(posterior.root, prior(_seen(s)) + error)]
+            normal = fresh.normal((s.alpha.shape[0], *classes))
+            return [drawn(normal) - solve_root(seen.inducing_root, prior(seen.inducing))]
+        values = prior(_seen(s))
+        if number is not None and WHITE not in theta:
+            own = pt.sqrt(
+                pt.maximum(
+                    process.variance(evaluate(s.X, s.Z, sample="train"))
+                    - process.variance(_seen(s)),
+                    0.0,
+                )
+            )
+            joint = coupled(process, s)
+            values = values + own[:, None] * fresh.normal((s.y.shape[0], number))
+            return [s.alpha - joint.told(values, fresh.normal((s.root.shape[0],)))]
+        noise = pt.sqrt(pt.maximum(pt.sqr(s.root).sum(axis=1) - process.variance(_seen(s)), 0.0))
+        error = fresh.normal((s.y.shape[0], *classes)) * (
+            noise if number is None else noise[:, None]
+        )
+        return [s.alpha - solve(s.root, values + error)]
 
 
 @dataclass(frozen=True)
@@ -113,16 +140,20 @@ class Follow:
         """Return a vector for each operator."""
         s.sample = "new"
         asked = [operator(s) for operator in self.operators]
+        classes = () if specification.classes is None else (specification.classes,)
         if isinstance(process, BasisProcess):
-            return [process.values(operator, s.move) for operator in asked]
-        prior, _ = Prior(self.waves).of(process, s)
+            return [_each(process.values, operator, s.move, classes) for operator in asked]
+        prior, _ = Prior(self.waves).of(process, s, classes)
         seen = seen_through(specification, process, theta, s)
+
+        def summed(operator, move):
+            return process.summed(operator, _seen(s), move[None]).reshape((-1,))
 
         def reached(operator):
             if seen is not None:
                 return pt.dot(seen.design(operator), s.move)
             if operator.kind in SLOPES:
-                return process.summed(operator, _seen(s), s.move[None]).reshape((-1,))
+                return _each(summed, operator, s.move, classes)
             return pt.dot(process.covariance(operator, _seen(s)), s.move)
 
         return [prior(operator) + reached(operator) for operator in asked]
@@ -133,6 +164,8 @@ def _seen(s):
     return evaluate(s.X, s.Z, smooth=True)
 
 
-def _spread(root, normal):
-    """A draw of N(0, (root root')^-1)."""
-    return pt.linalg.solve_triangular(root, normal, lower=True, trans="T")
+def _each(values, operator, weights, classes):
+    """Values of an operator for weights (k,), or as columns for those of each class (k, C)."""
+    if not classes:
+        return values(operator, weights)
+    return pt.stack([values(operator, weights[:, c]) for c in range(*classes)], axis=1)

@@ -10,9 +10,10 @@ from scipy.optimize import minimize
 
 from bayes_gpx.approximations import Inducing
 from bayes_gpx.arguments import hyperparameter_draws
-from bayes_gpx.collapsed import left_out, prior
+from bayes_gpx.collapsed import left_out
 from bayes_gpx.density import BUFFERED_MODE, blas_threads
 from bayes_gpx.specification import count
+from bayes_gpx.views import prior
 
 
 def optimise_inducing(model, idata, *, steps=100):

@@ -40,6 +40,8 @@ class Quantity:
         Whether there is a component for each pair of features, row-major and symmetric.
     bends : bool
         Whether it is another quantity for the mean response than for the latent values.
+    across : bool
+        Whether the components are all classes' values, jointly, instead of features.
     attrs : dict
         What else the result's attrs say.
     """
@@ -57,6 +59,7 @@ class Quantity:
     of_z: bool = False
     square: bool = False
     bends: bool = False
+    across: bool = False
     attrs: dict = field(default_factory=dict)
 
 
@@ -126,12 +129,15 @@ class Gathered:
     def dataset(self, model, where, stores):
         """Name what was gathered."""
         quantity, training = self._quantity, model.training
-        wide = quantity.components is not None
+        wide = quantity.components is not None and not quantity.across
         labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
         values = where.Z_values if quantity.of_z else where.X_values
         coords, variables = {"obs": where.index, "feature": list(labels)}, {}
+        if quantity.across:
+            coords["class"] = list(quantity.components)
         for name, shape in self._shapes.items():
             dims = ("obs", "feature", "feature_bis")[: 1 + len(shape)]
+            dims = ("obs", "class") if quantity.across else dims
             mean, sd, cov = self._mixtures[name].moments()
             place = self._place if shape else 0
             mean, sd = mean[:, place], sd[:, place]

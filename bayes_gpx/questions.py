@@ -1,6 +1,6 @@
 """The quantities that verbs ask for: which operator, in which units, under which names."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytensor.tensor as pt
@@ -16,8 +16,15 @@ STEPS = 50
 SMOOTH = "of the smooth function, without eps_w"
 
 
-def value(model, *, smooth=False):
-    """f(x), and y; or the smooth part of f alone."""
+def value(model, *, smooth=False, across=False):
+    """f(x), and y; or the smooth part of f alone; or of all classes together."""
+    if across:
+        return replace(
+            value(model),
+            components=tuple(str(label) for label in model.training.labels),
+            factor=np.ones(model.specification.classes),
+            across=True,
+        )
     return Quantity(
         name="f",
         operator=_smooth_value if smooth else _value,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from scipy.special import softmax
 
 from bayes_gpx import questions
 from bayes_gpx.arguments import Points
@@ -60,8 +61,15 @@ class Linear:
         return where
 
     def combine(self, rows, values):
-        """Components of the observations in `rows`, and their total where there is one."""
-        return values
+        """Components of the observations in `rows`, and their total where there is one.
+
+        Of several classes (k, C, c) and (k, C).
+        """
+        first, *total = values
+        if first.ndim == 1:
+            return values
+        by_class = first.reshape((-1, len(self.quantity.factor), first.shape[1]))
+        return [by_class.transpose(0, 2, 1), *total]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +129,8 @@ class Bent:
         ----------
         ask : callable
             From a list of `Bent` and numbers (None for all) to number, position in the list, a
-            slice of rows, and the answers: shares (k, d) and the differences (k,) to sum to.
+            slice of rows, and the answers: shares (k, d) and the differences (k,) to sum to; or,
+            of several classes, (k, C, d) and (k, C).
         count : int
             How many there are.
         """
@@ -144,7 +153,7 @@ class Bent:
             for number, k, own, found in ask(asked, numbers):
                 rows, level = parts[k][0][own], parts[k][1]
                 use = np.isin(rows, wanted[number]) if wanted else np.ones(len(rows), bool)
-                missed = np.abs(found[0].sum(axis=-1) - found[1])
+                missed = _missed(*found)
                 good = (missed <= NEAR * largest) | (level == LEVELS[-1])
                 again = rows[use & ~good]
                 if len(again):
@@ -160,8 +169,7 @@ class Bent:
         for degree in LEVELS:
             missed = np.zeros(len(left))
             for _, _, own, (shares, difference) in ask([self.of(left, degree)], set(few)):
-                apart = np.abs(shares.sum(axis=-1) - difference)
-                missed[own] = np.maximum(missed[own], apart)
+                missed[own] = np.maximum(missed[own], _missed(shares, difference))
                 largest = max(largest, np.abs(difference).max())
             done = (missed <= CLOSE * largest) | (degree == LEVELS[-1])
             if done.any():
@@ -185,6 +193,8 @@ class Bent:
 
     def combine(self, rows, values):
         """Slopes of the response times those of f, at the point or along the path."""
+        if self.model.specification.classes is not None:
+            return self._combine_classes(rows, *values)
         f = values[0].reshape((-1, self.together)) + self._center
         slopes = values[1].reshape((*f.shape, -1))
         if not self.latent.total:
@@ -194,6 +204,20 @@ class Bent:
         mean = self._response(f[:, [0, -1]])[0]
         shares = self._way[rows] * np.einsum("mk,mkd->md", slope, slopes)
         return [shares, mean[:, 1] - mean[:, 0]]
+
+    def _combine_classes(self, rows, f, slopes):
+        """As `combine`, (k, C, d) and (k, C): each probability varies with every f."""
+        f = f.reshape((-1, self.together, f.shape[1]))
+        slopes = slopes.reshape((*f.shape[:2], -1, f.shape[2]))
+        if not self.latent.total:
+            return [np.einsum("mcj,mdj->mcd", _jacobian(f[:, 0]), slopes[:, 0])]
+        across, w = _fine(self.degree, self.degree // 2)
+        inside = np.einsum(
+            "fcjm,f,ft->tcjm", _jacobian(across @ f).transpose(1, 2, 3, 0), w, across, optimize=True
+        )
+        shares = np.einsum("tcjm,mtdj->mcd", inside, slopes, optimize=True)
+        ends = softmax(f[:, [0, -1]], axis=-1)
+        return [self._way[rows][:, None] * shares, ends[:, 1] - ends[:, 0]]
 
     def expected(self, mean, variance, response):
         """Means of what `combine` gives where f is normal, by Stein's identity.
@@ -241,6 +265,18 @@ class Bent:
     @cached_property
     def _response(self):
         return _compiled_response(self.model.specification.observation)
+
+
+def _missed(shares, difference):
+    """How far the shares of each row are from adding up, for the worst class."""
+    apart = np.abs(shares.sum(axis=-1) - difference)
+    return apart.reshape((len(apart), -1)).max(axis=1)
+
+
+def _jacobian(f):
+    """Derivatives of softmax probabilities (..., C) in each latent value, (..., C, C)."""
+    p = softmax(f, axis=-1)
+    return p[..., :, None] * (np.eye(f.shape[-1]) - p[..., None, :])
 
 
 @lru_cache(maxsize=16)

@@ -38,7 +38,7 @@ class Sensitivity:
 
     def __call__(self, specification, process, theta, s):
         """Return m and V (m,); then m_d and V_d (m, d); then m_de and V_de (m, d, d)."""
-        q = again(specification, process, theta, s)
+        q = again(specification, process, theta, s, s.label)
         x, z = s.X_new, features_along(s) if self.tied else s.Z_new
         shape = tuple(x.shape)
         f = q(operators.evaluate(x, z, smooth=True))

@@ -7,7 +7,7 @@ functions are shared: two models with equal specifications never compile twice.
 import difflib
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -110,12 +110,15 @@ class Specification:
         Names joined by ``+`` and ``*``, or ``kernel(d) -> pymc.gp.cov.Covariance``.
     ard : bool
         One lengthscale for each feature.
-    likelihood : {"normal", "student_t", "bernoulli", "poisson", "negative_binomial"}
+    likelihood : str
+        One of `bayes_gpx.likelihoods.LIKELIHOODS`.
     weight_prior : {"shared", "per_feature", "horseshoe"}
         Of GPX: how the amplitudes of the weight functions are related.
     approximation : Inducing, HSGP, RandomFeatures or None
     link : str or None
         Of the likelihood; None for its default.
+    classes : int or None
+        Number of labels of "categorical".
     """
 
     family: str
@@ -125,6 +128,7 @@ class Specification:
     weight_prior: str = "shared"
     approximation: Any = None
     link: str | None = None
+    classes: int | None = None
 
     def __post_init__(self):
         one_of("likelihood", self.likelihood, LIKELIHOODS)
@@ -136,11 +140,6 @@ class Specification:
             raise ValueError(
                 f"approximation is {self.approximation!r}; expected None, bx.Inducing(m), "
                 "bx.HSGP(m, c) or bx.RandomFeatures(m, seed)."
-            )
-        if self.approximation is not None and not self.normal:
-            raise ValueError(
-                f"approximation={self.approximation} with likelihood={self.likelihood!r}; expected "
-                "None: approximations are for normal noise."
             )
         made = isinstance(self.kernel, pm.gp.cov.BaseCovariance | type)
         if made or not (callable(self.kernel) or isinstance(self.kernel, str)):
@@ -178,7 +177,8 @@ class Specification:
     @cached_property
     def observation(self):
         """How the response varies around the process; see `bayes_gpx.likelihoods`."""
-        return named(self.likelihood, self.link)
+        likelihood = named(self.likelihood, self.link)
+        return likelihood if self.classes is None else replace(likelihood, classes=self.classes)
 
     @property
     def reader(self):

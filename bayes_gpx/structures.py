@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 
-from bayes_gpx.collapsed import prior
 from bayes_gpx.density import BUFFERED_MODE, MODE
 from bayes_gpx.specification import Specification
 from bayes_gpx.staged import Staged
+from bayes_gpx.views import WHITE, prior
 
 BUFFERED_BELOW = 1000
 """Observations up to which keeping arrays is worth its memory (a third of the time)."""
@@ -28,6 +28,7 @@ SYMBOLS = {
     "X_new": pt.dmatrix,
     "Z_new": pt.dmatrix,
     "positions": pt.lvector,
+    "label": pt.lscalar,
     "baseline": pt.dvector,
     "baselines": pt.dmatrix,
     "rng": pt.random.type.random_generator_type,
@@ -55,11 +56,11 @@ class Structure:
     buffered: bool
 
     @staticmethod
-    def of(model):
-        """Structure of a model."""
+    def of(model, hyper):
+        """Structure of a model with such hyperparameters, or latent values beside them."""
         return Structure(
             model.specification,
-            tuple(model.hyperparameters.items()),
+            tuple((name, values.ndim - 2) for name, values in hyper.values.items()),
             model.training.d,
             model.called_kernel,
             model.own_variables,
@@ -67,8 +68,20 @@ class Structure:
             model.training.n < BUFFERED_BELOW,
         )
 
+    @property
+    def stacked(self):
+        """Symbols that have something for each of several classes."""
+        if self.specification.classes is None:
+            return set()
+        apart = self.specification.approximation is not None
+        apart = apart and WHITE not in dict(self.hyperparameters)
+        return {"alpha", "move", "root"} if apart else {"alpha", "move"}
 
-CHANGING = ("jitter", "alpha", "root", "rng", "move")
+
+STACKED = {"alpha": 2, "root": 3, "move": 2}
+"""Dimensions of what each of several classes may have of its own."""
+
+CHANGING = ("jitter", "alpha", "root", "rng", "move", "label")
 """Symbols whose values differ from draw to draw."""
 
 
@@ -99,6 +112,8 @@ def compiled(structure, build, names, *, buffered=False):
         for name, ndim in structure.hyperparameters
     }
     symbols = {n: SYMBOLS[n](n) for n in names}
+    for several in structure.stacked & symbols.keys():
+        symbols[several] = pt.tensor(several, dtype="float64", shape=(None,) * STACKED[several])
     for points in {"X", "X_new", "U", "baselines"} & symbols.keys():
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
     if "baseline" in symbols:

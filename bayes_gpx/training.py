@@ -60,6 +60,12 @@ class TrainingData:
         return len(self.y)
 
     @property
+    def X_deviations(self):  # noqa: N802
+        """Standard deviations of X's columns, exactly 0 of constant ones, (d,)."""
+        values = self.X.values
+        return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0), 0.0)
+
+    @property
     def d(self):
         """Number of columns of X."""
         return len(self.X.columns)

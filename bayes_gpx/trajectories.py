@@ -8,7 +8,15 @@ import xarray as xr
 from bayes_gpx import draws as one_to_all
 from bayes_gpx.arguments import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.density import blas_threads, progress_bar
-from bayes_gpx.draws import DEPENDENCE, factors_of, finished, keep_freed_memory, symbols_of
+from bayes_gpx.draws import (
+    DEPENDENCE,
+    by_class,
+    factors_of,
+    finished,
+    joined,
+    keep_freed_memory,
+    symbols_of,
+)
 from bayes_gpx.mixtures import Conditional
 from bayes_gpx.pathwise import WAVES, Follow, Settle
 from bayes_gpx.quantities import Gathered
@@ -64,7 +72,7 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
     if seed is not None:
         count("seed", seed, 0)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    structure, data = Structure.of(model), data_of(model)
+    structure, data = Structure.of(model, hyper), data_of(model)
     each = draws if hyper.alone else 1
     functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
     factorise = factors_of(structure, data)
@@ -112,21 +120,24 @@ def answer(
     model, each, quantity = functions.model, functions.each, asked.quantity
     c = len(quantity.factor)
     m, (chains, draws) = len(where.X), functions.shape
-    gathered = Gathered(quantity, features, m, covariance)
+    gathered = by_class(model, path, lambda: Gathered(quantity, features, m, covariance))
     sampled = keep == "draws"
-    stores = gathered.open((chains, draws, m), path) if sampled else {}
+    stores = [g.open((chains, draws, m), path) if sampled else {} for g in gathered]
     for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
-        mean = np.ravel(mean)
-        size = len(mean) // c
+        size, kept = np.size(mean) // (c * len(gathered)), (*divmod(number, draws), rows)
         none = np.zeros((size, c, c))
-        part = Conditional(mean, none, "block", gathered.drawn, quantity.factor, quantity.offset)
-        gathered.add(rows, part, None, [*total, np.zeros(size)])
-        if not sampled:
-            continue
-        kept = (*divmod(number, draws), rows)
-        for name, array in gathered.sample(part, None, np.zeros((1, 1, *part.mean.shape))).items():
-            stores[name][kept] = array[0]
-    dataset = gathered.dataset(model, where, stores if path is None else {})
+        for label, own in enumerate(gathered):
+            of_all = mean, *total
+            of_one, *its_total = of_all if len(gathered) == 1 else (v[:, label] for v in of_all)
+            of_one = np.ravel(of_one)
+            part = Conditional(of_one, none, "block", own.drawn, quantity.factor, quantity.offset)
+            own.add(rows, part, None, [*its_total, np.zeros(size)])
+            if not sampled:
+                continue
+            certain = np.zeros((1, 1, *part.mean.shape))
+            for name, array in own.sample(part, None, certain).items():
+                stores[label][name][kept] = array[0]
+    dataset = joined(model, gathered, where, stores if path is None else [{}])
     attrs = {
         "relative_jitter": max(functions.jitters),
         "dependence": DEPENDENCE[True],
@@ -156,7 +167,7 @@ def by_functions(
     how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
     functions = draw_functions(model, idata, waves=WAVES, **how)
     where, exact = replace(where, positions=None), None
-    if isinstance(asked, Bent):
+    if isinstance(asked, Bent) and model.specification.classes is None:
         exact = means(model, idata, asked, num_draws=num_draws, progressbar=progressbar)
     return answer(functions, asked, where, progressbar=progressbar, exact=exact, **options)
 
@@ -195,7 +206,7 @@ def _answers(functions, asked, where, progressbar):
 def _follow(functions, asked, width, where, progressbar, only=None):
     """Yield position of a function, or `only` of some, rows of `where`, and its values there."""
     where, together = asked.spread(where), asked.together
-    structure, data = Structure.of(functions.model), data_of(functions.model)
+    structure, data = Structure.of(functions.model, functions.hyper), data_of(functions.model)
     at_points, start = symbols_of(where)
     common = data | start
     names = ("jitter", "rng", "move", *common, *at_points)

@@ -1,17 +1,26 @@
-"""Relevance of 12 features and interactions of their 66 pairs at 400 rows, against the H-statistic.
+"""Relevance of 12 features and interactions of their 66 pairs at 400 rows, against peers.
 
-The peer is Friedman and Popescu's H of the same posterior mean, from its definition: the part of
-the partial dependence on a pair that the two single ones leave, at the training rows.
+Of the same posterior mean, at the training rows: Friedman and Popescu's H-statistic and the
+variation of partial dependence of Greenwell et al., from their definitions (`models/peers.py`),
+and scikit-learn's permutation importance. Of the same posterior: RATE, from its definition (L.
+Crawford, S. R. Flaxman, D. E. Runcie and M. West, "Variable prioritization in nonlinear black box
+methods" (2019)).
 """
 
 import resource
+import sys
 import time
-from itertools import combinations
+from pathlib import Path
 
 import numpy as np
 import xarray as xr
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.inspection import permutation_importance
 
 import bayes_gpx as bx
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "models"))
+import peers  # noqa: E402
 
 ROWS, FEATURES, CHAINS, DRAWS = 400, 12, 4, 50
 TRUE = [(0, 1), (2, 3), (4, 5)]
@@ -45,31 +54,46 @@ def timed(task):
     return result, time.process_time() - start
 
 
-def h_statistic(X, y, lengthscale, amplitude, sigma):
-    """H of each pair, with the function of a plain NumPy Gaussian process."""
+class Plain(RegressorMixin, BaseEstimator):
+    """A Gaussian process in NumPy, with known hyperparameters."""
 
-    def kernel(A, B):
-        A, B = A / lengthscale, B / lengthscale
+    def __init__(self, lengthscale, amplitude, sigma):
+        self.lengthscale, self.amplitude, self.sigma = lengthscale, amplitude, sigma
+
+    def _kernel(self, A, B):
+        A, B = A / self.lengthscale, B / self.lengthscale
         squares = (A**2).sum(1)[:, None] + (B**2).sum(1) - 2.0 * A @ B.T
-        return amplitude**2 * np.exp(-0.5 * np.maximum(squares, 0.0))
+        return self.amplitude**2 * np.exp(-0.5 * np.maximum(squares, 0.0))
 
-    alpha = np.linalg.solve(kernel(X, X) + sigma**2 * np.eye(len(X)), y)
+    def fit(self, X, y):
+        K = self._kernel(X, X)
+        noisy = K + self.sigma**2 * np.eye(len(X))
+        self.X_, self.alpha_ = X, np.linalg.solve(noisy, y)
+        self.covariance_ = K - K @ np.linalg.solve(noisy, K)
+        return self
 
-    def dependence(features):
-        """Mean over rows of f with these features set to each row's, centred."""
-        found = np.empty(len(X))
-        for i, row in enumerate(X):
-            moved = X.copy()
-            moved[:, features] = row[features]
-            found[i] = (kernel(moved, X) @ alpha).mean()
-        return found - found.mean()
+    def predict(self, X):
+        return self._kernel(X, self.X_) @ self.alpha_
 
-    alone = [dependence([j]) for j in range(X.shape[1])]
-    found = {}
-    for i, j in combinations(range(X.shape[1]), 2):
-        both = dependence([i, j])
-        found[i, j] = np.sqrt(((both - alone[i] - alone[j]) ** 2).sum() / (both**2).sum())
-    return found
+
+def rate(gp):
+    """Share of each feature in how far the other coefficients move once its own is 0.
+
+    Coefficients are those of a linear projection of f; distances are Kullback-Leibler's.
+    """
+    project = np.linalg.pinv(gp.X_)
+    mean, cov = project @ gp.predict(gp.X_), project @ gp.covariance_ @ project.T
+    found = np.empty(len(mean))
+    for j in range(len(mean)):
+        others = np.delete(np.arange(len(mean)), j)
+        slope = cov[others, j] / cov[j, j]
+        left = cov[np.ix_(others, others)]
+        right = left - np.outer(slope, cov[j, others])
+        shift = slope * mean[j]
+        logs = np.linalg.slogdet(right)[1] - np.linalg.slogdet(left)[1]
+        inside = np.trace(np.linalg.solve(right, left)) + shift @ np.linalg.solve(right, shift)
+        found[j] = 0.5 * (logs + inside - len(others))
+    return found / found.sum()
 
 
 def main():
@@ -85,12 +109,24 @@ def main():
     _, relevance = timed(lambda: bx.relevance(model, idata, **quiet))
     summary, interactions = timed(lambda: bx.interactions(model, idata, keep="summary", **quiet))
     scaled = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
-    peer, seconds = timed(lambda: h_statistic(*scaled, **theta))
+    gp, X = Plain(**theta).fit(*scaled), scaled[0]
+    peer, seconds = timed(lambda: peers.h_statistics(gp.predict, X))
+    tasks = {
+        "variation of partial dependence, 12 features": lambda: peers.pd_variation(gp.predict, X),
+        "the same of 66 pairs": lambda: peers.pd_interactions(gp.predict, X),
+        "RATE, 12 features": lambda: rate(gp),
+        "permutation importance, 12 features, 5 times": lambda: (
+            permutation_importance(gp, *scaled, n_repeats=5, random_state=0).importances_mean
+        ),
+    }
+    others = {name: timed(task) for name, task in tasks.items()}
     print("| what | CPU s |\n|---|---|")
     print(f"| 12 features and 66 pairs, one draw, first call | {first:.2f} |")
     print(f"| the same, later calls | {again:.3f} |")
     print(f"| {CHAINS * DRAWS} draws of them | {relevance + interactions:.1f} |")
     print(f"| H-statistic of 66 pairs, one draw | {seconds:.1f} ({seconds / again:.0f} x) |")
+    for name, (_, taken) in others.items():
+        print(f"| {name} | {taken:.2f} |")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"\npeak memory {peak:.0f} MB")
     print("\ntrue pairs", [f"x{i} : x{j}" for i, j in TRUE])
@@ -98,8 +134,17 @@ def main():
     print("KL-diff^2:", ranked.round(3).to_dict())
     top = bx.ranking(summary)["probability_top"].sel(rank=3).to_series().nlargest(4)
     print("P(among the first 3):", top.round(2).to_dict())
-    best = sorted(peer, key=peer.get, reverse=True)[:4]
-    print("H:", {f"x{i} : x{j}": round(float(peer[i, j]), 3) for i, j in best})
+    found = {"H": peer, "variation of partial dependence": others["the same of 66 pairs"][0]}
+    for name, values in found.items():
+        best = sorted(values, key=values.get, reverse=True)[:4]
+        print(f"{name}:", {f"x{i} : x{j}": round(float(values[i, j]), 3) for i, j in best})
+    print("\nfeatures, as shares of the largest")
+    average = bx.relevance(model, theta, **quiet)["average_relevance"].values[0, 0]
+    alone = {"KL-diff": average} | {
+        name: values for name, (values, _) in others.items() if "pairs" not in name
+    }
+    for name, values in alone.items():
+        print(f"{name.split(',')[0]}:", (values / values.max()).round(2).tolist())
 
 
 if __name__ == "__main__":

@@ -41,14 +41,17 @@ class Run:
         Used unless another is asked for.
     draws : int
         Likewise.
+    quick : bool
+        Whether the script can be asked for a short run with ``--quick``.
 
     Attributes
     ----------
     data : bayes_gpx.datasets.Data or None
     seed : int
+    quick : bool
     """
 
-    def __init__(self, name, description, arguments, *, data, method, draws=1000):
+    def __init__(self, name, description, arguments, *, data, method, draws=1000, quick=False):
         parser = _Parser(
             prog=f"{name}.py",
             description=description,
@@ -85,8 +88,11 @@ class Run:
             default=Path("results", name),
             help="folder for the results, made if absent (default: %(default)s)",
         )
+        if quick:
+            parser.add_argument("--quick", action="store_true", help="few and small simulations")
         given = parser.parse_args(arguments)
         self.method, self.draws, self.seed = given.method, given.draws, given.seed
+        self.quick = quick and given.quick
         self._out = given.out
         try:
             self.data = None if data is None else bx.datasets.load(data, path=given.data)

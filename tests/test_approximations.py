@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import bayes_gpx as bx
-from bayes_gpx.collapsed import inducing_points
+from bayes_gpx.inducing import inducing_points
 
 rng = np.random.default_rng(2)
 X = rng.uniform(-2.0, 2.0, size=(60, 2))

@@ -119,7 +119,6 @@ def test_the_model_is_generative(likelihood):
         (LABELS, {"likelihood": "bernoulli", "exposure": np.ones(N)}, "exposure was given"),
         (COUNTS, {"exposure": np.ones(N)}, "exposure was given"),
         (COUNTS, {"likelihood": "poisson", "exposure": np.zeros(N)}, "not above 0"),
-        (LABELS, {"likelihood": "bernoulli", "approximation": bx.Inducing(5)}, "normal noise"),
     ],
 )
 def test_bad_responses_are_refused(y, options, message):

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import multivariate_normal, norm, poisson
 
 import bayes_gpx as bx
 
@@ -157,6 +157,57 @@ def test_exact_interval_of_one_normal(script, tracts):
     # Monte Carlo error of a 5% quantile of 20,000 draws: 0.015 sd.
     for end in ("low", "high"):
         assert (np.abs(exact[end] - drawn[end]) / exact["sd"]).max() < 0.06
+
+
+def test_peers_of_known_functions(script, rng):
+    peers = script("peers")
+    X = rng.normal(size=(40, 3))
+    X[:, :2] -= X[:, :2].mean(axis=0)
+    b = np.array([1.0, -2.0, 0.5])
+    assert_allclose(peers.pd_variation(lambda X: X @ b, X), np.abs(b) * X.std(axis=0, ddof=1))
+
+    def product(X):
+        return 3 * X[:, 0] * X[:, 1] + np.sin(X[:, 2])
+
+    found = peers.h_statistics(product, X)
+    assert_allclose(found[0, 1], 1.0, rtol=1e-9)
+    assert_allclose([found[0, 2], found[1, 2]], 0.0, atol=1e-7)
+    found = peers.pd_interactions(product, X)
+    grid = np.quantile(X, np.linspace(0.05, 0.95, peers.GRID), axis=0)
+    # The sd over one feature is 3 |other| sd(own).
+    own, size = grid.std(axis=0, ddof=1), np.abs(grid).std(axis=0, ddof=1)
+    expected = 1.5 * (own[0] * size[1] + own[1] * size[0])
+    assert_allclose(found[0, 1], expected, rtol=1e-9)
+    assert_allclose([found[0, 2], found[1, 2]], 0.0, atol=1e-12)
+
+
+def test_true_pairs_are_counted_on_top(script):
+    relevance = script("gp_relevance")
+    true = np.array([pair in relevance.TRUE for pair in relevance.PAIRS])
+    one = np.where(true, 5.0, 1.0)
+    other = one.copy()
+    other[-1] = 7.0
+    other[np.flatnonzero(true)[0]] = 0.0
+    table = relevance.gathered([{"KL-diff²": one}, {"KL-diff²": other}, {"KL-diff²": 1.0 - one}])
+    assert list(relevance.count_true(table)["true"]) == [3, 2, 0]
+
+
+def test_predictive_density_of_counts(script, rng):
+    bike = script("gp_bike")
+    X = pd.DataFrame(rng.normal(size=(25, 2)), columns=["a", "b"])
+    y = pd.Series(rng.poisson(np.exp(1 + X["a"])), name="y")
+    model = bx.GP(X, y, likelihood="poisson")
+    theta = {"lengthscale": [1.0, 2.0], "amplitude": 1.0}
+    found = bike.mlpd(model, theta, X[:3], y[:3])
+    moments = bx.predictions(model, theta, X[:3], on="latent", keep="summary", progressbar=False)
+    logs = []
+    for mean, sd, k in zip(moments["f_mean"].values, moments["f_sd"].values, y[:3], strict=True):
+
+        def joint(f, mean=mean, sd=sd, k=k):
+            return poisson.pmf(k, np.exp(f)) * norm.pdf(f, mean, sd)
+
+        logs.append(np.log(quad(joint, mean - 8 * sd, mean + 8 * sd, epsabs=1e-14)[0]))
+    assert_allclose(found, np.mean(logs), rtol=1e-7)
 
 
 @pytest.mark.data

@@ -141,16 +141,6 @@ def test_a_process_without_derivatives_is_refused(model):
             verb(bx.GP(X, y, kernel=rough), {"sigma": 0.3}, **QUIET)
 
 
-def test_other_likelihoods_are_refused(model):
-    X, y = model.training.X.values, (model.training.y > 0).astype(int)
-    theta = {"lengthscale": [1.0, 2.0, 4.0, 8.0], "amplitude": 1.0}
-    for verb in (bx.relevance, bx.interactions):
-        with pytest.raises(
-            ValueError, match="relevance with likelihood='bernoulli'; expected 'norm"
-        ):
-            verb(bx.GP(X, y, likelihood="bernoulli"), theta, **QUIET)
-
-
 def test_matern32_has_second_derivatives_in_one_point():
     """They do not need a process that is differentiable twice; at equal points they are -metric."""
     lengths = np.array([0.7, 1.3])

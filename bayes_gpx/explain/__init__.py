@@ -3,7 +3,9 @@
 from bayes_gpx.explain.attributions import attributions
 from bayes_gpx.explain.derivatives import derivatives, path_slopes, slopes
 from bayes_gpx.explain.functions import RandomFunctions, sample_functions
+from bayes_gpx.explain.importances import importances
 from bayes_gpx.explain.log_likelihood import log_likelihood
+from bayes_gpx.explain.partial import partial_dependence
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.ranking import ranking
 from bayes_gpx.explain.relevance import interactions, relevance
@@ -14,8 +16,10 @@ __all__ = [
     "attributions",
     "contributions",
     "derivatives",
+    "importances",
     "interactions",
     "log_likelihood",
+    "partial_dependence",
     "path_slopes",
     "predictions",
     "ranking",

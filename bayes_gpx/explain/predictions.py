@@ -5,9 +5,11 @@ from functools import lru_cache
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+from scipy.special import softmax
 
 from bayes_gpx import questions
 from bayes_gpx.arguments import hyperparameter_draws, points
+from bayes_gpx.conditioning import sqrt_psd
 from bayes_gpx.draws import explain
 from bayes_gpx.modes import MODE
 from bayes_gpx.specification import one_of
@@ -55,7 +57,9 @@ def predictions(
 
         Of labels `probability` in the place of `y_mean` and `y_sd`, of counts `rate`: draws,
         the exact mean over the normal approximation of f, and the sd of the draws. f is then on the
-        link's scale, and `y` is coded 0 and 1 for labels; the attribute `labels` names them.
+        link's scale, and `y` is coded 0, 1, ... for labels; the attribute `labels` names them. Of
+        more than two labels f and `probability` have a last dim `class`, jointly drawn, and the
+        mean is by quasi-random points.
 
     Raises
     ------
@@ -69,7 +73,9 @@ def predictions(
     """
     one_of("on", on, ("response", "latent"))
     one_of("keep", keep, ("draws", "summary"))
-    where, quantity = points(model, X_new, Z_new, obs=obs), questions.value(model)
+    several = model.specification.classes
+    where = points(model, X_new, Z_new, obs=obs)
+    quantity = questions.value(model, across=several is not None)
     given = len(where.X) if X_new is None else len(X_new)
     exposure = _exposures(model, exposure, where, given)
     options |= {"seed": seed}
@@ -80,13 +86,15 @@ def predictions(
             f"path with likelihood={model.specification.likelihood!r}; expected on='latent', or no "
             "path: responses are kept in memory."
         )
-    expected = np.zeros(len(where.X))
+    observation = model.specification.observation
+    expected = np.zeros(len(where.X) if several is None else (len(where.X), several))
 
-    def watch(at, rows, mean, variance):
-        found = _expectation(model.specification.observation)(
-            mean[:, 0], variance[:, 0], exposure[rows]
-        )
-        expected[rows] += found
+    def watch(rows, part):
+        if several is None:
+            moments = part.mean[:, 0], part.variance[:, 0]
+        else:
+            moments = part.mean, sqrt_psd(part.cov)
+        expected[rows] += _expectation(observation)(*moments, exposure[rows])
 
     found = explain(model, idata, quantity, where, on="latent", watch=watch, **options)
     hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
@@ -118,9 +126,16 @@ def _exposures(model, exposure, where, given):
 
 @lru_cache(maxsize=8)
 def _expectation(observation):
-    """Function from mean and variance of f, and exposure, to the mean response."""
-    inputs = pt.dvectors("mean", "variance", "exposure")
-    output = observation.expected(*inputs).value
+    """Function from moments of f, and exposure, to the mean response.
+
+    Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
+    """
+    if observation.classes is None:
+        inputs = pt.dvectors("mean", "variance", "exposure")
+        output = observation.expected(*inputs).value
+    else:
+        inputs = [pt.dmatrix("mean"), pt.dtensor3("root"), pt.dvector("exposure")]
+        output = observation.expected(*inputs[:2])
     return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
 
 
@@ -132,10 +147,21 @@ def _mean_response(observation):
     return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
 
 
+def _responses(observation, f, exposure):
+    """Mean response for draws f (chain, draw, obs), or with a last dim of classes."""
+    if observation.classes is not None:
+        return softmax(f, axis=-1)
+    wide = np.broadcast_to(exposure, f.shape).ravel()
+    return _mean_response(observation)(f.ravel(), wide).reshape(f.shape)
+
+
 def _with_response(model, found, hyper, expected, exposure, seed):
     observation, scale = model.specification.observation, model.training.y_scaling.scale
     f = found["f"].values
-    drawn, rng = np.empty_like(f), np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
+    drawn, rng = (
+        np.empty(f.shape[:3]),
+        np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1]),
+    )
     each = f.shape[1] // len(hyper.draw)
     for at, theta in hyper:
         rows = at[0], slice(at[1] * each, (at[1] + 1) * each)
@@ -149,18 +175,18 @@ def _with_response(model, found, hyper, expected, exposure, seed):
         spread = np.where(nu > 2, sigma**2 * nu / np.maximum(nu - 2, 1e-300), np.inf).mean()
         sd = np.sqrt(found["f_sd"] ** 2 + scale**2 * spread)
         return found.assign(y=(dims, drawn), y_mean=found["f_mean"], y_sd=sd)
-    wide = np.broadcast_to(exposure, f.shape).ravel()
-    mean = _mean_response(observation)(f.ravel(), wide).reshape(f.shape)
+    mean = _responses(observation, f, exposure)
     name = observation.mean_name
     found = found.assign(
         {
             name: (dims, mean),
-            f"{name}_mean": ("obs", expected),
-            f"{name}_sd": ("obs", mean.std((0, 1))),
-            "y": (dims, drawn),
+            f"{name}_mean": (dims[2:], expected),
+            f"{name}_sd": (dims[2:], mean.std((0, 1))),
+            "y": (dims[:3], drawn),
         }
     )
-    found.attrs["moments"] = "means exact over the normal approximation of f, sds of the draws"
+    how = "exact" if observation.classes is None else "by 128 quasi-random points"
+    found.attrs["moments"] = f"means {how} over the normal approximation of f, sds of the draws"
     labels = model.training.labels
     if labels is not None:
         found.attrs["labels"] = [str(label) for label in labels]

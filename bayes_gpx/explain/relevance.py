@@ -8,10 +8,16 @@ from numbers import Real
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.arguments import hyperparameter_draws, points
+from bayes_gpx.arguments import (
+    hyperparameter_draws,
+    names_among,
+    points,
+    read_pairs,
+    refuse_classes,
+)
 from bayes_gpx.draws import jets, origin
 from bayes_gpx.jets import change
-from bayes_gpx.mixtures import JetMixture, Mixture
+from bayes_gpx.mixtures import Mixture, PredictiveMixture
 from bayes_gpx.specification import one_of
 
 STEP = 1e-4
@@ -35,10 +41,11 @@ def relevance(
 ):
     """How fast the predictive distribution leaves itself as a feature changes: KL-diff.
 
-    With the distribution N(m, V) of a new sample's y and derivatives in a feature marked by d,
-    ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``: the root of the second derivative of the Kullback-Leibler
-    divergence from it as that feature moves on. A slope counts in units of the predictive standard
-    deviation, and what changes only how sure the prediction is counts too. It has no sign.
+    The root of the second derivative of the Kullback-Leibler divergence from the distribution of a
+    new sample's y as that feature moves on. With normal noise that is N(m, V) and, derivatives in a
+    feature marked by d, ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``: a slope counts in units of the
+    predictive standard deviation, and what changes only how sure the prediction is counts too. It
+    has no sign. See Notes for other likelihoods.
 
     Parameters
     ----------
@@ -61,7 +68,9 @@ def relevance(
         each draw of them, whose spread says how sure the relevance is. "mixture": of the one
         prediction that averages over them, by its mean and variance, taken as a normal; what is
         uncertain about hyperparameters is then uncertainty of the prediction, which may itself
-        change with x. One value, without a spread.
+        change with x. One value, without a spread. For labels this is the mixture itself; for
+        Student's t, squared scales follow the law of total variance and 1 / nu is averaged; for
+        counts, means are averaged, and 1 / dispersion.
     features : list of str, optional
         Only these.
     num_draws : int, optional
@@ -82,9 +91,19 @@ def relevance(
     Raises
     ------
     ValueError
-        If the kernel's process is not differentiable (a Matern 3/2 or smoother is), a likelihood is
-        not normal, features are unknown, for a step without finite differences or that is not
-        positive, and samples or idata that do not fit the model.
+        For several classes, if the kernel's process is not differentiable (a Matern 3/2 or smoother
+        is), if features are unknown, for a step without finite differences or that is not positive,
+        and samples or idata that do not fit the model.
+
+    Notes
+    -----
+    With f ~ N(m, V) of a new sample, y is taken to be Student-t around m with squared scale
+    ``sigma^2 + V``; one of two labels with probability ``E pi``, where the measure is
+    ``|pi_d| / sqrt(pi (1 - pi))``; Poisson with mean ``lambda = E exp(f) = exp(m + V / 2)``, at
+    exposure 1, where it is ``|lambda_d| / sqrt(lambda)``; or negative binomial with that mean and
+    the dispersion a, where it is ``|lambda_d| / sqrt(lambda + lambda^2 / a)``. For Student's t and
+    for counts that is the paper's approximation: y's own distribution is wider in its tails, and
+    for counts a larger V widens it without moving these. f is normal by Laplace's approximation.
 
     References
     ----------
@@ -95,7 +114,7 @@ def relevance(
     """
     one_of("method", method, ("exact", "finite_difference"))
     where, columns = points(model, X_new, Z_new, obs=obs), model.training.X.columns
-    names = columns if features is None else _names("features", features, columns)
+    names = columns if features is None else names_among("features", features, columns)
     picked = np.array([columns.index(name) for name in names])
     if method == "exact":
         if step is not None:
@@ -123,7 +142,9 @@ def interactions(
     """How fast two features together move the predictive distribution: KL-diff^2.
 
     With the distribution N(m, V) of a new sample's y and derivatives in both features marked by de,
-    ``sqrt(m_de^2 / V + V_de^2 / (2 V^2))``: 0 where the features act one beside the other.
+    ``sqrt(m_de^2 / V + V_de^2 / (2 V^2))``: 0 where the features act one beside the other. Other
+    likelihoods have the mean of y, or the probability, in the place of m, as in `relevance`; what
+    acts one beside the other on f then interacts on y.
 
     Parameters
     ----------
@@ -156,6 +177,10 @@ def interactions(
     The sum is one of several terms of the divergence's fourth derivative, the one that a pure
     interaction leaves; it is not the whole derivative, which may be negative.
 
+    A single draw of hyperparameters with next to no noise, such as a mode often is with few rows,
+    is sure at the training points and nowhere else. There the variance's derivatives outgrow the
+    mean's: ask of several draws or their mixture, or at other points by `X_new`.
+
     References
     ----------
     Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
@@ -184,12 +209,15 @@ def interactions(
         picked = np.argsort(-average, kind="stable")[: max(2, -(-len(columns) // 2))]
         wanted = {frozenset(pair) for pair in combinations(picked, 2)}
     else:
-        wanted = _pairs(pairs, columns)
+        every = list(combinations(columns, 2))
+        wanted = set(read_pairs(every if pairs is None else pairs, columns))
+        if not wanted:
+            raise ValueError("pairs is empty; expected a list of different pairs of names.")
         picked = np.array(sorted(set().union(*wanted)))
     left_out = np.array([[frozenset((i, j)) not in wanted for j in picked] for i in picked])
 
-    def of_pairs(kind, mean, variance):
-        second = change(kind.parameters(mean, variance), factor)[1]
+    def of_pairs(likelihood, found):
+        second = change(likelihood.parameters(found), factor)[1]
         second[:, picked[:, None], picked] += np.where(left_out, np.nan, 0.0)
         return second
 
@@ -199,7 +227,7 @@ def interactions(
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """Attributes: name, order of derivatives, numbers from a likelihood and y's jets, attrs."""
+    """Attributes: name, order of derivatives, numbers from a likelihood and a predictive, attrs."""
 
     name: str
     order: int
@@ -207,8 +235,8 @@ class _Asked:
     attrs: dict
 
 
-def _first(likelihood, mean, variance):
-    return change(likelihood.parameters(mean, variance))[0]
+def _first(likelihood, found):
+    return change(likelihood.parameters(found))[0]
 
 
 def _moved(model, where, step):
@@ -216,16 +244,14 @@ def _moved(model, where, step):
     if isinstance(step, bool) or not (isinstance(step, Real) and 0 < step < np.inf):
         raise ValueError(f"step is {step!r}; expected a positive number.")
     m, d = where.X.shape
-    sd = _deviations(model) / model.training.X_scaling.scale
+    sd = model.training.X_deviations / model.training.X_scaling.scale
     steps = step * np.where(sd > 0, sd, 1.0)
     moves = np.concatenate([np.zeros((1, d)), np.diag(steps)])
     X = (where.X + moves[:, None]).reshape((-1, d))
     Z = None if where.Z is None else np.tile(where.Z, (d + 1, 1))
 
-    def apart(likelihood, mean, variance):
-        here, *there = zip(
-            mean.value.reshape((d + 1, m)), variance.value.reshape((d + 1, m)), strict=True
-        )
+    def apart(likelihood, found):
+        here, *there = (found.at(slice(k * m, (k + 1) * m)) for k in range(d + 1))
         divergence = np.stack([likelihood.divergence(here, moved) for moved in there], axis=1)
         return np.sqrt(2.0 * np.maximum(divergence, 0.0)) / steps
 
@@ -233,59 +259,30 @@ def _moved(model, where, step):
     return replace(where, X=X, Z=Z), _Asked("relevance", 0, apart, attrs)
 
 
-def _deviations(model):
-    """Standard deviations of the training columns, exactly 0 of constant ones."""
-    values = model.training.X.values
-    return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0), 0.0)
-
-
-def _names(what, given, columns):
-    if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
-        raise ValueError(f"{what} is {given!r}; expected a list of different names.")
-    for name in given:
-        one_of(what, name, columns)
-    return list(given)
-
-
-def _pairs(pairs, columns):
-    """Positions of the asked pairs, as a set of frozensets."""
-    if pairs is None:
-        return {frozenset(pair) for pair in combinations(range(len(columns)), 2)}
-    found = []
-    for pair in pairs:
-        if isinstance(pair, str) or len(pair) != 2 or len(set(pair)) != 2:
-            raise ValueError(f"pairs: {pair!r} is no pair; expected two different names.")
-        found.append(frozenset(columns.index(name) for name in _names("pairs", pair, columns)))
-    if not found or len(set(found)) < len(found):
-        raise ValueError(f"pairs is {pairs!r}; expected a list of different pairs of names.")
-    return set(found)
-
-
 def _explained(model, idata, where, asked, picked, over, num_draws, keep, progressbar):
     """Ask at every draw, or of their mixture, and name what is found."""
     one_of("over", over, ("draws", "mixture"))
     one_of("keep", keep, ("draws", "summary"))
-    if not model.specification.normal:
-        raise ValueError(
-            f"relevance with likelihood={model.specification.likelihood!r}; expected 'normal', for "
-            "which it is known. For others, see how bx.derivatives change with each feature."
-        )
+    refuse_classes(model, "relevance")
     likelihood = model.specification.observation
     hyper = hyperparameter_draws(model, idata, num_draws)
     kept = _Kept(model, asked, picked, where.X_values)
-    mixture, largest = JetMixture(where.X.shape, asked.order), 0.0
+    mixture, largest = PredictiveMixture(), 0.0
+    center = 0.0 if model.training.scales_y else model.training.y_scaling.center
     lead = (len(hyper.chain), len(hyper.draw))
     if over == "draws":
         kept.open(lead, keep)
-    for at, theta, *of_f, jitter in jets(model, hyper, where, asked.order, progressbar=progressbar):
-        mean, variance = likelihood.predictive(*of_f, theta)
+    for at, theta, mean, variance, jitter in jets(
+        model, hyper, where, asked.order, progressbar=progressbar
+    ):
+        predicted = likelihood.predictive(mean.shifted(center), variance, theta)
         largest = max(largest, jitter)
         if over == "mixture":
-            mixture.add(mean, variance)
+            mixture.add(predicted)
         else:
-            kept.add(at, asked.numbers(likelihood, mean, variance))
+            kept.add(at, asked.numbers(likelihood, predicted))
     if over == "mixture":
-        found = kept.of_one(asked.numbers(likelihood, *mixture.moments()))
+        found = kept.of_one(asked.numbers(likelihood, mixture.predictive()))
     else:
         found = kept.dataset().assign_coords(chain=hyper.chain, draw=hyper.draw)
     found = found.assign_coords(obs=where.index)
@@ -306,7 +303,7 @@ class _Kept:
         self._value = ("obs", "feature"), values[:, picked]
         self._shape = (len(values), *[len(picked)] * (len(self._dims) - 1))
         per_unit = 1.0 / model.training.X_scaling.scale
-        scales = per_unit[picked], (_deviations(model) * per_unit)[picked]
+        scales = per_unit[picked], (model.training.X_deviations * per_unit)[picked]
         if len(self._shape) == 3:
             scales = [np.multiply.outer(scale, scale) for scale in scales]
         self._scales = dict(zip((asked.name, f"{asked.name}_scaled"), scales, strict=True))

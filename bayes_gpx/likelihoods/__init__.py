@@ -14,9 +14,10 @@ All of them know, elementwise and for one draw of the hyperparameters,
 - ``read(y, labels)``, y checked and encoded, with its labels where it has any;
 - ``center(y, exposure)``, the prior mean of f that fits the size of y.
 
-For relevance `Normal` also knows of y's predictive distribution at new points, in NumPy and with
-derivatives in x (`bayes_gpx.jets`): what it is (`predictive`), which parameters it has, each with
-its Fisher information (`parameters`), and how far apart two of them are (`divergence`).
+For relevance they also know of y's predictive distribution at new points, in NumPy and with
+derivatives in x (`bayes_gpx.jets`): what it is where f ~ N(mean, variance) (`predictive`) and, from
+their family in `bayes_gpx.families`, which parameters it has, each with its Fisher information
+(`parameters`), and how far apart two of them are (`divergence`).
 
 theta is a dict of hyperparameters, tensors of floats. `Categorical` has C latent values and
 matrices instead.
@@ -27,9 +28,6 @@ from bayes_gpx.likelihoods.labelled import Bernoulli, Categorical
 from bayes_gpx.likelihoods.real import Normal, StudentT
 from bayes_gpx.links import Logit, Probit
 
-LIKELIHOODS = ("normal", "student_t", "bernoulli", "poisson", "negative_binomial")
-"""What models can be fitted with."""
-
 KNOWN = {
     "normal": {"identity": Normal()},
     "student_t": {"identity": StudentT()},
@@ -39,6 +37,8 @@ KNOWN = {
     "negative_binomial": {"log": NegativeBinomial()},
 }
 """Every likelihood by name and link; the first link is the default."""
+
+LIKELIHOODS = tuple(KNOWN)
 
 
 def named(name, link=None):

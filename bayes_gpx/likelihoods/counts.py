@@ -7,6 +7,8 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.expectations import nodes
+from bayes_gpx.families import Counted, Predictive
+from bayes_gpx.jets import expectation
 from bayes_gpx.labels import read_counts
 from bayes_gpx.links import Response
 from bayes_gpx.tails import log_rising_ratio, log_sum_exp, softplus
@@ -15,7 +17,7 @@ MOST = 1e15
 """Above this, a drawn count equals its rate: the difference is below 1e-7 of it."""
 
 
-class _Counts:
+class _Counts(Counted):
     """Whole numbers around the rate exposure exp(f)."""
 
     scaled = False
@@ -23,6 +25,7 @@ class _Counts:
     mean_name = "rate"
     concave = True
     exposed = True
+    classes = None
 
     def response(self, f, exposure=None):
         """Rate, with two derivatives: all equal."""
@@ -44,6 +47,15 @@ class _Counts:
         peak = pt.switch(y > 0, pt.log(pt.maximum(y, 1.0)) + unit, lowest)
         log_p = lambda f: self.logp(f, y[:, None], theta, column)  # noqa: E731
         return log_sum_exp(nodes(log_p, mean, variance, slope, peak)[1])
+
+    def predictive(self, mean, variance, theta):
+        """Distribution of y at exposure 1 where f ~ N(mean, variance), jets: of the same mean.
+
+        That of y has more variance: an approximation, by the paper.
+        """
+        rate = np.exp(mean.value + variance.value / 2.0)
+        excess = 1.0 / theta["dispersion"] if self.hyperparameters else 0.0
+        return Predictive((expectation(mean, variance, rate, [rate] * 4),), None, excess)
 
     def center(self, y, exposure=None):
         """Log of the mean count, or of counts per exposure.

@@ -1,18 +1,24 @@
 """Labels: two with a logit or probit link, or C with a softmax."""
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 
+from bayes_gpx.expectations import standard_nodes
+from bayes_gpx.families import Labelled, Predictive
+from bayes_gpx.jets import expectation
 from bayes_gpx.labels import read_labels
 from bayes_gpx.links import Logit, Probit, Response
+from bayes_gpx.modes import MODE
 from bayes_gpx.tails import log_softmax, log_sum_exp, softplus
 
 
 @dataclass(frozen=True)
-class Bernoulli:
+class Bernoulli(Labelled):
     """Two labels in sorted order, coded 0 and 1; the probability is of the second."""
 
     link: Logit | Probit
@@ -21,6 +27,7 @@ class Bernoulli:
     scaled = False
     concave = True
     exposed = False
+    classes = None
 
     @property
     def units(self):
@@ -64,6 +71,17 @@ class Bernoulli:
         """
         return pm.Bernoulli(name, logit_p=self.link.log_odds(f), **kwargs)
 
+    def predictive(self, mean, variance, theta):
+        """Probabilities of both labels where f ~ N(mean, variance), jets."""
+        *both, one, two, three, four = _expected(self.link)(mean.value, variance.value)
+        signed = zip((-1.0, 1.0), both, strict=True)
+        return Predictive(
+            tuple(
+                expectation(mean, variance, p, [s * rate for rate in (one, two, three, four)])
+                for s, p in signed
+            )
+        )
+
     def center(self, y, exposure=None):
         """Return 0."""
         return 0.0
@@ -73,19 +91,31 @@ class Bernoulli:
         return read_labels(y, labels, two=True)
 
 
+@cache
+def _expected(link):
+    """Function from mean and variance of f to both labels' expected probabilities and `rates`."""
+    mean, variance = pt.dvectors("mean", "variance")
+    both = [pt.exp(link.log_expected(sign * mean, variance)) for sign in (-1.0, 1.0)]
+    outputs = [*both, *link.rates(mean, variance)]
+    return pytensor.function([mean, variance], outputs, mode=MODE)
+
+
 def _sign(y):
     return 2.0 * y - 1.0
 
 
 @dataclass(frozen=True)
-class Categorical:
+class Categorical(Labelled):
     """C labels in sorted order, coded 0 to C - 1: softmax of C latent values, f (n, C).
 
     There is no quadrature over C latent values: expectations of the response are averages over
-    draws of f.
+    draws of f. Jets of those, as the means of a `Predictive`, are all that relevance needs.
     """
 
+    classes: int = 2
     hyperparameters = ()
+    mean_name = "probability"
+    units = "latent value of {y}"
     scaled = False
     concave = True
     exposed = False
@@ -115,6 +145,12 @@ class Categorical:
         """
         return Response(pt.exp(log_softmax(f)), self.fisher(f), None)
 
+    def expected(self, mean, root):
+        """Expected probabilities (n, C) where f ~ N(mean, root root'), by quasi-random points."""
+        x, weights = standard_nodes(self.classes)
+        f = mean[:, None] + pt.matmul(x, root.transpose(0, 2, 1))
+        return (weights[:, None] * pt.exp(log_softmax(f))).sum(axis=1)
+
     def contracted(self, f, M):
         """Third derivatives of log sum exp f, summed against M (n, C, C), as (n, C).
 
@@ -129,13 +165,24 @@ class Categorical:
         centered = diagonal - both
         return p * (centered - (p * centered).sum(axis=-1, keepdims=True))
 
+    def log_predictive(self, y, mean, root):
+        """Log probability of y where f ~ N(mean, root root'), by quasi-random points.
+
+        mean (n, C), root (n, C, C).
+        """
+        x, weights = standard_nodes(self.classes)
+        f = mean[:, None] + pt.matmul(x, root.transpose(0, 2, 1))
+        return log_sum_exp(self.logp(f, y[:, None]) + np.log(weights))
+
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f (..., C)."""
         return (f + rng.gumbel(size=np.shape(f))).argmax(axis=-1).astype("float64")
 
     def dist(self, name, f, theta=None, exposure=None, **kwargs):
         """Return y as a variable of the PyMC model at hand."""
-        return pm.Categorical(name, logit_p=f, **kwargs)
+        codes = kwargs.pop("observed", None)
+        codes = None if codes is None else np.asarray(codes, dtype="int64")
+        return pm.Categorical(name, logit_p=f, observed=codes, **kwargs)
 
     def center(self, y, exposure=None):
         """Return 0."""

@@ -7,12 +7,13 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.expectations import log_student_normal
+from bayes_gpx.families import Located, Predictive
 from bayes_gpx.labels import read_reals
 from bayes_gpx.links import Response
 from bayes_gpx.tails import log_normal, log_rising_ratio
 
 
-class _Real:
+class _Real(Located):
     """y in real numbers around f; hyperparameters are on the scale of a standardised y."""
 
     scaled = True
@@ -20,6 +21,7 @@ class _Real:
     mean_name = None
     concave = True
     exposed = False
+    classes = None
 
     def response(self, f, exposure=None):
         """Return f itself."""
@@ -70,19 +72,8 @@ class Normal(_Real):
         return pm.Normal(name, mu=f, sigma=theta["sigma"], **kwargs)
 
     def predictive(self, mean, variance, theta):
-        """Mean and variance of y, jets in NumPy, where those of f are these."""
-        return mean, variance.shifted(theta["sigma"] ** 2)
-
-    def parameters(self, mean, variance):
-        """Parameters of N(mean, variance), jets, each with its Fisher information (m,)."""
-        return (mean, 1.0 / variance.value), (variance, 0.5 / variance.value**2)
-
-    def divergence(self, here, there):
-        """Kullback-Leibler divergence from one N(mean, variance) to another; pairs of arrays."""
-        (mean, variance), (moved, other) = here, there
-        growth = (other - variance) / variance
-        spread = np.log1p(growth) - growth / (1.0 + growth)
-        return 0.5 * (spread + (moved - mean) ** 2 / other)
+        """Distribution of y where f ~ N(mean, variance), jets: with the variance of the noise."""
+        return Predictive((mean,), variance.shifted(theta["sigma"] ** 2))
 
 
 @dataclass(frozen=True)
@@ -133,3 +124,10 @@ class StudentT(_Real):
     def dist(self, name, f, theta, exposure=None, **kwargs):
         """Return y as a variable of the PyMC model at hand."""
         return pm.StudentT(name, nu=theta["nu"], mu=f, sigma=theta["sigma"], **kwargs)
+
+    def predictive(self, mean, variance, theta):
+        """Student-t distribution of y where f ~ N(mean, variance), jets.
+
+        Its squared scale is sigma^2 and the variance of f: an approximation, by the paper.
+        """
+        return Predictive((mean,), variance.shifted(theta["sigma"] ** 2), 1.0 / theta["nu"])

@@ -5,6 +5,8 @@ from bayes_gpx.plots.dependence import plot_dependence
 from bayes_gpx.plots.derivatives import plot_derivatives
 from bayes_gpx.plots.heatmap import plot_heatmap
 from bayes_gpx.plots.image import plot_image
+from bayes_gpx.plots.importances import plot_importances
+from bayes_gpx.plots.partial import plot_partial_dependence
 from bayes_gpx.plots.path import plot_path
 from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
 from bayes_gpx.plots.shares import plot_attributions, plot_contributions
@@ -20,7 +22,9 @@ __all__ = [
     "plot_derivatives",
     "plot_heatmap",
     "plot_image",
+    "plot_importances",
     "plot_interactions",
+    "plot_partial_dependence",
     "plot_path",
     "plot_relevance",
     "plot_slopes",

@@ -7,7 +7,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, horizontal_zero, interval_bars
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import MOST_ROWS, short, shown
+from bayes_gpx.shown import MOST_ROWS, QUANTITIES, short, shown
 
 
 def _bars(da, target, *, value, **kwargs):
@@ -39,7 +39,7 @@ def plot_dependence(
     backend=None,
     **pc_kwargs,
 ):
-    """Plot attributions, contributions, weights or derivatives against their feature's value.
+    """Plot attributions, contributions, weights, slopes or relevance against the feature's value.
 
     Each observation is a point with its interval, above a rug of values. The scatter of points
     at one value is interaction with other features, the interval is what is not known.
@@ -47,13 +47,13 @@ def plot_dependence(
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions`, `contributions`, `weights` or `derivatives` returned, with
-        draws or not.
+        What `bayes_gpx.attributions`, `contributions`, `weights`, `derivatives` or `relevance`
+        returned, with draws or not.
     obs : list of labels, optional
         All by default. Of more than 1000 a random choice of 1000 is drawn, as the title says.
     features : list of str, optional
         By default the `max_features` of the largest mean absolute attribution or contribution;
-        the first ones of weights and derivatives, whose units differ.
+        the first ones of weights, derivatives and relevance, whose units differ.
     max_features : int
     ci_prob : float, optional
         Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
@@ -74,6 +74,7 @@ def plot_dependence(
     """
     found = shown(
         dataset,
+        (*QUANTITIES, "relevance"),
         obs=obs,
         features=features,
         max_features=max_features,

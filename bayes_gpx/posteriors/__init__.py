@@ -2,5 +2,7 @@
 
 from bayes_gpx.posteriors.exact import exact
 from bayes_gpx.posteriors.laplace import laplace
+from bayes_gpx.posteriors.latent import latent
+from bayes_gpx.posteriors.low_rank import basis, sparse
 
-__all__ = ["exact", "laplace"]
+__all__ = ["basis", "exact", "laplace", "latent", "sparse"]

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx.conditioning import Projected, cholesky, solve_root
-from bayes_gpx.expansions import by_observation, has_own_noise, own_variances
+from bayes_gpx.conditioning import Projected, cholesky, informed, solve_root
+from bayes_gpx.expansions import BasisProcess, by_observation, has_own_noise, own_variances
 from bayes_gpx.operators import AtPoints, Operator, evaluate
 from bayes_gpx.processes import Process
 
@@ -28,8 +28,10 @@ class Seen:
     Attributes
     ----------
     process : BasisProcess; or GaussianProcess or WeightProcess, with inducing points
-    y : tensor (n,)
+    y : tensor (n,) or None
+        None where it is seen through a likelihood, and tells nothing of samples' own noise.
     sigma : scalar
+        Of normal noise; 0 elsewhere.
     X, Z : tensor (n, d), (n, p) or None
     inducing : Operator or None
         The inducing values u; None for a BasisProcess.
@@ -85,7 +87,7 @@ class Seen:
     @cached_property
     def D(self):
         """Variance of y around the smooth part, (n,)."""
-        noise = pt.full((self.y.shape[0],), pt.as_tensor(self.sigma) ** 2)
+        noise = pt.full((self.X.shape[0],), pt.as_tensor(self.sigma) ** 2)
         if self.own_variances is None:
             return noise
         return noise + (self.Z**2 * self.own_variances).sum(axis=1)
@@ -94,7 +96,7 @@ class Seen:
     def unseen(self):
         """Prior variance of the smooth part that no coefficient knows of, (n,)."""
         if self.inducing is None:
-            return pt.zeros(self.y.shape[0])
+            return pt.zeros(self.X.shape[0])
         known = pt.sqr(self.F).sum(axis=1)
         return pt.maximum(self.process.variance(self.smooth) - known, 0.0)
 
@@ -110,6 +112,69 @@ def low_rank(seen):
     return LowRank(seen, coefficients, root)
 
 
+def sparse(gp, U, a, S_chol, Z=None):
+    """Posterior of a process by that of its values u at inducing points, N(a, S).
+
+    Parameters
+    ----------
+    gp : GaussianProcess or WeightProcess
+    U : array or tensor (M, d), or Operator
+        Inducing points, or any operator of the smooth part of the process.
+    a : array or tensor (M,)
+        Posterior mean of u, zero prior mean.
+    S_chol : array or tensor (M, M)
+        Lower triangular factor of its covariance S; 0 where u is known.
+    Z : array or tensor (M, p), optional
+        Features at the inducing points, for a `WeightProcess`.
+
+    Returns
+    -------
+    LowRank
+        Called with an operator, gives its posterior.
+
+    Notes
+    -----
+    mean = K_Lu K_uu^-1 a, cov = K_LL - K_Lu K_uu^-1 (K_uu - S) K_uu^-1 K_uL, of the smooth part:
+    samples' own noise stays as it is a priori.
+
+    References
+    ----------
+    Seitz, "Gradient-based explanations for Gaussian process regression and classification models"
+    (2022), section 3.2, with the corrections of this package's errata.
+    """
+    u = U if isinstance(U, Operator) else evaluate(U, Z, smooth=True)
+    seen = Seen(informed(gp, Z), None, 0.0, U, Z, u)
+    whitened = (solve_root(seen.inducing_root, pt.as_tensor(v)) for v in (a, S_chol))
+    mean, spread = whitened
+    return LowRank(seen, mean, None, spread)
+
+
+def basis(gp, beta_mean, beta_chol):
+    """Posterior of a process by that of its basis functions' coefficients.
+
+    Parameters
+    ----------
+    gp : BasisProcess
+        What `bayes_gpx.expanded` returns.
+    beta_mean : array or tensor (M,)
+    beta_chol : array or tensor (M, k)
+        A factor of the coefficients' covariance, such as its lower Cholesky factor; 0 for a draw of
+        them.
+
+    Returns
+    -------
+    LowRank
+        Called with an operator, gives its posterior.
+    """
+    if not isinstance(gp, BasisProcess):
+        raise ValueError(
+            f"gp is a {type(gp).__name__}; expected a BasisProcess, from "
+            "bx.expanded(gp, bx.HSGP(m, c), X)."
+        )
+    mean, spread = pt.as_tensor(beta_mean), pt.as_tensor(beta_chol)
+    return LowRank(Seen(gp, None, 0.0, None), mean, None, spread)
+
+
 @dataclass(frozen=True, eq=False)
 class LowRank:
     """The posterior of a process through its coefficients; call it with an operator.
@@ -119,13 +184,22 @@ class LowRank:
     seen : Seen
     alpha : tensor (M,)
         Posterior mean of the coefficients.
-    root : tensor (M, M)
+    root : tensor (M, M) or None
         Lower Cholesky factor of their posterior precision.
+    spread : tensor (M, k) or None
+        In the place of `root`: a factor of their posterior covariance.
     """
 
     seen: Seen
     alpha: Any
     root: Any
+    spread: Any = None
+
+    def drawn(self, normal):
+        """Coefficients (M,) drawn by standard normals (M,)."""
+        if self.spread is not None:
+            return self.alpha + pt.dot(self.spread, normal[: self.spread.shape[1]])
+        return self.alpha + pt.linalg.solve_triangular(self.root, normal, lower=True, trans="T")
 
     def __call__(self, operator):
         """Posterior of the operator's values."""
@@ -140,11 +214,11 @@ class LowRank:
 
     def _smooth(self, operator):
         seen, rest = self.seen, self.seen.inducing is not None
-        return Projected(seen.process, operator, seen, self.alpha, self.root, rest)
+        return Projected(seen.process, operator, seen, self.alpha, self.root, rest, self.spread)
 
     def _own(self, operator):
         """Weights with `eps_w`, which for training samples y tells something of, too."""
-        new = isinstance(operator.sample, str)
+        new = isinstance(operator.sample, str) or self.seen.y is None
         asked = replace(operator, smooth=True)
         if operator.kind == "contribution":
             asked = replace(asked, kind="weight", Z=None)

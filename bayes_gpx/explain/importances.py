@@ -1,0 +1,179 @@
+"""Other measures of how much features matter, beside `relevance`: one number for each feature."""
+
+import numpy as np
+import xarray as xr
+from scipy.stats import qmc
+
+from bayes_gpx import questions
+from bayes_gpx.arguments import hyperparameter_draws, points, refuse_classes
+from bayes_gpx.draws import origin
+from bayes_gpx.pathwise import WAVES
+from bayes_gpx.responses import Linear
+from bayes_gpx.specification import one_of
+from bayes_gpx.trajectories import answer, draw_functions
+
+MEASURES = (
+    "inverse_lengthscale",
+    "mean_absolute_derivative",
+    "mean_squared_derivative",
+    "sobol_first",
+    "sobol_total",
+)
+
+SOBOL_ROWS = 512
+"""Rows of each of the two samples that Sobol indices are estimated from; a power of 2."""
+
+
+def importances(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    measures=None,
+    obs=None,
+    draws=100,
+    num_draws=None,
+    seed=None,
+    progressbar=True,
+):
+    """How much each feature matters to the latent function, by measures that others use.
+
+    All but the lengthscales are computed on random functions of the posterior, draw by draw, so
+    that each has its own spread; that is what the fit does not know. None counts what a feature
+    does to the uncertainty of predictions, as `relevance` does.
+
+    Parameters
+    ----------
+    model : GP or GPX
+        In a GPX, of the smooth part z' g(x).
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new, Z_new : frame or array, optional
+        Where derivatives are averaged, and the columns that Sobol indices draw values from; None
+        for the training samples.
+    measures : list of str, optional
+        Some of the variables below. By default all, without `inverse_lengthscale` where the kernel
+        does not have one lengthscale for each feature, and without Sobol indices of a GPX with a Z
+        of its own.
+    obs : label or list of labels, optional
+        Only these observations.
+    draws : int
+        With a single hyperparameter draw: how many functions. With more, each gives one.
+    num_draws : int, optional
+        Thin the hyperparameter draws evenly to at most this many.
+    seed : int, optional
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.Dataset
+        With dims (chain, draw, feature): `inverse_lengthscale`, which says how far from linear f is
+        in a feature rather than how much it matters [1]_; `mean_absolute_derivative` and
+        `mean_squared_derivative` over observations, the latter also known as DGSM [2]_; these three
+        in units of f (or its square) and standard deviations of the training columns; and, as
+        shares of the variance of f under independent features, each with the distribution of its
+        column, `sobol_first`, of a feature alone, and `sobol_total`, with all its interactions.
+        Estimates of shares that are about 0 may be below it.
+
+    Raises
+    ------
+    ValueError
+        For several classes, unknown measures, `inverse_lengthscale` or Sobol indices where there
+        are none, kernels without random functions, and samples or idata that do not fit the model.
+
+    References
+    ----------
+    .. [1] Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian processes via
+       sensitivity analysis of the posterior predictive distribution" (2019), section 2.
+    .. [2] Sobol' and Kucherenko, "Derivative based global sensitivity measures and their link with
+       global sensitivity indices" (2009); Sobol indices by the estimators of Jansen, "Analysis of
+       variance designs for model output" (1999).
+    """
+    refuse_classes(model, "importances")
+    training, lengthscale = model.training, _lengthscale(model)
+    held = not training.tied and training.Z is not None
+    absent = {"inverse_lengthscale": lengthscale is None}
+    absent |= dict.fromkeys(("sobol_first", "sobol_total"), held)
+    if measures is None:
+        measures = [name for name in MEASURES if not absent.get(name)]
+    _check(measures, absent)
+    where, hyper = (
+        points(model, X_new, Z_new, obs=obs),
+        hyperparameter_draws(model, idata, num_draws),
+    )
+    sd = training.X_deviations / training.X_scaling.scale
+    each, found, functions = draws if hyper.alone else 1, {}, None
+    if set(measures) - {"inverse_lengthscale"}:
+        functions = draw_functions(
+            model,
+            idata,
+            draws=draws,
+            num_draws=num_draws,
+            waves=WAVES,
+            seed=seed,
+            progressbar=progressbar,
+        )
+
+    def ask(quantity, X=None):
+        there = points(model, X) if X is not None else where
+        return answer(functions, Linear(quantity), there, progressbar=progressbar)
+
+    if "inverse_lengthscale" in measures:
+        found["inverse_lengthscale"] = np.repeat(sd / hyper.values[lengthscale], each, axis=1)
+    if {"mean_absolute_derivative", "mean_squared_derivative"} & set(measures):
+        slopes = ask(questions.derivative(model))["derivative"].values * training.X_deviations
+        found["mean_absolute_derivative"] = np.abs(slopes).mean(axis=2)
+        found["mean_squared_derivative"] = (slopes**2).mean(axis=2)
+    if {"sobol_first", "sobol_total"} & set(measures):
+
+        def of_f(X):
+            return ask(questions.value(model, smooth=True), X)["f"].values
+
+        found["sobol_first"], found["sobol_total"] = _sobol(of_f, where.X_values)
+    size = next(iter(found.values())).shape[1]
+    coords = {
+        "chain": hyper.chain,
+        "draw": np.arange(size) if hyper.alone else hyper.draw,
+        "feature": list(training.X.columns),
+    }
+    variables = {name: (("chain", "draw", "feature"), found[name]) for name in measures}
+    attrs = {"units": f"{questions.latent_units(model)}, in standard deviations of the features"}
+    return xr.Dataset(variables, coords, origin(model) | attrs)
+
+
+def _check(measures, absent):
+    if isinstance(measures, str) or not len(measures) or len(set(measures)) < len(measures):
+        raise ValueError(f"measures is {measures!r}; expected a list of different names.")
+    for name in measures:
+        one_of("measures", name, MEASURES)
+        if absent.get(name):
+            cure = (
+                "a kernel with one lengthscale for each feature"
+                if name == "inverse_lengthscale"
+                else "a model whose z varies with x"
+            )
+            raise ValueError(f"measures has {name}; expected {cure}. bx.relevance needs neither.")
+
+
+def _lengthscale(model):
+    """Name of the only hyperparameter that has a lengthscale for each feature, or None."""
+    known = [h for h in model.specification.hyperparameters if h.kind == "lengthscale"]
+    return known[0].name if len(known) == 1 and known[0].dim == "feature" else None
+
+
+def _sobol(of_f, X):
+    """First-order and total indices (chain, draw, d) of functions of independent columns."""
+    n, d = X.shape
+    uniform = qmc.Sobol(2 * d, seed=0).random(SOBOL_ROWS)
+    order = np.sort(X, axis=0)
+    both = order[(uniform * n).astype(int), np.tile(np.arange(d), 2)]
+    A, B = both[:, :d], both[:, d:]
+    moved = np.repeat(A[None], d, axis=0)
+    moved[range(d), :, range(d)] = B.T
+    f = of_f(np.concatenate([A, B, *moved]))
+    f = f.reshape((*f.shape[:2], d + 2, SOBOL_ROWS))
+    one, other, mixed = f[:, :, :1], f[:, :, 1:2], f[:, :, 2:]
+    variance = f[:, :, :2].var(axis=(2, 3))[..., None]
+    apart = [0.5 * ((mixed - whole) ** 2).mean(axis=-1) / variance for whole in (other, one)]
+    return 1.0 - apart[0], apart[1]

@@ -1,0 +1,108 @@
+"""Measures of relevance side by side, each as a share of its largest mean."""
+
+import arviz_stats  # noqa: F401
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.arguments import probability
+from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
+from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import short
+
+
+def _bars(da, target, **kwargs):
+    bounds = da.transpose("feature", "ci_bound").values
+    if np.isfinite(bounds).all():
+        return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
+
+
+def _points(da, target, *, names, **kwargs):
+    backend, at = backend_from_object(target), np.arange(da.size)
+    backend.ylim((da.size - 0.5, -0.5), target)
+    backend.yticks(at, names, target)
+    return backend.scatter(da.values, at, target, **kwargs)
+
+
+def _title(da, target, **kwargs):
+    name = str(da["measure"].item()).replace("_", " ")
+    return backend_from_object(target).title(name, target, **kwargs)
+
+
+def plot_importances(*datasets, ci_prob=None, backend=None, **pc_kwargs):
+    """Plot measures of relevance side by side, each divided by the mean of its largest.
+
+    Parameters
+    ----------
+    *datasets : xarray.Dataset
+        What `bayes_gpx.relevance` (its `average_relevance` is drawn) or `bayes_gpx.importances`
+        returned; or any with variables (feature) or (chain, draw, feature), such as a peer's.
+        Features stand in the order of the first.
+    ci_prob : float, optional
+        Probability of the intervals, with equal tails, of measures with draws; ArviZ's
+        ``stats.ci_prob`` by default.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If a dataset has no such variable, or other features than the first.
+    """
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    means, intervals = {}, {}
+    for dataset in datasets:
+        held = _measures(dataset)
+        for name, measure in held.items():
+            samples = [dim for dim in measure.dims if dim != "feature"]
+            mean = measure.mean(samples)
+            largest = float(mean.max()) or 1.0
+            means[name] = mean / largest
+            wide = measure.azstats.eti(prob=prob, dim=samples) if samples else mean + EMPTY
+            intervals[name] = wide / largest
+    features = next(iter(means.values()), xr.DataArray([]))
+    for name, mean in means.items():
+        if set(mean["feature"].values) != set(features["feature"].values):
+            raise ValueError(f"{name} has other features than {next(iter(means))}; expected equal.")
+    if not means:
+        raise ValueError("No dataset was given; expected results of bx.relevance, bx.importances.")
+
+    def stacked(parts):
+        dim = xr.Variable("measure", list(parts))
+        return xr.concat(list(parts.values()), dim).to_dataset(name="share")
+
+    mean, names = stacked(means), [short(name) for name in features["feature"].values]
+    backend = backend or rcParams["plot.backend"]
+    size = 4.0, 1.2 + 0.26 * len(names)
+    lay_out(pc_kwargs, len(means), size, backend=backend, above=0.5, narrowest=7.0)
+    pc = PlotCollection.wrap(mean, cols=["measure"], backend=backend, **pc_kwargs)
+    pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_bars, "interval", data=stacked(intervals), color="C0", width=3)
+    pc.map(_points, "point_estimate", data=mean, color="C0", names=names)
+    pc.map(_title, "title", data=mean)
+    pc.map(axis_labels, "xlabel", data=mean, x="share of the largest")
+    pc.add_title(f"Measures of relevance, {prob:.0%} intervals")
+    return pc
+
+
+def _measures(dataset):
+    if "average_relevance" in dataset:
+        return {"relevance": dataset["average_relevance"]}
+    known = ({"feature"}, {"chain", "draw", "feature"})
+    held = {str(name): value for name, value in dataset.items() if set(value.dims) in known}
+    if not held:
+        raise ValueError(
+            "The dataset has no measure with dims (feature) or (chain, draw, feature); expected "
+            "the result of bx.relevance or bx.importances."
+        )
+    return held
+
+
+EMPTY = xr.DataArray([np.nan, np.nan], {"ci_bound": ["lower", "upper"]}, ["ci_bound"])

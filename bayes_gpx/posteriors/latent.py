@@ -1,0 +1,33 @@
+"""Conditioning on latent values themselves, such as draws of them: nothing is left uncertain."""
+
+import pytensor.tensor as pt
+
+from bayes_gpx.conditioning import Posterior, cholesky, informed, solve
+from bayes_gpx.operators import Operator, evaluate
+
+
+def latent(gp, X, f, Z=None, *, jitter=0.0):
+    """Condition a process on its values.
+
+    Parameters
+    ----------
+    gp : GaussianProcess or WeightProcess
+    X : array or tensor (n, d), or Operator
+        Points, or any operator whose values are known.
+    f : array or tensor (n,)
+        Values there, `eps_w` of these samples included, zero prior mean.
+    Z : array or tensor (n, p), optional
+        Features of a `WeightProcess`.
+    jitter : scalar
+        Added to the values' variance, as a multiple of its mean.
+
+    Returns
+    -------
+    Posterior
+        Called with an operator, gives its posterior `Gaussian`.
+    """
+    u, f = X if isinstance(X, Operator) else evaluate(X, Z, sample="train"), pt.as_tensor(f)
+    K = informed(gp, Z).covariance(u, u)
+    own = pt.arange(K.shape[0])
+    root = cholesky(K[own, own].inc(jitter * pt.diagonal(K).mean()))
+    return Posterior(informed(gp, Z), u, f, solve(root, f), root)

@@ -1,0 +1,102 @@
+"""Several classes, conditioned on labels by Laplace's approximation, which couples them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pytensor.tensor as pt
+
+from bayes_gpx.conditioning import Gaussian, solve, solve_root
+from bayes_gpx.operators import Operator
+from bayes_gpx.processes import Process
+from bayes_gpx.softmax import factor
+
+
+@dataclass(frozen=True, eq=False)
+class OfOneClass(Gaussian):
+    """As `Gaussian`, for one of several coupled classes.
+
+    Attributes
+    ----------
+    row : tensor (n, C)
+        That class's rows of the factors A of the information at the observations.
+    """
+
+    row: Any = None
+
+    @cached_property
+    def _explained(self):
+        return solve_root(self.root, self._told(self.K_Lu.T))
+
+    def _told(self, K_uL):
+        told = self.row[:, :, None] * K_uL[:, None]
+        return told.reshape((told.shape[0] * told.shape[1], -1))
+
+    def cross(self, value):  # noqa: D102
+        gain = solve(self.root, self._told(value.K_Lu.T))
+        gain = (gain.reshape((*self.row.shape, -1)) * self.row[:, :, None]).sum(axis=1)
+        return self.process.cross(self.operator) - self.process.summed(
+            self.operator, self.u, gain.T
+        )
+
+
+def across(parts):
+    """Means (m C,) of all classes at each observation, and their covariances (m, C, C).
+
+    Parameters
+    ----------
+    parts : list
+        The posterior of one operator for each class, its values one for each observation.
+    """
+    mean = pt.stack([part.mean for part in parts], axis=1)
+    eye = pt.eye(len(parts))
+    if not isinstance(parts[0], OfOneClass):
+        variance = pt.stack([part.variance for part in parts], axis=1)
+        return mean.ravel(), variance[:, :, None] * eye
+    explained = pt.stack([part._explained for part in parts]).transpose(2, 0, 1)
+    prior = parts[0].process.variance(parts[0].operator)[:, None, None] * eye
+    return mean.ravel(), prior - pt.matmul(explained, explained.transpose(0, 2, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Coupled:
+    """The joint posterior of C processes with one prior, seen through labels at u.
+
+    Attributes
+    ----------
+    process : Process
+    u : Operator
+    alpha : tensor (n, C)
+    root : tensor (n C, n C)
+        See `bayes_gpx.softmax`.
+    y : tensor (n,)
+        Codes.
+    """
+
+    process: Process
+    u: Operator
+    alpha: Any
+    root: Any
+    y: Any
+
+    @cached_property
+    def A(self):  # noqa: D102, N802
+        own = pt.eq(self.y[:, None], pt.arange(self.alpha.shape[1]))
+        return factor(pt.maximum(own - self.alpha, 0.0), pt.eye)
+
+    def of(self, label):
+        """One class's posterior: call it with an operator."""
+        return lambda operator: OfOneClass(
+            self.process,
+            operator,
+            self.u,
+            self.alpha[:, label],
+            self.root,
+            self.A[:, label],
+        )
+
+    def told(self, values, normal):
+        """Weights (n, C) of what the labels say of prior values (n, C), with noise (n C,)."""
+        own = (self.A * values[:, :, None]).sum(axis=1).ravel() + normal
+        back = solve(self.root, own).reshape(values.shape)
+        return (self.A * back[:, None, :]).sum(axis=2)

@@ -1,0 +1,34 @@
+"""Where the optimisers of hyperparameters start."""
+
+import numpy as np
+
+START_GRID = (
+    (1.0, 1.0, 0.1, 0.1),
+    (1.0, 0.7, 0.7, 0.1),
+    (3.0, 1.0, 0.5, 0.05),
+    (0.3, 1.0, 0.3, 0.1),
+)
+"""Lengthscale over the median distance; prior sd of f, noise sd and eps_w's share over sd(y)."""
+
+
+def starts(training, specification):
+    """Hyperparameters by name: the priors' centres, and around the median heuristic."""
+    data = training.scaled()
+    x = data["X"][:: max(1, len(data["X"]) // 500)]
+    squares = (x**2).sum(axis=1)
+    distances = squares[:, None] + squares[None] - 2 * x @ x.T
+    apart = np.median(np.sqrt(np.maximum(distances[np.triu_indices(len(x), 1)], 0.0))) or 1.0
+    size = (float(data["y"].std()) or 1.0) if training.scales_y else 1.0
+    z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
+    kinds = {h.name: h.kind for h in specification.hyperparameters}
+    starts = [{}]
+    for reach, signal, noise, own in START_GRID:
+        by_kind = {
+            "lengthscale": reach * apart,
+            "amplitude": signal * size / z_norm,
+            "sigma": noise * size,
+            "sigma_w": own * size / z_norm,
+            "relative sigma_w": own,
+        }
+        starts.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind})
+    return starts

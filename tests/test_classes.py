@@ -1,0 +1,154 @@
+"""Models of several classes: every verb, by limits, sums and independent draws."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+
+RNG = np.random.default_rng(2)
+N = 45
+X = RNG.normal(size=(N, 2))
+F = np.stack([2 * np.sin(1.5 * X[:, 0]), X[:, 1], np.zeros(N)], axis=1)
+LABELS = np.array(["ash", "beech", "cedar"])[np.argmax(F + RNG.gumbel(size=(N, 3)), axis=1)]
+NEW = np.array([[-1.0, 0.3], [0.8, -0.5], [0.1, 1.2]])
+THETA = {"lengthscale": [0.9, 1.3], "amplitude": 1.4}
+OWN = THETA | {"sigma_w": 0.2}
+QUIET = {"progressbar": False}
+ROADS = [None, bx.Inducing(12), bx.HSGP(7, 2.5)]
+
+
+VERBS = [(bx.GP, road) for road in ROADS] + [
+    (bx.GPX, None),
+    *(pytest.param(bx.GPX, road, marks=pytest.mark.slow) for road in ROADS[1:]),
+]
+
+
+def model_of(family=bx.GP, approximation=None, **options):
+    return family(X, LABELS, likelihood="categorical", approximation=approximation, **options)
+
+
+@pytest.mark.parametrize(("family", "approximation"), VERBS)
+def test_every_verb_has_classes(family, approximation):
+    model = model_of(family, approximation)
+    theta = OWN if family is bx.GPX else THETA
+    asked = {"draws": 40, "seed": 1, **QUIET}
+    found = bx.predictions(model, theta, NEW, **asked)
+    assert found["probability"].dims == ("chain", "draw", "obs", "class")
+    assert found["class"].values.tolist() == ["ash", "beech", "cedar"]
+    assert_allclose(found["probability"].sum("class"), 1.0)
+    assert_allclose(found["probability_mean"].sum("class"), 1.0)
+    assert set(np.unique(found["y"])) <= {0, 1, 2}
+    shares = bx.attributions(model, theta, NEW, **asked)
+    assert shares["attribution"].dims == ("chain", "draw", "obs", "feature", "class")
+    assert_allclose(shares["attribution"].sum("class"), 0.0, atol=1e-9)
+    assert_allclose(shares["attribution"].sum("feature"), shares["difference"], atol=1e-6)
+    slopes = bx.derivatives(model, theta, NEW, **asked)
+    assert_allclose(slopes["derivative"].sum("class"), 0.0, atol=1e-9)
+    latent = bx.attributions(model, theta, NEW, on="latent", **asked)
+    assert latent["attribution_mean"].dims == ("obs", "feature", "class")
+    assert latent["completeness_residual"].max() < 1e-6
+    if family is bx.GPX:
+        added = bx.contributions(model, theta, NEW, **asked)
+        f = bx.predictions(model, theta, NEW, on="latent", **asked)
+        assert_allclose(added["contribution_mean"].sum("feature"), f["f_mean"], atol=1e-8)
+        assert bx.weights(model, theta, **asked)["weight"].sizes["obs"] == N
+
+
+@pytest.mark.parametrize("approximation", ROADS, ids=str)
+def test_functions_are_draws_of_the_posterior_of_all_classes(approximation):
+    model, draws = model_of(approximation=approximation), 3000
+    functions = bx.sample_functions(model, THETA, draws=draws, waves=128, seed=0, **QUIET)
+    f = functions.predictions(NEW)["f"].values[0]
+    exact = bx.predictions(model, THETA, NEW, on="latent", draws=draws, seed=3, **QUIET)
+    sd = exact["f_sd"].values
+    assert_allclose(f.mean(axis=0), exact["f_mean"], atol=5 * sd.max() / np.sqrt(draws))
+    assert_allclose(f.std(axis=0), sd, rtol=5 / np.sqrt(2 * draws) + 0.02)
+    for at in range(len(NEW)):
+        ours, theirs = (np.cov(v[:, at].T) for v in (f, exact["f"].values[0]))
+        assert_allclose(ours, theirs, atol=7 * sd[at].max() ** 2 / np.sqrt(draws))
+    slopes = functions.derivatives(NEW, on="latent")["derivative"].values[0]
+    exact = bx.derivatives(model, THETA, NEW, on="latent", keep="summary", **QUIET)
+    sd = exact["derivative_sd"].values
+    assert_allclose(slopes.mean(0), exact["derivative_mean"], atol=5 * sd.max() / np.sqrt(draws))
+    assert_allclose(slopes.std(axis=0), sd, rtol=0.1)
+
+
+def test_slopes_of_probabilities_are_differences_along_the_same_functions():
+    functions = bx.sample_functions(model_of(), THETA, draws=5, seed=0, **QUIET)
+    slopes = functions.derivatives(NEW, on="response")["derivative"].values
+
+    def probability(points):
+        f = functions.predictions(points)["f"].values
+        return np.exp(f) / np.exp(f).sum(-1, keepdims=True)
+
+    for k in range(2):
+        way = 1e-5 * np.eye(2)[k]
+        difference = (probability(NEW + way) - probability(NEW - way)) / 2e-5
+        assert_allclose(slopes[:, :, :, k], difference, atol=1e-7)
+
+
+def test_two_classes_are_told_apart_as_by_a_logit():
+    labels = np.where(LABELS == "ash", "ash", "other")
+    two = bx.GP(X, labels, likelihood="categorical")
+    one = bx.GP(X, labels, likelihood="bernoulli")
+    wide = THETA | {"amplitude": np.sqrt(2) * THETA["amplitude"]}
+    asked = {"draws": 50, "seed": 0, **QUIET}
+    theirs = bx.predictions(one, wide, NEW, **asked)
+    ours = bx.predictions(two, THETA, NEW, **asked)
+    difference = ours["f_mean"].values @ [-1.0, 1.0]
+    assert_allclose(difference, theirs["f_mean"], atol=1e-8)
+    ours = ours["probability_mean"].sel({"class": "other"}, drop=True)
+    assert_allclose(ours, theirs["probability_mean"], atol=3e-3)
+    terms = [bx.log_likelihood(m, t, **QUIET) for m, t in ((two, THETA), (one, wide))]
+    for name, most in (("log_marginal_likelihood", 1e-8), ("log_likelihood", 5e-3)):
+        assert_allclose(terms[0][name], terms[1][name], atol=most)
+
+
+@pytest.mark.parametrize(("approximation", "most"), [(None, 0.03), (bx.Inducing(12), 0.1)])
+def test_leave_one_out_terms_are_those_of_models_without_the_row(approximation, most):
+    model = model_of(approximation=approximation, scale=False)
+    terms = bx.log_likelihood(model, THETA, **QUIET)["log_likelihood"].values[0, 0]
+    missed = []
+    for i in (0, 7, 20):
+        kept = np.arange(N) != i
+        road = approximation
+        if approximation is not None:
+            road = bx.Inducing(tuple(map(tuple, model.inducing["U"])))
+        rest = bx.GP(
+            X[kept], LABELS[kept], likelihood="categorical", approximation=road, scale=False
+        )
+        asked = {"draws": 10, "seed": 0, **QUIET}
+        found = bx.predictions(rest, THETA, X[[i]], **asked)["probability_mean"]
+        truth = np.log(found.sel({"class": LABELS[i]}).values[0])
+        assert_allclose(terms[i], truth, atol=most)
+        whole = bx.predictions(model, THETA, X[[i]], **asked)["probability_mean"]
+        seen = np.log(whole.sel({"class": LABELS[i]}).values[0])
+        missed.append([abs(terms[i] - truth), abs(seen - truth)])
+    left_out, left_in = np.sum(missed, axis=0)
+    assert left_out < 0.5 * left_in
+
+
+def test_a_fit_is_kept(tmp_path):
+    model = model_of(ard=False)
+    idata = model.fit("laplace", draws=100, seed=0, **QUIET)
+    bx.save(model, idata, tmp_path / "fit.nc")
+    loaded, kept = bx.load(tmp_path / "fit.nc")
+    asked = {"num_draws": 10, "seed": 0, **QUIET}
+    ours = bx.predictions(model, idata, NEW, **asked)
+    assert_allclose(bx.predictions(loaded, kept, NEW, **asked)["probability"], ours["probability"])
+    terms = idata["log_likelihood"]["y"]
+    assert -N * np.log(3) < terms.mean(("chain", "draw")).sum() < 0
+    right = bx.predictions(model, idata, **asked)["probability_mean"].idxmax("class") == LABELS
+    assert right.mean() > 0.6
+
+
+def test_what_cannot_be_done_is_said(tmp_path):
+    with pytest.raises(ValueError, match="one class only"):
+        bx.GP(X, np.repeat("ash", N), likelihood="categorical")
+    with pytest.raises(ValueError, match="bx.Inducing"):
+        bx.GP(np.arange(7000.0)[:, None], np.arange(7000) % 2, likelihood="categorical")
+    with pytest.raises(ValueError, match="softmax"):
+        model_of(link="logit")
+    with pytest.raises(ValueError, match="path"):
+        bx.derivatives(model_of(), THETA, NEW, on="latent", path=tmp_path / "x.zarr", **QUIET)

@@ -1,0 +1,176 @@
+"""Other measures and partial dependence: on the functions that they are of, and on known ones."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+
+QUIET = {"progressbar": False}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """A model in user units far from 0, and two draws that no sampler had to make."""
+    rng = np.random.default_rng(8)
+    X = pd.DataFrame(rng.normal([50.0, -2.0], [9.0, 0.3], (25, 2)), columns=["age", "dose"])
+    y = pd.Series(100 + np.sin(X["age"] / 9) + X["dose"] * X["age"], name="pressure")
+    spread = np.array([[0.8, 1.25]])
+    lengths = spread[..., None] * [1.0, 2.0]
+    posterior = xr.Dataset(
+        {
+            "lengthscale": (("chain", "draw", "feature"), lengths),
+            "amplitude": (("chain", "draw"), spread),
+            "sigma": (("chain", "draw"), 0.2 * spread),
+        },
+        {"chain": [0], "draw": [0, 1], "feature": list(X)},
+    )
+    return bx.GP(X, y), xr.DataTree.from_dict({"posterior": posterior}), X
+
+
+def test_measures_are_those_of_the_functions(fitted):
+    model, idata, X = fitted
+    found = bx.importances(model, idata, obs=[3, 7, 8], seed=1, **QUIET)
+    functions = bx.sample_functions(model, idata, seed=1, **QUIET)
+    slopes = functions.derivatives(obs=[3, 7, 8])["derivative"] * X.std(ddof=0).values
+    assert_allclose(found["mean_absolute_derivative"], abs(slopes).mean("obs"), rtol=1e-9)
+    assert_allclose(found["mean_squared_derivative"], (slopes**2).mean("obs"), rtol=1e-9)
+    lengths = idata["posterior/lengthscale"].values
+    assert_allclose(found["inverse_lengthscale"], 1 / lengths, rtol=1e-12)
+    for name in found:
+        assert found[name].dims == ("chain", "draw", "feature")
+    alone = {"lengthscale": [1.0, 2.0], "amplitude": 1.0, "sigma": 0.2}
+    found = bx.importances(model, alone, draws=7, **QUIET)
+    assert dict(found.sizes) == {"chain": 1, "draw": 7, "feature": 2}
+    some = bx.importances(model, alone, measures=["inverse_lengthscale"], **QUIET)
+    assert list(some.data_vars) == ["inverse_lengthscale"]
+
+
+def test_sobol_indices_of_a_known_function():
+    """f = x_0 x_1 + x_2 with independent columns of the rows' own means and variances."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-np.sqrt(3), np.sqrt(3), (220, 3))
+    model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 2])
+    theta = {"lengthscale": [3.0, 3.0, 6.0], "amplitude": 3.0, "sigma": 1e-2}
+    measures = ["sobol_first", "sobol_total"]
+    found = bx.importances(model, theta, measures=measures, draws=20, seed=0, **QUIET)
+    mean = found.mean(("chain", "draw"))
+    m, v = X.mean(axis=0), X.var(axis=0)
+    first, pair = np.array([m[1] ** 2 * v[0], m[0] ** 2 * v[1], v[2]]), v[0] * v[1]
+    whole = first.sum() + pair
+    assert_allclose(mean["sobol_first"], first / whole, atol=0.02)
+    assert_allclose(mean["sobol_total"], (first + pair * np.array([1, 1, 0])) / whole, atol=0.02)
+
+
+def test_a_linear_function_has_its_coefficients(rng):
+    """And one that does not vary has no importance at all."""
+    X = np.column_stack([rng.normal(size=(300, 3)) * [1.0, 2.0, 0.5], np.full(300, 4.0)])
+    b = np.array([1.0, -0.5, 0.0, 1.0])
+    model = bx.GP(X, X @ b, kernel="linear", scale=False)
+    found = bx.importances(model, {"amplitude": 5.0, "sigma": 1e-3}, draws=5, **QUIET)
+    scaled = np.abs(b) * X.std(axis=0)
+    assert "inverse_lengthscale" not in found
+    mean = found.mean(("chain", "draw"))
+    assert_allclose(mean["mean_absolute_derivative"], scaled, atol=1e-3)
+    assert_allclose(mean["mean_squared_derivative"], scaled**2, atol=1e-3)
+    for name in ("sobol_first", "sobol_total"):
+        assert_allclose(mean[name], scaled**2 / (scaled**2).sum(), atol=0.02)
+    for name in ("mean_absolute_derivative", "mean_squared_derivative", "sobol_total"):
+        assert (found[name][..., 3] == 0.0).all()
+
+
+def test_partial_dependence_averages_the_functions(fitted):
+    model, idata, X = fitted
+    options = {"steps": 3, "seed": 2, "obs": [1, 4, 5, 9]}
+    found = bx.partial_dependence(
+        model, idata, features=["dose"], keep="draws", ci_prob=0.5, **options, **QUIET
+    )
+    functions = bx.sample_functions(model, idata, seed=2, **QUIET)
+    rows = X.loc[options["obs"]]
+    places = np.linspace(rows["dose"].min(), rows["dose"].max(), 3)
+    assert_allclose(found["value"], [places])
+    for k, place in enumerate(places):
+        f = functions.predictions(rows.assign(dose=place))["f"]
+        at = found.isel(step=k, feature=0)
+        assert_allclose(at["ice"], f, rtol=1e-9)
+        assert_allclose(at["ice_mean"], f.mean(("chain", "draw")), rtol=1e-9)
+        average = f.mean("obs")
+        assert_allclose(at["partial_dependence"], average, rtol=1e-9)
+        assert_allclose(at["partial_dependence_mean"], average.mean(), rtol=1e-9)
+        assert_allclose(at["partial_dependence_sd"], average.std(), rtol=1e-6)
+        band = np.quantile(average, [0.25, 0.75])
+        assert_allclose(at["partial_dependence_band"], band, rtol=1e-9)
+    summary = bx.partial_dependence(model, idata, **options, **QUIET)
+    assert "ice" not in summary and list(summary["feature"].values) == list(X)
+    for name in ("ice_mean", "partial_dependence"):
+        assert_allclose(summary[name].sel(feature=["dose"]), found[name], rtol=1e-9)
+
+
+def test_z_is_held_where_it_was_given(regression):
+    X, Z, y, *_ = regression
+    model = bx.GPX(X, y, Z)
+    theta = {"lengthscale": [1.0, 2.0], "amplitude": 1.0, "sigma_w": 0.1, "sigma": 0.3}
+    options = {"draws": 3, "seed": 0}
+    found = bx.partial_dependence(model, theta, steps=2, features=["age"], **options, **QUIET)
+    functions = bx.sample_functions(model, theta, **options, **QUIET)
+    f = functions.predictions(X.assign(age=X["age"].min()), Z)["f"]
+    first = found["partial_dependence"][..., 0, 0]
+    assert_allclose(first, f.mean("obs"), rtol=1e-9)
+    assert "sobol_first" not in bx.importances(model, theta, **options, **QUIET)
+    with pytest.raises(ValueError, match="sobol_total; expected a model whose z varies with x"):
+        bx.importances(model, theta, measures=["sobol_total"], **QUIET)
+
+
+@pytest.mark.parametrize(
+    ("verb", "options", "message"),
+    [
+        ("importances", {"measures": ["what"]}, "measures: unknown 'what'; expected one of"),
+        ("importances", {"measures": "sobol_first"}, "expected a list of different names"),
+        ("partial_dependence", {"features": ["what"]}, "features: unknown 'what'"),
+        ("partial_dependence", {"steps": 1}, "steps is 1; expected a whole number of at least 2"),
+        ("partial_dependence", {"keep": "all"}, "keep: unknown 'all'"),
+    ],
+)
+def test_refusals(fitted, verb, options, message):
+    model, idata, _ = fitted
+    with pytest.raises(ValueError, match=message):
+        getattr(bx, verb)(model, idata, **options, **QUIET)
+
+
+def test_plots(fitted):
+    model, idata, X = fitted
+    near = bx.relevance(model, idata, **QUIET)
+    other = bx.importances(model, idata, measures=["sobol_first", "sobol_total"], **QUIET)
+    peer = xr.Dataset({"peer": ("feature", [1.0, 4.0])}, {"feature": list(X)})
+    plot = bx.plot_importances(near, other, peer, backend="matplotlib")
+    panel = plot.viz["plot"].sel(measure="peer").item()
+    assert_allclose(panel.collections[0].get_offsets()[:, 0], [0.25, 1.0])
+    average = near["average_relevance"].mean(("chain", "draw")).values
+    panel = plot.viz["plot"].sel(measure="relevance").item()
+    assert_allclose(panel.collections[0].get_offsets()[:, 0], average / average.max())
+    assert [tick.get_text() for tick in panel.get_yticklabels()] == list(X)
+    plt.close("all")
+    found = bx.partial_dependence(model, idata, steps=4, **QUIET)
+    plot = bx.plot_partial_dependence(
+        found, features=["dose", "age"], max_curves=5, backend="matplotlib"
+    )
+    panel = plot.viz["plot"].sel(feature="age").item()
+    line = panel.lines[-1]
+    assert_allclose(line.get_xdata(), found["value"].sel(feature="age"))
+    assert_allclose(line.get_ydata(), found["partial_dependence_mean"].sel(feature="age"))
+    assert np.isnan(panel.lines[0].get_ydata()).sum() == 5
+    plt.close("all")
+    plot = bx.plot_dependence(near, features=["age"], backend="matplotlib")
+    offsets = plot.viz["plot"].sel(feature="age").item().collections[0].get_offsets()
+    expected = np.stack([X["age"], near["relevance_mean"].sel(feature="age")], axis=1)
+    assert_allclose(offsets, expected)
+    plt.close("all")
+    with pytest.raises(ValueError, match="no measure with dims"):
+        bx.plot_importances(found)
+    with pytest.raises(ValueError, match="other features than relevance"):
+        bx.plot_importances(near, peer.isel(feature=[0]))
+    with pytest.raises(ValueError, match="no bands; expected the result of bx.partial_dependence"):
+        bx.plot_partial_dependence(near)

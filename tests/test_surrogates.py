@@ -1,0 +1,95 @@
+"""The model of chosen interactions: its covariance by hand, and what it leaves out."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+import oracle
+
+QUIET = {"progressbar": False}
+SHAPES = {"expquad": oracle.expquad, "matern52": oracle.matern52, "matern32": oracle.matern32}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(7)
+    X = pd.DataFrame(rng.normal(2.0, 3.0, (30, 3)), columns=list("abc"))
+    f = np.sin(X["a"]) + 0.1 * X["a"] * X["b"] + 0.3 * X["c"]
+    return X, pd.Series(f + 0.1 * rng.normal(size=30), name="y")
+
+
+@pytest.mark.parametrize("kernel", SHAPES)
+def test_predictions_are_those_of_the_sum_of_kernels(kernel, data):
+    X, y = data
+    model = bx.interaction_model(bx.GP(X, y, kernel=kernel, scale=False), [("c", "a")])
+    theta = {
+        "lengthscale": [2.0, 3.0, 4.0],
+        "amplitude": [0.5, 0.7, 0.9],
+        "pair_lengthscale": [[2.5, 5.0]],
+        "pair_amplitude": [1.1],
+        "sigma": 0.3,
+    }
+    new = X.iloc[:4] + 0.5
+
+    def k(A, B):
+        found = np.zeros((len(A), len(B)))
+        for p, a in enumerate(A):
+            for q, b in enumerate(B):
+                for j in range(3):
+                    one = SHAPES[kernel].pair(a[[j]], b[[j]], [theta["lengthscale"][j]])
+                    found[p, q] += theta["amplitude"][j] ** 2 * one
+                both = SHAPES[kernel].pair(a[[0, 2]], b[[0, 2]], theta["pair_lengthscale"][0])
+                found[p, q] += 1.1**2 * both
+        return found
+
+    C = k(X.values, X.values) + 0.09 * np.eye(30)
+    expected = k(new.values, X.values) @ np.linalg.solve(C, y)
+    found = bx.predictions(model, theta, new, keep="summary", **QUIET)
+    assert_allclose(found["f_mean"], expected, rtol=1e-8)
+
+
+def test_only_the_given_pair_interacts_once_fitted(data):
+    X, y = data
+    model = bx.interaction_model(bx.GP(X, y, priors={"sigma": 0.05}), [("a", "b")])
+    assert model.fixed["sigma"] == 0.05
+    idata = model.fit(seed=0, **QUIET)
+    assert list(idata["posterior"].coords["pair"].values) == ["a : b"]
+    assert idata["posterior/lengthscale"].dims == ("chain", "draw", "feature")
+    bends = bx.derivatives(model, idata, order=2, keep="summary", **QUIET)
+    bends = abs(bends["second_derivative_mean"]).mean("obs")
+    assert bends.sel(feature="a", feature_bis="b") > 0.05
+    for pair in (("a", "c"), ("b", "c")):
+        assert_allclose(bends.sel(feature=pair[0], feature_bis=pair[1]), 0.0, atol=1e-12)
+
+
+def test_other_likelihoods_and_no_pairs(data):
+    X, _ = data
+    rng = np.random.default_rng(1)
+    counts = rng.poisson(2.0 * np.exp(0.2 * X["a"]))
+    model = bx.GP(X, counts, likelihood="poisson", exposure=np.full(30, 2.0))
+    alone = bx.interaction_model(model, [])
+    assert set(alone.hyperparameters) == {"lengthscale", "amplitude"}
+    assert (alone.training.exposure == 2.0).all()
+    found = bx.predictions(alone, alone.fit(seed=0, **QUIET), draws=10, seed=0, **QUIET)
+    assert float(abs(found["rate_mean"] - 2.0 * np.exp(0.2 * X["a"].values)).mean()) < 1.0
+
+
+def test_refusals(data):
+    X, y = data
+    model = bx.GP(X, y)
+    for pairs, message in (
+        ([("a", "a")], "is no pair; expected two different names"),
+        ([("a", "what")], "pairs: unknown 'what'"),
+        ([("a", "b"), ("b", "a")], "list of different pairs"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            bx.interaction_model(model, pairs)
+    for other in (
+        bx.GPX(X, y),
+        bx.GP(X, y, kernel="linear"),
+        bx.GP(X, y, approximation=bx.Inducing(5)),
+    ):
+        with pytest.raises(ValueError, match="expected a bx.GP without an approximation"):
+            bx.interaction_model(other, [])
