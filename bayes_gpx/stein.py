@@ -50,7 +50,7 @@ def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
         found = jets(
             model,
-            [draws[n] for n in chosen],
+            hyper if numbers is None else hyper.some(chosen),
             where,
             1,
             smooth=True,
@@ -62,7 +62,7 @@ def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True
                 own = [Jet(jet.value[here], jet.first[here]) for jet in (mean, variance)]
                 yield number, k, slice(None), part.expected(*own, response)
 
-    draws, m, factor = [*hyper], len(asked.where.X), asked.quantity.factor
+    m, factor = len(asked.where.X), asked.quantity.factor
     totals = [np.zeros((m, len(factor))), np.zeros(m)]
     for _, rows, found in asked.answers(ask, len(hyper)):
         for total, column in zip(totals, found, strict=False):

@@ -110,7 +110,7 @@ def laplace():
         own, true, off, ratio, effective = judged(kind, amplitude, base)
         print(
             f"| {kind} | {amplitude:g} | {base:g} | {own:.3f} | {true:.3f} | "
-            f"{abs(off).mean():.2f} | {abs(off).max():.2f} | {ratio.min():.2f}, {ratio.max():.2f} "
+            f"{abs(off).mean():.2f} | {abs(off).max():.2f} | {ratio.min():.2f} – {ratio.max():.2f} "
             f"| {effective:.0f} of {DRAWS} |"
         )
 

@@ -57,8 +57,8 @@ def main(arguments=None):
 def coverage(drawn, y):
     """Share of counts inside central intervals, for intervals of every level.
 
-    A count that is drawn as often as it takes to fill a gap counts by half: intervals of whole
-    numbers cannot have every level exactly.
+    Draws that equal a count lie half below and half above it: whole numbers have no interval of
+    exactly that level.
     """
     below = (drawn < y.values).mean(("chain", "draw")).values
     at = (drawn == y.values).mean(("chain", "draw")).values
@@ -99,8 +99,9 @@ def plot_hours(hours):
             panel.plot(day["hr"], day["mean"], color=f"C{k}", label=name_of_day)
         panel.set_title(name)
         panel.set_xlabel("hour")
-    axes[0].set_ylabel(f"rate [rentals per hour]: mean, {script.LEVEL:.0%} interval")
+    axes[0].set_ylabel("rate [rentals per hour]")
     axes[0].legend()
+    figure.suptitle(f"Through the day: mean and {script.LEVEL:.0%} interval")
     return figure
 
 
