@@ -221,14 +221,6 @@ class HyperparameterDraws:
     def __len__(self):
         return len(self.chain) * len(self.draw)
 
-    def some(self, numbers):
-        """Those of these numbers, counted through all chains, as one chain."""
-        values = {
-            name: array.reshape((1, len(self), *array.shape[2:]))[:, numbers]
-            for name, array in self.values.items()
-        }
-        return HyperparameterDraws(values, np.arange(1), np.array(numbers), self.alone)
-
 
 def hyperparameter_draws(model, idata, num_draws=None):
     """Hyperparameters of every draw, checked to belong to the model.

@@ -176,8 +176,20 @@ IN_FOLDER = {
         {"label": "digit"},
         ("index",),
     ),
+    "mnist01_first": Files(
+        {
+            "mnist01/mnist01_train_first100.csv.gz": (
+                "9700b87e9c076290435bd00abd27c6230e5b92b4190c74492407fea285e1fe60"
+            )
+        },
+        "label",
+        "Y. LeCun, C. Cortes, C. Burges, the MNIST database; Proc. IEEE 86 (1998) 2278-2324; the "
+        "zeros and ones of the first hundred training images.",
+        {"label": "digit"},
+        ("index",),
+    ),
 }
-WITH_SKLEARN = ("diabetes", "digits", "breast_cancer")
+WITH_SKLEARN = ("diabetes", "digits", "breast_cancer", "iris")
 NAMES = (*WITH_SKLEARN, *IN_FOLDER)
 WINES = ("red", "white", "both")
 
@@ -284,9 +296,13 @@ def _from_sklearn(name):
         raise ImportError(
             f"The {name} data come with scikit-learn: pip install 'bayes_gpx[data]'."
         ) from missing
-    return {"diabetes": _diabetes, "digits": _digits, "breast_cancer": _breast_cancer}[name](
-        datasets
-    )
+    readers = {
+        "diabetes": _diabetes,
+        "digits": _digits,
+        "breast_cancer": _breast_cancer,
+        "iris": _iris,
+    }
+    return readers[name](datasets)
 
 
 def _diabetes(datasets):
@@ -322,6 +338,17 @@ def _digits(datasets):
     )
     units = dict.fromkeys(bunch.data.columns, "grey level 0-16")
     return Data(bunch.data, y, _units(bunch.data, y, units), source)
+
+
+def _iris(datasets):
+    bunch = datasets.load_iris(as_frame=True)
+    X = bunch.data.rename(columns=lambda column: column.removesuffix(" (cm)").replace(" ", "_"))
+    y = bunch.target.map(dict(enumerate(bunch.target_names))).rename("species")
+    source = (
+        "R. A. Fisher, The use of multiple measurements in taxonomic problems, Annals of Eugenics "
+        "7 (1936) 179-188; 150 flowers, as shipped with scikit-learn."
+    )
+    return Data(X, y, _units(X, y, dict.fromkeys(X.columns, "cm")), source)
 
 
 def _breast_cancer(datasets):

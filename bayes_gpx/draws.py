@@ -306,8 +306,10 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=()):
                 yield at, theta, rows, label, found, jitter
 
 
-def jets(model, hyper, where, order, *, smooth=False, progressbar=True):
-    """Yield, for each draw, what `Sensitivity` finds of f, or of its smooth part, at points.
+def jets(model, hyper, where, order, *, smooth=False, only=None, progressbar=True):
+    """Yield, for each draw, or `only` those, what `Sensitivity` finds of f at points.
+
+    Or of its smooth part.
 
     Yields
     ------
@@ -324,7 +326,8 @@ def jets(model, hyper, where, order, *, smooth=False, progressbar=True):
 
     keep_freed_memory()
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        tracked = progress.track(hyper, total=len(hyper), description="Explaining")
+        draws = [*hyper] if only is None else [draw for k, draw in enumerate(hyper) if k in only]
+        tracked = progress.track(draws, total=len(draws), description="Explaining")
         new, parts = replace(where, positions=None), []
         for at, theta, rows, _, found, jitter in _in_blocks(
             model, hyper, tracked, build, new, size_of

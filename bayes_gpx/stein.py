@@ -48,14 +48,8 @@ def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True
             where = replace(where, Z=np.concatenate([s.Z for s in spread]))
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
-        found = jets(
-            model,
-            hyper if numbers is None else hyper.some(chosen),
-            where,
-            1,
-            smooth=True,
-            progressbar=progressbar and numbers is None,
-        )
+        shown = progressbar and numbers is None
+        found = jets(model, hyper, where, 1, smooth=True, only=chosen, progressbar=shown)
         for number, (_, _, mean, variance, _) in zip(chosen, found, strict=True):
             for k, part in enumerate(parts):
                 here = slice(ends[k], ends[k + 1])

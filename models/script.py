@@ -37,7 +37,7 @@ class Run:
         None for those of the command line.
     data : str or None
         Which data set; None for a script that simulates its own, which has no ``--data``.
-    method : {"map", "laplace", "nuts"}
+    method : {"map", "laplace", "nuts", "svgp"}
         Used unless another is asked for.
     draws : int
         Likewise.
@@ -65,7 +65,7 @@ class Run:
             )
         parser.add_argument(
             "--method",
-            choices=("map", "laplace", "nuts"),
+            choices=("map", "laplace", "nuts", *(["svgp"] if method == "svgp" else [])),
             default=method,
             help="how the hyperparameters are inferred (default: %(default)s)",
         )
@@ -74,7 +74,7 @@ class Run:
             type=_whole(range(1, 1_000_001)),
             default=draws,
             help="of nuts, in each of 4 chains, after as many for tuning; of laplace, in all; map "
-            "has one (default: %(default)s)",
+            "and svgp have one (default: %(default)s)",
         )
         parser.add_argument(
             "--seed",
@@ -93,11 +93,9 @@ class Run:
         given = parser.parse_args(arguments)
         self.method, self.draws, self.seed = given.method, given.draws, given.seed
         self.quick = quick and given.quick
-        self._out = given.out
-        try:
-            self.data = None if data is None else bx.datasets.load(data, path=given.data)
-        except (ImportError, OSError, ValueError) as unusable:
-            parser.error(f"argument --data: {unusable}")
+        self._out, self._parser = given.out, parser
+        self._folder = given.data if data is not None else None
+        self.data = None if data is None else self.second(data)
         try:
             self._out.mkdir(parents=True, exist_ok=True)
             tempfile.TemporaryFile(dir=self._out).close()
@@ -106,6 +104,13 @@ class Run:
         matplotlib.use("Agg")
         az.style.use("arviz-variat")
         plt.rcParams["text.parse_math"] = False  # units hold dollar signs
+
+    def second(self, name):
+        """Load another data set, or say in one line why not."""
+        try:
+            return bx.datasets.load(name, path=self._folder)
+        except (ImportError, OSError, ValueError) as unusable:
+            self._parser.error(f"argument --data: {unusable}")
 
     def fit(self, model, *, suffix="", **options):
         """Fit the model; write `fit.nc`, and the hyperparameters as `summary.csv`.
@@ -120,7 +125,7 @@ class Run:
             )
         path = self._path(f"fit{suffix}.nc")
         bx.save(model, idata, path)
-        if self.method == "map":
+        if self.method in ("map", "svgp"):
             mean = az.summary(idata, kind="stats", round_to="none")[["mean"]]
             exact = shown = mean.rename(columns={"mean": "mode"})
         else:
@@ -183,6 +188,26 @@ def summed(*given, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CompletenessWarning)
         return bx.attributions(*given, **options)
+
+
+def classified(predicted, y):
+    """Accuracy and mean log predictive density of labels y, as a table.
+
+    Parameters
+    ----------
+    predicted : xarray.Dataset
+        What `bayes_gpx.predictions` returned for a classifier.
+    y : series
+        Labels.
+    """
+    probability, labels = predicted["probability_mean"], predicted.attrs["labels"]
+    if "class" not in probability.dims:
+        probability = xr.concat([1 - probability, probability], "class")
+    own = [labels.index(str(label)) for label in y]
+    right = probability.transpose("obs", "class").values[np.arange(len(y)), own]
+    best = probability.transpose("obs", "class").values.argmax(axis=1)
+    scores = {"accuracy": (best == own).mean(), "log_predictive_density": np.log(right).mean()}
+    return pd.Series(scores, name="value").rename_axis("score").reset_index()
 
 
 def attribution_table(found, **labels):
