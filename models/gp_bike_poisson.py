@@ -8,8 +8,8 @@ data of
 
 Rentals are whole numbers around a rate. If they are Poisson, their variance is the rate; the
 negative binomial distribution has room for more. Which of the two says how far counts scatter?
-Held-out hours tell (figure `coverage`), and so does the log predictive density. The figure `hours`
-shows the rate through a working day and a day off, everything else as at its mean.
+Held-out hours tell (figure `coverage`). The figure `hours` shows the rate through a working day and
+a day off, everything else as at its mean.
 """
 
 import matplotlib.pyplot as plt
