@@ -41,7 +41,9 @@ def main(arguments=None):
     scores = score(predicted["probability_mean"].values, second)
     print(f"\nOn {len(y_test)} held-out tumours:\n{scores.round(4).to_string()}")
     run.table(scores.rename_axis("score").reset_index(name="value"), "scores")
-    plot = az.plot_ppc_pava(held_out(predicted["y"], second), visuals={"title": False})
+    size = {"figsize": (6, 5), "figsize_units": "inches"}
+    checked = held_out(predicted["y"], second)
+    plot = az.plot_ppc_pava(checked, visuals={"title": False}, figure_kwargs=size)
     plot.add_title(f"Held-out tumours: how often {labels[1]},\nby the model's probability")
     run.figure(plot, "calibration")
 
@@ -92,8 +94,8 @@ def plot_patient(table, X, patient, probability):
     axes.axvline(0, color="gray", linewidth=1)
     axes.invert_yaxis()
     label, observed = largest["probability_of"].iloc[0], largest["observed"].iloc[0]
-    axes.set_xlabel(f"attribution to the probability of {label}: mean, {script.LEVEL:.0%} interval")
-    axes.set_title(f"{observed}, but {label} with probability {probability:.2f}")
+    axes.set_xlabel(f"attribution to P({label}): mean, {script.LEVEL:.0%} interval")
+    figure.suptitle(f"A {observed} tumour, P({label}) = {probability:.2f}")
     return figure
 
 
