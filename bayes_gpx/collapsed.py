@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
 
 from bayes_gpx import marginals
+from bayes_gpx.conditioning import solve_root
 from bayes_gpx.evidence import leave_one_out, low_rank_leave_one_out, low_rank_logp, normal_logp
 from bayes_gpx.posteriors.exact import exact, noisy_covariance, restored
 from bayes_gpx.posteriors.low_rank import LowRank, low_rank
@@ -36,6 +37,18 @@ def again(specification, process, theta, s, label=None):
     if seen is not None:
         return LowRank(seen, s.alpha, s.root)
     return restored(process, s.X, s.y, s.alpha, s.root, s.Z)
+
+
+def inducing_moments(specification, process, theta, s):
+    """Mean of the inducing values, (M,) or (M, C), and a factor of their covariance.
+
+    The factor is lower triangular, (M, M) or (C, M, M).
+    """
+    alpha, root = conditioned(specification, process, theta, s)
+    to_values = seen_through(specification, process, theta, s).inducing_root
+    half = solve_root(root, pt.broadcast_to(to_values.T, root.shape))
+    covariance = pt.matmul(pt.swapaxes(half, -1, -2), half)
+    return [pt.dot(to_values, alpha), pt.linalg.cholesky(covariance, lower=True, on_error="nan")]
 
 
 def left_out(specification, process, theta, s):

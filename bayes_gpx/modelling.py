@@ -28,7 +28,7 @@ from bayes_gpx.specification import (
     one_of,
 )
 from bayes_gpx.starts import starts
-from bayes_gpx.stochastic import Ascent, batch_of, bound_of
+from bayes_gpx.svgp import fit_by_batches, inducing_values
 from bayes_gpx.views import prior
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
@@ -88,7 +88,7 @@ class Model:
         self.inducing = inducing_points(self.training, self.specification.approximation)
         self._jitter, spec = pytensor.shared(0.0, "jitter"), self.specification
         with self._pymc:
-            theta, self.fixed, self.called_kernel, entries = self._posed(observe)
+            theta, self.fixed, self.called_kernel, entries = self.posed(observe)
         known = set(theta.values())
         above = set(ancestors(entries, blockers=known))
         self.own_variables = tuple(
@@ -99,7 +99,7 @@ class Model:
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
         self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 
-    def _posed(self, observe):
+    def posed(self, observe):
         """Put data, hyperparameters and what `observe` makes of y into the model at hand."""
         data, spec = self.training, self.specification
         x, z = self._points()
@@ -136,7 +136,7 @@ class Model:
         if self.specification.normal:
             return self._pymc
         with pm.Model(model=None) as objective:
-            self._posed(marginal)
+            self.posed(marginal)
         return objective
 
     def _points(self):
@@ -253,8 +253,9 @@ class Model:
             "map" maximises the posterior density of the hyperparameters themselves and
             gives one draw. "laplace" draws from a normal approximation at the mode of the
             unconstrained density. "nuts" samples, from starts around that mode. "svgp", of models
-            with inducing points, is "map" with the trace of the bound in the group `elbo`; with
-            `minibatch` by that many rows at a time, as n is very large.
+            with inducing points, is "map" with the trace of the bound in the group `elbo`, and the
+            posterior of the inducing values in `variational`; with `minibatch` by that many rows
+            at a time, for very large n. Its variances are too small rather than too large.
         draws, tune, chains : int
             Of "nuts", for each chain; "laplace" gives `draws` in one chain.
         seed : int, optional
@@ -310,13 +311,15 @@ class Model:
         if method == "svgp":
             del common["draws"], common["seed"]
             if "minibatch" in common:
-                fitter = partial(self._fit_by_batches, seed=seed)
+                fitter = partial(fit_by_batches, self, seed=seed)
         with blas_threads(self.training.n, parallel):
             starts = self._starts(start)
             if sampled:
                 common["around"] = self._summit(starts, progressbar)
             idata = self._fit_with_jitter(fitter, starts, common, sampled)
         idata.attrs[self.signature_key] = self.signature
+        if method == "svgp":
+            idata["variational"] = xr.DataTree(inducing_values(self, idata, progressbar))
         draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
         if draws >= DRAWS_WORTH_LOO:
             terms = log_likelihood(self, idata, progressbar=progressbar)["log_likelihood"]
@@ -358,38 +361,6 @@ class Model:
         fit = self._fit_with_jitter(inference.fit_map, starts, {"progressbar": progressbar})
         found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
         return {name: value.values for name, value in found.data_vars.items()}
-
-    def _fit_by_batches(
-        self, model, starts, *, minibatch, seed, steps=2000, learning_rate=0.02, progressbar=True
-    ):
-        """Maximise the bound by some rows at a time, from the first start that is not empty."""
-        data, classes = self.training, self.specification.classes
-        count("minibatch", minibatch)
-        count("steps", steps)
-        if minibatch > data.n or self.specification.normal:
-            raise ValueError(
-                f"minibatch is {minibatch} with {data.n} rows and likelihood="
-                f"{self.specification.likelihood!r}; expected at most all rows, and other than "
-                "normal noise, whose bound is closed. Leave minibatch out to use all rows."
-            )
-        batch, bound = batch_of(classes), []
-
-        def observe(specification, process, theta, s, **_):
-            bound.extend(bound_of(specification, process, theta, s, batch))
-            return bound
-
-        with pm.Model(model=None) as objective:
-            self._posed(observe)
-        scaled = data.scaled()
-        rows = {batch.y: scaled["y"], batch.exposure: scaled["exposure"]}
-        for name, frame in (("X", data.X), ("Z", data.Z)):
-            if self.in_model(name) in objective.named_vars:
-                rows[objective[self.in_model(name)]] = frame.values
-        sizes = minibatch, len(self.inducing["U"]), classes or 1
-        climb = Ascent(objective, bound, batch, rows, sizes)
-        options = {"steps": steps, "rate": learning_rate, "progressbar": progressbar}
-        found, trace = climb(next(s for s in starts if s), seed=seed, **options)
-        return inference.of_one(objective, found, trace, [], method="svgp")
 
     def _fit_with_jitter(self, fitter, starts, options, sampled=False):
         """Fit; where no start has a finite density, again with more jitter, and say so."""

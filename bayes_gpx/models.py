@@ -21,10 +21,13 @@ class GP(Model):
         returns a PyMC covariance function complete with its amplitude.
     ard : bool
         One lengthscale for each feature.
-    likelihood : {"normal", "student_t", "bernoulli", "poisson", "negative_binomial"}
-        How y varies around f. Labels for "bernoulli" may be anything with two values; f is then the
-        log odds (or, by the link, the probit) of the second in sorted order. f of counts is the log
-        rate. All but "normal" are fitted by Laplace's approximation.
+    likelihood : str
+        "normal", "student_t", "bernoulli", "categorical", "poisson" or "negative_binomial": how y
+        varies around f. Labels may be strings, booleans or whole numbers. For "bernoulli" there are
+        two, and f is the log odds (or, by the link, the probit) of the second in sorted order; for
+        "categorical" each class has a function, with hyperparameters in common, and probabilities
+        are their softmax. f of counts is the log rate. All but "normal" are fitted by Laplace's
+        approximation or, with `approximation`, by the best Gaussian posterior.
     link : {"logit", "probit"}, optional
         Of "bernoulli"; logit by default.
     approximation : Inducing, HSGP, RandomFeatures or None
@@ -49,9 +52,10 @@ class GP(Model):
 
     Notes
     -----
-    Without an approximation memory grows with n^2 and time with n^3; with M basis functions or
-    inducing points they grow with n M and n M^2. With inducing points the model's density is
-    Titsias' bound on the exact one.
+    Without an approximation memory grows with n^2 and time with n^3, for C classes with (n C)^2 and
+    (n C)^3; with M basis functions or inducing points they grow with n M and n M^2. With inducing
+    points and normal noise the model's density is Titsias' bound on the exact one. Variances of a
+    variational posterior are too small rather than too large.
     """
 
     def __init__(

@@ -66,6 +66,7 @@ FLOORS = [
     "stein",
     "trajectories",
     "explain/*",
+    "svgp",
     "modelling",
     "models",
     "surrogates",

@@ -89,6 +89,23 @@ def test_basis_functions_and_inducing_points_tend_to_the_same_posterior(y, likel
     assert (np.abs(found[0] - found[1]) < 0.25 * sd).all()
 
 
+@pytest.mark.parametrize("likelihood", ["bernoulli", "categorical"])
+def test_the_moments_that_are_kept_are_the_posterior(likelihood):
+    model = bx.GP(X, LABELS, likelihood=likelihood, approximation=bx.Inducing(9), scale=False)
+    kept = model.fit("svgp", **QUIET)
+    theta = {name: kept["posterior"][name].values[0, 0] for name in ("lengthscale", "amplitude")}
+    covariance = theta["amplitude"] ** 2 * pm.gp.cov.ExpQuad(2, ls=theta["lengthscale"])
+    found = kept["variational"].to_dataset().isel(chain=0, draw=0)
+    found = found.isel({"class": 1}) if likelihood == "categorical" else found
+    parts = (found[name].values for name in ("U", "u_mean", "u_chol"))
+    q = bx.posteriors.sparse(bx.GaussianProcess(covariance), *parts)
+    asked = bx.derivatives(model, kept, NEW, on="latent", keep="summary", **QUIET)
+    asked = asked.isel({"class": 1}) if likelihood == "categorical" else asked
+    mean, cov, *_ = moments(q)
+    assert_allclose(asked["derivative_mean"].values.ravel(), mean, atol=1e-6)
+    assert_allclose(asked["derivative_sd"].values.ravel() ** 2, np.diag(cov), atol=1e-5)
+
+
 def test_the_bound_stays_below_the_evidence():
     """Evidence by importance sampling from Laplace's posterior."""
     model = bx.GP(X, LABELS, likelihood="bernoulli", approximation=bx.Inducing(N))

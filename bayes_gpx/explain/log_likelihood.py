@@ -18,7 +18,8 @@ def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
     needs are ``log p(y_i | y_-i, theta)``, in closed form for each hyperparameter draw theta. With
     an approximation they are those of the approximate process, with inducing points plus the
     variance that these leave; the log marginal likelihood is then Titsias' lower bound on it. Where
-    noise is not normal both are Laplace's, each observation taken out at the mode.
+    noise is not normal both are Laplace's, each observation taken out at the mode, or the
+    variational bound's; where latent values were sampled, ``log p(y_i | f_i)`` at each draw.
 
     Parameters
     ----------

@@ -1,0 +1,59 @@
+"""Sparse variational fits: by some rows at a time, and what they leave of the inducing values."""
+
+import pymc as pm
+import xarray as xr
+
+from bayes_gpx import inference
+from bayes_gpx.collapsed import inducing_moments
+from bayes_gpx.draws import scalars
+from bayes_gpx.specification import count
+from bayes_gpx.stochastic import Ascent, batch_of, bound_of
+
+
+def inducing_values(model, idata, progressbar):
+    """Posterior moments of the values at the inducing points, on the model's scale."""
+    (mean, chol), hyper, _ = scalars(model, idata, inducing_moments, progressbar=progressbar)
+    training, classes = model.training, () if model.specification.classes is None else ("class",)
+    points = model.inducing["U"] * training.X_scaling.scale + training.X_scaling.center
+    lead = ("chain", "draw")
+    return xr.Dataset(
+        {
+            "u_mean": ((*lead, "inducing", *classes), mean),
+            "u_chol": ((*lead, *classes, "inducing", "inducing_bis"), chol),
+            "U": (("inducing", "feature"), points),
+        },
+        {"chain": hyper.chain, "draw": hyper.draw, "feature": list(training.X.columns)},
+    )
+
+
+def fit_by_batches(
+    model, _, starts, *, minibatch, seed, steps=2000, learning_rate=0.02, progressbar=True
+):
+    """Maximise the bound by some rows at a time, from the first start that is not empty."""
+    data, classes = model.training, model.specification.classes
+    count("minibatch", minibatch)
+    count("steps", steps)
+    if minibatch > data.n or model.specification.normal:
+        raise ValueError(
+            f"minibatch is {minibatch} with {data.n} rows and likelihood="
+            f"{model.specification.likelihood!r}; expected at most all rows, and other than "
+            "normal noise, whose bound is closed. Leave minibatch out to use all rows."
+        )
+    batch, bound = batch_of(classes), []
+
+    def observe(specification, process, theta, s, **_):
+        bound.extend(bound_of(specification, process, theta, s, batch))
+        return bound
+
+    with pm.Model(model=None) as objective:
+        model.posed(observe)
+    scaled = data.scaled()
+    rows = {batch.y: scaled["y"], batch.exposure: scaled["exposure"]}
+    for name, frame in (("X", data.X), ("Z", data.Z)):
+        if model.in_model(name) in objective.named_vars:
+            rows[objective[model.in_model(name)]] = frame.values
+    sizes = minibatch, len(model.inducing["U"]), classes or 1
+    climb = Ascent(objective, bound, batch, rows, sizes)
+    options = {"steps": steps, "rate": learning_rate, "progressbar": progressbar}
+    found, trace = climb(next(s for s in starts if s), seed=seed, **options)
+    return inference.of_one(objective, found, trace, [], method="svgp")
