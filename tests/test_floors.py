@@ -36,6 +36,7 @@ FLOORS = [
     "families",
     "tails",
     "expectations",
+    "probabilities",
     "links",
     "labels",
     "likelihoods/*",
