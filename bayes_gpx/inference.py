@@ -22,6 +22,9 @@ WIDEST = 5.0
 """Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
 
 
+CLIMBED = 2
+"""Starts of a variational bound that are worth climbing from."""
+
 NEAR = 0.1
 """Standard deviation of chains' starts around given values, unconstrained scale."""
 
@@ -117,8 +120,13 @@ def fit_map(model, starts, *, progressbar=True):
 
 
 def fit_svgp(model, starts, *, progressbar=True):
-    """As `fit_map`, for a variational bound; with the best start's values of it, group `elbo`."""
+    """As `fit_map`, for a variational bound; with the best start's values of it, group `elbo`.
+
+    From the starts of which the bound is largest, at most `CLIMBED`.
+    """
     density = Density(model, jacobian=False)
+    value = density.value_and_slope()
+    starts = sorted(starts, key=lambda start: -value(density.unconstrain(start))[0])[:CLIMBED]
     optima = climb(density, starts, progressbar=progressbar)
     best = max(optima, key=lambda o: o.log_density)
     return of_one(model, density.expand()(best.x), best.trace, optima, method="svgp")

@@ -30,7 +30,7 @@ from bayes_gpx.modes import MODE
 _COPYING = threading.Lock()
 
 STEPS, HALVINGS = 500, 30
-TOLERANCE = 1e-9
+TOLERANCE = 1e-8
 """Of the latent values' means and variances, as a share of their size."""
 
 LEAST_SD = 1e-6
