@@ -133,7 +133,7 @@ def explanations():
     found, wall, cpu = timed(
         lambda: bx.attributions(model, idata, X_test.iloc[:100], seed=SEED, **QUIET)
     )
-    sizes = found.sizes | {"draw": found.sizes["chain"] * found.sizes["draw"]}
+    sizes = dict(found.sizes) | {"draw": found.sizes["chain"] * found.sizes["draw"]}
     missed = float(found["completeness_residual"].max())
     print(
         f"\n{sizes['obs']} rows x {sizes['draw']} draws x {sizes['feature']} features: {wall:.0f}"
