@@ -28,7 +28,7 @@ from bayes_gpx.modes import MODE
 from bayes_gpx.threads import Copies
 
 STEPS, HALVINGS = 500, 30
-TOLERANCE = 1e-8
+TOLERANCE = 1e-10
 """Of the latent values' means and variances, as a share of their size."""
 
 LEAST_SD = 1e-6
