@@ -163,11 +163,12 @@ def _by_taylor(
             f"method='taylor' gives means alone, without {unused}; expected num_draws, features "
             "and progressbar. Leave the others out, or use method='exact'."
         )
-    if not bends(model, quantity, on) or where.baseline.ndim > 1:
+    several = model.specification.classes is not None
+    if several or not bends(model, quantity, on) or where.baseline.ndim > 1:
         raise ValueError(
             f"method='taylor' with likelihood={model.specification.likelihood!r}, on={on!r} and "
-            f"{len(np.atleast_2d(where.baseline))} baseline rows; expected the response of labels "
-            "or counts, and one baseline. Use method='exact'."
+            f"{len(np.atleast_2d(where.baseline))} baseline rows; expected the response of two "
+            "labels or counts, and one baseline. Use method='exact'."
         )
     for feature in features or ():
         one_of("features", feature, quantity.components)
