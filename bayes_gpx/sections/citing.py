@@ -25,8 +25,7 @@ RELEVANCE = (
 
 def _works(findings):
     works = [GPX] if findings.model.specification.family == "GPX" else []
-    works += [ATTRIBUTIONS, GRADIENTS]
-    works += [] if findings.classes else [RELEVANCE]
+    works += [ATTRIBUTIONS, GRADIENTS, RELEVANCE]
     works.append(
         f"bayes_gpx {version('bayes_gpx')}, on PyMC {version('pymc')}, PyTensor "
         f"{version('pytensor')} and ArviZ {version('arviz')}."

@@ -7,9 +7,6 @@ FIRST = 10
 
 
 def _relevance(findings):
-    if findings.classes:
-        yield Prose("Relevance is not known for more than two labels.", "note")
-        return
     ranked = findings.ranked
     yield Prose(
         "Relevance says how fast the prediction leaves itself as a feature moves: in its mean, and "
@@ -43,7 +40,7 @@ def _table(findings, ranked, name, item, what):
 
 
 def _interactions(findings):
-    if findings.classes or findings.model.training.d < 2:
+    if findings.model.training.d < 2:
         return
     ranked = findings.ranked_pairs
     yield Prose("Interaction: how fast two features together move the prediction.")
