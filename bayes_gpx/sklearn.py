@@ -46,8 +46,9 @@ class _Estimator(BaseEstimator):
         return X if names is None else pd.DataFrame(X, columns=names)
 
     def _predictions(self, X):
+        X = self._new(X)
         options = {"keep": "summary", "draws": 2, "seed": 0, "progressbar": False}
-        return predictions(self.model_, self.idata_, self._new(X), **options)
+        return predictions(self.model_, self.idata_, X, **options)
 
     def explain(self, X, **options):
         """Explain predictions.
@@ -63,8 +64,9 @@ class _Estimator(BaseEstimator):
         xarray.Dataset
             Contributions of a GPX; attributions of a GP.
         """
+        X = self._new(X)
         verb = attributions if self.model_.training.Z is None else contributions
-        return verb(self.model_, self.idata_, self._new(X), **{"progressbar": False, **options})
+        return verb(self.model_, self.idata_, X, **{"progressbar": False, **options})
 
     def __getstate__(self):
         state = dict(super().__getstate__())
@@ -239,7 +241,8 @@ class GPClassifier(ClassifierMixin, _Estimator):
 
     def predict(self, X):
         """The most probable label, (m,)."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        largest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[largest]
 
 
 def _regression_data(estimator, X, y):
