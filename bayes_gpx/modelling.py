@@ -287,6 +287,11 @@ class Model:
             If an optimiser or sampler did not converge.
         """
         one_of("method", method, FIT_METHODS)
+        if latent != "sample" and not self._objective.free_RVs:
+            raise ValueError(
+                f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
+                "them to the verbs as a dict, or fix fewer of them."
+            )
         for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
             count(name, value)
         if seed is not None:
@@ -358,6 +363,8 @@ class Model:
 
     def _summit(self, starts, progressbar):
         """Hyperparameters, by variable name, where their marginal density is largest."""
+        if not self._objective.free_RVs:
+            return {}
         fit = self._fit_with_jitter(inference.fit_map, starts, {"progressbar": progressbar})
         found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
         return {name: value.values for name, value in found.data_vars.items()}
