@@ -137,6 +137,13 @@ class Model:
             return self._pymc
         with pm.Model(model=None) as objective:
             self.posed(marginal)
+        outer = set(ancestors(objective.basic_RVs)) & set(self._pymc.free_RVs)
+        if outer:
+            raise ValueError(
+                f"Priors or kernel depend on {sorted(rv.name for rv in outer)}, of a surrounding "
+                "model, where noise is not normal; expected variables of their own. Sample with "
+                "pm.sample(model=model.pymc), latent values too, and explain these draws."
+            )
         return objective
 
     def _points(self):

@@ -218,6 +218,10 @@ def test_numbers_that_are_not_there_for_classes_are_refused_by_name():
         bx.attributions(model, THETA, NEW, method="taylor", **QUIET)
     with pytest.raises(ValueError, match="not positive definite"):
         bx.predictions(model, THETA | {"amplitude": 1e10}, NEW, **asked)
+    waves, period = model_of(kernel="periodic"), THETA | {"period": 3.0}
+    for verb in (bx.derivatives, bx.attributions):
+        with pytest.raises(ValueError, match="random functions; expected.*Matern52.*'latent'"):
+            verb(waves, period, NEW, **asked)
 
 
 def test_plots_ask_for_one_class():

@@ -264,3 +264,26 @@ def test_weighed_features_at_inducing_points_are_kept():
     back = model.training.Z_scaling.apply(kept["U_Z"].values)
     assert_allclose(back, model.inducing["U_Z"])
     assert kept["z_feature"].size == 2
+
+
+@pytest.mark.parametrize("kernel", ["named", "callable"])
+def test_variables_of_a_surrounding_model_need_latent_values(kernel):
+    with pm.Model() as outer:
+        size = pm.HalfNormal("size")
+        if kernel == "named":
+            how = {"priors": {"amplitude": lambda name: pm.Deterministic(name, 2.0 * size)}}
+        else:
+            how = {"kernel": lambda d: size**2 * pm.gp.cov.ExpQuad(d, ls=pm.HalfNormal("ls"))}
+        model = bx.GP(X, LABELS, likelihood="bernoulli", name="own", **how)
+    with pytest.raises(ValueError, match=r"'size'.*pm\.sample"):
+        model.fit(**QUIET)
+    assert {"size", "own_y_white"} <= {rv.name for rv in outer.free_RVs}
+
+
+def test_minibatches_start_at_the_priors_where_nothing_else_is_known():
+    def kernel(d):
+        return pm.HalfNormal("size") ** 2 * pm.gp.cov.Matern52(d, ls=pm.LogNormal("ls", 0, 1))
+
+    model = bx.GP(X, COUNTS, likelihood="poisson", kernel=kernel, approximation=bx.Inducing(6))
+    fit = model.fit("svgp", minibatch=20, steps=20, seed=0, **QUIET)
+    assert fit["posterior"]["ls"].item() > 0

@@ -80,8 +80,7 @@ def _explained(model, idata, quantity, where, *, on="response", **options):
         return by_functions(model, idata, Bent(model, quantity, where), where, **options)
     except NoBasis as none:
         raise ValueError(
-            "The model's kernel has no random functions, which derivatives of the response are "
-            f"computed on: {none} Or pass on='latent'."
+            f"{none} Derivatives of the response are computed on these; or pass on='latent'."
         ) from none
 
 
