@@ -324,6 +324,11 @@ class Model:
             del common["draws"], common["seed"]
             if "minibatch" in common:
                 fitter = partial(fit_by_batches, self, seed=seed)
+            elif {"steps", "learning_rate"} & set(kwargs):
+                raise ValueError(
+                    "steps and learning_rate are for minibatches; pass minibatch too, or leave "
+                    "them out: with all rows the bound is climbed to its top."
+                )
         with blas_threads(self.training.n, parallel):
             starts = self._starts(start)
             if sampled:

@@ -151,6 +151,8 @@ def test_minibatches_find_the_bound_of_all_rows():
     for name in ("lengthscale", "amplitude"):
         ratio = parts["posterior"][name].values / whole["posterior"][name].values
         assert 0.75 < ratio.item() < 1.35
+    with pytest.raises(ValueError, match="pass minibatch too"):
+        model.fit("svgp", steps=10, **QUIET)
     with pytest.raises(ValueError, match="minibatch is 41"):
         model.fit("svgp", minibatch=N + 1, **QUIET)
     with pytest.warns(ConvergenceWarning, match="still grew"):
