@@ -3,8 +3,10 @@ PYTHON ?= python3
 UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.uv/bin/uv)
 INSTALL = $(UV) pip install --python .venv --constraint constraints.txt
 NO_DATA = $(if $(BAYES_GPX_DATA),, and not data)
-# Tests are many small matrices: one BLAS thread each is fastest and makes the numbers repeatable.
+# Tests are many small matrices: one BLAS thread each is fastest and makes the numbers repeatable. Two
+# processes share them by files, since those of one file share compiled functions.
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+TWO = -n 2 --dist loadfile
 
 .PHONY: setup test test-slow demo lint format docs bench constraints clean
 
@@ -23,10 +25,10 @@ setup: .venv/.installed
 	$(INSTALL) --editable '.[data,test,$*]' && touch $@
 
 test: .venv/.installed
-	$(ONE_THREAD) .venv/bin/pytest -m 'not slow$(NO_DATA)'
+	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'not slow$(NO_DATA)'
 
 test-slow: .venv/.installed
-	$(ONE_THREAD) .venv/bin/pytest -m 'slow$(NO_DATA)'
+	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)'
 
 demo: .venv/.installed
 	.venv/bin/bayes-gpx demo

@@ -20,7 +20,7 @@ from bayes_gpx.jets import Jet
 from bayes_gpx.mixtures import Conditional
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.quantities import Gathered
-from bayes_gpx.sensitivity import Sensitivity
+from bayes_gpx.sensitivity import ClassSensitivity, Sensitivity
 from bayes_gpx.specification import count, one_of
 from bayes_gpx.structures import Structure, compiled, data_of
 
@@ -316,10 +316,11 @@ def jets(model, hyper, where, order, *, smooth=False, only=None, progressbar=Tru
     at : (chain, draw)
     theta : dict of hyperparameters
     mean, variance : Jet
-        Of f, on the model's scale.
+        Of f, on the model's scale; with a last dim of classes, and two for their covariances.
     jitter : float
     """
-    build = Sensitivity(order, model.training.tied, smooth)
+    kind = Sensitivity if model.specification.classes is None else ClassSensitivity
+    build = kind(order, model.training.tied, smooth)
 
     def size_of(known):
         return max(1, BLOCK_BYTES // (8 * known * model.training.d**order))

@@ -23,8 +23,8 @@ DROP = 36.0
 SDS = 9.0
 """Standard deviations at which a normal density has dropped by more than that."""
 
-FURTHEST, FEW = 8.0, 65
-"""Nodes of a standard normal variable: for round-off up to sd 2, 1e-7 at sd 5 (logit)."""
+FURTHEST, FEW = 8.0, 41
+"""Nodes of a standard normal variable: to 1e-10 up to sd 2, 1e-4 at sd 5 (logit)."""
 
 POINTS = 128
 """Quasi-random points where there are several latent values; in pairs x, -x."""

@@ -22,6 +22,9 @@ WIDEST = 5.0
 """Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
 
 
+CLIMBED = 2
+"""Starts of a variational bound that are worth climbing from."""
+
 NEAR = 0.1
 """Standard deviation of chains' starts around given values, unconstrained scale."""
 
@@ -78,13 +81,18 @@ def climb(density, starts, *, progressbar=True):
 def _ascend(density, start):
     """Where one start ends; each call has functions of its own and may run in a thread."""
     value_and_slope, trace = density.value_and_slope(), []
+    x0 = density.unconstrain(start)
+    best = [LOST, x0]
 
     def objective(x):
         value, slope = value_and_slope(x)
         trace.append(value)
-        return (-value, -slope) if np.isfinite(value) else (LOST, slope)
+        if not np.isfinite(value):
+            return LOST, slope
+        if -value < best[0]:
+            best[:] = -value, x.copy()
+        return -value, -slope
 
-    x0 = density.unconstrain(start)
     reach = np.maximum(20.0, np.abs(x0))
     result = minimize(
         objective,
@@ -97,7 +105,8 @@ def _ascend(density, start):
     inside = (np.abs(result.x - x0) < 0.999 * reach).all()
     flat = np.abs(result.jac).max() < 1e-2 * max(1.0, 1e-3 * abs(result.fun))
     converged = bool((flat or (result.success and inside)) and result.fun < LOST)
-    return Optimum(result.x, -float(result.fun), converged, result.nfev, np.array(trace))
+    value, x = best if best[0] < result.fun else (result.fun, result.x)
+    return Optimum(x, -float(value), converged, result.nfev, np.array(trace))
 
 
 def fit_map(model, starts, *, progressbar=True):
@@ -111,8 +120,13 @@ def fit_map(model, starts, *, progressbar=True):
 
 
 def fit_svgp(model, starts, *, progressbar=True):
-    """As `fit_map`, for a variational bound; with the best start's values of it, group `elbo`."""
+    """As `fit_map`, for a variational bound; with the best start's values of it, group `elbo`.
+
+    From the starts of which the bound is largest, at most `CLIMBED`.
+    """
     density = Density(model, jacobian=False)
+    value = density.value_and_slope()
+    starts = sorted(starts, key=lambda start: -value(density.unconstrain(start))[0])[:CLIMBED]
     optima = climb(density, starts, progressbar=progressbar)
     best = max(optima, key=lambda o: o.log_density)
     return of_one(model, density.expand()(best.x), best.trace, optima, method="svgp")

@@ -14,8 +14,8 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     """The fit with all that ArviZ's predictive checks take: responses drawn at the training rows.
 
     As in ``az.plot_ppc_pava(bx.predictive_checks(model, idata))``, of labels; of counts
-    ``az.plot_ppc_rootogram``; of any response ``az.plot_loo_pit``, ``az.plot_ppc_dist`` and
-    ``az.loo``.
+    ``az.plot_ppc_rootogram``; of real numbers ``az.plot_ppc_dist``; of any response
+    ``az.plot_loo_pit`` and ``az.loo``.
 
     Parameters
     ----------

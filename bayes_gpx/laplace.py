@@ -12,7 +12,6 @@ with heteroscedastic Student-t model" (2019), for Fisher's information in place 
 that may be negative.
 """
 
-import threading
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,8 +26,8 @@ from scipy.linalg import solve_triangular
 
 from bayes_gpx import lapack
 from bayes_gpx.modes import MODE
+from bayes_gpx.threads import Copies
 
-_COPYING = threading.Lock()
 _LOWER = np.frombuffer(b"L", np.uint8)
 
 STEPS, HALVINGS = 200, 30
@@ -56,15 +55,15 @@ class _Search:
 
     def __init__(self, likelihood):
         self.likelihood = likelihood
-        self._own = threading.local()
+
+    @cached_property
+    def _own(self):
+        return Copies(lambda: self._compiled)
 
     @property
     def local(self):
-        """The running thread's copy of `_compiled`: PyTensor's functions serve one at a time."""
-        if not hasattr(self._own, "local"):
-            with _COPYING:
-                self._own.local = self._compiled.copy()
-        return self._own.local
+        """What `_compiled` holds, for the running thread."""
+        return self._own.functions[0]
 
     @cached_property
     def _compiled(self):
@@ -80,7 +79,7 @@ class _Search:
             steps = self.likelihood.steps(f, y, theta, exposure)
         outputs = [logp.sum(), slope, -curvature, third, steps]
         options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-        return pytensor.function([f, y, exposure, *hyperparameters], outputs, **options)
+        return [pytensor.function([f, y, exposure, *hyperparameters], outputs, **options)]
 
     def mode(self, K, rest):
         """Mode f of the posterior, with alpha = K^-1 f; None where there is none to be found."""
@@ -95,7 +94,7 @@ class _Search:
         n = len(K)
         f = alpha = np.zeros(n)
         found = self.local(f, *rest)
-        last = getattr(self._own, "last", None)
+        last = self._own.last
         if self.likelihood.concave and last is not None and len(last) == n:
             tried = K @ last
             again = self.local(tried, *rest)

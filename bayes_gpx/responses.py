@@ -16,6 +16,7 @@ from scipy.special import softmax
 from bayes_gpx import questions
 from bayes_gpx.arguments import Points
 from bayes_gpx.modes import MODE
+from bayes_gpx.probabilities import expected_probabilities
 from bayes_gpx.quadrature import chebyshev, gauss_legendre, interpolation
 from bayes_gpx.quantities import Quantity
 from bayes_gpx.specification import one_of
@@ -233,13 +234,16 @@ class Bent:
 
         Returns
         -------
-        array (m, d), and for attributions the differences (m,)
+        array (m, d), and for attributions the differences (m,); of several classes (m, C, d) and
+        (m, C), by quasi-random points
 
         References
         ----------
         Seitz, "Gradient-based explanations for Gaussian process regression and classification
         models" (2022), equation 34, with Cov(f_d, f) for its second kernel.
         """
+        if self.model.specification.classes is not None:
+            return self._expected_classes(mean, variance)
         m, V = (jet.value.reshape((-1, self.together)) for jet in (mean, variance))
         by_feature = (*m.shape, -1)
         m_d, half_V_d = mean.first.reshape(by_feature), 0.5 * variance.first.reshape(by_feature)
@@ -258,6 +262,17 @@ class Bent:
         """Difference of both ends (m, 2[, C]) of paths; 0, not round-off, of those of no length."""
         moved = self._way[rows].any(axis=1)
         return np.where(moved.reshape((-1, *[1] * (ends.ndim - 2))), ends[:, 1] - ends[:, 0], 0.0)
+
+    def _expected_classes(self, mean, variance):
+        jets = expected_probabilities(mean, variance)
+        slopes = np.stack([jet.first for jet in jets], axis=1)
+        if not self.latent.total:
+            return [slopes]
+        slopes = slopes.reshape((-1, self.together, *slopes.shape[1:]))
+        across, w = _fine(self.degree, self.degree // 4 if self.degree > LEVELS[0] else 1)
+        shares = self._way[:, None] * np.einsum("k,mkcd->mcd", w @ across, slopes)
+        value = np.stack([jet.value for jet in jets], axis=1).reshape(slopes.shape[:3])
+        return [shares, self._between(value[:, [0, -1]], slice(None))]
 
     @property
     def _center(self):

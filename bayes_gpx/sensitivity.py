@@ -7,6 +7,7 @@ import pytensor.tensor as pt
 from bayes_gpx import operators
 from bayes_gpx.collapsed import again
 from bayes_gpx.expansions import own_variances
+from bayes_gpx.posteriors.softmax import OfOneClass
 from bayes_gpx.questions import features_along
 
 
@@ -60,6 +61,69 @@ class Sensitivity:
             found[3] = found[3] + rate * x
             if self.order > 1:
                 found[5] = found[5] + pt.diag(rate)
+        return found
+
+
+@dataclass(frozen=True)
+class ClassSensitivity:
+    """As `Sensitivity`, of several classes: means, and covariances between classes.
+
+    With j and k for classes, V_jk = Cov(f_j, f_k) has the derivatives
+
+        V_jk,d = Cov(f_j,d, f_k) + Cov(f_j, f_k,d)
+        V_jk,de = Cov(f_j,de, f_k) + Cov(f_j,d, f_k,e) + Cov(f_j,e, f_k,d) + Cov(f_j, f_k,de)
+
+    of which those with j = k are `Sensitivity`'s, and those of classes that are independent are 0.
+    """
+
+    order: int
+    tied: bool
+    smooth: bool = False
+
+    def __call__(self, specification, process, theta, s):
+        """Return arrays as `Sensitivity`, with last dims (C,) of means and (C, C) of variances."""
+        classes, own = range(specification.classes), []
+        each = Sensitivity(self.order, self.tied, self.smooth)
+        for s.label in classes:
+            own.append(each(specification, process, theta, s))
+        means = [pt.stack(parts, axis=-1) for parts in list(zip(*own, strict=True))[::2]]
+        spreads = [
+            pt.stack(parts, axis=-1)[..., None] * pt.eye(len(own))
+            for parts in list(zip(*own, strict=True))[1::2]
+        ]
+        parts = [
+            self._parts(again(specification, process, theta, s, label), s) for label in classes
+        ]
+        if not isinstance(parts[0][0], OfOneClass):
+            return [part for pair in zip(means, spreads, strict=True) for part in pair]
+        found = [pt.zeros_like(spread) for spread in spreads]
+        for j in classes:
+            for k in range(j):
+                for which, between in enumerate(self._between(parts[j], parts[k], s)):
+                    found[which] = found[which][..., j, k].set(between)
+                    found[which] = found[which][..., k, j].set(between)
+        spreads = [spread + between for spread, between in zip(spreads, found, strict=True)]
+        return [part for pair in zip(means, spreads, strict=True) for part in pair]
+
+    def _parts(self, q, s):
+        x, z = s.X_new, features_along(s) if self.tied else s.Z_new
+        asked = [operators.evaluate(x, z, smooth=True)]
+        if self.order > 0:
+            asked.append(operators.gradient(x, z, tied=self.tied))
+        if self.order > 1:
+            asked.append(operators.hessian(x, z, tied=self.tied))
+        return [q(operator) for operator in asked]
+
+    def _between(self, ours, theirs, s):
+        """Covariance of two classes' values, and its derivatives."""
+        f, other, shape = ours[0], theirs[0], tuple(s.X_new.shape)
+        found = [-(f._explained * other._explained).sum(axis=0)]
+        if self.order > 0:
+            found.append(ours[1].beyond(other) + theirs[1].beyond(f))
+        if self.order > 1:
+            block = ours[1].block_beyond(theirs[1])
+            bends = ours[2].beyond(other) + theirs[2].beyond(f)
+            found.append(_symmetric(bends, shape) + block + block.transpose(0, 2, 1))
         return found
 
 

@@ -10,7 +10,6 @@ References
 Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), sections 3.5 and 5.5.
 """
 
-import threading
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,8 +22,7 @@ from pytensor.graph.op import Op
 from scipy.linalg import solve_triangular
 
 from bayes_gpx.modes import MODE
-
-_COPYING = threading.Lock()
+from bayes_gpx.threads import Copies
 
 LARGEST = 6000
 """Most observations times classes."""
@@ -58,20 +56,15 @@ class SoftmaxLaplace(Op):
 
     def __init__(self, likelihood):
         self.likelihood = likelihood
-        self._own = threading.local()
 
     def make_node(self, K, y):  # noqa: D102
         types = [pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dmatrix, pt.dtensor3]
         inputs = [pt.as_tensor_variable(v) for v in (K, y)]
         return Apply(self, inputs, [kind() for kind in types])
 
-    @property
-    def _local(self):
-        """The running thread's copies of `_compiled`: PyTensor's functions serve one at a time."""
-        if not hasattr(self._own, "local"):
-            with _COPYING:
-                self._own.local = tuple(f.copy() for f in self._compiled)
-        return self._own.local
+    @cached_property
+    def _own(self):
+        return Copies(lambda: self._compiled)
 
     @cached_property
     def _compiled(self):
@@ -105,7 +98,7 @@ class SoftmaxLaplace(Op):
         known = inverse @ _spread(K, A)
         known = known.reshape((n * C, n, C)).transpose(1, 2, 0)
         cov = np.diag(K)[:, None, None] * np.eye(C) - known @ known.transpose(0, 2, 1)
-        pull = -0.5 * self._local[1](f, cov)
+        pull = -0.5 * self._own.functions[1](f, cov)
         moved = pull - _against(R, A, K @ pull)
         in_K = (0.5 * alpha + moved) @ alpha.T
         in_K = 0.5 * (in_K + in_K.T) - 0.5 * summed
@@ -114,7 +107,7 @@ class SoftmaxLaplace(Op):
 
     def _mode(self, K, y):
         """Mode f with alpha = K^-1 f, log density and probabilities there; None without one."""
-        C, local = self.likelihood.classes, self._local[0]
+        C, local = self.likelihood.classes, self._own.functions[0]
         alpha = f = np.zeros((len(K), C))
         logp, slope, p = local(f, y)
         height = logp

@@ -7,7 +7,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 
-from bayes_gpx.arguments import hyperparameter_draws
+from bayes_gpx.arguments import hyperparameter_draws, refuse_classes
 from bayes_gpx.draws import jets
 from bayes_gpx.jets import Jet
 from bayes_gpx.modes import MODE
@@ -26,7 +26,8 @@ def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True
 
     Returns
     -------
-    array (m, d) and, for attributions, the difference (m,); in user units
+    array (m, d) and, for attributions, the difference (m,); of several classes (m, C, d) and
+    (m, C); in user units
 
     References
     ----------
@@ -34,8 +35,11 @@ def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True
     models" (2022), equation 35 with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its
     right.
     """
-    hyper = hyperparameter_draws(model, idata, num_draws)
-    functions = _response(model.specification.observation, taylor)
+    hyper, classes = hyperparameter_draws(model, idata, num_draws), model.specification.classes
+    if classes is None:
+        functions = _response(model.specification.observation, taylor)
+    elif taylor:
+        refuse_classes(model, "method='taylor'")
 
     def response(m, V, *, slopes):
         found = [part.reshape(m.shape) for part in functions[slopes](m.ravel(), V.ravel())]
@@ -57,7 +61,8 @@ def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True
                 yield number, k, slice(None), part.expected(*own, response)
 
     m, factor = len(asked.where.X), asked.quantity.factor
-    totals = [np.zeros((m, len(factor))), np.zeros(m)]
+    several = () if classes is None else (classes,)
+    totals = [np.zeros((m, *several, len(factor))), np.zeros((m, *several))]
     for _, rows, found in asked.answers(ask, len(hyper)):
         for total, column in zip(totals, found, strict=False):
             total[rows] += column / len(hyper)

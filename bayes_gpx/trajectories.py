@@ -153,7 +153,8 @@ def answer(
     }
     if exact is not None:
         dataset = with_means(dataset, quantity, exact)
-        attrs["moments"] = f"{EXACT}, sds and covariances of the functions"
+        how = "" if len(gathered) == 1 else ", by quasi-random points"
+        attrs["moments"] = f"{EXACT}{how}, sds and covariances of the functions"
     return finished(dataset, model, quantity, functions.hyper, each, sampled, path, attrs)
 
 
@@ -174,7 +175,7 @@ def by_functions(
     how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
     functions = draw_functions(model, idata, waves=WAVES, **how)
     where, exact = replace(where, positions=None), None
-    if isinstance(asked, Bent) and model.specification.classes is None:
+    if isinstance(asked, Bent):
         exact = means(model, idata, asked, num_draws=num_draws, progressbar=progressbar)
     return answer(functions, asked, where, progressbar=progressbar, exact=exact, **options)
 
@@ -182,12 +183,15 @@ def by_functions(
 def with_means(dataset, quantity, exact):
     """Put exact means in their places; what they miss in adding up counts as that of draws does."""
     names = [quantity.name, *([quantity.total[0]] if quantity.total else [])]
-    mean = xr.DataArray(exact[0], {"feature": list(quantity.components)}, ("obs", "feature"))
-    found = [mean.sel(feature=dataset["feature"].values).values, *exact[1:]]
+    labels = {"feature": list(quantity.components)}
+    dims = ("obs", "class", "feature") if "class" in dataset.dims else ("obs", "feature")
+    mean = xr.DataArray(exact[0], labels, dims).sel(feature=dataset["feature"].values)
+    found = [mean, *(xr.DataArray(v, dims=dims[:-1]) for v in exact[1:])]
     for name, values in zip(names, found, strict=True):
-        dataset[f"{name}_mean"] = (("obs", "feature")[: values.ndim], values)
+        order = [dim for dim in ("obs", "feature", "class") if dim in values.dims]
+        dataset[f"{name}_mean"] = values.variable.transpose(*order)
     if quantity.total:
-        missed = np.abs(exact[0].sum(axis=1) - exact[1])
+        missed = found[1].copy(data=np.abs(exact[0].sum(axis=-1) - exact[1])).variable
         dataset["completeness_residual"] = np.maximum(dataset["completeness_residual"], missed)
     return dataset
 

@@ -11,7 +11,6 @@ Hensman, Matthews and Ghahramani, "Scalable variational Gaussian process classif
 Khan and Lin, "Conjugate-computation variational inference" (2017), for the steps.
 """
 
-import threading
 from functools import cached_property
 from typing import NamedTuple
 
@@ -26,11 +25,10 @@ from scipy.linalg import solve_triangular
 
 from bayes_gpx.expectations import standard_nodes
 from bayes_gpx.modes import MODE
-
-_COPYING = threading.Lock()
+from bayes_gpx.threads import Copies
 
 STEPS, HALVINGS = 500, 30
-TOLERANCE = 1e-9
+TOLERANCE = 1e-10
 """Of the latent values' means and variances, as a share of their size."""
 
 LEAST_SD = 1e-6
@@ -115,7 +113,6 @@ class VariationalBound(Op):
 
     def __init__(self, likelihood):
         self.likelihood = likelihood
-        self._own = threading.local()
 
     def make_node(self, F, rest, y, exposure, *hyperparameters):  # noqa: D102
         inputs = [pt.as_tensor_variable(v) for v in (F, rest, y, exposure, *hyperparameters)]
@@ -124,13 +121,9 @@ class VariationalBound(Op):
         outputs = [pt.dscalar(), *(pt.tensor(shape=(None,) * k, dtype="float64") for k in types)]
         return Apply(self, inputs, outputs)
 
-    @property
-    def _local(self):
-        """The running thread's copy of `_compiled`: PyTensor's functions serve one at a time."""
-        if not hasattr(self._own, "local"):
-            with _COPYING:
-                self._own.local = self._compiled.copy()
-        return self._own.local
+    @cached_property
+    def _own(self):
+        return Copies(lambda: self._compiled)
 
     @cached_property
     def _compiled(self):
@@ -142,7 +135,7 @@ class VariationalBound(Op):
         if self.likelihood.classes is not None:
             outputs.append(expected_information(self.likelihood, mean, sd))
         options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-        return pytensor.function([mean, sd, y, exposure, *own], outputs, **options)
+        return [pytensor.function([mean, sd, y, exposure, *own], outputs, **options)]
 
     def perform(self, node, inputs, output_storage):  # noqa: D102
         F, rest, *others = (np.asarray(v, "float64") for v in inputs)
@@ -183,7 +176,7 @@ class VariationalBound(Op):
         if not (np.isfinite(F).all() and np.isfinite(rest).all()):
             return None
         (_, M), C = F.shape, self.likelihood.classes or 1
-        begun = getattr(self._own, "last", None) if self.likelihood.concave else None
+        begun = self._own.last if self.likelihood.concave else None
         state = None
         if begun is not None and begun[0].shape == (C, M):
             state = self._at(*begun, F, rest, others)
@@ -237,7 +230,7 @@ class VariationalBound(Op):
         for first in range(0, len(y), size):
             rows = slice(first, first + size)
             two = (np.ascontiguousarray(v[rows] if C else v[rows, 0]) for v in (mean, sd))
-            parts.append(self._local(*two, y[rows], exposure[rows], *own))
+            parts.append(self._own.functions[0](*two, y[rows], exposure[rows], *own))
         logp, slope, W, *information = (np.concatenate(part) for part in zip(*parts, strict=True))
         W = np.maximum(W, 0.0) if self.likelihood.concave else W
         slope, W = (v.reshape((len(y), -1)) for v in (slope, W))

@@ -1,8 +1,16 @@
 """Small data with structure, and seeds by name."""
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _own_style():
+    """Keep what a test sets of matplotlib's style, as scripts do, from the tests after it."""
+    with mpl.rc_context():
+        yield
 
 
 @pytest.fixture

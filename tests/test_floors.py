@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "bayes_gpx"
 FLOORS = [
     "frames",
     "modes",
+    "threads",
     "training",
     "approximations",
     "distances",
@@ -36,6 +37,7 @@ FLOORS = [
     "families",
     "tails",
     "expectations",
+    "probabilities",
     "links",
     "labels",
     "likelihoods/*",

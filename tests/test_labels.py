@@ -100,7 +100,7 @@ def test_prior_center_of_counts_is_the_log_of_their_rate():
 def test_likelihoods_by_name_and_link():
     assert named("bernoulli") is KNOWN["bernoulli"]["logit"]
     assert named("bernoulli", "probit") is KNOWN["bernoulli"]["probit"]
-    assert set(LIKELIHOODS) == set(KNOWN) - {"categorical"}
+    assert set(LIKELIHOODS) == set(KNOWN)
     assert [name for name in KNOWN if named(name).scaled] == ["normal", "student_t"]
     with pytest.raises(ValueError, match="likelihood: unknown 'gamma'.*'poisson'"):
         named("gamma")

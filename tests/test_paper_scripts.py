@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm, poisson
@@ -230,3 +231,34 @@ def test_the_best_optimum_of_wpbc(script):
     X, y = script("script").z_scores(data.X).iloc[1:], data.y.iloc[1:]
     found = script("butler").climb(X, y, reach=30, signal=3)
     assert_allclose(found.negative_log_evidence, 732.55, atol=0.005)
+
+
+def test_scores_and_the_most_wrong_of_known_probabilities(script):
+    cancer = script("gpc_breast_cancer")
+    p, second = np.array([0.9, 0.2, 0.7, 0.4]), np.array([True, True, False, False])
+    found = cancer.score(p, second)
+    assert_allclose(found["accuracy"], 0.5)
+    expected = np.log([0.9, 0.2, 0.3, 0.6]).mean()
+    assert_allclose(found["log_predictive_density"], expected)
+    assert_allclose(found["brier"], np.mean([0.01, 0.64, 0.49, 0.16]))
+    probability = xr.DataArray(p, {"obs": list("abcd")}, ["obs"])
+    assert cancer.most_wrong(probability, second) == "b"
+
+
+def test_counts_from_their_own_distribution_are_covered(script, rng):
+    bike = script("gp_bike_poisson")
+    drawn = xr.DataArray(rng.poisson(30, (1, 2000, 800)), dims=("chain", "draw", "obs"))
+    y = pd.Series(rng.poisson(30, 800))
+    found = bike.coverage(drawn, y)
+    spread = np.sqrt(found["level"] * (1 - found["level"]) / 800)
+    assert (np.abs(found["inside"] - found["level"]) < 4 * spread + 0.04).all()
+    wide = bike.coverage(drawn, pd.Series(rng.negative_binomial(3, 3 / 33, 800)))
+    assert wide.set_index("level")["inside"][0.9] < 0.6
+
+
+def test_days_differ_in_the_hour_and_the_kind_of_day_alone(script):
+    X = pd.DataFrame({"hr": [1.0, 5.0], "weekday": [2, 4], "workingday": [1, 0], "hum": [0.2, 0.4]})
+    days = script("gp_bike_poisson").through_the_day(X)
+    assert list(days["hr"][:24]) == list(range(24)) and len(days) == 48
+    assert (days["hum"] == X["hum"].mean()).all()
+    assert set(zip(days["weekday"], days["workingday"], strict=True)) == {(3, 1), (0, 0)}

@@ -19,7 +19,7 @@ Y = {
 }
 PLOTS = {
     "bernoulli": (az.plot_ppc_pava, az.plot_loo_pit),
-    "poisson": (az.plot_ppc_rootogram, az.plot_ppc_dist, az.plot_loo_pit),
+    "poisson": (az.plot_ppc_rootogram, az.plot_loo_pit),
 }
 QUIET = {"progressbar": False}
 

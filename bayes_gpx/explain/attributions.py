@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import from_baseline, points, refuse_classes
+from bayes_gpx.arguments import from_baseline, points
 from bayes_gpx.bases import NoBasis
 from bayes_gpx.draws import explain, origin
 from bayes_gpx.responses import Bent, Linear, bends
@@ -163,12 +163,12 @@ def _by_taylor(
             f"method='taylor' gives means alone, without {unused}; expected num_draws, features "
             "and progressbar. Leave the others out, or use method='exact'."
         )
-    refuse_classes(model, "method='taylor'")
-    if not bends(model, quantity, on) or where.baseline.ndim > 1:
+    several = model.specification.classes is not None
+    if several or not bends(model, quantity, on) or where.baseline.ndim > 1:
         raise ValueError(
             f"method='taylor' with likelihood={model.specification.likelihood!r}, on={on!r} and "
-            f"{len(np.atleast_2d(where.baseline))} baseline rows; expected the response of labels "
-            "or counts, and one baseline. Use method='exact'."
+            f"{len(np.atleast_2d(where.baseline))} baseline rows; expected the response of two "
+            "labels or counts, and one baseline. Use method='exact'."
         )
     for feature in features or ():
         one_of("features", feature, quantity.components)

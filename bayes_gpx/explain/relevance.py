@@ -13,7 +13,6 @@ from bayes_gpx.arguments import (
     names_among,
     points,
     read_pairs,
-    refuse_classes,
 )
 from bayes_gpx.draws import jets, origin
 from bayes_gpx.jets import change
@@ -91,7 +90,7 @@ def relevance(
     Raises
     ------
     ValueError
-        For several classes, if the kernel's process is not differentiable (a Matern 3/2 or smoother
+        If the kernel's process is not differentiable (a Matern 3/2 or smoother
         is), if features are unknown, for a step without finite differences or that is not positive,
         and samples or idata that do not fit the model.
 
@@ -263,7 +262,6 @@ def _explained(model, idata, where, asked, picked, over, num_draws, keep, progre
     """Ask at every draw, or of their mixture, and name what is found."""
     one_of("over", over, ("draws", "mixture"))
     one_of("keep", keep, ("draws", "summary"))
-    refuse_classes(model, "relevance")
     likelihood = model.specification.observation
     hyper = hyperparameter_draws(model, idata, num_draws)
     kept = _Kept(model, asked, picked, where.X_values)

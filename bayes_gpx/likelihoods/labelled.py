@@ -14,6 +14,7 @@ from bayes_gpx.jets import expectation
 from bayes_gpx.labels import read_labels
 from bayes_gpx.links import Logit, Probit, Response
 from bayes_gpx.modes import MODE
+from bayes_gpx.probabilities import expected_probabilities
 from bayes_gpx.tails import log_softmax, log_sum_exp, softplus
 
 
@@ -164,6 +165,10 @@ class Categorical(Labelled):
         both = ((M + pt.swapaxes(M, -1, -2)) * p[..., None, :]).sum(axis=-1)
         centered = diagonal - both
         return p * (centered - (p * centered).sum(axis=-1, keepdims=True))
+
+    def predictive(self, mean, variance, theta):
+        """Probabilities of all labels, jets, from those of f with its covariances."""
+        return Predictive(expected_probabilities(mean, variance))
 
     def log_predictive(self, y, mean, root):
         """Log probability of y where f ~ N(mean, root root'), by quasi-random points.

@@ -33,11 +33,19 @@ class OfOneClass(Gaussian):
         return told.reshape((told.shape[0] * told.shape[1], -1))
 
     def cross(self, value):  # noqa: D102
-        gain = solve(self.root, self._told(value.K_Lu.T))
+        return self.process.cross(self.operator) + self.beyond(value)
+
+    def beyond(self, value):
+        """What `cross` is with the value of another class, which is independent a priori."""
+        gain = solve(self.root, value._told(value.K_Lu.T))
         gain = (gain.reshape((*self.row.shape, -1)) * self.row[:, :, None]).sum(axis=1)
-        return self.process.cross(self.operator) - self.process.summed(
-            self.operator, self.u, gain.T
-        )
+        return -self.process.summed(self.operator, self.u, gain.T)
+
+    def block_beyond(self, other):
+        """Covariances (m, c, c) with another class's components of each observation."""
+        m, n = pt.as_tensor_variable(self.operator.X).shape[0], self._explained.shape[0]
+        ours, theirs = (part._explained.T.reshape((m, -1, n)) for part in (self, other))
+        return -pt.matmul(ours, theirs.transpose(0, 2, 1))
 
 
 def across(parts, joint=False):
