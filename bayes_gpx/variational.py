@@ -169,11 +169,15 @@ class VariationalBound(Op):
         return coefficients[0], root[0], *(v[:, 0] for v in vectors)
 
     def _highest(self, F, rest, others):
-        """The best variational posterior, from the last one of this thread on; None without any."""
+        """The best variational posterior; None without any.
+
+        Searched from this thread's last one on, a matter of time alone where there is one optimum;
+        from the prior where there may be several.
+        """
         if not (np.isfinite(F).all() and np.isfinite(rest).all()):
             return None
         (_, M), C = F.shape, self.likelihood.classes or 1
-        begun = self._own.last
+        begun = self._own.last if self.likelihood.concave else None
         state = None
         if begun is not None and begun[0].shape == (C, M):
             state = self._at(*begun, F, rest, others)
