@@ -58,6 +58,8 @@ _MAP = {
     "plot_weights": "bayes_gpx.plots:plot_weights",
     "predictive_checks": "bayes_gpx.interchange:predictive_checks",
     "to_shap": "bayes_gpx.interchange:to_shap",
+    "report": "bayes_gpx.reports:report",
+    "sklearn": "bayes_gpx.sklearn",
 }
 
 __all__ = list(_MAP)

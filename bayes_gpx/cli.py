@@ -1,23 +1,324 @@
-"""The command `bayes-gpx`."""
+"""The command `bayes-gpx`: fit, explain and report without writing Python."""
 
-import argparse
+import sys
+import warnings
+from pathlib import Path
+
+import click
+
+FIT, REPORT = "fit.nc", "report.html"
+INTERRUPTED = 130
+
+SAID = {
+    "map": "One draw: what hyperparameters might else be is not seen.",
+    "laplace": "Draws from a normal approximation; only NUTS tells how good it is.",
+}
+
+EXAMPLE = """\b
+bayes-gpx datasets diabetes --out diabetes.csv
+bayes-gpx fit diabetes.csv --target progression --out run/
+bayes-gpx explain run/ diabetes.csv --out explained.csv
+bayes-gpx report run/
+"""
+
+
+class Lists(click.Command):
+    """A command whose options that repeat may be given once, with several values."""
+
+    def parse_args(self, ctx, args):
+        """Turn ``--features a b`` into ``--features a --features b``."""
+        many = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
+        told, open_option = [], None
+        for word in args:
+            if word.startswith("-"):
+                open_option = word if word in many else None
+                told += [] if open_option else [word]
+            else:
+                told += [open_option, word] if open_option else [word]
+        return super().parse_args(ctx, told)
 
 
 def main(arguments=None):
-    """Run the command line; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="bayes-gpx",
-        description="Gaussian processes that explain themselves, with uncertainty.",
-    )
-    commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser(
-        "demo", help="fit and explain the diabetes data; figures and the fit go into a folder"
-    )
-    demo.add_argument("--out", default="bayes-gpx-demo", help="folder (default: %(default)s)")
-    demo.add_argument("--seed", type=int, default=0, help="random seed (default: %(default)s)")
-    given = parser.parse_args(arguments)
-    print("Loading PyMC and ArviZ ...", flush=True)
+    """Run the command line.
+
+    Returns
+    -------
+    int
+        0. Otherwise it exits: 1 if data or model were refused, 2 if the command was not
+        understood, 130 if it was interrupted.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", UserWarning)
+            warnings.showwarning = _warn
+            with commands.make_context("bayes-gpx", list(arguments)) as context:
+                commands.invoke(context)
+    except click.exceptions.Exit as done:
+        raise SystemExit(done.exit_code) from None
+    except click.ClickException as wrong:
+        wrong.show()
+        raise SystemExit(wrong.exit_code) from None
+    except (ValueError, OSError, ImportError) as refused:
+        click.echo(f"Error: {refused}", err=True)
+        raise SystemExit(1) from None
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("Interrupted.", err=True)
+        raise SystemExit(INTERRUPTED) from None
+    return 0
+
+
+def _warn(message, category, *_, **__):
+    if issubclass(category, UserWarning):
+        click.echo(f"Warning: {message}", err=True)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLE)
+def commands():
+    """Gaussian processes that explain themselves, with uncertainty.
+
+    Fit a model to a table, explain its predictions row by row, and write a report. Four lines,
+    from data to report, are below.
+
+    Exit codes: 0 done, 1 data or model refused, 2 command not understood, 130 interrupted.
+    """
+
+
+quiet = click.option("--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+seed = click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
+)
+run_folder = click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+baseline_option = click.option(
+    "--baseline", default="mean", show_default=True, metavar="NAME|FILE",
+    help="What rows are compared with: mean, median, zero, or a table of up to 20 rows.",
+)  # fmt: skip
+
+
+@commands.command()
+@click.option("--out", default="bayes-gpx-demo", show_default=True, help="Folder.")
+@seed
+def demo(out, seed):
+    """Fit and explain the diabetes data; figures and the fit go into a folder."""
+    click.echo("Loading PyMC and ArviZ ...")
     from bayes_gpx.demo import run
 
-    run(given.out, seed=given.seed, say=lambda line: print(line, flush=True))
-    return 0
+    run(out, seed=seed, say=lambda line: print(line, flush=True))
+
+
+@commands.command(cls=Lists)
+@click.argument("data", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--target", required=True, help="Column to predict.")
+@click.option(
+    "--features", multiple=True, metavar="A B ...",
+    help="Columns to predict from; all others by default. Put the DATA file before this.",
+)  # fmt: skip
+@click.option(
+    "--model", type=click.Choice(["gp", "gpx"]), default="gpx", show_default=True,
+    help="gp: any smooth function. gpx: a linear regression for each row, with weights that vary.",
+)  # fmt: skip
+@click.option(
+    "--method", type=click.Choice(["map", "laplace", "nuts"]), default="nuts", show_default=True,
+    help="nuts samples all that is uncertain and takes minutes; map takes seconds, and hides it.",
+)  # fmt: skip
+@click.option(
+    "--likelihood", default="normal", show_default=True,
+    help="normal, student_t, bernoulli (two labels), categorical, poisson, negative_binomial.",
+)  # fmt: skip
+@click.option("--kernel", default="expquad", show_default=True, help="Such as matern52 + linear.")
+@click.option(
+    "--inducing", type=click.IntRange(1), metavar="M",
+    help="Approximate by M points: for thousands of rows.",
+)  # fmt: skip
+@click.option("--draws", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--tune", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--chains", type=click.IntRange(1), default=4, show_default=True)
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path),
+              help="Folder for the fit; made if absent.")  # fmt: skip
+@seed
+@quiet
+def fit(data, target, features, model, method, likelihood, kernel, inducing, out, quiet, **how):
+    """Fit a model to the rows of DATA, a CSV or Parquet file.
+
+    The fit goes into a folder, from which explain and report read it. Interrupted by Ctrl-C, what
+    is done stays: draws so far, or at least the point of highest density.
+
+    \b
+    bayes-gpx fit houses.csv --target price --features rooms age lat lon --out run/
+    """
+    from bayes_gpx.approximations import Inducing
+    from bayes_gpx.models import GP, GPX
+    from bayes_gpx.sheets import columns_of, read_sheet
+
+    say = _sayer(quiet)
+    sheet = read_sheet(data)
+    names = features or [column for column in sheet.columns if column != target]
+    if target in names:
+        raise click.UsageError(f"{target} is both the target and a feature.")
+    if likelihood in ("bernoulli", "categorical") and target in sheet:
+        y = sheet[target]
+    else:
+        y = columns_of(sheet, [target], str(data))[target]
+    X = columns_of(sheet, names, str(data))
+    approximation = None if inducing is None else Inducing(inducing)
+    build = {"gp": GP, "gpx": GPX}[model]
+    fitted = build(X, y, kernel=kernel, likelihood=likelihood, approximation=approximation)
+    out.mkdir(parents=True, exist_ok=True)
+    say(f"{len(X)} rows, {len(names)} features: {', '.join(names)}.")
+    idata = _fit(fitted, method, out / FIT, say, progressbar=not quiet, **how)
+    say(idata.attrs.get("verdict", SAID.get(method)))
+    say(f"wrote {out / FIT}")
+    if method == "nuts" and idata["posterior"].sizes["draw"] < how["draws"]:
+        raise KeyboardInterrupt
+
+
+def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
+    """Fit and keep; before sampling the point of highest density, so that something is kept."""
+    from bayes_gpx.io import save
+
+    options = {"seed": seed, "progressbar": progressbar}
+    if method == "nuts":
+        say("Maximising the posterior density ...")
+        save(model, model.fit("map", **options), path)
+        say(f"Sampling, {chains} chains of {tune} + {draws} draws ...")
+    try:
+        idata = model.fit(method, draws=draws, tune=tune, chains=chains, **options)
+    except KeyboardInterrupt:
+        if method == "nuts":
+            say(f"{path} holds the fit by MAP, which was done.")
+        raise
+    save(model, idata, path)
+    return idata
+
+
+@commands.command()
+@run_folder
+@click.argument("new", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@baseline_option
+@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path),
+              help="CSV file.")  # fmt: skip
+@seed
+@quiet
+def explain(run, new, baseline, out, seed, quiet):
+    """Explain the predictions of the rows of NEW by the fit in RUN.
+
+    Writes a line for each row and feature: the feature's value; in a GPX its weight and
+    contribution; its attribution, the share in the difference from the baseline; and the
+    prediction. Each with mean, sd and interval. Interrupted by Ctrl-C, the rows so far stay.
+
+    \b
+    bayes-gpx explain run/ new.csv --baseline mean --out explained.csv
+    """
+    from arviz_base import rcParams
+
+    from bayes_gpx.sheets import CHUNK, columns_of, explained, read_sheet
+
+    say = _sayer(quiet)
+    model, idata = _load(run)
+    features = model.training.X.columns
+    X = columns_of(read_sheet(new), features, str(new))
+    start = _baseline(model, baseline)
+    blocks = explained(model, idata, X, baseline=start, seed=seed)
+    done = 0
+    with click.progressbar(length=len(X), label="Explaining", file=sys.stderr, hidden=quiet) as bar:
+        try:
+            for block in blocks:
+                block.to_csv(out, index=False, mode="a" if done else "w", header=not done)
+                rows = min(CHUNK, len(X) - done)
+                done += rows
+                bar.update(rows)
+        except KeyboardInterrupt:
+            click.echo(f"\n{out} holds the first {done} of {len(X)} rows.", err=True)
+            raise
+    say(f"wrote {out}: {done} rows by {len(features)} features; lower and upper bound "
+        f"{rcParams['stats.ci_prob']:.0%} intervals.")  # fmt: skip
+
+
+def _load(run):
+    from bayes_gpx.io import load
+
+    path = run / FIT
+    if not path.is_file():
+        raise click.UsageError(f"{run} holds no {FIT}; expected a folder that fit wrote.")
+    model, idata = load(path)
+    if model.training.Z is not None and not model.training.tied:
+        raise ValueError(f"The model in {path} weighs features of their own; explain it in Python.")
+    return model, idata
+
+
+def _baseline(model, given):
+    from bayes_gpx.arguments import BASELINES
+    from bayes_gpx.explain.attributions import MOST_BASELINES
+    from bayes_gpx.sheets import columns_of, read_sheet
+
+    if given in BASELINES or not Path(given).is_file():
+        return given
+    rows = columns_of(read_sheet(given), model.training.X.columns, given)
+    if len(rows) > MOST_BASELINES:
+        raise ValueError(
+            f"{given} has {len(rows)} rows; expected at most {MOST_BASELINES} to average over."
+        )
+    return rows
+
+
+@commands.command()
+@run_folder
+@click.argument("new", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@baseline_option
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
+              help=f"HTML file; {REPORT} in RUN by default.")  # fmt: skip
+@seed
+@quiet
+def report(run, new, baseline, out, seed, quiet):
+    """Write one HTML file about the fit in RUN: can it be trusted, and what does it explain.
+
+    Explains the rows of NEW, or else those that were learned from. The file opens from disk and
+    needs no network. Interrupted by Ctrl-C, the sections so far stay.
+
+    \b
+    bayes-gpx report run/
+    """
+    from bayes_gpx.reports import report as write
+    from bayes_gpx.sheets import columns_of, read_sheet
+
+    say = _sayer(quiet)
+    model, idata = _load(run)
+    X = None if new is None else columns_of(read_sheet(new), model.training.X.columns, str(new))
+    start = _baseline(model, baseline)
+    say("Writing the report: some seconds to a minute ...")
+    path = write(model, idata, X, path=out or run / REPORT, baseline=start, seed=seed)
+    say(f"wrote {path}")
+
+
+@commands.command()
+@click.argument("name", required=False)
+@click.option("--out", type=click.Path(dir_okay=False, path_type=Path),
+              help="CSV file to write the data set to.")  # fmt: skip
+@click.option("--path", help="Folder of data files; else the one BAYES_GPX_DATA names.")
+def datasets(name, out, path):
+    """List the data sets, or describe NAME, or write it as CSV.
+
+    \b
+    bayes-gpx datasets diabetes --out diabetes.csv
+    """
+    from bayes_gpx.datasets import IN_FOLDER, NAMES, load
+
+    if name is None:
+        if out is not None:
+            raise click.UsageError("--out needs the NAME of a data set.")
+        for known in NAMES:
+            where = "in a folder, or fetched" if known in IN_FOLDER else "with scikit-learn"
+            click.echo(f"{known:16}{where}")
+        return
+    data = load(name, path=path)
+    click.echo(f"{name}: {len(data.y)} rows, target {data.y.name}.")
+    for column in [*data.X.columns, data.y.name]:
+        click.echo(f"  {column!s:24}{data.units.get(str(column), '')}")
+    click.echo(data.source)
+    if out is not None:
+        data.X.assign(**{str(data.y.name): data.y}).to_csv(out, index=False)
+        click.echo(f"wrote {out}")
+
+
+def _sayer(quiet):
+    return (lambda line: None) if quiet else click.echo

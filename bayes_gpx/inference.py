@@ -275,7 +275,7 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
         expanded_names=list(example),
         make_initial_point_fn=initial,
     )
-    return nutpie.sample(
+    sampled = nutpie.sample(
         compiled,
         draws=draws,
         tune=tune,
@@ -286,6 +286,34 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
         save_warmup=False,
         **kwargs,
     )
+    return _finished(sampled, draws)
+
+
+def _finished(idata, draws):
+    """What an interruption left: as many draws of as many chains as have them; or it goes on."""
+    posterior = idata["posterior"].to_dataset()
+    known = xr.concat(
+        [
+            np.isfinite(v).all([d for d in v.dims if d not in ("chain", "draw")])
+            for v in posterior.data_vars.values()
+        ],
+        "variable",
+    ).all("variable")
+    held = known.transpose("chain", "draw").values.cumprod(axis=1).sum(axis=1)
+    if (held == draws).all():
+        return idata
+    kept = max(held, key=lambda count: count * (held >= count).sum(), default=0)
+    if not kept:
+        raise KeyboardInterrupt
+    chains = np.flatnonzero(held >= kept)
+    warnings.warn(
+        f"Interrupted: {kept} of {draws} draws are kept, of {len(chains)} of {len(held)} chains.",
+        ConvergenceWarning,
+        stacklevel=5,
+    )
+    where = {"chain": chains, "draw": slice(kept)}
+    groups = ("posterior", "sample_stats")
+    return xr.DataTree.from_dict({g: idata[g].to_dataset().isel(where) for g in groups})
 
 
 def _tree(model, draws, stats, optima, *, method):

@@ -172,6 +172,12 @@ class Model:
         return self._pymc
 
     @property
+    def variables(self):
+        """PyMC's variable of each hyperparameter that is inferred, by its name here."""
+        inferred = (name for name in self.hyperparameters if name not in self.fixed)
+        return {name: self._pymc.named_vars[self.posterior_names[name]] for name in inferred}
+
+    @property
     def signature_key(self):
         """Attribute of an idata that holds the signature of the model that was fitted."""
         return self.in_model("bayes_gpx_model")
@@ -335,6 +341,8 @@ class Model:
                 common["around"] = self._summit(starts, progressbar)
             idata = self._fit_with_jitter(fitter, starts, common, sampled)
         idata.attrs[self.signature_key] = self.signature
+        if seed is not None:
+            idata.attrs["seed"] = str(seed)
         if method == "svgp":
             idata["variational"] = xr.DataTree(inducing_values(self, idata, progressbar))
         draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]

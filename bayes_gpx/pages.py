@@ -1,0 +1,133 @@
+"""What a page of a report is made of: prose, tables, figures; and how parts that fail are kept."""
+
+import base64
+import io
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+DPI = 100
+
+
+class Prose(NamedTuple):
+    """A paragraph; of tone "good", "bad", "note" or none."""
+
+    text: str
+    tone: str = ""
+    kind: str = "prose"
+
+
+class Points(NamedTuple):
+    """A list of sentences, under a heading."""
+
+    heading: str
+    sentences: list
+    kind: str = "points"
+
+
+class Pairs(NamedTuple):
+    """Names and what they stand for."""
+
+    rows: list
+    kind: str = "pairs"
+
+
+class Table(NamedTuple):
+    """Rows of texts and numbers below column names."""
+
+    caption: str
+    columns: list
+    rows: list
+    kind: str = "table"
+
+
+class Figure(NamedTuple):
+    """A PNG in base64, its width in pixels, and what it shows in words."""
+
+    png: str
+    width: int
+    caption: str
+    kind: str = "figure"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of a report.
+
+    Attributes
+    ----------
+    key : str
+        Anchor in the page.
+    title : str
+    makers : tuple of callables
+        Each takes the findings and yields parts; one that fails takes no other with it.
+    """
+
+    key: str
+    title: str
+    makers: tuple[Callable, ...]
+
+
+@dataclass
+class Page:
+    """A section as it came out: its parts, and whether any failed."""
+
+    key: str
+    title: str
+    parts: list = field(default_factory=list)
+    failed: bool = False
+
+
+def compose(section, findings, page):
+    """Add the parts of a section to its page; say which failed, and what warned."""
+    for maker in section.makers:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                for part in maker(findings):
+                    page.parts.append(part)
+            except Exception as failure:  # noqa: BLE001
+                page.failed = True
+                said = f"{type(failure).__name__}: {failure}"
+                page.parts.append(Prose(f"This part could not be made. {said}", "bad"))
+            finally:
+                plt.close("all")
+        for text in dict.fromkeys(str(w.message) for w in caught if _for_users(w)):
+            page.parts.append(Prose(f"Warning: {text}", "note"))
+
+
+def _for_users(warning):
+    return issubclass(warning.category, UserWarning | RuntimeWarning)
+
+
+def picture(collection, caption):
+    """Embed the figure of an arviz_plots.PlotCollection of matplotlib."""
+    figure, file = collection.viz["figure"].item(), io.BytesIO()
+    figure.savefig(file, format="png", dpi=DPI, bbox_inches="tight", facecolor="white")
+    plt.close(figure)
+    png = file.getvalue()
+    width = int.from_bytes(png[16:20], "big")
+    return Figure(base64.b64encode(png).decode(), width, caption)
+
+
+def number(value, digits=3):
+    """A number in words: three significant digits, all digits of large whole parts."""
+    value = float(value)
+    if not np.isfinite(value):
+        return "not finite"
+    if value and not 1e-4 <= abs(value) < 1e7:
+        return f"{value:.{digits - 1}e}"
+    places = max(0, digits - 1 - int(np.floor(np.log10(abs(value))))) if value else 0
+    text = f"{value:.{places}f}"
+    if "." in text:
+        text = text.rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def interval(low, high):
+    """An interval in words."""
+    return f"[{number(low)}, {number(high)}]"

@@ -1,0 +1,115 @@
+"""Tables of people who write no Python: CSV or Parquet in, explanations in long form out."""
+
+import difflib
+from pathlib import Path
+
+import arviz_stats  # noqa: F401
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from bayes_gpx.explain import attributions, contributions, predictions, weights
+
+PARQUET = (".parquet", ".pq")
+CHUNK = 100
+"""Rows that are explained at once, and written before the next."""
+
+
+def read_sheet(path):
+    """Rows of a CSV or Parquet file, numbered from 1.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read as a table, or is Parquet without pyarrow.
+    """
+    path = Path(path)
+    try:
+        frame = pd.read_parquet(path) if path.suffix in PARQUET else pd.read_csv(path)
+    except ImportError as missing:
+        raise ValueError(
+            f"{path} is Parquet, which needs pyarrow: pip install pyarrow, or save it as CSV."
+        ) from missing
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as unreadable:
+        raise ValueError(
+            f"{path} cannot be read as a table: {unreadable}. Expected CSV with a first row of "
+            "column names, or Parquet."
+        ) from unreadable
+    frame.columns = [str(column) for column in frame.columns]
+    frame.index = pd.RangeIndex(1, len(frame) + 1)
+    return frame
+
+
+def columns_of(frame, names, what):
+    """Columns of a sheet, in the order of the names.
+
+    Raises
+    ------
+    ValueError
+        If some are missing, each with the nearest name that exists; if some hold text or gaps.
+    """
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        told = []
+        for name in missing:
+            near = difflib.get_close_matches(name, frame.columns, 1, cutoff=0.5)
+            told.append(f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+        raise ValueError(
+            f"{what} has no column {', '.join(told)}; it has {', '.join(frame.columns)}."
+        )
+    chosen = frame[list(names)]
+    for name in names:
+        column = pd.to_numeric(chosen[name], errors="coerce")
+        if column.isna().any():
+            row = int(column.index[column.isna()][0])
+            held = chosen[name].loc[row]
+            raise ValueError(
+                f"{what}: column {name!r} holds {held} in row {row}; expected numbers without "
+                "gaps. Leave the column out by --features, code it as numbers, or drop the row."
+            )
+    return chosen.astype("float64")
+
+
+def explained(model, idata, X, *, baseline, seed):
+    """Blocks of explanations in long form, a row for each observation and feature.
+
+    Yields
+    ------
+    pandas.DataFrame
+        Columns row, feature (and class), value; of a GPX weight and contribution, and attribution,
+        each with _mean, _sd, _lower and _upper; and the same of the prediction.
+    """
+    verbs = [attributions] if model.training.Z is None else [weights, contributions, attributions]
+    seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
+    for k, own in enumerate(seeds):
+        rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
+        asked = model, idata, rows
+        options = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
+        predicted = predictions(*asked, **options)
+        name = model.specification.observation.mean_name or "y"
+        columns = _moments(predicted, name, "prediction")
+        for verb in verbs:
+            more = {"baseline": baseline} if verb is attributions else {}
+            found = verb(*asked, **more, **options)
+            columns |= _moments(found, verb.__name__.removesuffix("s"))
+        columns |= {"value": found["value"]}
+        yield _long(columns)
+
+
+def _moments(found, name, said=None):
+    ends = found[name].azstats.eti(dim=["chain", "draw"])
+    each = {
+        "mean": found[f"{name}_mean"],
+        "sd": found[f"{name}_sd"],
+        "lower": ends.sel(ci_bound="lower", drop=True),
+        "upper": ends.sel(ci_bound="upper", drop=True),
+    }
+    return {f"{said or name}_{moment}": array for moment, array in each.items()}
+
+
+def _long(columns):
+    frame = xr.Dataset(columns).to_dataframe().reset_index().rename(columns={"obs": "row"})
+    lead = [c for c in ("row", "feature", "class", "value") if c in frame]
+    rest = [c for c in frame if c not in lead]
+    rest.sort(key=lambda column: column.startswith("prediction"))
+    return frame[lead + rest]

@@ -1,0 +1,255 @@
+"""The models as scikit-learn estimators, for pipelines and cross-validation."""
+
+import numpy as np
+import pandas as pd
+
+from bayes_gpx.explain import attributions, contributions, predictions
+from bayes_gpx.models import GP, GPX
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as missing:
+    raise ImportError(
+        "bayes_gpx.sklearn needs scikit-learn: pip install 'bayes_gpx[data]'."
+    ) from missing
+
+__all__ = ["GPClassifier", "GPRegressor", "GPXRegressor"]
+
+
+class _Estimator(BaseEstimator):
+    """What the estimators share; a pickled one rebuilds its model."""
+
+    def _fit(self, build, X, y, **settings):
+        names = getattr(self, "feature_names_in_", None)
+        X = X if names is None else pd.DataFrame(X, columns=names)
+        self.model_ = build(
+            X,
+            y,
+            kernel=self.kernel,
+            ard=self.ard,
+            approximation=self.approximation,
+            priors=self.priors,
+            **settings,
+        )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        options = {"seed": seed, "progressbar": False, **(self.fit_options or {})}
+        self.idata_ = self.model_.fit(self.method, **options)
+        return self
+
+    def _new(self, X):
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype="float64")
+        names = getattr(self, "feature_names_in_", None)
+        return X if names is None else pd.DataFrame(X, columns=names)
+
+    def _predictions(self, X):
+        options = {"keep": "summary", "draws": 2, "seed": 0, "progressbar": False}
+        return predictions(self.model_, self.idata_, self._new(X), **options)
+
+    def explain(self, X, **options):
+        """Explain predictions.
+
+        Parameters
+        ----------
+        X : frame or array (m, d)
+        **options
+            Of `bayes_gpx.contributions` in a GPX, else of `bayes_gpx.attributions`.
+
+        Returns
+        -------
+        xarray.Dataset
+            Contributions of a GPX; attributions of a GP.
+        """
+        verb = attributions if self.model_.training.Z is None else contributions
+        return verb(self.model_, self.idata_, self._new(X), **{"progressbar": False, **options})
+
+    def __getstate__(self):
+        state = dict(super().__getstate__())
+        if "model_" in state:
+            model = state["model_"]
+            settings = {"priors": model.priors, "scale": model.scale, "name": model.name}
+            state["model_"] = type(model), model.training, model.specification, settings
+        return state
+
+    def __setstate__(self, state):
+        state = dict(state)
+        if "model_" in state:
+            build, training, specification, settings = state["model_"]
+            state["model_"] = build.restored(training, specification, **settings)
+        super().__setstate__(state)
+
+
+class GPRegressor(RegressorMixin, _Estimator):
+    """Gaussian process regression as a scikit-learn estimator.
+
+    Parameters
+    ----------
+    kernel, ard, likelihood, approximation, priors
+        As in `bayes_gpx.GP`.
+    method : {"map", "laplace", "nuts", "svgp"}
+    fit_options : dict, optional
+        Further arguments of ``model.fit``, such as ``{"draws": 500}``.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    model_ : bayes_gpx.GP
+    idata_ : xarray.DataTree
+        Both as every verb and plot of the package takes them.
+    """
+
+    def __init__(
+        self,
+        kernel="expquad",
+        ard=True,
+        likelihood="normal",
+        approximation=None,
+        priors=None,
+        method="map",
+        fit_options=None,
+        random_state=None,
+    ):
+        self.kernel = kernel
+        self.ard = ard
+        self.likelihood = likelihood
+        self.approximation = approximation
+        self.priors = priors
+        self.method = method
+        self.fit_options = fit_options
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Infer the hyperparameters from X (n, d) and y (n,)."""
+        X, y = _regression_data(self, X, y)
+        return self._fit(GP, X, y, likelihood=self.likelihood)
+
+    def predict(self, X, return_std=False):
+        """Mean response (m,); with `return_std` also the sd of a new response, or of its rate."""
+        return _mean_and_sd(self, X, return_std)
+
+
+class GPXRegressor(RegressorMixin, _Estimator):
+    """Regression with Gaussian process weights as a scikit-learn estimator.
+
+    Parameters
+    ----------
+    kernel, ard, likelihood, weight_prior, intercept, approximation, priors
+        As in `bayes_gpx.GPX`.
+    method, fit_options, random_state
+        As in `GPRegressor`.
+
+    Attributes
+    ----------
+    model_ : bayes_gpx.GPX
+    idata_ : xarray.DataTree
+    """
+
+    def __init__(
+        self,
+        kernel="expquad",
+        ard=True,
+        likelihood="normal",
+        weight_prior="shared",
+        intercept=False,
+        approximation=None,
+        priors=None,
+        method="map",
+        fit_options=None,
+        random_state=None,
+    ):
+        self.kernel = kernel
+        self.ard = ard
+        self.likelihood = likelihood
+        self.weight_prior = weight_prior
+        self.intercept = intercept
+        self.approximation = approximation
+        self.priors = priors
+        self.method = method
+        self.fit_options = fit_options
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Infer the hyperparameters from X (n, d) and y (n,)."""
+        X, y = _regression_data(self, X, y)
+        settings = {"weight_prior": self.weight_prior, "intercept": self.intercept}
+        return self._fit(GPX, X, y, likelihood=self.likelihood, **settings)
+
+    def predict(self, X, return_std=False):
+        """Mean response (m,); with `return_std` also the sd of a new response, or of its rate."""
+        return _mean_and_sd(self, X, return_std)
+
+
+class GPClassifier(ClassifierMixin, _Estimator):
+    """Gaussian process classification as a scikit-learn estimator.
+
+    Two labels are "bernoulli", more "categorical".
+
+    Parameters
+    ----------
+    kernel, ard, approximation, priors
+        As in `bayes_gpx.GP`.
+    method, fit_options, random_state
+        As in `GPRegressor`.
+
+    Attributes
+    ----------
+    classes_ : array
+    model_ : bayes_gpx.GP
+        Its labels are positions in `classes_`.
+    idata_ : xarray.DataTree
+    """
+
+    def __init__(
+        self,
+        kernel="expquad",
+        ard=True,
+        approximation=None,
+        priors=None,
+        method="map",
+        fit_options=None,
+        random_state=None,
+    ):
+        self.kernel = kernel
+        self.ard = ard
+        self.approximation = approximation
+        self.priors = priors
+        self.method = method
+        self.fit_options = fit_options
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Infer the hyperparameters from X (n, d) and labels y (n,)."""
+        X, y = validate_data(self, X, y, dtype="float64", ensure_min_samples=2)
+        check_classification_targets(y)
+        self.classes_, code = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has one class, {self.classes_[0]!r}; expected two or more.")
+        likelihood = "bernoulli" if len(self.classes_) == 2 else "categorical"
+        return self._fit(GP, X, code, likelihood=likelihood)
+
+    def predict_proba(self, X):
+        """Probability of each of `classes_`, (m, C), averaged over what the fit does not know."""
+        mean = self._predictions(X)["probability_mean"].values
+        if mean.ndim == 1:
+            return np.column_stack([1.0 - mean, mean])
+        return mean / mean.sum(axis=1, keepdims=True)
+
+    def predict(self, X):
+        """The most probable label, (m,)."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def _regression_data(estimator, X, y):
+    return validate_data(
+        estimator, X, y, dtype="float64", y_numeric=True, ensure_min_samples=2
+    )  # fmt: skip
+
+
+def _mean_and_sd(estimator, X, return_std):
+    found = estimator._predictions(X)
+    name = estimator.model_.specification.observation.mean_name or "y"
+    mean = found[f"{name}_mean"].values
+    return (mean, found[f"{name}_sd"].values) if return_std else mean

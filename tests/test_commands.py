@@ -1,0 +1,241 @@
+"""From a table to explanations and a report, by the commands that a user types."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from bayes_gpx import cli, inference, reports, sheets
+from bayes_gpx.diagnostics import ConvergenceWarning
+
+COMMAND = str(Path(sys.executable).parent / "bayes-gpx")
+MOMENTS = ("mean", "sd", "lower", "upper")
+
+
+def typed(*words):
+    return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True)
+
+
+def refused(capsys, *words):
+    """Exit code and message of a command that is refused."""
+    with pytest.raises(SystemExit) as stop:
+        cli.main([str(word) for word in words])
+    return stop.value.code, capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A table of 24 rows, its first 3 rows as Parquet too, and a fit by the real command."""
+    rng = np.random.default_rng(3)
+    folder = tmp_path_factory.mktemp("typed")
+    frame = pd.DataFrame(rng.normal([5, -2, 1], [2, 0.3, 1], (24, 3)), columns=list("abc"))
+    frame["price"] = 10 + 3 * np.sin(frame["a"]) + rng.normal(0, 0.3, 24)
+    frame["kind"] = np.where(frame["price"] > 10, "dear", "cheap")
+    frame.to_csv(folder / "data.csv", index=False)
+    frame[["c", "a"]][:3].to_csv(folder / "new.csv", index=False)
+    frame[["a", "c"]][:3].to_parquet(folder / "new.parquet")
+    options = ("--target", "price", "--features", "a", "c", "--method", "map", "--seed", "5")
+    done = typed("fit", folder / "data.csv", *options, "--out", folder / "run")
+    assert done.returncode == 0, done.stderr
+    assert "24 rows, 2 features: a, c." in done.stdout
+    return folder
+
+
+def test_the_run_is_a_fit_like_any_other(folder):
+    model, idata = bx.load(folder / "run" / "fit.nc")
+    data = pd.read_csv(folder / "data.csv")
+    again = bx.GPX(data[["a", "c"]], data["price"])
+    assert model.specification == again.specification
+    fitted = again.fit("map", progressbar=False)
+    for name in ("lengthscale", "amplitude", "sigma"):
+        assert_allclose(idata["posterior"][name], fitted["posterior"][name], rtol=1e-4)
+    assert idata.attrs["seed"] == "5"
+
+
+def test_explained_rows_are_what_the_verbs_say(folder):
+    out = folder / "explained.csv"
+    assert cli.main(["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]) == 0
+    found = pd.read_csv(out)
+    each = ("weight", "contribution", "attribution", "prediction")
+    assert list(found) == ["row", "feature", "value"] + [f"{q}_{m}" for q in each for m in MOMENTS]
+    assert (
+        found["row"].tolist() == [1, 1, 2, 2, 3, 3] and found["feature"].tolist() == ["a", "c"] * 3
+    )
+    model, idata = bx.load(folder / "run" / "fit.nc")
+    new = pd.read_csv(folder / "new.csv")
+    asked = {"draws": 4000, "seed": 1, "progressbar": False}
+    for verb in (bx.weights, bx.contributions, bx.attributions):
+        name, expected = verb.__name__[:-1], verb(model, idata, new, **asked)
+        for moment in ("mean", "sd"):
+            assert_allclose(found[f"{name}_{moment}"], expected[f"{name}_{moment}"].values.ravel())
+        low, high = expected[name].quantile([0.055, 0.945], ["chain", "draw"]).values
+        noise = 0.2 * found[f"{name}_sd"]  # of quantiles of 1000 draws, some 4 standard errors
+        assert (np.abs(found[f"{name}_lower"] - low.ravel()) < noise).all()
+        assert (np.abs(found[f"{name}_upper"] - high.ravel()) < noise).all()
+    predicted = bx.predictions(model, idata, new, **asked)
+    assert_allclose(found["prediction_mean"], np.repeat(predicted["y_mean"].values, 2))
+
+
+def test_the_seed_decides_and_parquet_is_read(folder, tmp_path):
+    told = []
+    for sheet, seed in (("new.csv", "1"), ("new.parquet", "1"), ("new.csv", "2")):
+        out = tmp_path / "e.csv"
+        words = ["explain", f"{folder}/run", f"{folder}/{sheet}", "--out", str(out), "--seed", seed]
+        assert cli.main([*words, "--quiet"]) == 0
+        told.append(out.read_text())
+    assert told[0] == told[1] != told[2]
+
+
+def test_rows_come_in_blocks_and_stay_when_interrupted(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sheets, "CHUNK", 2)
+    out = tmp_path / "e.csv"
+    words = ["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]
+    cli.main(words)
+    whole = pd.read_csv(out)
+    assert whole["row"].tolist() == [1, 1, 2, 2, 3, 3]
+    whole_blocks = sheets.explained
+
+    def stopped(*args, **kwargs):
+        yield next(iter(whole_blocks(*args, **kwargs)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sheets, "explained", stopped)
+    assert refused(capsys, *words)[0] == 130
+    pd.testing.assert_frame_equal(pd.read_csv(out), whole[:4])
+
+
+def test_a_baseline_from_a_table_is_averaged_over(folder, tmp_path, capsys):
+    out = tmp_path / "e.csv"
+    words = ["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]
+    cli.main([*words, "--baseline", f"{folder}/new.csv"])
+    model, idata = bx.load(folder / "run" / "fit.nc")
+    new = pd.read_csv(folder / "new.csv")[["a", "c"]]
+    found = bx.attributions(model, idata, new, baseline=new, progressbar=False)
+    expected = found["attribution_mean"].values.ravel()
+    assert_allclose(pd.read_csv(out)["attribution_mean"], expected, rtol=1e-8)
+    code, said = refused(capsys, *words, "--baseline", folder / "data.csv")
+    assert code == 1 and "24 rows; expected at most 20" in said
+
+
+def test_report_writes_where_it_says(folder, capsys, monkeypatch):
+    monkeypatch.setattr(reports, "SECTIONS", reports.SECTIONS[:1])
+    assert cli.main(["report", f"{folder}/run"]) == 0
+    assert f"wrote {folder}/run/report.html" in capsys.readouterr().out
+    assert "Model card" in (folder / "run" / "report.html").read_text()
+
+
+def test_quiet_says_nothing(folder, tmp_path, capsys):
+    options = ["--target", "kind", "--features", "a", "--likelihood", "bernoulli", "--model", "gp"]
+    where = ["--method", "map", "--out", str(tmp_path / "labels"), "--quiet"]
+    assert cli.main(["fit", f"{folder}/data.csv", *options, *where]) == 0
+    said = capsys.readouterr()
+    assert said.out == said.err == ""
+    cli.main(
+        ["explain", str(tmp_path / "labels"), f"{folder}/new.csv", "--out", f"{tmp_path}/e.csv"]
+    )
+    found = pd.read_csv(tmp_path / "e.csv")
+    assert found["prediction_mean"].between(0, 1).all() and "weight_mean" not in found
+
+
+def test_data_sets_are_listed_and_written(tmp_path, capsys):
+    assert cli.main(["datasets"]) == 0
+    assert "diabetes" in capsys.readouterr().out
+    assert cli.main(["datasets", "diabetes", "--out", str(tmp_path / "d.csv")]) == 0
+    assert "mg/dl" in capsys.readouterr().out
+    written = pd.read_csv(tmp_path / "d.csv")
+    assert written.shape == (442, 11) and written.columns[-1] == "progression"
+
+
+def test_what_is_wrong_is_said_with_its_cure(folder, tmp_path, capsys, monkeypatch):
+    fit = ["fit", folder / "data.csv", "--out", tmp_path / "run", "--target"]
+    cases = [
+        (1, "'pricee' (did you mean 'price'?)", [*fit, "pricee", "--features", "a"]),
+        (1, "'price_' (did you mean 'price'?)", [*fit, "a", "--features", "b", "price_"]),
+        (1, "'kind' holds dear in row 1", [*fit, "price"]),
+        (2, "both the target and a feature", [*fit, "a", "--features", "a", "c"]),
+        (2, "does not exist", ["fit", tmp_path / "no.csv", "--target", "a", "--out", tmp_path]),
+        (2, "Missing option '--target'", ["fit", folder / "data.csv", "--out", tmp_path]),
+        (2, "holds no fit.nc", ["explain", tmp_path, folder / "new.csv", "--out", "e.csv"]),
+        (1, "expected one of", ["datasets", "diabetis"]),
+        (1, "unknown 'avg'", ["report", folder / "run", "--baseline", "avg"]),
+        (1, "expected one of", [*fit, "price", "--features", "a", "--kernel", "cubic"]),
+    ]
+    for code, message, words in cases:
+        stopped, said = refused(capsys, *words)
+        assert stopped == code and message in said, (words, said)
+    (tmp_path / "empty.csv").write_text("")
+    assert "cannot be read as a table" in refused(
+        capsys, "fit", tmp_path / "empty.csv", "--target", "a", "--out", tmp_path / "run"
+    )[1]  # fmt: skip
+    assert not (tmp_path / "run").exists()
+
+    def absent(*_):
+        raise ImportError("no pyarrow")
+
+    monkeypatch.setattr(pd, "read_parquet", absent)
+    words = ["explain", folder / "run", folder / "new.parquet", "--out", tmp_path / "e.csv"]
+    code, said = refused(capsys, *words)
+    assert code == 1 and "pip install pyarrow, or save it as CSV" in said
+
+
+def test_gaps_are_refused_with_their_row(folder, tmp_path, capsys):
+    frame = pd.read_csv(folder / "new.csv")
+    frame.loc[1, "c"] = np.nan
+    frame.to_csv(tmp_path / "gaps.csv", index=False)
+    words = ["explain", folder / "run", tmp_path / "gaps.csv", "--out", tmp_path / "e.csv"]
+    code, said = refused(capsys, *words)
+    assert code == 1 and "'c' holds nan in row 2" in said
+
+
+@pytest.mark.parametrize("command", ["fit", "explain", "report", "datasets", "demo"])
+def test_help_teaches(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main([command, "--help"])
+    said = capsys.readouterr().out
+    assert stop.value.code == 0 and "Usage: bayes-gpx" in said
+    assert command == "demo" or f"bayes-gpx {command}" in said.partition("Options")[0]
+
+
+def test_help_is_quick():
+    code = "import sys; import bayes_gpx.cli; print({'pymc', 'arviz', 'pandas'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
+
+
+def test_draws_that_an_interruption_left_are_whole():
+    values = np.arange(24.0).reshape((3, 8))
+    values[0, 5:], values[1, 6:], values[2] = np.nan, np.nan, np.nan
+    both = np.stack([values, values], axis=-1)
+    both[1, 5:, 0] = np.nan
+    posterior = xr.Dataset({"a": (("chain", "draw"), values), "b": (("chain", "draw", "k"), both)})
+    tree = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": posterior[["a"]]})
+    with pytest.warns(ConvergenceWarning, match="5 of 8 draws are kept, of 2 of 3 chains"):
+        kept = inference._finished(tree, 8)
+    for group in ("posterior", "sample_stats"):
+        assert np.array_equal(kept[group]["a"], values[:2, :5])
+    with pytest.raises(KeyboardInterrupt):
+        inference._finished(tree.isel(chain=[2]), 8)
+
+
+@pytest.mark.slow
+def test_an_interrupted_fit_keeps_what_is_done(folder, tmp_path):
+    words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
+    words += ["--draws", 1_000_000, "--tune", 100, "--chains", 2, "--out", tmp_path / "run"]
+    for wait, at_least in ((0.2, 1), (20, 50)):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        process = subprocess.Popen([COMMAND, *map(str, words)], **pipes)
+        next(line for line in process.stdout if line.startswith("Sampling"))
+        time.sleep(wait)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=300)
+        assert process.returncode == 130, said
+        _, idata = bx.load(tmp_path / "run" / "fit.nc")
+        assert idata["posterior"].sizes["draw"] >= at_least

@@ -1,0 +1,84 @@
+"""The estimators keep scikit-learn's contract, and say what the wrapped models say."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import estimator_checks_generator
+
+import bayes_gpx as bx
+
+ESTIMATORS = [bx.sklearn.GPRegressor, bx.sklearn.GPXRegressor, bx.sklearn.GPClassifier]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(12)
+    X = pd.DataFrame(rng.normal([5, -2], [2, 0.3], (40, 2)), columns=["age", "dose"])
+    f = np.sin(X["age"] / 2)
+    return X, (10 + 3 * f + rng.normal(0, 0.2, 40)).rename("y"), f
+
+
+@pytest.mark.parametrize(("estimator", "build"), [(ESTIMATORS[0], bx.GP), (ESTIMATORS[1], bx.GPX)])
+def test_a_regressor_says_what_its_model_says(estimator, build, data):
+    X, y, _ = data
+    fitted = estimator().fit(X[:30], y[:30])
+    mean, sd = fitted.predict(X[30:], return_std=True)
+    model = build(X[:30], y[:30])
+    idata = model.fit("map", progressbar=False)
+    expected = bx.predictions(model, idata, X[30:], keep="summary", progressbar=False)
+    assert_allclose(mean, expected["y_mean"], rtol=1e-4)
+    assert_allclose(sd, expected["y_sd"], rtol=1e-3)
+    explained = fitted.explain(X[30:], keep="summary")
+    name = "contribution" if build is bx.GPX else "attribution"
+    assert list(explained["feature"].values) == ["age", "dose"] and f"{name}_mean" in explained
+    again = pickle.loads(pickle.dumps(fitted))
+    assert_allclose(again.predict(X[30:]), mean, rtol=1e-12)
+
+
+def test_in_a_pipeline_under_cross_validation(data):
+    X, y, _ = data
+    scores = cross_val_score(make_pipeline(StandardScaler(), bx.sklearn.GPRegressor()), X, y, cv=3)
+    assert scores.min() > 0.9
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_classifier_says_what_its_model_says(classes, data):
+    X, _, f = data
+    labels = np.array(["low", "middle", "high"] if classes == 3 else ["no", "yes"])
+    edges = np.quantile(f, np.arange(1, classes) / classes)
+    y = labels[np.digitize(f, edges)]
+    fitted = bx.sklearn.GPClassifier().fit(X, y)
+    assert list(fitted.classes_) == sorted(labels)
+    shares = fitted.predict_proba(X)
+    assert shares.shape == (40, classes)
+    assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-12)
+    assert fitted.score(X, y) > 0.85
+    new = bx.predictions(fitted.model_, fitted.idata_, X, draws=2, progressbar=False)
+    expected = new["probability_mean"].values
+    expected = expected if classes == 3 else np.column_stack([1 - expected, expected])
+    assert_allclose(shares, expected, rtol=1e-4)
+
+
+def test_one_label_is_refused():
+    with pytest.raises(ValueError, match="y has one class"):
+        bx.sklearn.GPClassifier().fit([[0.0], [1.0]], [1, 1])
+
+
+CHECKS = [
+    pytest.param(estimator, check, id=f"{type(estimator).__name__}-{check.func.__name__}")
+    for kind in ESTIMATORS
+    for estimator, check in estimator_checks_generator(kind())
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("estimator", "check"), CHECKS)
+def test_the_contract_of_scikit_learn(estimator, check):
+    check(estimator)
