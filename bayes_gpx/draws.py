@@ -66,7 +66,7 @@ class _Ask:
         if self.across:
             classes = range(specification.classes)
             each = (again(specification, process, theta, s, label) for label in classes)
-            return [*across([q(self.operator(s)) for q in each])]
+            return [*across([q(self.operator(s)) for q in each], self.moment == "cov")]
         q = again(specification, process, theta, s, s.label)
         posterior = q(self.operator(s))
         outputs = [posterior.mean, getattr(posterior, self.moment)]

@@ -72,14 +72,19 @@ def conditioned(specification, process, theta, s):
         return _sampled(process, theta[WHITE], seen, s)
     if seen is not None:
         found = variational(observation, seen.F, seen.unseen + seen.D, s.y, theta, s.exposure)
-        return found.coefficients.T, found.root
+        return _where_found(found.bound, found.coefficients.T, found.root)
     if observation.classes is not None:
         K = prior_covariance(process, s.X, s.Z, jitter=s.jitter)
         found = softmax_laplace(observation, K, s.y)
-        return found.alpha, found.root
+        return _where_found(found.logp, found.alpha, found.root)
     options = {"theta": theta, "exposure": s.exposure, "jitter": s.jitter}
     q = laplace(process, s.X, s.y, observation, s.Z, **options)
     return q.alpha, q.root
+
+
+def _where_found(evidence, *arrays):
+    """The arrays, NaN where no posterior was found."""
+    return [pt.switch(pt.isinf(evidence), np.nan, array) for array in arrays]
 
 
 def _sampled(process, white, seen, s):

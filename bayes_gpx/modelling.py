@@ -137,6 +137,13 @@ class Model:
             return self._pymc
         with pm.Model(model=None) as objective:
             self.posed(marginal)
+        outer = set(ancestors(objective.basic_RVs)) & set(self._pymc.free_RVs)
+        if outer:
+            raise ValueError(
+                f"Priors or kernel depend on {sorted(rv.name for rv in outer)}, of a surrounding "
+                "model, where noise is not normal; expected variables of their own. Sample with "
+                "pm.sample(model=model.pymc), latent values too, and explain these draws."
+            )
         return objective
 
     def _points(self):
@@ -293,6 +300,11 @@ class Model:
             If an optimiser or sampler did not converge.
         """
         one_of("method", method, FIT_METHODS)
+        if latent != "sample" and not self._objective.free_RVs:
+            raise ValueError(
+                f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
+                "them to the verbs as a dict, or fix fewer of them."
+            )
         for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
             count(name, value)
         if seed is not None:
@@ -318,6 +330,11 @@ class Model:
             del common["draws"], common["seed"]
             if "minibatch" in common:
                 fitter = partial(fit_by_batches, self, seed=seed)
+            elif {"steps", "learning_rate"} & set(kwargs):
+                raise ValueError(
+                    "steps and learning_rate are for minibatches; pass minibatch too, or leave "
+                    "them out: with all rows the bound is climbed to its top."
+                )
         with blas_threads(self.training.n, parallel):
             starts = self._starts(start)
             if sampled:
@@ -366,6 +383,8 @@ class Model:
 
     def _summit(self, starts, progressbar):
         """Hyperparameters, by variable name, where their marginal density is largest."""
+        if not self._objective.free_RVs:
+            return {}
         fit = self._fit_with_jitter(inference.fit_map, starts, {"progressbar": progressbar})
         found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
         return {name: value.values for name, value in found.data_vars.items()}

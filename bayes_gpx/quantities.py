@@ -163,13 +163,13 @@ class Gathered:
 
 
 def _picked(quantity, features, covariance):
-    if quantity.components is None:
+    if quantity.components is None or quantity.across:
         if features is not None or covariance:
             raise ValueError(
                 f"{quantity.name} has no features; leave `features` and `covariance` out. For the "
                 "covariance between observations draw them with joint=True."
             )
-        return np.array([0])
+        return np.arange(len(quantity.factor))
     if features is None:
         return np.arange(len(quantity.components))
     if isinstance(features, str) or not len(features) or len(set(features)) < len(features):

@@ -21,7 +21,7 @@ def value(model, *, smooth=False, across=False):
     if across:
         return replace(
             value(model),
-            components=tuple(str(label) for label in model.training.labels),
+            components=model.training.labels,
             factor=np.ones(model.specification.classes),
             across=True,
         )

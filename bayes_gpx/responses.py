@@ -204,7 +204,7 @@ class Bent:
         slope = (w * self._response(f @ across.T)[1]) @ across
         mean = self._response(f[:, [0, -1]])[0]
         shares = self._way[rows] * np.einsum("mk,mkd->md", slope, slopes)
-        return [shares, mean[:, 1] - mean[:, 0]]
+        return [shares, self._between(mean, rows)]
 
     def _combine_classes(self, rows, f, slopes):
         """As `combine`, (k, C, d) and (k, C): each probability varies with every f."""
@@ -218,7 +218,7 @@ class Bent:
         )
         shares = np.einsum("tcjm,mtdj->mcd", inside, slopes, optimize=True)
         ends = softmax(f[:, [0, -1]], axis=-1)
-        return [self._way[rows][:, None] * shares, ends[:, 1] - ends[:, 0]]
+        return [self._way[rows][:, None] * shares, self._between(ends, rows)]
 
     def expected(self, mean, variance, response):
         """Means of what `combine` gives where f is normal, by Stein's identity.
@@ -256,7 +256,12 @@ class Bent:
         shares = np.einsum("mk,mkd->md", (w * slope) @ across, m_d)
         shares += np.einsum("mk,mkd->md", (w * bend) @ across, half_V_d)
         ends = response(m[:, [0, -1]], V[:, [0, -1]], slopes=False)
-        return [self._way * shares, ends[:, 1] - ends[:, 0]]
+        return [self._way * shares, self._between(ends, slice(None))]
+
+    def _between(self, ends, rows):
+        """Difference of both ends (m, 2[, C]) of paths; 0, not round-off, of those of no length."""
+        moved = self._way[rows].any(axis=1)
+        return np.where(moved.reshape((-1, *[1] * (ends.ndim - 2))), ends[:, 1] - ends[:, 0], 0.0)
 
     def _expected_classes(self, mean, variance):
         jets = expected_probabilities(mean, variance)
@@ -267,7 +272,7 @@ class Bent:
         across, w = _fine(self.degree, self.degree // 4 if self.degree > LEVELS[0] else 1)
         shares = self._way[:, None] * np.einsum("k,mkcd->mcd", w @ across, slopes)
         value = np.stack([jet.value for jet in jets], axis=1).reshape(slopes.shape[:3])
-        return [shares, value[:, -1] - value[:, 0]]
+        return [shares, self._between(value[:, [0, -1]], slice(None))]
 
     @property
     def _center(self):

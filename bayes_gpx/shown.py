@@ -113,13 +113,18 @@ def _held(dataset, quantities, draws):
         raise ValueError(
             f"The dataset has no {what}{lacking}; expected the result of {verbs}{how}."
         )
-    further = [d for d in dataset[f"{held[0]}_mean"].dims if d not in ("obs", "feature")]
-    for dim in further:
-        raise ValueError(
-            f"The dataset has the dim {dim!r} with {list(dataset[dim].values)}; expected one of "
-            f"them: dataset.sel({dim}=...)."
-        )
+    refuse_several(dataset[f"{held[0]}_mean"])
     return held[0]
+
+
+def refuse_several(array):
+    """Raise where there are several classes or baselines, of which a plot shows one."""
+    for dim in ("class", "baseline"):
+        if dim in array.dims:
+            raise ValueError(
+                f"The dataset has the dim {dim!r} with {array[dim].values.tolist()}; expected one "
+                f"of them: dataset.sel({{{dim!r}: ...}})."
+            )
 
 
 def _columns(dataset, name, features, max_features):

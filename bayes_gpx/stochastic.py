@@ -104,12 +104,15 @@ class Ascent:
         values = dict(zip(model.continuous_value_vars, self._density.split(x), strict=True))
         rows = {symbol: symbol.type() for symbol in data}
         prior, *bound = clone_replace([prior, *bound], values | rows)
-        outputs = [bound[0], pt.grad(prior + bound[0], x), *bound[1:]]
+        height = prior + bound[0]
+        outputs = [height, pt.grad(height, x), *bound[1:]]
         inputs = [x, *rows.values(), batch.share, batch.coefficients, batch.root]
         self._at = pytensor.function(inputs, outputs, mode=MODE, on_unused_input="ignore")
 
     def __call__(self, start, *, steps, rate, seed, progressbar):
         """Return hyperparameters by name, of the average last step, and the trace.
+
+        The trace is of estimates of the bound plus the log prior density.
 
         The average is over the last quarter of the steps.
 

@@ -1,5 +1,6 @@
 """Sparse variational fits: by some rows at a time, and what they leave of the inducing values."""
 
+import numpy as np
 import pymc as pm
 import xarray as xr
 
@@ -11,19 +12,27 @@ from bayes_gpx.stochastic import Ascent, batch_of, bound_of
 
 
 def inducing_values(model, idata, progressbar):
-    """Posterior moments of the values at the inducing points, on the model's scale."""
+    """Posterior moments of the values at the inducing points, on the model's scale.
+
+    The points are in user units: `U`, and `U_Z` of weighed features.
+    """
     (mean, chol), hyper, _ = scalars(model, idata, inducing_moments, progressbar=progressbar)
-    training, classes = model.training, () if model.specification.classes is None else ("class",)
-    points = model.inducing["U"] * training.X_scaling.scale + training.X_scaling.center
-    lead = ("chain", "draw")
-    return xr.Dataset(
-        {
-            "u_mean": ((*lead, "inducing", *classes), mean),
-            "u_chol": ((*lead, *classes, "inducing", "inducing_bis"), chol),
-            "U": (("inducing", "feature"), points),
-        },
-        {"chain": hyper.chain, "draw": hyper.draw, "feature": list(training.X.columns)},
-    )
+    training, lead = model.training, ("chain", "draw")
+    coords = {"chain": hyper.chain, "draw": hyper.draw}
+    classes = () if model.specification.classes is None else ("class",)
+    if classes:
+        coords["class"] = list(training.labels)
+    found = {
+        "u_mean": ((*lead, "inducing", *classes), mean),
+        "u_chol": ((*lead, *classes, "inducing", "inducing_bis"), chol),
+    }
+    placed = {"U": (training.X, training.X_scaling, "feature")}
+    placed["U_Z"] = training.Z, training.Z_scaling, "z_feature"
+    for name, points in model.inducing.items():
+        frame, scaling, dim = placed[name]
+        found[name] = ("inducing", dim), points * scaling.scale + scaling.center
+        coords[dim] = list(frame.columns)
+    return xr.Dataset(found, coords)
 
 
 def fit_by_batches(
@@ -41,8 +50,9 @@ def fit_by_batches(
         )
     batch, bound = batch_of(classes), []
 
-    def observe(specification, process, theta, s, **_):
-        bound.extend(bound_of(specification, process, theta, s, batch))
+    def observe(specification, process, theta, s, *, scaling, **_):
+        expected, *others = bound_of(specification, process, theta, s, batch)
+        bound.extend([expected - data.n * np.log(scaling.scale), *others])
         return bound
 
     with pm.Model(model=None) as objective:
@@ -55,5 +65,5 @@ def fit_by_batches(
     sizes = minibatch, len(model.inducing["U"]), classes or 1
     climb = Ascent(objective, bound, batch, rows, sizes)
     options = {"steps": steps, "rate": learning_rate, "progressbar": progressbar}
-    found, trace = climb(next(s for s in starts if s), seed=seed, **options)
+    found, trace = climb(next(filter(None, starts), {}), seed=seed, **options)
     return inference.of_one(objective, found, trace, [], method="svgp")

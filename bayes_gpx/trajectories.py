@@ -7,6 +7,7 @@ import xarray as xr
 
 from bayes_gpx import draws as one_to_all
 from bayes_gpx.arguments import HyperparameterDraws, hyperparameter_draws
+from bayes_gpx.bases import SPECTRAL, NoBasis
 from bayes_gpx.density import blas_threads, progress_bar
 from bayes_gpx.draws import (
     DEPENDENCE,
@@ -77,7 +78,13 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
     functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
     factorise = factors_of(structure, data)
     names = ("jitter", "alpha", "root", "rng", *data)
-    settle = compiled(structure, Settle(waves), names).given(*data.values())
+    try:
+        settle = compiled(structure, Settle(waves), names).given(*data.values())
+    except NoBasis as none:
+        raise NoBasis(
+            f"The model's kernel has no random functions; expected sums and multiples of "
+            f"{', '.join(SPECTRAL)}, Linear and Constant."
+        ) from none
     keep_freed_memory()
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         for _, theta in progress.track(hyper, total=len(hyper), description="Drawing functions"):

@@ -28,9 +28,10 @@ from bayes_gpx.modes import MODE
 from bayes_gpx.threads import Copies
 
 STEPS, HALVINGS = 500, 30
-TOLERANCE = 1e-10
+TOLERANCE = 1e-9
 """Of the latent values' means and variances, as a share of their size."""
 
+LEAST_SHARE = 0.2
 LEAST_SD = 1e-6
 BLOCK = 2**22
 """Numbers in an array over observations and nodes."""
@@ -168,11 +169,15 @@ class VariationalBound(Op):
         return coefficients[0], root[0], *(v[:, 0] for v in vectors)
 
     def _highest(self, F, rest, others):
-        """The best variational posterior, from the last one of this thread on; None without any."""
+        """The best variational posterior; None without any.
+
+        Searched from this thread's last one on, a matter of time alone where there is one optimum;
+        from the prior where there may be several.
+        """
         if not (np.isfinite(F).all() and np.isfinite(rest).all()):
             return None
         (_, M), C = F.shape, self.likelihood.classes or 1
-        begun = self._own.last
+        begun = self._own.last if self.likelihood.concave else None
         state = None
         if begun is not None and begun[0].shape == (C, M):
             state = self._at(*begun, F, rest, others)
@@ -180,9 +185,10 @@ class VariationalBound(Op):
             state = self._at(np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1)), F, rest, others)
         if state is None:
             return None
+        first, before = 1.0, None
         for _ in range(STEPS):
             P = np.stack([np.eye(M) + (F * w[:, None]).T @ F for w in state.W.T])
-            along, share = _newton(F, state, P), 1.0
+            along, share = _newton(F, state, P), first
             for _ in range(HALVINGS):
                 way = state.coefficients + share * along, state.P + share * (P - state.P)
                 tried = self._at(*way, F, rest, others)
@@ -192,6 +198,8 @@ class VariationalBound(Op):
                 share *= 0.5
             else:
                 break
+            moved = tried.P - state.P
+            first, before = _share(first, share, moved, before), moved
             apart = _apart(state.mean, tried.mean), _apart(state.variance, tried.variance)
             state = tried
             if max(apart) <= TOLERANCE:
@@ -287,6 +295,17 @@ def _newton(F, state, P):
     joint = joint.reshape((C * M, C * M))
     joint.ravel()[:: C * M + 1] += 1.0
     return np.linalg.solve(joint, slope.ravel()).reshape((C, M))
+
+
+def _share(first, share, moved, before):
+    """Share of the next step: less where steps of the precision swing to and fro.
+
+    If one step is rho times the last, the share that would have ended at once is this over 1 - rho.
+    """
+    if before is None or share < first:
+        return first
+    rho = (moved * before).sum() / max((before**2).sum(), 1e-300)
+    return float(np.clip(share / max(1.0 - rho, 1e-3), LEAST_SHARE, 1.0))
 
 
 def _apart(old, new):

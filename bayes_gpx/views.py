@@ -29,8 +29,11 @@ def prior(specification, theta, d, called, s):
 
 
 def seen_through(specification, process, theta, s, label=None):
-    """Return what was seen through coefficients, for one class; None where the road is exact."""
-    if specification.approximation is None:
+    """Return what was seen through coefficients, for one class; None where the road is exact.
+
+    Latent values that were sampled are those of the process itself, inducing points or none.
+    """
+    if specification.approximation is None or (WHITE in theta and s.U is not None):
         return None
     inducing = None if s.U is None else evaluate(s.U, s.U_Z, smooth=True)
     noise = (s.y, theta["sigma"]) if specification.normal else (None, 0.0)

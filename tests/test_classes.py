@@ -152,3 +152,95 @@ def test_what_cannot_be_done_is_said(tmp_path):
         model_of(link="logit")
     with pytest.raises(ValueError, match="path"):
         bx.derivatives(model_of(), THETA, NEW, on="latent", path=tmp_path / "x.zarr", **QUIET)
+
+
+@pytest.mark.parametrize(("family", "approximation"), [(bx.GP, None), (bx.GPX, bx.Inducing(8))])
+def test_joint_predictions_have_the_moments_of_each_row_and_of_functions(family, approximation):
+    model = model_of(family, approximation)
+    theta = OWN if family is bx.GPX else THETA
+    near = NEW[[0, 0, 1]] + [[0.0, 0.0], [0.1, 0.0], [0.0, 0.0]]
+    asked = {"draws": 4000, "seed": 0, **QUIET}
+    apart = bx.predictions(model, theta, near, **asked)
+    joint = bx.predictions(model, theta, near, joint=True, **asked)
+    for name in ("f_mean", "f_sd", "probability_mean"):
+        assert_allclose(joint[name], apart[name], atol=1e-8)
+    f = joint["f"].values[0]
+    assert_allclose(f.std(axis=0), joint["f_sd"], rtol=0.05)
+    if family is bx.GPX:
+        return
+    smooth = bx.sample_functions(model, theta, **asked).predictions(near)["f"].values[0]
+    ours, theirs = (np.cov(v.reshape((len(v), -1)).T) for v in (f, smooth))
+    assert_allclose(ours, theirs, atol=7 * joint["f_sd"].max() ** 2 / np.sqrt(4000))
+    assert ours[0, 3] > 0.8 * ours[0, 0]
+    bx.predictive_checks(model, theta, joint=True, **QUIET)
+
+
+def test_classes_are_named_by_their_labels_everywhere():
+    codes = np.unique(LABELS, return_inverse=True)[1] + 3
+    model = bx.GP(X, codes, likelihood="categorical", approximation=bx.Inducing(5))
+    asked = {"draws": 5, "seed": 0, **QUIET}
+    for verb in (bx.predictions, bx.derivatives, bx.attributions):
+        found = verb(model, THETA, NEW, **asked)
+        assert found.sel({"class": 4}).sizes["obs"] == 3
+    kept = model.fit("svgp", **QUIET)["variational"]
+    assert kept["class"].values.tolist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize("on", ["response", "latent"])
+def test_bands_of_each_class_are_those_of_its_draws(on):
+    model, asked = model_of(), {"on": on, "draws": 400, "seed": 0, **QUIET}
+    draws = bx.derivatives(model, THETA, NEW, joint=True, **asked)
+    found = bx.slopes(model, THETA, NEW, **asked)
+    assert found["average_slope_mean"].dims == ("feature", "class")
+    sd, each = draws["derivative_sd"], ["chain", "draw"]
+    far = np.abs((draws["derivative"] - draws["derivative_mean"]) / sd)
+    for name, worst in {
+        "band_pointwise": far,
+        "band_simultaneous": far.max("obs"),
+        "band_simultaneous_features": far.max("feature"),
+    }.items():
+        wide = found[name].sel(ci_bound="upper") - found["derivative_mean"]
+        factor = worst.quantile(found.attrs["ci_prob"], each, keep_attrs=False)
+        assert_allclose(*(v.transpose("obs", "feature", "class") for v in (wide, sd * factor)))
+    path = bx.path_slopes(model, THETA, NEW[:1], steps=20, **asked)
+    share = bx.attributions(model, THETA, NEW[:1], on=on, draws=400, seed=0, **QUIET)
+    exact = share["attribution_mean"].isel(obs=0).transpose("feature", "class")
+    assert_allclose(path["attribution_mean"], exact, atol=0.1 if on == "response" else 1e-3)
+
+
+def test_numbers_that_are_not_there_for_classes_are_refused_by_name():
+    model, asked = model_of(), {"draws": 5, **QUIET}
+    with pytest.raises(ValueError, match="f has no features"):
+        bx.predictions(model, THETA, NEW, features=["ash"], **asked)
+    with pytest.raises(ValueError, match="f has no features"):
+        bx.predictions(model, THETA, NEW, covariance=True, **asked)
+    with pytest.raises(ValueError, match="taylor.*categorical"):
+        bx.attributions(model, THETA, NEW, method="taylor", **QUIET)
+    with pytest.raises(ValueError, match="not positive definite"):
+        bx.predictions(model, THETA | {"amplitude": 1e10}, NEW, **asked)
+    waves, period = model_of(kernel="periodic"), THETA | {"period": 3.0}
+    for verb in (bx.derivatives, bx.attributions):
+        with pytest.raises(ValueError, match="random functions; expected.*Matern52.*'latent'"):
+            verb(waves, period, NEW, **asked)
+
+
+def test_plots_ask_for_one_class():
+    model, asked = model_of(bx.GPX), {"draws": 20, "seed": 0, **QUIET}
+    shares = bx.attributions(model, OWN, NEW, **asked)
+    slopes = bx.slopes(model, OWN, NEW, **asked)
+    path = bx.path_slopes(model, OWN, NEW[:1], steps=4, **asked)
+    weights = bx.weights(model, OWN, NEW, **asked)
+    added = bx.contributions(model, OWN, NEW, **asked)
+    for plot, found in (
+        (bx.plot_attributions, shares),
+        (bx.plot_waterfall, shares),
+        (bx.plot_slopes, slopes),
+        (bx.plot_derivatives, slopes),
+        (bx.plot_path, path),
+        (bx.plot_weights, weights),
+        (bx.plot_contributions, added),
+    ):
+        with pytest.raises(ValueError, match=r"dataset\.sel\(\{'class': \.\.\.\}\)"):
+            plot(found)
+    bx.plot_slopes(slopes.sel({"class": "ash"}))
+    bx.plot_attributions(shares.sel({"class": "ash"}))

@@ -4,6 +4,7 @@ import numpy as np
 import pymc as pm
 import pytensor
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -150,6 +151,8 @@ def test_minibatches_find_the_bound_of_all_rows():
     for name in ("lengthscale", "amplitude"):
         ratio = parts["posterior"][name].values / whole["posterior"][name].values
         assert 0.75 < ratio.item() < 1.35
+    with pytest.raises(ValueError, match="pass minibatch too"):
+        model.fit("svgp", steps=10, **QUIET)
     with pytest.raises(ValueError, match="minibatch is 41"):
         model.fit("svgp", minibatch=N + 1, **QUIET)
     with pytest.warns(ConvergenceWarning, match="still grew"):
@@ -183,3 +186,106 @@ def test_sampled_coefficients_agree_with_the_bound():
     assert (apart < 0.35 * found[0]["f_sd"]).all()
     weights = bx.weights(model, sampled, seed=0, **QUIET)
     assert np.isfinite(weights["weight"]).all()
+
+
+def sampled(model, **latent):
+    """A fit with two equal draws of hyperparameters and of these latent values."""
+    values = {name: v for name, v in THETA.items() if name in model.hyperparameters} | latent
+    own = {"lengthscale": ["feature"], "amplitude": []}
+    kept = {
+        name: (
+            ["chain", "draw", *own.get(name, [f"{name}_dim"])],
+            np.stack([np.asarray(v)] * 2)[None],
+        )
+        for name, v in values.items()
+    }
+    labels = {"feature": list(model.training.X.columns)}
+    return xr.DataTree.from_dict({"posterior": xr.Dataset(kept, labels)})
+
+
+@pytest.mark.parametrize("m", [7, N])
+def test_latent_values_sampled_beside_inducing_points_are_the_process(m):
+    exact = bx.GP(X, LABELS, likelihood="bernoulli")
+    points = bx.GP(X, LABELS, likelihood="bernoulli", approximation=bx.Inducing(m))
+    white = RNG.normal(size=N)
+    asked = {"seed": 0, **QUIET}
+    ours, theirs = (
+        bx.predictions(model, sampled(model, y_white=white), NEW, **asked)
+        for model in (points, exact)
+    )
+    assert_allclose(ours["f_mean"], theirs["f_mean"])
+    ours, theirs = (
+        bx.log_likelihood(model, sampled(model, y_white=white), **QUIET)["log_likelihood"]
+        for model in (points, exact)
+    )
+    assert_allclose(ours, theirs)
+
+
+def test_samples_without_deviations_of_their_own_have_none():
+    road = bx.HSGP(4, 2.0)
+    model = bx.GPX(X, LABELS, likelihood="bernoulli", approximation=road, priors={"sigma_w": 0.0})
+    white = RNG.normal(size=32)
+    idata = sampled(model, y_white=white, y_own_white=RNG.normal(size=N))
+    own = bx.predictions(model, idata, seed=0, **QUIET)
+    new = bx.predictions(model, idata, X, seed=0, **QUIET)
+    assert_allclose(own["f_mean"], new["f_mean"], atol=1e-8)
+    assert_allclose(bx.contributions(model, idata, **QUIET)["contribution_sd"], 0.0, atol=1e-7)
+
+
+def test_the_density_of_rows_without_features_has_a_slope():
+    Z = X * (np.arange(N) % 3 > 0)[:, None]
+    road, options = bx.HSGP(4, 2.0), {"likelihood": "bernoulli", "scale": False}
+    model = bx.GPX(X, LABELS, Z, approximation=road, **options)
+    point = model.pymc.initial_point()
+    slope = model.pymc.compile_dlogp(mode=MODE)(point)
+    assert np.isfinite(slope).all()
+
+
+def test_the_trace_of_minibatches_is_the_objective_of_all_rows():
+    y = 100.0 * (F + 0.3 * RNG.standard_t(4, size=N)) + 1000.0
+    model = bx.GP(X, y, likelihood="student_t", ard=False, approximation=bx.Inducing(8))
+    whole = model.fit("svgp", **QUIET)
+    start = {name: whole["posterior"][name].values[0, 0] for name in model.hyperparameters}
+    options = {"minibatch": N, "steps": 150, "learning_rate": 1e-9, "start": start}
+    parts = model.fit("svgp", **options, **QUIET)
+    assert_allclose(parts["elbo"]["elbo"][-1], whole["elbo"]["elbo"].max(), atol=0.05)
+
+
+def test_a_model_without_anything_to_infer_says_so():
+    for y, likelihood in ((F, "normal"), (LABELS, "bernoulli")):
+        fixed = THETA | ({"sigma": 1.0} if likelihood == "normal" else {})
+        model = bx.GP(X, y, likelihood=likelihood, priors=fixed)
+        with pytest.raises(ValueError, match="All hyperparameters are fixed"):
+            model.fit(**QUIET)
+
+
+def test_weighed_features_at_inducing_points_are_kept():
+    Z = RNG.normal(size=(N, 2))
+    model = bx.GPX(X, LABELS, Z, likelihood="bernoulli", approximation=bx.Inducing(6))
+    kept = model.fit("svgp", **QUIET)["variational"]
+    back = model.training.Z_scaling.apply(kept["U_Z"].values)
+    assert_allclose(back, model.inducing["U_Z"])
+    assert kept["z_feature"].size == 2
+
+
+@pytest.mark.parametrize("kernel", ["named", "callable"])
+def test_variables_of_a_surrounding_model_need_latent_values(kernel):
+    with pm.Model() as outer:
+        size = pm.HalfNormal("size")
+        if kernel == "named":
+            how = {"priors": {"amplitude": lambda name: pm.Deterministic(name, 2.0 * size)}}
+        else:
+            how = {"kernel": lambda d: size**2 * pm.gp.cov.ExpQuad(d, ls=pm.HalfNormal("ls"))}
+        model = bx.GP(X, LABELS, likelihood="bernoulli", name="own", **how)
+    with pytest.raises(ValueError, match=r"'size'.*pm\.sample"):
+        model.fit(**QUIET)
+    assert {"size", "own_y_white"} <= {rv.name for rv in outer.free_RVs}
+
+
+def test_minibatches_start_at_the_priors_where_nothing_else_is_known():
+    def kernel(d):
+        return pm.HalfNormal("size") ** 2 * pm.gp.cov.Matern52(d, ls=pm.LogNormal("ls", 0, 1))
+
+    model = bx.GP(X, COUNTS, likelihood="poisson", kernel=kernel, approximation=bx.Inducing(6))
+    fit = model.fit("svgp", minibatch=20, steps=20, seed=0, **QUIET)
+    assert fit["posterior"]["ls"].item() > 0

@@ -266,3 +266,13 @@ def test_what_taylor_is_not_for():
         bx.attributions(model, idata, NEW, features=["x9"], **taylor)
     with pytest.raises(ValueError, match="steps was given"):
         bx.attributions(model, idata, NEW, steps=5, **taylor)
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "categorical"])
+def test_a_path_of_no_length_has_nothing_to_explain(likelihood):
+    model = bx.GP(X, LABELS, likelihood=likelihood)
+    for start in X[:3]:
+        options = {"baseline": start, "draws": 10, "seed": 0, **QUIET}
+        found = bx.attributions(model, DRAWS[0], start[None], **options)
+        for name in ("attribution", "attribution_mean", "difference", "difference_mean"):
+            assert not found[name].values.any()

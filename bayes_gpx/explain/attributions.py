@@ -199,10 +199,14 @@ def _by_functions(model, idata, asked, where, on="response", **options):
     try:
         return by_functions(model, idata, asked, where, **options)
     except NoBasis as none:
+        if isinstance(asked, Bent):
+            raise ValueError(
+                f"{none} Attributions of the response are computed on these; or pass on='latent'."
+            ) from none
         raise ValueError(
-            f"baseline has {len(np.atleast_2d(where.baseline))} rows, on is {on!r}; expected at "
-            f"most {MOST_BASELINES} for this kernel, which has no random functions, and "
-            "on='latent'. Pass a random subset of the rows, or the centres of that many clusters."
+            f"baseline has {len(where.baseline)} rows; expected at most {MOST_BASELINES} for this "
+            "kernel, which has no random functions. Pass a random subset of the rows, or the "
+            "centres of that many clusters."
         ) from none
 
 

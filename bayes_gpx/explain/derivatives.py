@@ -80,8 +80,7 @@ def _explained(model, idata, quantity, where, *, on="response", **options):
         return by_functions(model, idata, Bent(model, quantity, where), where, **options)
     except NoBasis as none:
         raise ValueError(
-            "The model's kernel has no random functions, which derivatives of the response are "
-            f"computed on: {none} Or pass on='latent'."
+            f"{none} Derivatives of the response are computed on these; or pass on='latent'."
         ) from none
 
 
@@ -125,7 +124,8 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
 
     Notes
     -----
-    All bands are the mean and `c` standard deviations to either side. With the standardised
+    All bands are the mean and `c` standard deviations to either side; of several classes, for each
+    by itself. With the standardised
     deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the `ci_prob` quantile
     over draws
 
@@ -272,6 +272,13 @@ def path_slopes(
 
 
 def _bands(draws, mean, sd, prob):
+    """Bands by name, as in `slopes`; of several classes, for each by itself."""
+    if "class" in mean.dims:
+        parts = (
+            [v.isel({"class": c}) for v in (draws, mean, sd)] for c in range(mean.sizes["class"])
+        )
+        each = [_bands(*part, prob) for part in parts]
+        return {name: xr.concat([bands[name] for bands in each], mean["class"]) for name in BANDS}
     factors = {name: np.empty(mean.shape) for name in BANDS}
     largest = 0.0
     for j in range(mean.sizes["feature"]):

@@ -7,7 +7,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, coloured_points, horizontal_zero, interval_bars
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import short
+from bayes_gpx.shown import refuse_several, short
 from bayes_gpx.specification import one_of
 
 SIGNS = ("#0072b2", "#d55e00", "#999999")
@@ -76,6 +76,7 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     """
     if "band_simultaneous" not in dataset:
         raise ValueError("The dataset has no bands; expected the result of bx.slopes.")
+    refuse_several(dataset["band_simultaneous"])
     known = list(dataset["feature"].values)
     for feature in features or ():
         one_of("features", feature, known)

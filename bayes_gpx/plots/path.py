@@ -7,7 +7,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, horizontal_zero
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import against, short
+from bayes_gpx.shown import against, refuse_several, short
 from bayes_gpx.specification import count, one_of
 
 
@@ -72,6 +72,7 @@ def plot_path(dataset, *, features=None, max_features=6, backend=None, **pc_kwar
     """
     if "way" not in dataset:
         raise ValueError("The dataset has no `way`; expected the result of bx.path_slopes.")
+    refuse_several(dataset["attribution_mean"])
     known = dataset["feature"].values
     for feature in features or ():
         one_of("features", feature, list(known))

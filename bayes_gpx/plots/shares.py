@@ -8,7 +8,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import against, panel_rows, short
+from bayes_gpx.shown import against, panel_rows, refuse_several, short
 
 
 def _interval(da, target, *, position, **kwargs):
@@ -83,11 +83,6 @@ def plot_attributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwa
         If the dataset holds no draws, for more than 24 observations, and for several baselines
         of a dict: choose one with ``dataset.sel(baseline=...)``.
     """
-    if "baseline" in dataset.dims:
-        raise ValueError(
-            f"The dataset has the baselines {list(dataset['baseline'].values)}; expected one: "
-            "dataset.sel(baseline=...)."
-        )
     return _bars(dataset, "attribution", f", {against(dataset)}", obs, ci_prob, backend, pc_kwargs)
 
 
@@ -97,6 +92,7 @@ def _bars(dataset, name, added, obs, ci_prob, backend, pc_kwargs):
             f"The dataset has no draws of `{name}`; expected the result of bx.{name}s with "
             "keep='draws'."
         )
+    refuse_several(dataset[name])
     rows = panel_rows(dataset, obs)
     # Features from top to bottom in their own order.
     chosen = dataset.isel(obs=rows, feature=slice(None, None, -1))

@@ -8,7 +8,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import panel_rows, short
+from bayes_gpx.shown import panel_rows, refuse_several, short
 from bayes_gpx.specification import one_of
 
 
@@ -63,6 +63,7 @@ def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
         raise ValueError(
             "The dataset has no `band_simultaneous_features`; expected the result of bx.slopes."
         )
+    refuse_several(dataset["band_simultaneous_features"])
     for feature in features or ():
         one_of("features", feature, list(dataset["feature"].values))
     chosen = dataset.isel(obs=panel_rows(dataset, obs))

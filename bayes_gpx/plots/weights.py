@@ -9,6 +9,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import horizontal_zero
 from bayes_gpx.panels import lay_out
+from bayes_gpx.shown import refuse_several
 from bayes_gpx.specification import one_of
 
 
@@ -65,6 +66,7 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
             "The dataset has no draws of `weight` with their `value`; expected the result of "
             "bx.weights with keep='draws', and with Z_new where Z differs from X."
         )
+    refuse_several(dataset["weight"])
     for feature in features or ():
         one_of("features", feature, list(dataset["feature"].values))
     chosen = dataset if features is None else dataset.sel(feature=list(features))

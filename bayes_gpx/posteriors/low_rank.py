@@ -20,6 +20,9 @@ from bayes_gpx.processes import Process
 JITTER = 1e-10
 """Added to the covariance of inducing values, as a multiple of its mean diagonal."""
 
+LEAST_VARIANCE = 1e-280
+"""Of samples' own deviations, where their features or sigma_w are 0."""
+
 
 @dataclass(frozen=True, eq=False)
 class Seen:
@@ -86,11 +89,11 @@ class Seen:
 
     @cached_property
     def D(self):
-        """Variance of y around the smooth part, (n,)."""
+        """Variance of y around the smooth part, (n,); not quite 0, to divide by."""
         noise = pt.full((self.X.shape[0],), pt.as_tensor(self.sigma) ** 2)
         if self.own_variances is None:
             return noise
-        return noise + (self.Z**2 * self.own_variances).sum(axis=1)
+        return pt.maximum(noise + (self.Z**2 * self.own_variances).sum(axis=1), LEAST_VARIANCE)
 
     @cached_property
     def unseen(self):

@@ -48,14 +48,18 @@ class OfOneClass(Gaussian):
         return -pt.matmul(ours, theirs.transpose(0, 2, 1))
 
 
-def across(parts):
+def across(parts, joint=False):
     """Means (m C,) of all classes at each observation, and their covariances (m, C, C).
 
     Parameters
     ----------
     parts : list
         The posterior of one operator for each class, its values one for each observation.
+    joint : bool
+        Covariances between observations too, (m C, m C).
     """
+    if joint:
+        return _jointly(parts)
     mean = pt.stack([part.mean for part in parts], axis=1)
     eye = pt.eye(len(parts))
     if not isinstance(parts[0], OfOneClass):
@@ -64,6 +68,19 @@ def across(parts):
     explained = pt.stack([part._explained for part in parts]).transpose(2, 0, 1)
     prior = parts[0].process.variance(parts[0].operator)[:, None, None] * eye
     return mean.ravel(), prior - pt.matmul(explained, explained.transpose(0, 2, 1))
+
+
+def _jointly(parts):
+    mean = pt.stack([part.mean for part in parts], axis=1).ravel()
+    m, C, eye = parts[0].mean.shape[0], len(parts), pt.eye(len(parts))
+    if not isinstance(parts[0], OfOneClass):
+        apart = pt.stack([part.cov for part in parts], axis=2)
+        cov = apart[:, :, :, None] * eye
+        return mean, cov.transpose(0, 2, 1, 3).reshape((m * C, m * C))
+    operator = parts[0].operator
+    prior = pt.linalg.kron(parts[0].process.covariance(operator, operator), eye)
+    explained = pt.stack([part._explained for part in parts], axis=2).reshape((-1, m * C))
+    return mean, prior - pt.dot(explained.T, explained)
 
 
 @dataclass(frozen=True, eq=False)
