@@ -83,6 +83,8 @@ def plot_attributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwa
         If the dataset holds no draws, for more than 24 observations, and for several baselines
         of a dict: choose one with ``dataset.sel(baseline=...)``.
     """
+    if "attribution" in dataset:
+        refuse_several(dataset["attribution"])
     return _bars(dataset, "attribution", f", {against(dataset)}", obs, ci_prob, backend, pc_kwargs)
 
 
