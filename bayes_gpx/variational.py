@@ -27,11 +27,11 @@ from bayes_gpx.expectations import standard_nodes
 from bayes_gpx.modes import MODE
 from bayes_gpx.threads import Copies
 
-STEPS, HALVINGS = 500, 30
+STEPS, HALVINGS = 100, 10
 TOLERANCE = 1e-9
 """Of the latent values' means and variances, as a share of their size."""
 
-LEAST_SHARE = 0.2
+LEAST_SHARE = 0.45
 LEAST_SD = 1e-6
 BLOCK = 2**22
 """Numbers in an array over observations and nodes."""
@@ -188,9 +188,9 @@ class VariationalBound(Op):
         first, before = 1.0, None
         for _ in range(STEPS):
             P = np.stack([np.eye(M) + (F * w[:, None]).T @ F for w in state.W.T])
-            along, share = _newton(F, state, P), first
+            along, share = _newton(F, state, P), 1.0
             for _ in range(HALVINGS):
-                way = state.coefficients + share * along, state.P + share * (P - state.P)
+                way = state.coefficients + share * along, state.P + share * first * (P - state.P)
                 tried = self._at(*way, F, rest, others)
                 least = state.bound - 1e-12 * (1.0 + abs(state.bound))
                 if tried is not None and tried.bound >= least:
@@ -199,7 +199,7 @@ class VariationalBound(Op):
             else:
                 break
             moved = tried.P - state.P
-            first, before = _share(first, share, moved, before), moved
+            first, before = _first(first, share, moved, before), moved
             apart = _apart(state.mean, tried.mean), _apart(state.variance, tried.variance)
             state = tried
             if max(apart) <= TOLERANCE:
@@ -297,15 +297,15 @@ def _newton(F, state, P):
     return np.linalg.solve(joint, slope.ravel()).reshape((C, M))
 
 
-def _share(first, share, moved, before):
-    """Share of the next step: less where steps of the precision swing to and fro.
+def _first(first, share, moved, before):
+    """Share of the precision's next steps: less where they swing to and fro.
 
     If one step is rho times the last, the share that would have ended at once is this over 1 - rho.
     """
-    if before is None or share < first:
+    if before is None or share < 1.0:
         return first
     rho = (moved * before).sum() / max((before**2).sum(), 1e-300)
-    return float(np.clip(share / max(1.0 - rho, 1e-3), LEAST_SHARE, 1.0))
+    return first if rho > 0.0 else max(first / (1.0 - rho), LEAST_SHARE)
 
 
 def _apart(old, new):
