@@ -30,3 +30,13 @@ numpydoc_show_class_members = False
 
 html_theme = "furo"
 html_title = f"bayes_gpx {release}"
+
+
+def _of_scikit_learn(app, what, name, found, skip, options):
+    """Leave out what estimators inherit: its references lead into scikit-learn's own pages."""
+    return skip or str(getattr(found, "__module__", "")).startswith("sklearn.")
+
+
+def setup(app):
+    """Connect what is left out."""
+    app.connect("autodoc-skip-member", _of_scikit_learn)
