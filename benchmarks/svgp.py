@@ -15,7 +15,7 @@ import torch
 
 import bayes_gpx as bx
 
-POINTS, MOST, RATES = 100, 4000, (0.01, 0.03, 0.1)
+POINTS, MOST, RATES = 100, 2000, (0.1, 0.03, 0.01)
 START = {"lengthscale": 10.0, "amplitude": 2.0}
 QUIET = {"progressbar": False}
 
@@ -75,11 +75,13 @@ def main():
     steps = int(idata["elbo"].sizes["step"])
     print("| who | seconds | evaluations | bound |\n|---|---|---|---|")
     print(f"| bayes_gpx, L-BFGS and natural gradients | {ours:.1f} | {steps} | {bound:.1f} |")
-    runs = [(*theirs(X, y, model.inducing["U"], bound, rate), rate) for rate in RATES]
-    for seconds, number, best, rate in runs:
+    fastest = np.inf
+    for rate in RATES:
+        seconds, number, best = theirs(X, y, model.inducing["U"], bound, rate)
+        fastest = min(fastest, seconds)
         took = f"{seconds:.1f}" if np.isfinite(seconds) else "never"
-        print(f"| GPyTorch, Adam at {rate:g} | {took} | {number} | {best:.1f} |")
-    print(f"\nratio {min(run[0] for run in runs) / ours:.1f}")
+        print(f"| GPyTorch, Adam at {rate:g} | {took} | {number} | {best:.1f} |", flush=True)
+    print(f"\nratio {fastest / ours:.1f}")
 
 
 if __name__ == "__main__":
