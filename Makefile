@@ -3,6 +3,8 @@ PYTHON ?= python3
 UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.uv/bin/uv)
 INSTALL = $(UV) pip install --python .venv --constraint constraints.txt
 NO_DATA = $(if $(BAYES_GPX_DATA),, and not data)
+BROWSER = $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
+NO_BROWSER = $(if $(BROWSER),, and not browser)
 # Tests are many small matrices: one BLAS thread each is fastest and makes the numbers repeatable. Two
 # processes share them by files, since those of one file share compiled functions.
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
@@ -28,7 +30,7 @@ test: .venv/.installed
 	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'not slow$(NO_DATA)'
 
 test-slow: .venv/.installed
-	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)'
+	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)$(NO_BROWSER)'
 
 demo: .venv/.installed
 	.venv/bin/bayes-gpx demo

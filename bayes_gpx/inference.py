@@ -129,13 +129,14 @@ def fit_svgp(model, starts, *, progressbar=True):
     starts = sorted(starts, key=lambda start: -value(density.unconstrain(start))[0])[:CLIMBED]
     optima = climb(density, starts, progressbar=progressbar)
     best = max(optima, key=lambda o: o.log_density)
-    return of_one(model, density.expand()(best.x), best.trace, optima, method="svgp")
+    values = density.expand()(best.x)
+    return of_one(model, values, best.log_density, best.trace, optima, method="svgp")
 
 
-def of_one(model, values, trace, optima, *, method):
-    """The DataTree of one draw, with the trace of what was maximised."""
+def of_one(model, values, height, trace, optima, *, method):
+    """The DataTree of one draw, with what was maximised there, and its trace."""
     draws = {k: np.asarray(v)[None, None] for k, v in values.items()}
-    tree = _tree(model, draws, {"lp": np.array([[trace.max()]])}, optima, method=method)
+    tree = _tree(model, draws, {"lp": np.array([[height]])}, optima, method=method)
     found = xr.Dataset({"elbo": ("step", trace)})
     tree["elbo"] = xr.DataTree(found.assign_attrs(units="bound plus log prior density, nats"))
     return tree

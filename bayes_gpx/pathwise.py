@@ -104,22 +104,19 @@ class Settle:
             normal = fresh.normal((s.alpha.shape[0], *classes))
             return [drawn(normal) - solve_root(seen.inducing_root, prior(seen.inducing))]
         values = prior(_seen(s))
-        if number is not None and WHITE not in theta:
-            own = pt.sqrt(
-                pt.maximum(
-                    process.variance(evaluate(s.X, s.Z, sample="train"))
-                    - process.variance(_seen(s)),
-                    0.0,
-                )
-            )
-            joint = coupled(process, s)
-            values = values + own[:, None] * fresh.normal((s.y.shape[0], number))
-            return [s.alpha - joint.told(values, fresh.normal((s.root.shape[0],)))]
-        noise = pt.sqrt(pt.maximum(pt.sqr(s.root).sum(axis=1) - process.variance(_seen(s)), 0.0))
-        error = fresh.normal((s.y.shape[0], *classes)) * (
-            noise if number is None else noise[:, None]
+        couples = number is not None and WHITE not in theta
+        observed = (
+            process.variance(evaluate(s.X, s.Z, sample="train"))
+            if couples
+            else pt.sqr(s.root).sum(axis=1)
         )
-        return [s.alpha - solve(s.root, values + error)]
+        noise = pt.sqrt(pt.maximum(observed - process.variance(_seen(s)), 0.0))
+        noise = noise if number is None else noise[:, None]
+        values = values + noise * fresh.normal((s.y.shape[0], *classes))
+        if couples:
+            normal = fresh.normal((s.root.shape[0],))
+            return [s.alpha - coupled(process, s).told(values, normal)]
+        return [s.alpha - solve(s.root, values)]
 
 
 @dataclass(frozen=True)

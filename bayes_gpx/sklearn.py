@@ -16,6 +16,9 @@ except ImportError as missing:
         "bayes_gpx.sklearn needs scikit-learn: pip install 'bayes_gpx[data]'."
     ) from missing
 
+DRAWS = 1000
+"""Of a single fit, for the standard deviation of a rate."""
+
 __all__ = ["GPClassifier", "GPRegressor", "GPXRegressor"]
 
 
@@ -45,9 +48,10 @@ class _Estimator(BaseEstimator):
         names = getattr(self, "feature_names_in_", None)
         return X if names is None else pd.DataFrame(X, columns=names)
 
-    def _predictions(self, X):
+    def _predictions(self, X, draws=2):
+        """Predictions, whose exact means need no draws; standard deviations may."""
         X = self._new(X)
-        options = {"keep": "summary", "draws": 2, "seed": 0, "progressbar": False}
+        options = {"keep": "summary", "draws": draws, "seed": 0, "progressbar": False}
         return predictions(self.model_, self.idata_, X, **options)
 
     def explain(self, X, **options):
@@ -252,7 +256,7 @@ def _regression_data(estimator, X, y):
 
 
 def _mean_and_sd(estimator, X, return_std):
-    found = estimator._predictions(X)
+    found = estimator._predictions(X, DRAWS if return_std else 2)
     name = estimator.model_.specification.observation.mean_name or "y"
     mean = found[f"{name}_mean"].values
     return (mean, found[f"{name}_sd"].values) if return_std else mean

@@ -110,11 +110,9 @@ class Ascent:
         self._at = pytensor.function(inputs, outputs, mode=MODE, on_unused_input="ignore")
 
     def __call__(self, start, *, steps, rate, seed, progressbar):
-        """Return hyperparameters by name, of the average last step, and the trace.
+        """Return hyperparameters by name and their height, averaged over the last steps; the trace.
 
-        The trace is of estimates of the bound plus the log prior density.
-
-        The average is over the last quarter of the steps.
+        Of estimates of the bound plus the log prior density; the last quarter of the steps counts.
 
         Raises
         ------
@@ -147,8 +145,9 @@ class Ascent:
         if not path:
             raise NowhereFinite("The bound is not finite at the start; see the priors and kernel.")
         _complain(np.array(trace), steps)
-        found = self._density.expand()(np.mean(path[-max(1, len(path) // 4) :], axis=0))
-        return found, np.array(trace)
+        last = slice(-max(1, len(path) // 4), None)
+        found = self._density.expand()(np.mean(path[last], axis=0))
+        return found, np.mean(trace[last]), np.array(trace)
 
     def _evaluate(self, x, rows, n, m, root):
         taken = [np.ascontiguousarray(values[rows]) for values in self._data.values()]

@@ -65,5 +65,5 @@ def fit_by_batches(
     sizes = minibatch, len(model.inducing["U"]), classes or 1
     climb = Ascent(objective, bound, batch, rows, sizes)
     options = {"steps": steps, "rate": learning_rate, "progressbar": progressbar}
-    found, trace = climb(next(filter(None, starts), {}), seed=seed, **options)
-    return inference.of_one(objective, found, trace, [], method="svgp")
+    found, height, trace = climb(next(filter(None, starts), {}), seed=seed, **options)
+    return inference.of_one(objective, found, height, trace, [], method="svgp")

@@ -31,6 +31,9 @@ STEPS, HALVINGS = 100, 10
 TOLERANCE = 1e-9
 """Of the latent values' means and variances, as a share of their size."""
 
+LARGEST_MISS = 1e-4
+"""Of the coefficients' mean and precision from what they equal at the maximum, likewise."""
+
 LEAST_SHARE = 0.45
 LEAST_SD = 1e-6
 BLOCK = 2**22
@@ -49,6 +52,8 @@ def expected_log(likelihood, mean, sd, y, theta, exposure):
     -------
     tensor (n,), and two like `mean`
     """
+    if hasattr(likelihood, "expected_log"):
+        return likelihood.expected_log(mean, pt.sqr(sd), y, exposure)
     f, x, weights = _nodes(likelihood, mean, sd)
     options = (y[:, None], theta, exposure[:, None])
     slopes = likelihood.derivatives(f, *options)[0]
@@ -100,8 +105,8 @@ class VariationalBound(Op):
     and the root of their precision; then at the observations the slope of E[log p(y | f)] in f's
     mean, -2 times that in f's variance, and that variance without `rest`. With several classes,
     whose posteriors are independent, these have a dimension more: coefficients (C, M), root
-    (C, M, M), and the last three (n, C). Where the bound is not finite it is -inf and the gradient
-    zero. Only the bound is differentiable.
+    (C, M, M), and the last three (n, C). Where the bound is not finite, or its maximum not found,
+    it is -inf and the gradient zero. Only the bound is differentiable.
 
     Parameters
     ----------
@@ -187,7 +192,7 @@ class VariationalBound(Op):
             return None
         first, before = 1.0, None
         for _ in range(STEPS):
-            P = np.stack([np.eye(M) + (F * w[:, None]).T @ F for w in state.W.T])
+            P = _precisions(F, state)
             along, share = _newton(F, state, P), 1.0
             for _ in range(HALVINGS):
                 way = state.coefficients + share * along, state.P + share * first * (P - state.P)
@@ -205,7 +210,8 @@ class VariationalBound(Op):
             if max(apart) <= TOLERANCE:
                 break
         self._own.last = state.coefficients, state.P
-        return state
+        arrived = _apart(state.coefficients, state.slope.T @ F) <= LARGEST_MISS
+        return state if arrived and _apart(state.P, _precisions(F, state)) <= LARGEST_MISS else None
 
     def _at(self, coefficients, P, F, rest, others):
         """What N(coefficients, P^-1) implies; None where it is none or has no finite bound."""
@@ -280,6 +286,11 @@ class VariationalBound(Op):
     def __setstate__(self, state):
         """Begin anew."""
         self.__init__(**state)
+
+
+def _precisions(F, state):
+    """What the precisions P (C, M, M) are at the maximum, given the curvatures."""
+    return np.stack([np.eye(F.shape[1]) + (F * w[:, None]).T @ F for w in state.W.T])
 
 
 def _newton(F, state, P):

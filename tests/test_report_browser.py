@@ -12,9 +12,9 @@ from matplotlib.image import imread
 
 import bayes_gpx as bx
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.browser]
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 WIDE, NARROW = 1200, 390
 
 PROBE = """
@@ -45,7 +45,7 @@ def browse(tmp_path_factory):
     """Function that runs the system's browser without a window; its output and its log."""
     found = next(filter(None, map(shutil.which, BROWSERS)), None)
     if found is None:
-        pytest.skip(f"no browser on the PATH; expected one of {', '.join(BROWSERS)}")
+        pytest.fail(f"no browser on the PATH; expected one of {', '.join(BROWSERS)}")
     profile = tmp_path_factory.mktemp("profile")
 
     def run(path, *options):

@@ -41,6 +41,18 @@ def test_a_regressor_says_what_its_model_says(estimator, build, data):
     assert_allclose(again.predict(X[30:]), mean, rtol=1e-12)
 
 
+def test_the_sd_of_a_rate_is_exact_to_what_a_thousand_draws_give(data):
+    X, _, f = data
+    y = np.random.default_rng(2).poisson(np.exp(f))
+    fitted = bx.sklearn.GPRegressor(likelihood="poisson").fit(X, y)
+    mean, sd = fitted.predict(X, return_std=True)
+    found = bx.predictions(fitted.model_, fitted.idata_, X, keep="summary", progressbar=False)
+    variance = found["f_sd"] ** 2
+    exact = np.exp(found["f_mean"] + variance / 2) * np.sqrt(np.expm1(variance))
+    assert_allclose(mean, np.exp(found["f_mean"] + variance / 2), rtol=1e-9)
+    assert_allclose(sd, exact, rtol=0.15)
+
+
 def test_in_a_pipeline_under_cross_validation(data):
     X, y, _ = data
     scores = cross_val_score(make_pipeline(StandardScaler(), bx.sklearn.GPRegressor()), X, y, cv=3)

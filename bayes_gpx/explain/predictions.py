@@ -158,10 +158,8 @@ def _responses(observation, f, exposure):
 def _with_response(model, found, hyper, expected, exposure, seed):
     observation, scale = model.specification.observation, model.training.y_scaling.scale
     f = found["f"].values
-    drawn, rng = (
-        np.empty(f.shape[:3]),
-        np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1]),
-    )
+    drawn = np.empty(f.shape[:3])
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
     each = f.shape[1] // len(hyper.draw)
     for at, theta in hyper:
         rows = at[0], slice(at[1] * each, (at[1] + 1) * each)

@@ -102,6 +102,11 @@ class Poisson(_Counts):
         """Expected information about f."""
         return pt.exp(_log_rate(f, exposure))
 
+    def expected_log(self, mean, variance, y, exposure):
+        """E `logp` where f ~ N(mean, variance), its slope in the mean, and -2 in the variance."""
+        rate = self.expected(mean, variance, exposure).value
+        return y * _log_rate(mean, exposure) - rate - pt.gammaln(y + 1.0), y - rate, rate
+
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f."""
         return _draw_counts(np.exp(f) * (1.0 if exposure is None else exposure), rng)
