@@ -57,6 +57,7 @@ _MAP = {
     "plot_waterfall": "bayes_gpx.plots:plot_waterfall",
     "plot_weights": "bayes_gpx.plots:plot_weights",
     "predictive_checks": "bayes_gpx.interchange:predictive_checks",
+    "to_pandas": "bayes_gpx.interchange:to_pandas",
     "to_shap": "bayes_gpx.interchange:to_shap",
     "report": "bayes_gpx.reports:report",
     "sklearn": "bayes_gpx.sklearn",

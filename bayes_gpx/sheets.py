@@ -3,12 +3,12 @@
 import difflib
 from pathlib import Path
 
-import arviz_stats  # noqa: F401
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from bayes_gpx.explain import attributions, contributions, predictions, weights
+from bayes_gpx.interchange import to_pandas
 
 PARQUET = (".parquet", ".pq")
 CHUNK = 100
@@ -87,29 +87,15 @@ def explained(model, idata, X, *, baseline, seed):
         options = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
         predicted = predictions(*asked, **options)
         name = model.specification.observation.mean_name or "y"
-        columns = _moments(predicted, name, "prediction")
+        told = {}
         for verb in verbs:
             more = {"baseline": baseline} if verb is attributions else {}
             found = verb(*asked, **more, **options)
-            columns |= _moments(found, verb.__name__.removesuffix("s"))
-        columns |= {"value": found["value"]}
-        yield _long(columns)
+            told |= _told(found, verb.__name__.removesuffix("s"))
+        told |= _told(predicted, name, "prediction")
+        yield to_pandas(xr.Dataset(told | {"value": found["value"]}))
 
 
-def _moments(found, name, said=None):
-    ends = found[name].azstats.eti(dim=["chain", "draw"])
-    each = {
-        "mean": found[f"{name}_mean"],
-        "sd": found[f"{name}_sd"],
-        "lower": ends.sel(ci_bound="lower", drop=True),
-        "upper": ends.sel(ci_bound="upper", drop=True),
-    }
-    return {f"{said or name}_{moment}": array for moment, array in each.items()}
-
-
-def _long(columns):
-    frame = xr.Dataset(columns).to_dataframe().reset_index().rename(columns={"obs": "row"})
-    lead = [c for c in ("row", "feature", "class", "value") if c in frame]
-    rest = [c for c in frame if c not in lead]
-    rest.sort(key=lambda column: column.startswith("prediction"))
-    return frame[lead + rest]
+def _told(found, name, said=None):
+    """Draws, mean and sd of one quantity, under the name that is said of it."""
+    return {f"{said or name}{part}": found[f"{name}{part}"] for part in ("", "_mean", "_sd")}
