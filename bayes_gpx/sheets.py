@@ -1,6 +1,7 @@
 """Tables of people who write no Python: CSV or Parquet in, explanations in long form out."""
 
 import difflib
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -40,8 +41,8 @@ def read_sheet(path):
     return frame
 
 
-def columns_of(frame, names, what):
-    """Columns of a sheet, in the order of the names.
+def columns_of(frame, names, what, categorical=()):
+    """Columns of a sheet, in the order of the names; numbers, but for those that are `categorical`.
 
     Raises
     ------
@@ -59,15 +60,19 @@ def columns_of(frame, names, what):
         )
     chosen = frame[list(names)]
     for name in names:
+        if name in categorical:
+            continue
         column = pd.to_numeric(chosen[name], errors="coerce")
         if column.isna().any():
             row = int(column.index[column.isna()][0])
             held = chosen[name].loc[row]
             raise ValueError(
                 f"{what}: column {name!r} holds {held} in row {row}; expected numbers without "
-                "gaps. Leave the column out by --features, code it as numbers, or drop the row."
+                "gaps. Declare categories by --categorical, leave the column out by --features, or "
+                "drop the row."
             )
-    return chosen.astype("float64")
+    numbers = chosen.astype({n: "float64" for n in names if n not in categorical})
+    return numbers.astype({n: "category" for n in names if n in categorical})
 
 
 def explained(model, idata, X, *, baseline, seed):
@@ -93,7 +98,18 @@ def explained(model, idata, X, *, baseline, seed):
             found = verb(*asked, **more, **options)
             told |= _told(found, verb.__name__.removesuffix("s"))
         told |= _told(predicted, name, "prediction")
-        yield to_pandas(xr.Dataset(told | {"value": found["value"]}))
+        told |= {name: found[name] for name in ("value", "level") if name in found}
+        yield to_pandas(xr.Dataset(_side_by_side(told)))
+
+
+def _side_by_side(told):
+    """The same along one list of features: weights are of levels, their sums of columns."""
+    along = [array["feature"].to_index() for array in told.values() if "feature" in array.dims]
+    features = reduce(lambda known, more: known.append(more.difference(known, sort=False)), along)
+    return {
+        name: array.reindex(feature=features) if "feature" in array.dims else array
+        for name, array in told.items()
+    }
 
 
 def _told(found, name, said=None):

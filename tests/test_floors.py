@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "bayes_gpx"
 
 # Lowest floor first. "name/*" is a folder: its files stand side by side on one floor.
 FLOORS = [
+    "categories",
     "frames",
     "modes",
     "threads",
@@ -64,6 +65,7 @@ FLOORS = [
     "sensitivity",
     "staged",
     "structures",
+    "columns",
     "draws",
     "stein",
     "trajectories",
