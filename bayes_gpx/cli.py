@@ -141,7 +141,20 @@ def demo(out, seed):
               help="Folder for the fit; made if absent.")  # fmt: skip
 @seed
 @quiet
-def fit(data, target, features, categorical, model, method, likelihood, kernel, inducing, out, quiet, **how):
+def fit(
+    data,
+    target,
+    features,
+    categorical,
+    model,
+    method,
+    likelihood,
+    kernel,
+    inducing,
+    out,
+    quiet,
+    **how,
+):
     """Fit a model to the rows of DATA, a CSV or Parquet file.
 
     The fit goes into a folder, from which explain and report read it. Interrupted by Ctrl-C, what

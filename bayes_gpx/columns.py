@@ -27,8 +27,8 @@ def of_columns(frame, name, ask, *, features=None, covariance=False, known=True,
     -------
     xarray.Dataset
         That of `ask` with the user's columns along `feature`. `value` (and `baseline`) of a
-        categorical column is the position of its level, NaN between levels; `level` (obs, feature)
-        is its name, empty for a number.
+        categorical column is the position of its level, NaN between levels; the coordinate
+        `level` (obs, feature) is its name, empty for a number.
     """
     if options.get("path") is not None:
         raise ValueError(
@@ -67,8 +67,8 @@ def of_columns(frame, name, ask, *, features=None, covariance=False, known=True,
         summed[f"{name}_sd"] = sd.transpose(*found[f"{name}_sd"].dims)
     if not covariance:
         summed.pop(f"{name}_cov", None)
-    summed["level"] = _named(summed["value"], frame)
-    return xr.Dataset(summed, attrs=found.attrs)
+    named = xr.Dataset(summed, attrs=found.attrs)
+    return named.assign_coords(level=_named(summed["value"], frame))
 
 
 def _sum(array, shares, dim):

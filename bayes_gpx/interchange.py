@@ -85,7 +85,8 @@ def to_pandas(dataset, *, ci_prob=None):
         `row`, the observation's label, which is that of the frame's index where `X_new` had one;
         `feature`, and whatever else there is one number for (class, baseline, ...); `value`, the
         feature's, and `level` where there are categorical ones; and of each quantity of the verb
-        _mean, _sd, _lower and _upper, and its probabilities. What has no feature, such as `difference`, is repeated for each.
+        _mean, _sd, _lower and _upper, and its probabilities. What has no feature, such as
+        `difference`, is repeated for each.
 
     Raises
     ------
@@ -105,7 +106,7 @@ def to_pandas(dataset, *, ci_prob=None):
         )
     dims = dict.fromkeys(dim for column in columns.values() for dim in column.dims)
     for name in dataset:
-        said = name in ("value", "level") or "probability" in str(name)
+        said = name == "value" or "probability" in str(name)
         if said and str(name) not in means + drawn and dims.keys() >= set(dataset[name].dims):
             columns[str(name)] = dataset[name]
     order = sorted(dims, key=lambda dim: {"obs": 0, "feature": 1}.get(dim, 2))

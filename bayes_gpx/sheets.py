@@ -98,7 +98,7 @@ def explained(model, idata, X, *, baseline, seed):
             found = verb(*asked, **more, **options)
             told |= _told(found, verb.__name__.removesuffix("s"))
         told |= _told(predicted, name, "prediction")
-        told |= {name: found[name] for name in ("value", "level") if name in found}
+        told |= {"value": found["value"]}
         yield to_pandas(xr.Dataset(_side_by_side(told)))
 
 

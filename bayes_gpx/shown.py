@@ -173,6 +173,17 @@ def against(dataset):
     return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
 
 
+def with_values(value):
+    """`feature = value` for each feature of one observation; of a category, its level."""
+    levels = value["level"].values if "level" in value.coords else [""] * value.size
+    return [
+        f"{short(feature)} = {short(level, 20) if level else format(number, '.4g')}"
+        for feature, number, level in zip(
+            value["feature"].values, value.values, levels, strict=True
+        )
+    ]
+
+
 def short(label, longest=LONGEST_NAME):
     """Text of a feature's or an observation's label, cut to what fits beside a panel."""
     if isinstance(label, xr.DataArray):
