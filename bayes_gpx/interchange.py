@@ -3,8 +3,10 @@
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
+from pymc.stats import compute_log_prior
 
-from bayes_gpx.arguments import probability
+from bayes_gpx.arguments import probability, refuse_other_model
+from bayes_gpx.density import MODE
 from bayes_gpx.explain import log_likelihood, predictions
 from bayes_gpx.shown import ONE_UNIT, interval_of, shown
 
@@ -58,6 +60,68 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
         kept["log_likelihood"] = terms.rename(obs=obs) if model.name else terms
     for group, values in kept.items():
         tree[group] = xr.DataTree(values.drop_attrs().to_dataset(name=name))
+    return tree
+
+
+def power_scaling(model, idata, *explained):
+    """The fit with all that ArviZ's sensitivity to priors takes, for explanations too.
+
+    As in ``az.psense_summary(bx.power_scaling(model, idata, bx.attributions(..., obs=[3])))``: how
+    hyperparameters and explanations would change if the prior counted a little more or less, and
+    the likelihood. ``az.plot_psense_dist`` takes it too.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree
+        What ``model.fit`` returned, with several draws: "nuts", or "laplace", for which the answer
+        is as good as its approximation.
+    *explained : xarray.Dataset
+        What verbs returned for this fit, with draws, all of them; of a few observations, since each
+        number is a row of the summary.
+
+    Returns
+    -------
+    xarray.DataTree
+        `posterior`, with the explanations' draws beside the hyperparameters'; `log_prior`, of each
+        hyperparameter; `log_likelihood`, of all of y jointly, in the place of the terms for leaving
+        one out.
+
+    Raises
+    ------
+    ValueError
+        If `idata` belongs to another model or holds one draw, and for explanations without draws or
+        with other ones than the fit's.
+
+    References
+    ----------
+    Kallioinen, Paananen, Burkner and Vehtari, "Detecting and diagnosing prior and likelihood
+    sensitivity with power-scaling" (2024).
+    """
+    refuse_other_model(model, idata)
+    posterior = idata["posterior"].to_dataset()
+    for found in explained:
+        drawn = [name for name in found if DRAWS <= set(found[name].dims)]
+        if not drawn or any(not found[dim].equals(posterior[dim]) for dim in DRAWS):
+            raise ValueError(
+                "An explanation has no draws, or other ones than the fit; expected the result of a "
+                "verb for this idata with keep='draws' and without num_draws."
+            )
+        for name in drawn:
+            own = found[name].reset_coords(drop=True)
+            taken = {d: f"{name}_{d}" for d in own.dims if d not in DRAWS and d in posterior.dims}
+            posterior[name] = own.rename(taken)
+    joint = log_likelihood(model, idata, progressbar=False)["log_marginal_likelihood"]
+    tree = xr.DataTree.from_dict({"posterior": posterior})
+    prior = compute_log_prior(
+        idata,
+        model=model.objective,
+        extend_inferencedata=False,
+        progressbar=False,
+        compile_kwargs={"mode": MODE},
+    )
+    tree["log_prior"] = xr.DataTree(prior)
+    tree["log_likelihood"] = xr.DataTree(joint.to_dataset(name=model.in_model("y")))
     return tree
 
 

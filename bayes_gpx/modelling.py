@@ -133,7 +133,7 @@ class Model:
         return theta, fixed, called, entries
 
     @cached_property
-    def _objective(self):
+    def objective(self):
         """What `fit` works on: a model whose only random variables are hyperparameters."""
         if self.specification.normal:
             return self._pymc
@@ -311,7 +311,7 @@ class Model:
             If an optimiser or sampler did not converge.
         """
         one_of("method", method, FIT_METHODS)
-        if latent != "sample" and not self._objective.free_RVs:
+        if latent != "sample" and not self.objective.free_RVs:
             raise ValueError(
                 f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
                 "them to the verbs as a dict, or fix fewer of them."
@@ -394,7 +394,7 @@ class Model:
 
     def _summit(self, starts, progressbar):
         """Hyperparameters, by variable name, where their marginal density is largest."""
-        if not self._objective.free_RVs:
+        if not self.objective.free_RVs:
             return {}
         fit = self._fit_with_jitter(inference.fit_map, starts, {"progressbar": progressbar})
         found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
@@ -406,7 +406,7 @@ class Model:
             size = float(self.training.scaled()["y"].var()) if self.specification.normal else 1.0
             self._jitter.set_value(jitter * size)
             try:
-                model = self.pymc if sampled else self._objective
+                model = self.pymc if sampled else self.objective
                 idata = fitter(model, starts, **options)
             except inference.NowhereFinite:
                 if jitter == FIT_JITTERS[-1]:

@@ -14,6 +14,7 @@ FLOORS = [
     "modes",
     "threads",
     "training",
+    "lengthscales",
     "approximations",
     "distances",
     "tensors",
