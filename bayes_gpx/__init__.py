@@ -38,6 +38,7 @@ _MAP = {
     "partial_dependence": "bayes_gpx.explain:partial_dependence",
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
+    "combined": "bayes_gpx.imputations:combined",
     # data, keeping and showing
     "datasets": "bayes_gpx.datasets",
     "save": "bayes_gpx.io:save",

@@ -331,16 +331,17 @@ def _numeric(values, name, column, index):
     if kind not in "biuf":
         values = _from_objects(np.asarray(values, dtype=object), where, index)
     values = np.asarray(values, dtype="float64")
-    _refuse_gaps(values, where, index)
+    _refuse_gaps(values, where, index, imputable=column is not None)
     return values
 
 
-def _refuse_gaps(values, where, index):
+def _refuse_gaps(values, where, index, *, imputable=True):
+    cure = ", or impute them: several times (IterativeImputer), with a fit each, for bx.combined"
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise ValueError(
             f"{where} has {len(bad)} missing or infinite values, the first at row "
-            f"{plain(index[bad[0]])!r}. Drop or impute them."
+            f"{plain(index[bad[0]])!r}. Drop these rows{cure if imputable else ''}."
         )
 
 

@@ -80,6 +80,7 @@ FLOORS = [
     "openml",
     "datasets",
     "io",
+    "imputations",
     "panels",
     "marks",
     "shown",
