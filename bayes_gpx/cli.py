@@ -172,11 +172,13 @@ def fit(
     names = features or [column for column in sheet.columns if column != target]
     if target in names:
         raise click.UsageError(f"{target} is both the target and a feature.")
+    columns_of(sheet, categorical, str(data), categorical)
+    if outside := [name for name in categorical if name not in names]:
+        raise click.UsageError(f"{', '.join(outside)} is categorical but no feature.")
     if likelihood in ("bernoulli", "categorical") and target in sheet:
         y = sheet[target]
     else:
         y = columns_of(sheet, [target], str(data))[target]
-    columns_of(sheet, categorical, str(data), categorical)
     X = columns_of(sheet, names, str(data), categorical)
     approximation = None if inducing is None else Inducing(inducing)
     build = {"gp": GP, "gpx": GPX}[model]

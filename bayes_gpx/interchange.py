@@ -90,8 +90,8 @@ def power_scaling(model, idata, *explained):
     Raises
     ------
     ValueError
-        If `idata` belongs to another model or holds one draw, and for explanations without draws or
-        with other ones than the fit's.
+        If `idata` belongs to another model or holds one draw, and for explanations without draws,
+        with other ones than the fit's, or of one name.
 
     References
     ----------
@@ -108,6 +108,10 @@ def power_scaling(model, idata, *explained):
                 "verb for this idata with keep='draws' and without num_draws."
             )
         for name in drawn:
+            if name in posterior:
+                raise ValueError(
+                    f"There are two {name!r}; expected different names: found.rename({name}=...)."
+                )
             own = found[name].reset_coords(drop=True)
             taken = {d: f"{name}_{d}" for d in own.dims if d not in DRAWS and d in posterior.dims}
             posterior[name] = own.rename(taken)

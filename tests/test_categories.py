@@ -245,6 +245,13 @@ def test_a_declared_level_without_rows_is_as_uncertain_as_the_prior_of_a_new_one
     assert (unseen["f_sd"] > 2 * seen["f_sd"]).all()
 
 
+def test_inducing_points_at_all_rows_change_nothing(data):
+    X, y, new = data
+    exact, sparse = (bx.GP(X, y, approximation=a) for a in (None, bx.Inducing(25)))
+    one, other = (bx.predictions(m, THETA, new, keep="summary") for m in (exact, sparse))
+    assert_allclose(other["f_mean"], one["f_mean"], rtol=1e-4)
+
+
 def test_one_prior_for_each_column(data):
     X, y, _ = data
     made = []
@@ -298,6 +305,9 @@ def test_the_command_line_takes_them(data, tmp_path, family, capsys):
     with pytest.raises(SystemExit):
         cli.main(told)
     assert "--categorical" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        cli.main([*told, "--features", "age", "--categorical", "colour"])
+    assert "colour is categorical but no feature" in capsys.readouterr().err
     cli.main([*told, "--categorical", "colour"])
     out = ["--out", f"{tmp_path}/out.csv", "--quiet"]
     cli.main(["explain", f"{tmp_path}/run", f"{tmp_path}/new.csv", *out])

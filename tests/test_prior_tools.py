@@ -130,6 +130,9 @@ def test_what_has_no_draws_of_the_fit_is_refused(fitted, data):
         found = bx.attributions(model, idata, obs=[0], **options, **QUIET)
         with pytest.raises(ValueError, match="no draws, or other ones"):
             bx.power_scaling(model, idata, found)
+    twice = [bx.derivatives(model, idata, obs=[0], **QUIET)] * 2
+    with pytest.raises(ValueError, match=r"two 'derivative'.*rename"):
+        bx.power_scaling(model, idata, *twice)
     with pytest.raises(ValueError, match="one draw"):
         bx.power_scaling(model, model.fit("map", progressbar=False))
     with pytest.raises(ValueError, match="belongs to another model"):
