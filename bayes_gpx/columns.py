@@ -39,7 +39,9 @@ def of_columns(frame, name, ask, *, features=None, covariance=False, known=True,
         one_of("features", feature, frame.sources)
     if features is not None:
         options["features"] = [c for feature in features for c in frame.of_source(feature)]
-    found = ask(covariance=True, **options) if known else ask(**options)
+    if known or covariance:
+        options["covariance"] = True
+    found = ask(**options)
     sources = list(frame.sources if features is None else features)
     belongs = [np.isin(found["feature"].values, frame.of_source(source)) for source in sources]
     shares = xr.DataArray(
@@ -63,7 +65,8 @@ def of_columns(frame, name, ask, *, features=None, covariance=False, known=True,
     if known:
         cov = summed[f"{name}_cov"]
         variances = [cov.sel(feature=s, feature_bis=s, drop=True) for s in sources]
-        sd = np.sqrt(xr.concat(variances, xr.DataArray(sources, dims="feature", name="feature")))
+        variance = xr.concat(variances, xr.DataArray(sources, dims="feature", name="feature"))
+        sd = np.sqrt(variance.clip(min=0.0))  # round-off may leave less
         summed[f"{name}_sd"] = sd.transpose(*found[f"{name}_sd"].dims)
     if not covariance:
         summed.pop(f"{name}_cov", None)

@@ -254,13 +254,13 @@ def experiment():
 
 
 def sensitivity(models, fits):
-    """Power-scaling of the priors: sigma, sigma_w, and the weight of bmi at one patient."""
+    """Power-scaling of sigma_w's prior: sigma, sigma_w, and the weight of bmi at one patient."""
     options = {"obs": [0], "features": ["bmi"], "seed": SEED, "progressbar": False}
     for label, model in models.items():
         own = bx.weights(model, fits[label], **options)
         smooth = bx.weights(model, fits[label], smooth=True, **options)
         tree = bx.power_scaling(model, fits[label], own, smooth.rename(weight="smooth_weight"))
-        summary = az.psense_summary(tree)
+        summary = az.psense_summary(tree, prior_var_names=["sigma_w"])
         shown = ["sigma", "sigma_w", "weight[0, bmi]", "smooth_weight[0, bmi]"]
         table(f"Power-scaling, {label}", summary.loc[shown])
 
