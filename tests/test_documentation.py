@@ -1,4 +1,4 @@
-"""The documentation is true: its code runs, its links lead somewhere, nothing public is left out."""
+"""The documentation is true: code runs, links lead somewhere, nothing public is left out."""
 
 import re
 import subprocess
