@@ -21,6 +21,10 @@ def without_code(page):
     return re.sub(r"(```|\$\$).*?\1|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
 
 
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_of_a_page_lead_to_files(page):
     for target, anchor in LINK.findall(without_code(page)):
@@ -72,10 +76,17 @@ def test_errata_have_their_evidence():
     assert done.stdout.count("\n| ") >= 24
 
 
+def test_the_installation_page_runs(capsys):
+    (block,) = blocks_of(ROOT / "docs" / "installation.md")
+    exec(block, {})
+    widths = capsys.readouterr().out.strip(" []\n").split()
+    assert [float(width) for width in widths] == pytest.approx([0.2] * 3, abs=0.05)
+
+
 @pytest.mark.slow
 def test_the_readme_runs(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    blocks = blocks_of(ROOT / "README.md")
     assert blocks
     space = {}
     for block in blocks:

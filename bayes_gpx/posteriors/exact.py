@@ -31,8 +31,8 @@ def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
         Training points, or any operator whose values were observed.
     y : array or tensor (n,)
         Observed values, zero prior mean.
-    sigma : scalar
-        Noise standard deviation, in units of y.
+    sigma : scalar or tensor (n,)
+        Noise standard deviation, in units of y; of each value, where they differ.
     Z : array or tensor (n, p), optional
         Features of a `WeightProcess`.
     jitter : scalar
