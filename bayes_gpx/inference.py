@@ -25,6 +25,9 @@ WIDEST = 5.0
 CLIMBED = 2
 """Starts of a variational bound that are worth climbing from."""
 
+WORTHWHILE = 1000
+"""Steps of a sampler from which machine code is worth its compilation."""
+
 NEAR = 0.1
 """Standard deviation of chains' starts around given values, unconstrained scale."""
 
@@ -187,7 +190,8 @@ def fit_nuts(
     """
     cores = cores or min(chains, os.cpu_count() or 1)
     kwargs["target_accept"] = target_accept
-    density = Density(model, jacobian=True, many=nuts_sampler == "nutpie")
+    many = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
+    density = Density(model, jacobian=True, many=many)
     if around is None:
         optima, mode, spread = _mode_and_spread(density, starts, progressbar)
     else:

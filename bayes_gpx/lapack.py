@@ -1,4 +1,4 @@
-"""LAPACK's `potrf`, `potrs` and `potri` by address, so that calls release Python's lock.
+"""LAPACK's `potrf`, `potrs`, `potri` and `trtrs` by address, so that calls release Python's lock.
 
 SciPy's own wrappers hold the lock, and chains that share a process would wait for each
 other; `ctypes` calls into the same routines do not.
@@ -24,3 +24,4 @@ def _routine(name, n_arguments):
 potrf = _routine("dpotrf", 5)
 potrs = _routine("dpotrs", 8)
 potri = _routine("dpotri", 5)
+trtrs = _routine("dtrtrs", 10)

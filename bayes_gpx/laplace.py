@@ -22,13 +22,12 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
-from scipy.linalg import solve_triangular
 
-from bayes_gpx import lapack
+from bayes_gpx.lapack import potrf, potri, potrs, trtrs
 from bayes_gpx.modes import MODE
 from bayes_gpx.threads import Copies
 
-_LOWER = np.frombuffer(b"L", np.uint8)
+LOWER, PLAIN = (np.array([ord(letter)], np.uint8) for letter in "LN")
 
 STEPS, HALVINGS = 200, 30
 TOLERANCE = 1e-11
@@ -58,83 +57,143 @@ class _Search:
 
     @cached_property
     def _own(self):
-        return Copies(lambda: self._compiled)
+        return Copies(lambda: [self._compiled])
 
     @property
     def local(self):
-        """What `_compiled` holds, for the running thread."""
+        """What `local_graph` computes, for the running thread."""
         return self._own.functions[0]
 
     @cached_property
     def _compiled(self):
-        """Function from f, y, exposure and hyperparameters to log densities and derivatives."""
-        f, y, exposure = pt.dvector("f"), pt.dvector("y"), pt.dvector("exposure")
-        hyperparameters = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
-        theta = dict(zip(self.likelihood.hyperparameters, hyperparameters, strict=True))
-        logp = self.likelihood.logp(f, y, theta, exposure)
-        slope, curvature, third = self.likelihood.derivatives(f, y, theta, exposure)
-        steps = -curvature
-        if not self.likelihood.concave:
-            curvature, third = -self.likelihood.fisher(f, theta, exposure), pt.zeros_like(f)
-            steps = self.likelihood.steps(f, y, theta, exposure)
-        outputs = [logp.sum(), slope, -curvature, third, steps]
         options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-        return [pytensor.function([f, y, exposure, *hyperparameters], outputs, **options)]
+        return pytensor.function(*local_graph(self.likelihood), **options)
 
     def mode(self, K, rest):
         """Mode f of the posterior, with alpha = K^-1 f; None where there is none to be found."""
-        found = None
-        if np.isfinite(K).all():
-            with np.errstate(all="ignore"):
-                found = self._climb(K, rest)
-        self._own.last = None if found is None else found[1]
-        return found
+        begun, concave = self._own.last, self.likelihood.concave
+        if begun is None or len(begun) != len(K) or not concave:
+            begun = np.zeros(len(K))
+        with np.errstate(all="ignore"):
+            arrived, f, alpha = climb(self.local, K, rest, begun, concave)
+        self._own.last = alpha if arrived else None
+        return (f, alpha) if arrived else None
 
-    def _start(self, K, rest):
-        n = len(K)
-        f = alpha = np.zeros(n)
-        found = self.local(f, *rest)
-        last = self._own.last
-        if self.likelihood.concave and last is not None and len(last) == n:
-            tried = K @ last
-            again = self.local(tried, *rest)
-            if again[0] - 0.5 * last @ tried > found[0]:
-                return tried, last, again
-        return f, alpha, found
 
-    def _climb(self, K, rest):
-        f, alpha, (logp, slope, _, _, W) = self._start(K, rest)
-        height, moved, factor = logp - 0.5 * alpha @ f, np.inf, None
-        if not np.isfinite(height):
-            return None
-        for _ in range(STEPS):
-            if factor is None:
-                root_W = np.sqrt(np.maximum(W, FLAT))
-                factor = _factor(K, root_W)
-                if factor is None:
-                    return None
-            gap = slope - alpha
-            way = gap - root_W * _solve(factor, root_W * (K @ gap))
-            along, share = K @ way, 1.0
-            for _ in range(HALVINGS):
-                tried = alpha + share * way, f + share * along
-                found = self.local(tried[1], *rest)
-                higher = found[0] - 0.5 * tried[0] @ tried[1]
-                if higher >= height - 1e-12 * (1.0 + abs(height)):
-                    break
-                share *= 0.5
-            else:
+def local_graph(likelihood):
+    """Inputs f, y, exposure and hyperparameters, and outputs of what `climb` and `at_mode` ask.
+
+    The log density of all observations; slopes, information and third derivatives in f, and what
+    Newton steps take for the information.
+    """
+    f, y, exposure = pt.dvector("f"), pt.dvector("y"), pt.dvector("exposure")
+    hyperparameters = [pt.dscalar(name) for name in likelihood.hyperparameters]
+    theta = dict(zip(likelihood.hyperparameters, hyperparameters, strict=True))
+    logp = likelihood.logp(f, y, theta, exposure)
+    slope, curvature, third = likelihood.derivatives(f, y, theta, exposure)
+    steps = -curvature
+    if not likelihood.concave:
+        curvature, third = -likelihood.fisher(f, theta, exposure), pt.zeros_like(f)
+        steps = likelihood.steps(f, y, theta, exposure)
+    return [f, y, exposure, *hyperparameters], [logp.sum(), slope, -curvature, third, steps]
+
+
+def climb(local, K, rest, begun, concave):
+    """Search for the mode of p(f | y) by damped Newton steps; here and below, numba can compile it.
+
+    Parameters
+    ----------
+    local : callable
+        See `local_graph`.
+    K : array (n, n)
+        Prior covariance of f.
+    rest : tuple
+        What `local` takes besides f.
+    begun : array (n,)
+        K^-1 f to begin at, where that is higher than at 0.
+    concave : bool
+        Whether the likelihood is log-concave.
+
+    Returns
+    -------
+    arrived : bool
+    f, alpha : array (n,)
+        The mode, and K^-1 f.
+    """
+    n = len(K)
+    f, alpha = np.zeros(n), np.zeros(n)
+    logp, slope, _, _, W = local(f, *rest)
+    height = logp.item()
+    if np.any(begun != 0.0):
+        tried = K @ begun
+        logp, slope_there, _, _, W_there = local(tried, *rest)
+        higher = logp.item() - 0.5 * (begun @ tried)
+        if higher > height:
+            f, alpha, height, slope, W = tried, begun, higher, slope_there, W_there
+    if not np.isfinite(height):
+        return False, f, alpha
+    moved, reused = np.inf, False
+    root_W, upper = np.zeros(n), np.zeros((1, 1))
+    for _ in range(STEPS):
+        if not reused:
+            root_W = np.sqrt(np.maximum(W, FLAT))
+            there, upper = factor(K, root_W)
+            if not there:
+                return False, f, alpha
+        gap = slope - alpha
+        way = gap - root_W * solve(upper, root_W * (K @ gap))
+        along, share = K @ way, 1.0
+        for _ in range(HALVINGS):
+            alpha_there, f_there = alpha + share * way, f + share * along
+            logp, slope_there, _, _, W_there = local(f_there, *rest)
+            higher = logp.item() - 0.5 * (alpha_there @ f_there)
+            if higher >= height - 1e-12 * (1.0 + abs(height)):
                 break
-            before, moved = moved, np.abs(tried[1] - f).max()
-            (alpha, f), (_, slope, _, _, W), height = tried, found, higher
-            size = 1.0 + np.abs(f).max()
-            if moved <= TOLERANCE * size:
-                break
-            near = self.likelihood.concave and share == 1.0 and moved < NEAR * size
-            if not (near and moved < 0.1 * before):
-                factor = None
-        missed = np.abs(f - K @ slope).max()
-        return (f, alpha) if missed <= LARGEST_MISS * (1.0 + np.abs(f).max()) else None
+            share *= 0.5
+        else:
+            break
+        before, moved = moved, np.abs(f_there - f).max()
+        alpha, f, slope, W, height = alpha_there, f_there, slope_there, W_there, higher
+        size = 1.0 + np.abs(f).max()
+        if moved <= TOLERANCE * size:
+            break
+        reused = concave and share == 1.0 and moved < NEAR * size and moved < 0.1 * before
+    missed = np.abs(f - K @ slope).max()
+    return missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, alpha
+
+
+def at_mode(local, K, rest, f, alpha):
+    """What `LaplaceEvidence` returns, at the mode f."""
+    n = len(K)
+    logp, slope, W, third, _ = local(f, *rest)
+    W = np.maximum(W, FLAT)
+    root_W = np.sqrt(W)
+    there, upper = factor(K, root_W)
+    if not there:
+        return nothing(n)
+    log_root = np.log(np.diag(upper)).sum()
+    R, left = inverse(upper)
+    known = 1.0 - left
+    variance, small = known / W, np.flatnonzero(known < LEAST_KNOWN)
+    if len(small) > 0:
+        there, upper = factor(K, root_W)
+        variance[small] = np.diag(K)[small] - (half(upper, K[small] * root_W) ** 2).sum(axis=1)
+    R *= root_W
+    R *= root_W.reshape((n, 1))
+    pull = 0.5 * variance * third
+    moved = pull - R @ (K @ pull)
+    u = 0.25 * alpha + 0.5 * moved
+    R *= -0.5
+    R += u * alpha.reshape((n, 1))
+    R += alpha * u.reshape((n, 1))
+    evidence = logp.item() - 0.5 * (alpha @ f) - log_root
+    return np.asarray(evidence), R, f, slope, W, variance, K @ moved, left
+
+
+def nothing(n):
+    """What `LaplaceEvidence` returns where there is no mode."""
+    empty = np.zeros(n)
+    return np.asarray(-np.inf), np.zeros((n, n)), empty, empty, empty, empty, empty, empty
 
 
 class _FindsMode(Op):
@@ -147,7 +206,6 @@ class _FindsMode(Op):
     """
 
     __props__ = ("likelihood",)
-    interpreted = True
     outputs: tuple
 
     def __init__(self, likelihood):
@@ -160,7 +218,7 @@ class _FindsMode(Op):
 
     def perform(self, node, inputs, output_storage):  # noqa: D102
         K, *rest = inputs
-        K, rest = np.asarray(K), [np.asarray(v, "float64") for v in rest]
+        K, rest = np.ascontiguousarray(K), [np.asarray(v, "float64") for v in rest]
         for storage, value in zip(output_storage, self.found(K, rest), strict=True):
             storage[0] = np.asarray(value)
 
@@ -208,36 +266,11 @@ class LaplaceEvidence(_FindsMode):
     outputs = (pt.dscalar, pt.dmatrix, *[pt.dvector] * 6)
 
     def found(self, K, rest):  # noqa: D102
+        mode = self._search.mode(K, rest)
+        if mode is None:
+            return nothing(len(K))
         with np.errstate(all="ignore"):
-            mode = self._search.mode(K, rest)
-            known = None if mode is None else self._at(K, *mode, rest)
-        return (-np.inf, np.zeros_like(K), *np.zeros((6, len(K)))) if known is None else known
-
-    def _at(self, K, f, alpha, rest):
-        logp, slope, W, third, _ = self._search.local(f, *rest)
-        root_W = np.sqrt(np.maximum(W, FLAT))
-        factor = _factor(K, root_W)
-        if factor is None:
-            return None
-        log_root = np.log(np.diag(factor)).sum()
-        R, left = _inverse(factor)
-        known = 1.0 - left
-        variance, small = known / np.maximum(W, FLAT), np.flatnonzero(known < LEAST_KNOWN)
-        if len(small):
-            columns = root_W[:, None] * K[:, small]
-            again = _factor(K, root_W)
-            half = solve_triangular(again, columns, trans="T", check_finite=False)
-            variance[small] = np.diag(K)[small] - (half**2).sum(axis=0)
-        R *= root_W
-        R *= root_W[:, None]
-        pull = 0.5 * variance * third
-        moved = pull - R @ (K @ pull)
-        u = 0.25 * alpha + 0.5 * moved
-        in_K = np.stack([u, alpha], axis=1) @ np.stack([alpha, u])
-        R *= 0.5
-        in_K -= R
-        evidence = logp - 0.5 * alpha @ f - log_root
-        return evidence, in_K, f, slope, np.maximum(W, FLAT), variance, K @ moved, left
+            return at_mode(self._search.local, K, rest, *mode)
 
     def pullback(self, inputs, outputs, cotangents):  # noqa: D102
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
@@ -270,37 +303,47 @@ class LaplaceEvidence(_FindsMode):
         return [(), shapes[0], *[shapes[1]] * 6]
 
 
-def _factor(K, root_W):
-    """Upper triangular U with U'U = I + W^1/2 K W^1/2; None where there is none."""
+def factor(K, root_W):
+    """Upper triangular U with U'U = I + W^1/2 K W^1/2, after whether there is one."""
     n = len(K)
-    factor = K * root_W
-    factor *= root_W[:, None]
-    factor.ravel()[:: n + 1] += 1.0
-    order, info = np.array(n, np.int32), np.zeros((), np.int32)
-    k = order.ctypes.data
+    upper = K * root_W
+    upper *= root_W.reshape((n, 1))
+    upper.ravel()[:: n + 1] += 1.0
+    order, info = np.array([n], np.int32), np.zeros(1, np.int32)
     # C's upper triangle is Fortran's lower one.
-    lapack.potrf(_LOWER.ctypes.data, k, factor.ctypes.data, k, info.ctypes.data)
-    return factor if info == 0 and np.isfinite(factor[-1, -1]) else None
+    potrf(LOWER.ctypes, order.ctypes, upper.ctypes, order.ctypes, info.ctypes)
+    return info[0] == 0 and np.isfinite(upper[-1, -1]), upper
 
 
-def _solve(factor, b):
-    b = np.array(b)
-    order, one, info = (np.array(v, np.int32) for v in (len(b), 1, 0))
-    u, k = _LOWER.ctypes.data, order.ctypes.data
-    where = factor.ctypes.data, k, b.ctypes.data, k, info.ctypes.data
-    lapack.potrs(u, k, one.ctypes.data, *where)
+def solve(upper, b):
+    """(U'U)^-1 b; b is overwritten."""
+    order, one, info = np.array([len(b)], np.int32), np.ones(1, np.int32), np.zeros(1, np.int32)
+    k = order.ctypes
+    potrs(LOWER.ctypes, k, one.ctypes, upper.ctypes, k, b.ctypes, k, info.ctypes)
     return b
 
 
-def _inverse(factor):
+def half(upper, rows):
+    """U'^-1 b for each of the rows b, which are overwritten."""
+    order, count = np.array([len(upper)], np.int32), np.array([len(rows)], np.int32)
+    info, k, plain = np.zeros(1, np.int32), order.ctypes, PLAIN.ctypes
+    b, c = rows.ctypes, count.ctypes
+    trtrs(LOWER.ctypes, plain, plain, k, c, upper.ctypes, k, b, k, info.ctypes)
+    return rows
+
+
+def inverse(upper):
     """(U'U)^-1, and a copy of its diagonal; U is overwritten."""
-    order, info = np.array(len(factor), np.int32), np.zeros((), np.int32)
-    k = order.ctypes.data
-    lapack.potri(_LOWER.ctypes.data, k, factor.ctypes.data, k, info.ctypes.data)
-    diagonal = np.diag(factor).copy()
-    whole = np.triu(factor)
-    whole += np.triu(factor, 1).T
-    return whole, diagonal
+    order, info = np.array([len(upper)], np.int32), np.zeros(1, np.int32)
+    potri(LOWER.ctypes, order.ctypes, upper.ctypes, order.ctypes, info.ctypes)
+    return symmetric(upper), np.diag(upper).copy()
+
+
+def symmetric(upper):
+    """The symmetric matrix with this upper triangle."""
+    whole = np.triu(upper)
+    whole += np.triu(upper, 1).T
+    return whole
 
 
 class Sites(NamedTuple):

@@ -5,6 +5,8 @@ draws many times imports it, and a model that a user is about to sample by PyMC.
 """
 
 import numpy as np
+import pytensor
+from numba.extending import overload, register_jitable
 from pytensor.compile.mode import NUMBA, Mode
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
@@ -14,6 +16,18 @@ from pytensor.tensor.math import Dot
 from bayes_gpx import lapack
 from bayes_gpx.distances import SquaredDistances
 from bayes_gpx.evidence import LowRankEvidence, NormalEvidence, low_rank_logp_and_slopes
+from bayes_gpx.laplace import (
+    LaplaceEvidence,
+    at_mode,
+    climb,
+    factor,
+    half,
+    inverse,
+    local_graph,
+    nothing,
+    solve,
+    symmetric,
+)
 
 _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
 
@@ -45,6 +59,35 @@ def _normal_evidence(op, node, **kwargs):
 
     # No key, so not cached: the addresses of LAPACK's routines hold for one process.
     return normal_evidence, None
+
+
+@overload(symmetric)
+def _symmetric(upper):
+    def fill(upper):
+        for i in range(len(upper)):
+            for j in range(i):
+                upper[i, j] = upper[j, i]
+        return upper
+
+    return fill
+
+
+for function in (climb, at_mode, nothing, factor, solve, half, inverse):
+    register_jitable(function)
+
+
+@register_funcify_and_cache_key(LaplaceEvidence)
+def _laplace_evidence(op, node, **kwargs):
+    concave, options = op.likelihood.concave, {"mode": NATIVE_MODE, "on_unused_input": "ignore"}
+    local = pytensor.function(*local_graph(op.likelihood), **options).vm.jit_fn
+
+    @numba_njit
+    def laplace_evidence(K, y, exposure, *own):
+        K, rest = np.ascontiguousarray(K), (y, exposure, *own)
+        arrived, f, alpha = climb(local, K, rest, np.zeros(len(K)), concave)
+        return at_mode(local, K, rest, f, alpha) if arrived else nothing(len(K))
+
+    return laplace_evidence, None
 
 
 @register_funcify_and_cache_key(LowRankEvidence)

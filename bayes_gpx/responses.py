@@ -39,9 +39,39 @@ def bends(model, quantity, on):
     ValueError
         If `on` is unknown.
     """
+    return responds(model, on) and quantity.bends
+
+
+def responds(model, on):
+    """Whether the mean response is asked about, and is not f itself.
+
+    Raises
+    ------
+    ValueError
+        If `on` is unknown.
+    """
     one_of("on", on, ("response", "latent"))
-    straight = model.specification.observation.mean_name is None
-    return quantity.bends and on == "response" and not straight
+    return on == "response" and model.specification.observation.mean_name is not None
+
+
+def response_units(model):
+    """Units of the mean response."""
+    return f"{model.specification.observation.mean_name} of {model.training.y_name}"
+
+
+@lru_cache(maxsize=8)
+def _mean_response(observation):
+    inputs = pt.dvectors("f", "exposure")
+    output = observation.response(*inputs).value
+    return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
+
+
+def mean_response(observation, f, exposure=1.0):
+    """Mean response for draws f (chain, draw, obs), or with a last dim of classes."""
+    if observation.classes is not None:
+        return softmax(f, axis=-1)
+    wide = np.broadcast_to(exposure, f.shape).ravel()
+    return _mean_response(observation)(f.ravel(), wide).reshape(f.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,8 +126,7 @@ class Bent:
     @property
     def quantity(self):
         """As `latent`, in units of the response."""
-        observation, name = self.model.specification.observation, self.model.training.y_name
-        units = f"{observation.mean_name} of {name}"
+        units = response_units(self.model)
         if not self.latent.total:
             units = f"{units} per unit of the feature"
         return replace(self.latent, units=units, bends=False)

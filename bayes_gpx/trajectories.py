@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx import draws as one_to_all
+from bayes_gpx import questions
 from bayes_gpx.arguments import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.bases import SPECTRAL, NoBasis
 from bayes_gpx.density import blas_threads, progress_bar
@@ -21,7 +22,7 @@ from bayes_gpx.draws import (
 from bayes_gpx.mixtures import Conditional
 from bayes_gpx.pathwise import WAVES, Follow, Settle
 from bayes_gpx.quantities import Gathered
-from bayes_gpx.responses import Bent, Linear
+from bayes_gpx.responses import Bent, Linear, mean_response, responds
 from bayes_gpx.specification import count, one_of
 from bayes_gpx.stein import means
 from bayes_gpx.structures import Structure, compiled, data_of
@@ -156,6 +157,14 @@ def answer(
         how = "" if len(gathered) == 1 else ", by quasi-random points"
         attrs["moments"] = f"{EXACT}{how}, sds and covariances of the functions"
     return finished(dataset, model, quantity, functions.hyper, each, sampled, path, attrs)
+
+
+def values(functions, where, on, *, progressbar):
+    """Values of functions (chain, draw, m), or (chain, draw, m, C): of f or the mean response."""
+    model = functions.model
+    asked = Linear(questions.value(model, smooth=True))
+    f = answer(functions, asked, where, progressbar=progressbar)["f"].values
+    return mean_response(model.specification.observation, f) if responds(model, on) else f
 
 
 def by_functions(

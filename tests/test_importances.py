@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
+from scipy.special import softmax
 
 import bayes_gpx as bx
 
@@ -124,11 +125,61 @@ def test_z_is_held_where_it_was_given(regression):
         bx.importances(model, theta, measures=["sobol_total"], **QUIET)
 
 
+@pytest.mark.parametrize("likelihood", ["poisson", "categorical"])
+def test_of_the_response_are_the_functions_taken_to_it(likelihood):
+    """Slopes by differences of functions' values; variance shares of a function of one feature."""
+    rng = np.random.default_rng(4)
+    X = pd.DataFrame(rng.normal(size=(30, 2)), columns=["age", "dose"])
+    y = rng.integers(0, 3, 30)
+    model = bx.GP(X, y, likelihood=likelihood)
+    theta = {"lengthscale": [1.5, 1e3], "amplitude": 0.8}
+    options = {"draws": 4, "seed": 3, **QUIET}
+    found = bx.importances(model, theta, **options)
+    latent = bx.importances(model, theta, on="latent", **options)
+    functions = bx.sample_functions(model, theta, **options)
+
+    def response(X):
+        f = functions.predictions(X)["f"]
+        return np.exp(f) if likelihood == "poisson" else f.copy(data=softmax(f, axis=-1))
+
+    step, sd = 1e-4, X["age"].std(ddof=0)
+    slope = (response(X.assign(age=X["age"] + step)) - response(X.assign(age=X["age"] - step))) / (
+        2 * step / sd
+    )
+    of_age = found.sel(feature="age")
+    assert_allclose(of_age["mean_absolute_derivative"], abs(slope).mean("obs"), rtol=1e-6)
+    assert_allclose(of_age["mean_squared_derivative"], (slope**2).mean("obs"), rtol=1e-6)
+    assert_allclose(of_age["sobol_total"], 1.0, atol=0.05)
+    assert_allclose(found["sobol_total"].sel(feature="dose"), 0.0, atol=1e-3)
+    f = functions.derivatives(on="latent")["derivative"].sel(feature="age") * sd
+    expected = abs(f).mean("obs")
+    assert_allclose(latent["mean_absolute_derivative"].sel(feature="age"), expected, rtol=1e-9)
+    assert found["inverse_lengthscale"].dims == ("chain", "draw", "feature")
+    along = {"steps": 3, "keep": "draws", "features": ["age"]}
+    curves = bx.partial_dependence(model, theta, **along, **options)
+    for k, place in enumerate(np.linspace(X["age"].min(), X["age"].max(), 3)):
+        at, expected = curves.isel(step=k, feature=0), response(X.assign(age=place))
+        assert_allclose(at["ice"], expected, rtol=1e-9)
+        assert_allclose(at["partial_dependence"], expected.mean("obs"), rtol=1e-9)
+        bounds = np.quantile(expected.mean("obs"), [0.055, 0.945], axis=(0, 1))
+        assert_allclose(at["partial_dependence_band"], bounds.T, rtol=1e-9)
+    if likelihood == "categorical":
+        assert_allclose(curves["partial_dependence_mean"].sum("class"), 1.0, rtol=1e-12)
+        assert curves["ice_mean"].dims == ("obs", "feature", "step", "class")
+        for plot, of in ((bx.plot_partial_dependence, curves), (bx.plot_importances, found)):
+            with pytest.raises(ValueError, match="the dim 'class' with"):
+                plot(of)
+            plot(of.sel({"class": 1}), backend="matplotlib")
+            plt.close("all")
+
+
 @pytest.mark.parametrize(
     ("verb", "options", "message"),
     [
         ("importances", {"measures": ["what"]}, "measures: unknown 'what'; expected one of"),
         ("importances", {"measures": "sobol_first"}, "expected a list of different names"),
+        ("importances", {"on": "y"}, "on: unknown 'y'; expected one of"),
+        ("partial_dependence", {"on": "y"}, "on: unknown 'y'; expected one of"),
         ("partial_dependence", {"features": ["what"]}, "features: unknown 'what'"),
         ("partial_dependence", {"steps": 1}, "steps is 1; expected a whole number of at least 2"),
         ("partial_dependence", {"keep": "all"}, "keep: unknown 'all'"),

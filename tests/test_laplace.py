@@ -17,6 +17,7 @@ from bayes_gpx.laplace import LaplaceEvidence, laplace_evidence
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.real import Normal
 from bayes_gpx.modes import MODE
+from bayes_gpx.native import NATIVE_MODE
 
 RNG = np.random.default_rng(4)
 N = 30
@@ -60,6 +61,28 @@ def test_gradients_are_differences_of_the_evidence(name):
         moves = 1e-5 * np.eye(len(at))
         expected = [(function(at + m)[0] - function(at - m)[0]) / 2e-5 for m in moves]
         assert_allclose(function(at)[1], expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "logit",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "logit"),
+    ],
+)
+def test_machine_code_finds_the_same(name):
+    """Also where observations say next to nothing, and where there is no mode."""
+    likelihood, y, theta = CASES[name]
+    inputs = [pt.dmatrix("K"), pt.dvector("y"), pt.dvector("exposure"), *pt.dscalars(len(theta))]
+    found = LaplaceEvidence(likelihood)(*inputs)
+    plain, native = (pytensor.function(inputs, found, mode=mode) for mode in (MODE, NATIVE_MODE))
+    own = [np.asarray(value) for value in theta.values()]
+    for amplitude in (1e-4, 0.5, 3.0, np.nan):
+        K = amplitude**2 * np.exp(-0.5 * SQUARES)
+        both = (function(K, y, EXPOSURE, *own) for function in (plain, native))
+        for one, other in zip(*both, strict=True):
+            assert_allclose(other, one, rtol=1e-9, atol=1e-10 * (1.0 + abs(one).max()))
+    assert one.shape == (N,) and not one.any()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -5,12 +5,12 @@ import xarray as xr
 from scipy.stats import qmc
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import hyperparameter_draws, points, refuse_classes
+from bayes_gpx.arguments import hyperparameter_draws, points
 from bayes_gpx.draws import origin
 from bayes_gpx.pathwise import WAVES
-from bayes_gpx.responses import Linear
+from bayes_gpx.responses import Bent, Linear, responds, response_units
 from bayes_gpx.specification import one_of
-from bayes_gpx.trajectories import answer, draw_functions
+from bayes_gpx.trajectories import answer, draw_functions, values
 
 MEASURES = (
     "inverse_lengthscale",
@@ -32,12 +32,13 @@ def importances(
     *,
     measures=None,
     obs=None,
+    on="response",
     draws=100,
     num_draws=None,
     seed=None,
     progressbar=True,
 ):
-    """How much each feature matters to the latent function, by measures that others use.
+    """How much each feature matters to the mean, by measures that others use.
 
     All but the lengthscales are computed on random functions of the posterior, draw by draw, so
     that each has its own spread; that is what the fit does not know. None counts what a feature
@@ -58,6 +59,8 @@ def importances(
         of its own.
     obs : label or list of labels, optional
         Only these observations.
+    on : {"response", "latent"}
+        What labels and counts are asked about: their probability or rate S(f), or f.
     draws : int
         With a single hyperparameter draw: how many functions. With more, each gives one.
     num_draws : int, optional
@@ -71,15 +74,16 @@ def importances(
         With dims (chain, draw, feature): `inverse_lengthscale`, which says how far from linear f is
         in a feature rather than how much it matters [1]_; `mean_absolute_derivative` and
         `mean_squared_derivative` over observations, the latter also known as DGSM [2]_; these three
-        in units of f (or its square) and standard deviations of the training columns; and, as
-        shares of the variance of f under independent features, each with the distribution of its
+        in units of f or S(f) (or its square) and standard deviations of the training columns; and,
+        as shares of its variance under independent features, each with the distribution of its
         column, `sobol_first`, of a feature alone, and `sobol_total`, with all its interactions.
-        Estimates of shares that are about 0 may be below it.
+        Estimates of shares that are about 0 may be below it. Of several classes all but
+        `inverse_lengthscale` have a last dim `class`.
 
     Raises
     ------
     ValueError
-        For several classes, unknown measures, `inverse_lengthscale` or Sobol indices where there
+        For unknown measures or `on`, `inverse_lengthscale` or Sobol indices where there
         are none, kernels without random functions, and samples or idata that do not fit the model.
 
     References
@@ -102,7 +106,7 @@ def importances(
     >>> found["mean_absolute_derivative"].dims
     ('chain', 'draw', 'feature')
     """
-    refuse_classes(model, "importances")
+    on_response, dims = responds(model, on), ("chain", "draw", "feature")
     training, lengthscale = model.training, _lengthscale(model)
     held = not training.tied and training.Z is not None
     absent = {"inverse_lengthscale": lengthscale is None}
@@ -127,30 +131,33 @@ def importances(
             progressbar=progressbar,
         )
 
-    def ask(quantity, X=None):
-        there = points(model, X) if X is not None else where
-        return answer(functions, Linear(quantity), there, progressbar=progressbar)
-
     if "inverse_lengthscale" in measures:
         found["inverse_lengthscale"] = np.repeat(sd / hyper.values[lengthscale], each, axis=1)
     if {"mean_absolute_derivative", "mean_squared_derivative"} & set(measures):
-        slopes = ask(questions.derivative(model))["derivative"].values * training.X_deviations
-        found["mean_absolute_derivative"] = np.abs(slopes).mean(axis=2)
-        found["mean_squared_derivative"] = (slopes**2).mean(axis=2)
+        slope = questions.derivative(model)
+        asked = Bent(model, slope, where) if on_response else Linear(slope)
+        slopes = answer(functions, asked, where, progressbar=progressbar)["derivative"]
+        slopes = slopes * xr.DataArray(training.X_deviations, dims="feature")
+        found["mean_absolute_derivative"] = abs(slopes).mean("obs").values
+        found["mean_squared_derivative"] = (slopes**2).mean("obs").values
     if {"sobol_first", "sobol_total"} & set(measures):
 
-        def of_f(X):
-            return ask(questions.value(model, smooth=True), X)["f"].values
+        def of(X):
+            return values(functions, points(model, X), on, progressbar=progressbar)
 
-        found["sobol_first"], found["sobol_total"] = _sobol(of_f, where.X_values)
+        found["sobol_first"], found["sobol_total"] = _sobol(of, where.X_values)
     size = next(iter(found.values())).shape[1]
     coords = {
         "chain": hyper.chain,
         "draw": np.arange(size) if hyper.alone else hyper.draw,
         "feature": list(training.X.columns),
     }
-    variables = {name: (("chain", "draw", "feature"), found[name]) for name in measures}
-    attrs = {"units": f"{questions.latent_units(model)}, in standard deviations of the features"}
+    classes = model.specification.classes
+    if classes is not None:
+        coords["class"] = list(model.training.labels)
+    variables = {name: ((*dims, "class")[: found[name].ndim], found[name]) for name in measures}
+    units = response_units(model) if on_response else questions.latent_units(model)
+    attrs = {"units": f"{units}, in standard deviations of the features"}
     return xr.Dataset(variables, coords, origin(model) | attrs)
 
 
@@ -174,8 +181,8 @@ def _lengthscale(model):
     return known[0].name if len(known) == 1 and known[0].dim == "feature" else None
 
 
-def _sobol(of_f, X):
-    """First-order and total indices (chain, draw, d) of functions of independent columns."""
+def _sobol(of, X):
+    """First-order and total indices (chain, draw, d, ...) of functions of independent columns."""
     n, d = X.shape
     uniform = qmc.Sobol(2 * d, seed=0).random(SOBOL_ROWS)
     order = np.sort(X, axis=0)
@@ -183,9 +190,9 @@ def _sobol(of_f, X):
     A, B = both[:, :d], both[:, d:]
     moved = np.repeat(A[None], d, axis=0)
     moved[range(d), :, range(d)] = B.T
-    f = of_f(np.concatenate([A, B, *moved]))
-    f = f.reshape((*f.shape[:2], d + 2, SOBOL_ROWS))
+    f = of(np.concatenate([A, B, *moved]))
+    f = f.reshape((*f.shape[:2], d + 2, SOBOL_ROWS, *f.shape[3:]))
     one, other, mixed = f[:, :, :1], f[:, :, 1:2], f[:, :, 2:]
-    variance = f[:, :, :2].var(axis=(2, 3))[..., None]
-    apart = [0.5 * ((mixed - whole) ** 2).mean(axis=-1) / variance for whole in (other, one)]
+    variance = f[:, :, :2].var(axis=(2, 3))[:, :, None]
+    apart = [0.5 * ((mixed - whole) ** 2).mean(axis=3) / variance for whole in (other, one)]
     return 1.0 - apart[0], apart[1]

@@ -5,12 +5,12 @@ import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx import questions
-from bayes_gpx.arguments import points, probability, refuse_classes
+from bayes_gpx.arguments import points, probability
 from bayes_gpx.draws import origin
 from bayes_gpx.pathwise import WAVES
-from bayes_gpx.responses import Linear
+from bayes_gpx.responses import responds, response_units
 from bayes_gpx.specification import count, one_of
-from bayes_gpx.trajectories import answer, draw_functions
+from bayes_gpx.trajectories import draw_functions, values
 
 BOUNDS = ["lower", "upper"]
 
@@ -24,6 +24,7 @@ def partial_dependence(
     obs=None,
     features=None,
     steps=20,
+    on="response",
     ci_prob=None,
     keep="summary",
     draws=100,
@@ -31,7 +32,7 @@ def partial_dependence(
     seed=None,
     progressbar=True,
 ):
-    """The latent function along each feature: of each observation (ICE), and averaged over them.
+    """The mean along each feature: of each observation (ICE), and averaged over them.
 
     Where observations' curves are not parallel, the feature interacts with others. Both are
     computed on random functions of the posterior, draw by draw: the average's band is what is not
@@ -52,6 +53,8 @@ def partial_dependence(
     steps : int
         Places along each feature, evenly from its smallest to its largest value among these
         observations.
+    on : {"response", "latent"}
+        What labels and counts are asked about: their probability or rate S(f), or f.
     ci_prob : float, optional
         Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
     keep : {"summary", "draws"}
@@ -68,12 +71,13 @@ def partial_dependence(
     xarray.Dataset
         `partial_dependence` (chain, draw, feature, step) with its `_mean`, `_sd` and
         `partial_dependence_band` (feature, step, ci_bound), pointwise with equal tails; `ice_mean`
-        (obs, feature, step), and `ice` with chain and draw; `value` (feature, step). In units of f.
+        (obs, feature, step), and `ice` with chain and draw; `value` (feature, step). In units of f
+        or S(f); of several classes with a last dim `class` (before `ci_bound`).
 
     Raises
     ------
     ValueError
-        For several classes, unknown features, fewer than two steps, kernels without random
+        For unknown features or `on`, fewer than two steps, kernels without random
         functions, and samples or idata that do not fit the model.
 
     References
@@ -92,7 +96,7 @@ def partial_dependence(
     >>> bx.partial_dependence(model, theta, **options)["partial_dependence_mean"].dims
     ('feature', 'step')
     """
-    refuse_classes(model, "partial_dependence")
+    on_response = responds(model, on)
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     one_of("keep", keep, ("summary", "draws"))
     count("steps", steps, 2)
@@ -114,25 +118,26 @@ def partial_dependence(
         seed=seed,
         progressbar=progressbar,
     )
-    asked, curves, averages, places = Linear(questions.value(model, smooth=True)), [], [], []
+    curves, averages, places = [], [], []
     for name in names:
         j = columns.index(name)
         low, high = where.X_values[:, j].min(), where.X_values[:, j].max()
         places.append(np.linspace(low, high, steps))
         X = np.repeat(where.X_values, steps, axis=0)
         X[:, j] = np.tile(places[-1], len(where.X))
-        found = answer(functions, asked, points(model, X, held), progressbar=progressbar)
-        f = found["f"].values.reshape((*functions.shape, len(where.X), steps))
+        f = values(functions, points(model, X, held), on, progressbar=progressbar)
+        f = f.reshape((*functions.shape, len(where.X), steps, *f.shape[3:]))
         averages.append(f.mean(axis=2))
         curves.append(f if keep == "draws" else f.mean(axis=(0, 1)))
-    average, along = np.stack(averages, axis=2), ("feature", "step")
+    several = model.specification.classes is not None
+    average, along = np.stack(averages, axis=2), ("feature", "step", "class")[: 2 + several]
     tails = np.quantile(average, [0.5 - prob / 2, 0.5 + prob / 2], axis=(0, 1))
     variables = {
         "partial_dependence": (("chain", "draw", *along), average),
         "partial_dependence_mean": (along, average.mean(axis=(0, 1))),
         "partial_dependence_sd": (along, average.std(axis=(0, 1))),
         "partial_dependence_band": ((*along, "ci_bound"), np.moveaxis(tails, 0, -1)),
-        "value": (along, np.stack(places)),
+        "value": (("feature", "step"), np.stack(places)),
     }
     if keep == "draws":
         ice = np.stack(curves, axis=3)
@@ -148,5 +153,8 @@ def partial_dependence(
         "step": np.arange(steps),
         "ci_bound": BOUNDS,
     }
-    attrs = {"units": questions.latent_units(model), "ci_prob": prob}
+    if several:
+        coords["class"] = list(model.training.labels)
+    units = response_units(model) if on_response else questions.latent_units(model)
+    attrs = {"units": units, "ci_prob": prob}
     return xr.Dataset(variables, coords, origin(model) | attrs)

@@ -5,13 +5,13 @@ from functools import lru_cache
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
-from scipy.special import softmax
 
 from bayes_gpx import questions
 from bayes_gpx.arguments import hyperparameter_draws, points
 from bayes_gpx.conditioning import sqrt_psd
 from bayes_gpx.draws import explain
 from bayes_gpx.modes import MODE
+from bayes_gpx.responses import mean_response
 from bayes_gpx.specification import one_of
 
 
@@ -150,22 +150,6 @@ def _expectation(observation):
     return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
 
 
-@lru_cache(maxsize=8)
-def _mean_response(observation):
-    """Function from f (k,) and exposure to the mean response."""
-    inputs = pt.dvectors("f", "exposure")
-    output = observation.response(*inputs).value
-    return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
-
-
-def _responses(observation, f, exposure):
-    """Mean response for draws f (chain, draw, obs), or with a last dim of classes."""
-    if observation.classes is not None:
-        return softmax(f, axis=-1)
-    wide = np.broadcast_to(exposure, f.shape).ravel()
-    return _mean_response(observation)(f.ravel(), wide).reshape(f.shape)
-
-
 def _with_response(model, found, hyper, expected, exposure, seed):
     observation, scale = model.specification.observation, model.training.y_scaling.scale
     f = found["f"].values
@@ -184,7 +168,7 @@ def _with_response(model, found, hyper, expected, exposure, seed):
         spread = np.where(nu > 2, sigma**2 * nu / np.maximum(nu - 2, 1e-300), np.inf).mean()
         sd = np.sqrt(found["f_sd"] ** 2 + scale**2 * spread)
         return found.assign(y=(dims, drawn), y_mean=found["f_mean"], y_sd=sd)
-    mean = _responses(observation, f, exposure)
+    mean = mean_response(observation, f, exposure)
     name = observation.mean_name
     found = found.assign(
         {

@@ -10,7 +10,7 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.arguments import probability
 from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import short
+from bayes_gpx.shown import refuse_several, short
 
 
 def _bars(da, target, **kwargs):
@@ -96,6 +96,9 @@ def _measures(dataset):
     if "average_relevance" in dataset:
         return {"relevance": dataset["average_relevance"]}
     known = ({"feature"}, {"chain", "draw", "feature"})
+    for value in dataset.values():
+        if set(value.dims) - {"class"} in known:
+            refuse_several(value)
     held = {str(name): value for name, value in dataset.items() if set(value.dims) in known}
     if not held:
         raise ValueError(

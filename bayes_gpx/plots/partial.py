@@ -7,7 +7,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import short
+from bayes_gpx.shown import refuse_several, short
 from bayes_gpx.specification import count, one_of
 
 
@@ -58,6 +58,7 @@ def plot_partial_dependence(dataset, *, features=None, max_curves=50, backend=No
     if "partial_dependence_band" not in dataset:
         raise ValueError("The dataset has no bands; expected the result of bx.partial_dependence.")
     count("max_curves", max_curves)
+    refuse_several(dataset["partial_dependence_mean"])
     names = list(dataset["feature"].values) if features is None else list(features)
     for name in names:
         one_of("features", name, list(dataset["feature"].values))
