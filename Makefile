@@ -45,7 +45,7 @@ format: .venv/.installed
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 docs: .venv/.installed-docs
-	.venv/bin/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(ONE_THREAD) .venv/bin/sphinx-build -W -n --keep-going -b html docs docs/_build/html
 
 bench: .venv/.installed-bench
 	set -e; for script in benchmarks/*.py; do echo "== $$script"; .venv/bin/python "$$script"; done
