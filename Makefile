@@ -10,7 +10,7 @@ NO_BROWSER = $(if $(BROWSER),, and not browser)
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TWO = -n 2 --dist loadfile
 
-.PHONY: setup test test-slow demo lint format docs bench constraints clean
+.PHONY: setup test test-slow doctest demo lint format docs bench constraints clean
 
 setup: .venv/.installed
 
@@ -32,6 +32,9 @@ test: .venv/.installed
 test-slow: .venv/.installed
 	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)$(NO_BROWSER)'
 
+doctest: .venv/.installed
+	$(ONE_THREAD) .venv/bin/pytest --doctest-modules bayes_gpx
+
 demo: .venv/.installed
 	.venv/bin/bayes-gpx demo
 
@@ -42,7 +45,7 @@ format: .venv/.installed
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
 
 docs: .venv/.installed-docs
-	.venv/bin/sphinx-build -W --keep-going -b html docs docs/_build/html
+	$(ONE_THREAD) .venv/bin/sphinx-build -W -n --keep-going -b html docs docs/_build/html
 
 bench: .venv/.installed-bench
 	set -e; for script in benchmarks/*.py; do echo "== $$script"; .venv/bin/python "$$script"; done

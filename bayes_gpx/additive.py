@@ -55,6 +55,14 @@ class Additive(pm.gp.cov.Covariance):
     ----------
     .. [1] Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NeurIPS 24 (2011),
        equation 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> kernel = bx.Additive(3, ls=[1.0, 1.0, 2.0], order=2)
+    >>> kernel.diag(np.zeros((1, 3))).eval().round(6)
+    array([1.])
     """
 
     def __init__(

@@ -224,6 +224,13 @@ def load(name, *, path=None, kind=None):
         other values; says where the data come from.
     ImportError
         If scikit-learn is not installed.
+
+    Examples
+    --------
+    >>> import bayes_gpx as bx
+    >>> data = bx.datasets.load("iris")
+    >>> data.X.shape, data.units["petal_width"]
+    ((150, 4), 'cm')
     """
     one_of("name", name, NAMES)
     if kind is not None and name != "wine":

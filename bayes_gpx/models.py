@@ -65,6 +65,18 @@ class GP(Model):
     random as far apart as in a standardised number. Attributions and contributions are of the whole
     column; derivatives, relevance and partial dependence are along indicators, between levels,
     where there are no data. A callable kernel sees indicators as columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(30, 2))
+    >>> model = bx.GP(X, np.sin(X[:, 0]), kernel="matern52", priors={"sigma": 0.1})
+    >>> list(model.hyperparameters)
+    ['lengthscale', 'amplitude', 'sigma']
+    >>> idata = model.fit("map", progressbar=False)
+    >>> idata["posterior"]["lengthscale"].dims
+    ('chain', 'draw', 'feature')
     """
 
     def __init__(
@@ -125,6 +137,19 @@ class GPX(Model):
     .. [1] Yoshikawa and Iwata, "Gaussian process regression with interpretable sample-wise
        feature weights", IEEE Transactions on Neural Networks and Learning Systems 34 (2023)
        5789-5803, equations 3 to 6 and 13.
+
+    Examples
+    --------
+    Coefficients of one feature that vary with place:
+
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> rng = np.random.default_rng(1)
+    >>> places, size = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
+    >>> price = size[:, 0] * np.sin(places[:, 0])
+    >>> model = bx.GPX(places, price, size, intercept=True)
+    >>> model.pymc.coords["z_feature"]
+    ('z0', 'intercept')
     """
 
     def __init__(

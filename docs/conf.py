@@ -13,7 +13,7 @@ extensions = [
     "sphinx.ext.mathjax",
     "numpydoc",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "evidence", "**/__pycache__"]
 templates_path = ["_templates"]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]

@@ -182,6 +182,8 @@ def test_plots_show_ranks_and_pairs(model):
     written = {(t.get_position(), t.get_text()) for t in right.texts}
     chances = near["probability_rank"].sel(feature=order).values
     assert written == {((j, i), f"{c:.2f}") for (i, j), c in np.ndenumerate(chances) if c >= 0.005}
+    white = {t.get_text() for t in right.texts if t.get_color() == "white"}
+    assert white == {f"{c:.2f}" for c in chances.ravel() if c > 0.75} and len(white) > 0
     plt.close("all")
 
     pairs = bx.interactions(model, THETA, pairs=[("x0", "x1"), ("x1", "x2")], **QUIET)

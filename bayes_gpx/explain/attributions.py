@@ -113,6 +113,20 @@ def attributions(
     Lundberg and Lee, "Improving performance of deep learning models with axiomatic attribution
     priors and expected gradients" (2021); Seitz, "Gradient-based explanations for Gaussian process
     regression and classification models" (2022), equations 34 and 35, corrected.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(60, 2))
+    >>> model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 0], scale=False)
+    >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma": 0.05}
+    >>> options = {"baseline": "zero", "keep": "summary", "progressbar": False}
+    >>> found = bx.attributions(model, theta, [[1.0, 1.0]], **options)
+    >>> found["attribution_mean"].values.round(1)  # of x0 x1 + x0: a half of the product each
+    array([[1.5, 0.5]])
+    >>> found["difference_mean"].values.round(1)
+    array([2.])
     """
     where = points(model, X_new, Z_new, obs=obs)
     ask = partial(_ungrouped, model, idata, where, baseline, method, steps)

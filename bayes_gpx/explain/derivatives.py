@@ -60,6 +60,17 @@ def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **op
     ----------
     Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022), equations 9 to 12.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> found = bx.derivatives(model, theta, [[1.0]], keep="summary", progressbar=False)
+    >>> round(found["derivative_mean"].item(), 2)  # cos(1)
+    0.54
     """
     quantity = questions.derivative(model, order)
     if order == 2 and options.get("covariance"):
@@ -137,6 +148,20 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
     - simultaneous over features: of the largest deviation over the explained features, one `c` for
       each observation. All derivatives at this observation lie in the band together with
       probability `ci_prob`. It says nothing of two observations at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> options = {"draws": 200, "seed": 1, "progressbar": False}
+    >>> found = bx.slopes(model, theta, [[0.5], [1.0]], rope=(-0.1, 0.1), **options)
+    >>> round(found["average_slope_mean"].item(), 2)  # (cos(0.5) + cos(1)) / 2
+    0.71
+    >>> found["probability_in_rope"].item()
+    0.0
     """
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     training = model.training

@@ -65,6 +65,19 @@ def sample_functions(
     ----------
     Wilson, Borovitskiy, Terenin, Mostowsky and Deisenroth, "Efficiently sampling functions from
     Gaussian process posteriors" (2020).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> functions = bx.sample_functions(model, theta, draws=50, seed=1, progressbar=False)
+    >>> grid = np.linspace(0.0, 3.0, 61)[:, None]
+    >>> highest = functions.predictions(grid)["f"].argmax("obs").values
+    >>> round(float(grid[highest, 0].mean()), 1)  # where the functions are highest: at pi / 2
+    1.6
     """
     count("waves", waves)
     if waves % 2:

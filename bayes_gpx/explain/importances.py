@@ -93,6 +93,18 @@ def importances(
     .. [2] Sobol' and Kucherenko, "Derivative based global sensitivity measures and their link with
        global sensitivity indices" (2009); Sobol indices by the estimators of Jansen, "Analysis of
        variance designs for model output" (1999).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(60, 2))
+    >>> model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 0], scale=False)
+    >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma": 0.05}
+    >>> options = {"measures": ["mean_absolute_derivative"], "draws": 20, "seed": 1}
+    >>> found = bx.importances(model, theta, progressbar=False, **options)
+    >>> found["mean_absolute_derivative"].dims
+    ('chain', 'draw', 'feature')
     """
     on_response, dims = responds(model, on), ("chain", "draw", "feature")
     training, lengthscale = model.training, _lengthscale(model)

@@ -46,6 +46,17 @@ def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
     Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
     to 5.12; Vehtari et al., "Bayesian leave-one-out cross-validation approximations for Gaussian
     latent variable models" (2016), section 3.3.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> found = bx.log_likelihood(model, theta, progressbar=False)
+    >>> found["log_likelihood"].dims
+    ('chain', 'draw', 'obs')
     """
     if not isinstance(idata, dict) and "posterior" in getattr(idata, "children", {}):
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:

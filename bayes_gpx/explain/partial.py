@@ -84,6 +84,17 @@ def partial_dependence(
     ----------
     Friedman, "Greedy function approximation: a gradient boosting machine" (2001), section 8.2;
     Goldstein, Kapelner, Bleich and Pitkin, "Peeking inside the black box" (2015), for ICE.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(60, 2))
+    >>> model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 0], scale=False)
+    >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma": 0.05}
+    >>> options = {"steps": 3, "draws": 20, "seed": 1, "progressbar": False}
+    >>> bx.partial_dependence(model, theta, **options)["partial_dependence_mean"].dims
+    ('feature', 'step')
     """
     on_response = responds(model, on)
     prob = probability(ci_prob, rcParams["stats.ci_prob"])

@@ -70,6 +70,17 @@ def predictions(
     References
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equation 14 for GPX.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> found = bx.predictions(model, theta, [[1.0]], keep="summary", progressbar=False)
+    >>> round(found["f_mean"].item(), 2)  # sin(1)
+    0.84
     """
     one_of("on", on, ("response", "latent"))
     one_of("keep", keep, ("draws", "summary"))

@@ -38,6 +38,17 @@ def ranking(found, *, ci_prob=None):
     ------
     ValueError
         For a Dataset without draws, such as one with ``over="mixture"``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(60, 2))
+    >>> model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 0], scale=False)
+    >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma": 0.05}
+    >>> ranked = bx.ranking(bx.relevance(model, theta, progressbar=False))
+    >>> ranked["rank_mean"].values
+    array([1., 2.])
     """
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     name = next((n for n in ("average_relevance", "average_interaction") if n in found), None)

@@ -110,6 +110,18 @@ def relevance(
     (2021), equation 2; Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian
     processes via sensitivity analysis of the posterior predictive distribution" (2019), for
     finite differences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(60, 2))
+    >>> model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 0], scale=False)
+    >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma": 0.05}
+    >>> found = bx.relevance(model, theta, keep="summary", progressbar=False)
+    >>> x0, x1 = found["average_relevance"].values.ravel()
+    >>> bool(x0 > x1)
+    True
     """
     one_of("method", method, ("exact", "finite_difference"))
     where, columns = points(model, X_new, Z_new, obs=obs), model.training.X.columns
@@ -184,6 +196,17 @@ def interactions(
     ----------
     Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
     (2021), equation 3 and supplement.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(60, 2))
+    >>> model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 0], scale=False)
+    >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma": 0.05}
+    >>> found = bx.interactions(model, theta, [[0.0, 0.0]], progressbar=False)
+    >>> found["interaction"].sel(feature="x0", feature_bis="x1").values.shape
+    (1, 1, 1)
     """
     if isinstance(factor, bool) or factor not in (1, 2):
         raise ValueError(f"factor is {factor!r}; expected 1 (the supplement) or 2 (equation 3).")

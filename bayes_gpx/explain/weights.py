@@ -42,6 +42,17 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
     References
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equations 16 to 18; computed by n-sized solves.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GPX(X, X[:, 0] ** 2, scale=False)
+    >>> theta = {"lengthscale": [1.5], "amplitude": 3.0, "sigma_w": 0.0, "sigma": 0.01}
+    >>> found = bx.weights(model, theta, [[1.0], [2.0]], keep="summary", progressbar=False)
+    >>> found["weight_mean"].values.round(2).ravel()  # y = x x: the weight is x
+    array([1., 2.])
     """
     quantity = questions.weight(model, smooth=smooth)
     where = points(model, X_new, Z_new, obs=obs, needs_z=False)
@@ -81,6 +92,17 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     References
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), section III.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GPX(X, X[:, 0] ** 2, scale=False)
+    >>> theta = {"lengthscale": [1.5], "amplitude": 3.0, "sigma_w": 0.0, "sigma": 0.01}
+    >>> found = bx.contributions(model, theta, [[2.0]], keep="summary", progressbar=False)
+    >>> found["contribution_mean"].values.round(2)
+    array([[4.]])
     """
     quantity = questions.contribution(model)
     where = points(model, X_new, Z_new, obs=obs)

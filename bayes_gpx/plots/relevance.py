@@ -18,6 +18,9 @@ SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
 MOST_NUMBERS = 16
 """Rows of a matrix up to which numbers stand in its cells."""
 
+LEAST, DARK = 0.005, 0.75
+"""Shares of the largest from which on numbers are written, and are white on their cells."""
+
 
 def _bars(da, target, **kwargs):
     bounds = da.transpose("feature", "ci_bound").values
@@ -37,14 +40,16 @@ def _shades(da, target, *, dims, largest, **kwargs):
     return cells(rgb, target, aspect="auto", **kwargs)
 
 
-def _numbers(da, target, *, dims, least, form, **kwargs):
+def _numbers(da, target, *, dims, largest, form, **kwargs):
     backend, values = backend_from_object(target), da.transpose(*dims).values
     if max(values.shape) > MOST_NUMBERS:
         return
+    kwargs |= {"horizontal_align": "center", "vertical_align": "center", "size": 8}
     for (i, j), value in np.ndenumerate(values):
-        if value >= least.item():
-            centred = {"horizontal_align": "center", "vertical_align": "center"}
-            backend.text(j, i, format(value, form), target, size=8, **centred, **kwargs)
+        share = value / (largest.item() or 1.0)
+        if share >= LEAST:
+            color = "white" if share > DARK else "black"
+            backend.text(j, i, format(value, form), target, color=color, **kwargs)
 
 
 def _ticks(da, target, *, rows=None, columns=None, upright=False, **kwargs):
@@ -112,9 +117,9 @@ def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
     pc.map(_bars, "interval", data=intervals, color="C0", width=3)
     pc.map(_points, "point_estimate", data=mean, color="C0")
     drawn = {"data": ranks, "dims": ("feature", "rank")}
-    pc.map(_shades, "ranks", largest=xr.DataArray(1.0), **drawn)
-    least = {"least": xr.DataArray(0.005), "form": ".2f"}
-    pc.map(_numbers, "probabilities", store_artist=False, **least, **drawn)
+    drawn["largest"] = xr.DataArray(1.0)
+    pc.map(_shades, "ranks", **drawn)
+    pc.map(_numbers, "probabilities", store_artist=False, form=".2f", **drawn)
     names = [short(name) for name in chosen["feature"].values]
     pc.map(_ticks, "names", data=mean, store_artist=False, rows=names)
     numbers = chosen["rank"].values if m <= MOST_NUMBERS else []
@@ -184,10 +189,11 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
     upright = max(map(len, labels)) > 4
     titles = ["average, per sd of both", f"probability to be among the first {top}"]
     for k, title in enumerate(titles):
-        drawn = {"data": panels[k], "dims": ("feature", "feature_bis")}
-        pc.map(_shades, f"map_{k}", largest=largest[k], **drawn)
-        least = {"least": 0.005 * largest[k], "form": (".2g", ".2f")[k]}
-        pc.map(_numbers, f"numbers_{k}", store_artist=False, **least, **drawn)
+        dims = ("feature", "feature_bis")
+        drawn = {"data": panels[k], "dims": dims, "largest": largest[k]}
+        pc.map(_shades, f"map_{k}", **drawn)
+        form = (".2g", ".2f")[k]
+        pc.map(_numbers, f"numbers_{k}", store_artist=False, form=form, **drawn)
         ticks = {"rows": labels, "columns": labels, "upright": upright}
         pc.map(_ticks, f"names_{k}", data=panels[k], store_artist=False, **ticks)
         pc.map(_title, f"title_{k}", data=panels[k], text=title)

@@ -31,8 +31,8 @@ def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
         Training points, or any operator whose values were observed.
     y : array or tensor (n,)
         Observed values, zero prior mean.
-    sigma : scalar
-        Noise standard deviation, in units of y.
+    sigma : scalar or tensor (n,)
+        Noise standard deviation, in units of y; of each value, where they differ.
     Z : array or tensor (n, p), optional
         Features of a `WeightProcess`.
     jitter : scalar
@@ -47,6 +47,18 @@ def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
     -----
     For a `WeightProcess` the covariance of y is Yoshikawa and Iwata's equation 13, and the
     posterior of weights follows from n-sized solves with `Cov(w_l(x), y_i)`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pymc as pm
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> gp = bx.GaussianProcess(pm.gp.cov.ExpQuad(1, ls=1.0))
+    >>> q = bx.posteriors.exact(gp, X, np.sin(X[:, 0]), sigma=0.01)
+    >>> slope = q(bx.operators.gradient(np.array([[1.0]])))
+    >>> slope.mean.eval().round(2)  # cos(1)
+    array([0.54])
     """
     y = pt.as_tensor_variable(y)
     root = cholesky(noisy_covariance(gp, X, sigma, Z, jitter=jitter))

@@ -1,0 +1,30 @@
+"""Evidence for docs/errata.md: printed formula, corrected one, and an independent computation.
+
+`python docs/errata.py` prints all tables in a few seconds; the page computes them when it is built.
+A case whose corrected form misses the independent value, or whose printed form hits it, raises.
+"""
+
+from evidence import butler, paananen, seitz, yoshikawa
+
+SOURCES = {
+    "Yoshikawa and Iwata": (yoshikawa.weights,),
+    "Seitz": (seitz.regression, seitz.classifier),
+    "Butler, Feng and Djurić": (butler.closed_forms, butler.features),
+    "Paananen, Andersen and Vehtari": (paananen.divergences,),
+}
+
+
+def table(authors):
+    """Markdown table of one paper's cases."""
+    lines = ["| equation | quantity | printed | corrected | independent | by |", "|" + "---|" * 6]
+    for source in SOURCES[authors]:
+        for case in source():
+            numbers = (case.printed, case.corrected, case.independent)
+            cells = [case.equation, case.quantity, *(f"{v:.6g}" for v in numbers), case.by]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    for authors in SOURCES:
+        print(f"\n{authors}\n\n{table(authors)}")

@@ -1,0 +1,48 @@
+"""One erratum with its numbers, and what several papers need."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.linalg import solve
+
+TOLERANCE = 1e-6
+"""Of relative differences; finite differences are good to 1e-8 or so here."""
+
+MISSED = 1e-3
+"""A printed formula is called wrong if it misses by more than this share."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of a table; a printed form may give a complex number."""
+
+    equation: str
+    quantity: str
+    printed: complex
+    corrected: float
+    independent: float
+    by: str
+
+    def __post_init__(self):
+        size = max(abs(self.independent), 1e-12)
+        if abs(self.corrected - self.independent) > TOLERANCE * size:
+            raise AssertionError(f"The corrected form is off: {self}")
+        if abs(self.printed - self.independent) < MISSED * size:
+            raise AssertionError(f"The printed form is right: {self}")
+
+
+def expquad(X, Xs):
+    """Squared exponential with lengthscale 1 and amplitude 1."""
+    return np.exp(-0.5 * ((X[:, None] - Xs[None]) ** 2).sum(-1))
+
+
+def slope(function, x, axis=0, step=1e-5):
+    """Central difference along one axis."""
+    e = step * np.eye(len(x))[axis]
+    return (function(x + e) - function(x - e)) / (2 * step)
+
+
+def given(cov, asked, known):
+    """Covariance of some variables given others, from the joint covariance of all."""
+    gain = solve(cov[np.ix_(known, known)], cov[np.ix_(known, asked)])
+    return cov[np.ix_(asked, asked)] - cov[np.ix_(asked, known)] @ gain
