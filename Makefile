@@ -10,7 +10,7 @@ NO_BROWSER = $(if $(BROWSER),, and not browser)
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TWO = -n 2 --dist loadfile
 
-.PHONY: setup test test-slow doctest demo lint format docs bench constraints clean
+.PHONY: setup test test-slow demo lint format docs bench constraints clean
 
 setup: .venv/.installed
 
@@ -27,13 +27,10 @@ setup: .venv/.installed
 	$(INSTALL) --editable '.[data,test,$*]' && touch $@
 
 test: .venv/.installed
-	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'not slow$(NO_DATA)'
+	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'not slow$(NO_DATA)' --doctest-modules tests bayes_gpx
 
 test-slow: .venv/.installed
 	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)$(NO_BROWSER)'
-
-doctest: .venv/.installed
-	$(ONE_THREAD) .venv/bin/pytest --doctest-modules bayes_gpx
 
 demo: .venv/.installed
 	.venv/bin/bayes-gpx demo

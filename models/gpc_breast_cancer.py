@@ -48,7 +48,7 @@ def main(arguments=None):
     run.figure(plot, "calibration")
 
     worst = most_wrong(predicted["probability_mean"], second)
-    found = bx.attributions(model, idata, X_test.loc[[worst]], seed=run.seed)
+    found = bx.attributions(model, idata, X_test.loc[[worst]], num_draws=1000, seed=run.seed)
     table = script.attribution_table(found, probability_of=labels[1], observed=y_test[worst])
     run.table(table, "misclassified")
     probability = float(predicted["probability_mean"].sel(obs=worst))
