@@ -98,7 +98,7 @@ def read_baseline(model, baseline, name="baseline"):
     rows = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
     if not hasattr(rows, "columns") and np.ndim(rows) == 1:
         rows = np.asarray(rows)[None]
-    read = read_features(rows, name, like=X.columns, minimum_rows=1)
+    read = read_features(rows, name, like=X, minimum_rows=1)
     refuse_outside(model, read.values, name)
     return read.values[0] if len(read) == 1 else read.values
 

@@ -114,6 +114,10 @@ def demo(out, seed):
     help="Columns to predict from; all others by default. Put the DATA file before this.",
 )  # fmt: skip
 @click.option(
+    "--categorical", multiple=True, metavar="A B ...",
+    help="Columns whose entries are categories, not quantities.",
+)  # fmt: skip
+@click.option(
     "--model", type=click.Choice(["gp", "gpx"]), default="gpx", show_default=True,
     help="gp: any smooth function. gpx: a linear regression for each row, with weights that vary.",
 )  # fmt: skip
@@ -137,7 +141,20 @@ def demo(out, seed):
               help="Folder for the fit; made if absent.")  # fmt: skip
 @seed
 @quiet
-def fit(data, target, features, model, method, likelihood, kernel, inducing, out, quiet, **how):
+def fit(
+    data,
+    target,
+    features,
+    categorical,
+    model,
+    method,
+    likelihood,
+    kernel,
+    inducing,
+    out,
+    quiet,
+    **how,
+):
     """Fit a model to the rows of DATA, a CSV or Parquet file.
 
     The fit goes into a folder, from which explain and report read it. Interrupted by Ctrl-C, what
@@ -155,11 +172,14 @@ def fit(data, target, features, model, method, likelihood, kernel, inducing, out
     names = features or [column for column in sheet.columns if column != target]
     if target in names:
         raise click.UsageError(f"{target} is both the target and a feature.")
+    columns_of(sheet, categorical, str(data), categorical)
+    if outside := [name for name in categorical if name not in names]:
+        raise click.UsageError(f"{', '.join(outside)} is categorical but no feature.")
     if likelihood in ("bernoulli", "categorical") and target in sheet:
         y = sheet[target]
     else:
         y = columns_of(sheet, [target], str(data))[target]
-    X = columns_of(sheet, names, str(data))
+    X = columns_of(sheet, names, str(data), categorical)
     approximation = None if inducing is None else Inducing(inducing)
     build = {"gp": GP, "gpx": GPX}[model]
     fitted = build(X, y, kernel=kernel, likelihood=likelihood, approximation=approximation)
@@ -211,12 +231,11 @@ def explain(run, new, baseline, out, seed, quiet):
     """
     from arviz_base import rcParams
 
-    from bayes_gpx.sheets import CHUNK, columns_of, explained, read_sheet
+    from bayes_gpx.sheets import CHUNK, explained
 
     say = _sayer(quiet)
     model, idata = _load(run)
-    features = model.training.X.columns
-    X = columns_of(read_sheet(new), features, str(new))
+    X = _rows(model, new)
     start = _baseline(model, baseline)
     blocks = explained(model, idata, X, baseline=start, seed=seed)
     done = 0
@@ -230,7 +249,7 @@ def explain(run, new, baseline, out, seed, quiet):
         except KeyboardInterrupt:
             click.echo(f"\n{out} holds the first {done} of {len(X)} rows.", err=True)
             raise
-    say(f"wrote {out}: {done} rows by {len(features)} features; lower and upper bound "
+    say(f"wrote {out}: {done} rows by {X.shape[1]} features; lower and upper bound "
         f"{rcParams['stats.ci_prob']:.0%} intervals.")  # fmt: skip
 
 
@@ -246,14 +265,21 @@ def _load(run):
     return model, idata
 
 
+def _rows(model, path):
+    """Rows of a sheet that the model can explain."""
+    from bayes_gpx.sheets import columns_of, read_sheet
+
+    known = model.training.X
+    return columns_of(read_sheet(path), known.sources, str(path), known.levels)
+
+
 def _baseline(model, given):
     from bayes_gpx.arguments import BASELINES
     from bayes_gpx.explain.attributions import MOST_BASELINES
-    from bayes_gpx.sheets import columns_of, read_sheet
 
     if given in BASELINES or not Path(given).is_file():
         return given
-    rows = columns_of(read_sheet(given), model.training.X.columns, given)
+    rows = _rows(model, given)
     if len(rows) > MOST_BASELINES:
         raise ValueError(
             f"{given} has {len(rows)} rows; expected at most {MOST_BASELINES} to average over."
@@ -279,11 +305,10 @@ def report(run, new, baseline, out, seed, quiet):
     bayes-gpx report run/
     """
     from bayes_gpx.reports import report as write
-    from bayes_gpx.sheets import columns_of, read_sheet
 
     say = _sayer(quiet)
     model, idata = _load(run)
-    X = None if new is None else columns_of(read_sheet(new), model.training.X.columns, str(new))
+    X = None if new is None else _rows(model, new)
     start = _baseline(model, baseline)
     say("Writing the report: some seconds to a minute ...")
     path = write(model, idata, X, path=out or run / REPORT, baseline=start, seed=seed)

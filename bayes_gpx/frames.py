@@ -4,10 +4,12 @@ Everything is refused here, before any sampling starts, with the row or column a
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import narwhals as nw
 import numpy as np
+
+from bayes_gpx.categories import codes, declared, indicator, is_missing, plain
 
 MINIMUM_ROWS = 3
 
@@ -24,22 +26,50 @@ class Frame:
         Labels of the rows: the frame's index, or 0..n-1.
     labelled : bool
         Whether the rows came with labels of their own.
+    levels : dict
+        Levels of each categorical column, whose indicators are among the columns.
     """
 
     values: np.ndarray
     columns: tuple
     index: np.ndarray
     labelled: bool
+    levels: dict = field(default_factory=dict)
 
     def __len__(self):
         return len(self.values)
+
+    @property
+    def sources(self):
+        """The user's own columns, before categorical ones were told by indicators."""
+        return tuple(dict.fromkeys(self._source_of.get(c, c) for c in self.columns))
+
+    @property
+    def groups(self):
+        """Which of the sources each column tells of, (d,)."""
+        place = {source: k for k, source in enumerate(self.sources)}
+        return np.array([place[self._source_of.get(c, c)] for c in self.columns], dtype=int)
+
+    def of_source(self, source):
+        """Columns that tell of one of the sources."""
+        own = self.levels.get(source)
+        return [source] if own is None else [indicator(source, level) for level in own]
+
+    @property
+    def _source_of(self):
+        pairs = ((c, level) for c, levels in self.levels.items() for level in levels)
+        return {indicator(c, level): c for c, level in pairs}
 
     def with_column(self, name, values):
         """Append a column on the right."""
         if name in self.columns:
             raise ValueError(f"There is a column named {name!r} already; rename it.")
         stacked = np.column_stack([self.values, values])
-        return Frame(stacked, (*self.columns, name), self.index, self.labelled)
+        return replace(self, values=stacked, columns=(*self.columns, name))
+
+    def first(self, k):
+        """The first k columns alone."""
+        return replace(self, values=self.values[:, :k], columns=self.columns[:k])
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +90,15 @@ def no_scaling(frame, name):
 
 
 def standard_scaling(frame, name):
-    """Center and standard deviation (ddof 0) of each column; constant columns are refused."""
+    """Center and standard deviation (ddof 0) of each column; constant columns are refused.
+
+    All indicators of a categorical column have one scale, the root of their summed variances, so
+    that two rows at random are as far apart in it as in any other column.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         center, scale = frame.values.mean(axis=0), frame.values.std(axis=0)
+        if frame.levels:
+            scale = np.sqrt(np.bincount(frame.groups, scale**2))[frame.groups]
     roundoff = 1e-14 * np.abs(frame.values).max(axis=0)
     constant = [c for c, sd, tiny in zip(frame.columns, scale, roundoff, strict=True) if sd <= tiny]
     if constant:
@@ -86,9 +122,9 @@ def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_RO
         What error messages call it.
     prefix : str
         Columns of arrays are named prefix0, prefix1, ...
-    like : tuple of str, optional
-        Training columns: a frame is matched to them by name, in any order, extra columns
-        ignored; an array by position.
+    like : Frame, optional
+        Training features: a frame is matched to their columns by name, in any order, extra columns
+        ignored; an array by position. Categorical columns may be given as their indicators.
     minimum_rows : int
 
     Returns
@@ -109,15 +145,21 @@ def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_RO
         )
     if not table.columns:
         raise ValueError(f"{name} has no columns; expected at least one feature.")
-    wanted = range(len(table.columns)) if like is None else _matched(table, like, name)
-    labels = table.columns if like is None else like
-    values = np.column_stack(
-        [
-            _numeric(table.column(j), name, label, table.index)
-            for j, label in zip(wanted, labels, strict=True)
-        ]
-    )
-    return Frame(values, tuple(labels), table.index, table.labelled)
+    if like is None:
+        given = [(j, column, table.levels(j)) for j, column in enumerate(table.columns)]
+    else:
+        given = _matched(table, like, name)
+    values, columns, levels = [], [], {} if like is None else like.levels
+    for j, column, own in given:
+        if own is None:
+            values.append(_numeric(table.column(j), name, column, table.index))
+            columns.append(column)
+            continue
+        values.append(_indicators(table.column(j), own, name, column, table.index))
+        columns += [indicator(column, level) for level in own]
+        levels = {**levels, column: own}
+    _refuse_repeated(columns, name)
+    return Frame(np.column_stack(values), tuple(columns), table.index, table.labelled, levels)
 
 
 def read_response(y, frame, name="y", read=None):
@@ -180,10 +222,11 @@ def _refuse_repeated(columns, name):
 
 @dataclass(frozen=True)
 class _Table:
-    """A table that was opened: names, a reader of column j, row labels."""
+    """A table that was opened: names, readers of column j and of its levels, row labels."""
 
     columns: list
     column: Callable
+    levels: Callable
     index: np.ndarray
     labelled: bool
     named: bool
@@ -208,13 +251,15 @@ def _open(X, name, prefix):
             index = np.arange(len(native)) if labels is None else labels
             columns = [str(c) for c in native.columns]
             reader = lambda j: series[j].to_numpy()  # noqa: E731
-            return _Table(columns, reader, index, labels is not None, True, len(native))
+            levels = lambda j: declared(series[j])  # noqa: E731
+            return _Table(columns, reader, levels, index, labels is not None, True, len(native))
         names, values = None, _array(X, name)
     names_given = names is not None
     names = names or [f"{prefix}{j}" for j in range(values.shape[1])]
     index = np.arange(len(values)) if labels is None else labels
     reader = lambda j: values[:, j]  # noqa: E731
-    return _Table(names, reader, index, labels is not None, names_given, len(values))
+    levels = lambda j: None  # noqa: E731
+    return _Table(names, reader, levels, index, labels is not None, names_given, len(values))
 
 
 def _array(X, name):
@@ -245,21 +290,37 @@ def _labels(index):
 
 
 def _matched(table, like, name):
-    """Positions of the expected columns: by name where there are names."""
-    columns = table.columns
+    """Position, name and levels of the expected columns: by name where there are names."""
+    columns, sources = table.columns, like.sources
     if not table.named:
-        if len(columns) != len(like):
+        if len(columns) == len(like.columns):
+            return [(j, column, None) for j, column in enumerate(like.columns)]
+        if len(columns) != len(sources):
             raise ValueError(
-                f"{name} has {len(columns)} columns; expected {len(like)}: {list(like)}."
+                f"{name} has {len(columns)} columns; expected {len(sources)}: {list(sources)}."
             )
-        return range(len(columns))
-    missing = [c for c in like if c not in columns]
+        return [(j, column, like.levels.get(column)) for j, column in enumerate(sources)]
+    wanted = []
+    for source in sources:
+        own = like.levels.get(source, ())
+        told = [indicator(source, level) for level in own]
+        coded = source not in columns and own and set(told) <= set(columns)
+        wanted += [(column, None) for column in told] if coded else [(source, own or None)]
+    missing = [column for column, _ in wanted if column not in columns]
     if missing:
         raise ValueError(
-            f"{name} lacks the columns {missing}; expected {list(like)}, got {columns}. "
+            f"{name} lacks the columns {missing}; expected {list(sources)}, got {columns}. "
             "Columns are matched by name; pass an array to match by position."
         )
-    return [columns.index(c) for c in like]
+    return [(columns.index(column), column, own) for column, own in wanted]
+
+
+def _indicators(values, levels, name, column, index):
+    """One column of 0 and 1 for each level, (n, levels)."""
+    where = f"{name}, column {column!r},"
+    found = codes(np.asarray(values, dtype=object), levels, where, index)
+    _refuse_gaps(found, where, index)
+    return (found[:, None] == np.arange(len(levels))).astype("float64")
 
 
 def _numeric(values, name, column, index):
@@ -270,28 +331,30 @@ def _numeric(values, name, column, index):
     if kind not in "biuf":
         values = _from_objects(np.asarray(values, dtype=object), where, index)
     values = np.asarray(values, dtype="float64")
+    _refuse_gaps(values, where, index, imputable=column is not None)
+    return values
+
+
+def _refuse_gaps(values, where, index, *, imputable=True):
+    cure = ", or impute them: several times (IterativeImputer), with a fit each, for bx.combined"
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise ValueError(
             f"{where} has {len(bad)} missing or infinite values, the first at row "
-            f"{_plain(index[bad[0]])!r}. Drop or impute them."
+            f"{plain(index[bad[0]])!r}. Drop these rows{cure if imputable else ''}."
         )
-    return values
-
-
-def _plain(label):
-    return label.item() if hasattr(label, "item") else label
 
 
 def _from_objects(values, where, index):
     """Numbers out of an object column; anything else is refused with its first row."""
     numbers = np.empty(len(values))
     for i, value in enumerate(values):
-        missing = value is None or value != value or type(value).__name__ == "NAType"
+        missing = is_missing(value)
         if not missing and not isinstance(value, int | float | np.integer | np.floating | np.bool_):
             raise ValueError(
-                f"{where} holds {value!r} ({type(value).__name__}) at row {_plain(index[i])!r}; "
-                "expected numbers. Encode categories, for example with pandas.get_dummies."
+                f"{where} holds {value!r} ({type(value).__name__}) at row {plain(index[i])!r}; "
+                "expected numbers. Declare categories: in pandas .astype('category'), in polars "
+                ".cast(pl.Categorical)."
             )
         numbers[i] = np.nan if missing else value
     return numbers

@@ -2,9 +2,13 @@
 
 import numpy as np
 import xarray as xr
+from arviz_base import rcParams
+from pymc.stats import compute_log_prior
 
+from bayes_gpx.arguments import probability, refuse_other_model
+from bayes_gpx.density import MODE
 from bayes_gpx.explain import log_likelihood, predictions
-from bayes_gpx.shown import ONE_UNIT, shown
+from bayes_gpx.shown import ONE_UNIT, interval_of, shown
 
 LARGEST = 2.0**62
 """Counts above are cut to it: ArviZ asks for whole numbers."""
@@ -57,6 +61,140 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     for group, values in kept.items():
         tree[group] = xr.DataTree(values.drop_attrs().to_dataset(name=name))
     return tree
+
+
+def power_scaling(model, idata, *explained):
+    """The fit with all that ArviZ's sensitivity to priors takes, for explanations too.
+
+    As in ``az.psense_summary(bx.power_scaling(model, idata, bx.attributions(..., obs=[3])))``: how
+    hyperparameters and explanations would change if the prior counted a little more or less, and
+    the likelihood. ``az.plot_psense_dist`` takes it too.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree
+        What ``model.fit`` returned, with several draws: "nuts", or "laplace", for which the answer
+        is as good as its approximation.
+    *explained : xarray.Dataset
+        What verbs returned for this fit, with draws, all of them; of a few observations, since each
+        number is a row of the summary.
+
+    Returns
+    -------
+    xarray.DataTree
+        `posterior`, with the explanations' draws beside the hyperparameters'; `log_prior`, of each
+        hyperparameter; `log_likelihood`, of all of y jointly, in the place of the terms for leaving
+        one out.
+
+    Raises
+    ------
+    ValueError
+        If `idata` belongs to another model or holds one draw, and for explanations without draws,
+        with other ones than the fit's, or of one name.
+
+    References
+    ----------
+    Kallioinen, Paananen, Burkner and Vehtari, "Detecting and diagnosing prior and likelihood
+    sensitivity with power-scaling" (2024).
+    """
+    refuse_other_model(model, idata)
+    posterior = idata["posterior"].to_dataset()
+    for found in explained:
+        drawn = [name for name in found if DRAWS <= set(found[name].dims)]
+        if not drawn or any(not found[dim].equals(posterior[dim]) for dim in DRAWS):
+            raise ValueError(
+                "An explanation has no draws, or other ones than the fit; expected the result of a "
+                "verb for this idata with keep='draws' and without num_draws."
+            )
+        for name in drawn:
+            if name in posterior:
+                raise ValueError(
+                    f"There are two {name!r}; expected different names: found.rename({name}=...)."
+                )
+            own = found[name].reset_coords(drop=True)
+            taken = {d: f"{name}_{d}" for d in own.dims if d not in DRAWS and d in posterior.dims}
+            posterior[name] = own.rename(taken)
+    joint = log_likelihood(model, idata, progressbar=False)["log_marginal_likelihood"]
+    tree = xr.DataTree.from_dict({"posterior": posterior})
+    prior = compute_log_prior(
+        idata,
+        model=model.objective,
+        extend_inferencedata=False,
+        progressbar=False,
+        compile_kwargs={"mode": MODE},
+    )
+    tree["log_prior"] = xr.DataTree(prior)
+    tree["log_likelihood"] = xr.DataTree(joint.to_dataset(name=model.in_model("y")))
+    return tree
+
+
+LEADING = ("row", "feature", "feature_bis", "class", "baseline", "value", "level")
+DRAWS = {"chain", "draw"}
+
+
+def to_pandas(dataset, *, ci_prob=None):
+    """Lay out a verb's result in long form, a row for each observation and feature.
+
+    What spreadsheets, databases and grammars of graphics take. Polars reads it by
+    ``pl.from_pandas``.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What a verb returned, with draws or not.
+    ci_prob : float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
+        dataset has draws, else from mean and sd as if normal.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `row`, the observation's label, which is that of the frame's index where `X_new` had one;
+        `feature`, and whatever else there is one number for (class, baseline, ...); `value`, the
+        feature's, and `level` where there are categorical ones; and of each quantity of the verb
+        _mean, _sd, _lower and _upper, and its probabilities. What has no feature, such as
+        `difference`, is repeated for each.
+
+    Raises
+    ------
+    ValueError
+        For a dataset that has neither draws nor means, and a `ci_prob` that is no probability.
+    """
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]
+    drawn = [str(name) for name in dataset if DRAWS <= set(dataset[name].dims)]
+    columns = {}
+    for name in dict.fromkeys([*drawn, *means]):
+        columns |= _moments(dataset, name, prob)
+    if not columns:
+        raise ValueError(
+            f"The dataset has no draws and no means, but {list(dataset)}; expected what a verb "
+            "returned, such as bx.attributions."
+        )
+    dims = dict.fromkeys(dim for column in columns.values() for dim in column.dims)
+    for name in dataset:
+        said = name == "value" or "probability" in str(name)
+        if said and str(name) not in means + drawn and dims.keys() >= set(dataset[name].dims):
+            columns[str(name)] = dataset[name]
+    order = sorted(dims, key=lambda dim: {"obs": 0, "feature": 1}.get(dim, 2))
+    frame = xr.Dataset(columns).to_dataframe(order).reset_index().rename(columns={"obs": "row"})
+    axes = [column for column in frame if column not in columns and column not in LEADING]
+    lead = [column for column in LEADING if column in frame] + axes
+    return frame[lead + [column for column in frame if column not in lead]]
+
+
+def _moments(dataset, name, prob):
+    """Mean, sd and ends of the interval of a quantity, as far as they are known."""
+    found = {"mean": dataset.get(f"{name}_mean"), "sd": dataset.get(f"{name}_sd")}
+    if name in dataset:
+        for moment, of_draws in (("mean", dataset[name].mean), ("sd", dataset[name].std)):
+            if found[moment] is None:
+                found[moment] = of_draws(["chain", "draw"])
+    if found["sd"] is not None:
+        ends = interval_of(dataset, name, prob)
+        found |= {end: ends.sel(ci_bound=end, drop=True) for end in ("lower", "upper")}
+    return {f"{name}_{k}": array.drop_attrs() for k, array in found.items() if array is not None}
 
 
 def to_shap(dataset, *, predictions=None, obs=None, ci_prob=None):

@@ -11,6 +11,7 @@ import xarray as xr
 
 from bayes_gpx import approximations
 from bayes_gpx.arguments import refuse_other_model
+from bayes_gpx.categories import indicator
 from bayes_gpx.frames import Scaling
 from bayes_gpx.models import GP, GPX
 from bayes_gpx.specification import Specification
@@ -57,6 +58,11 @@ def save(model, idata, path):
         "y_center": model.training.y_scaling.center,
         "y_scale": model.training.y_scaling.scale,
         "labels": _plain(model.training.labels),
+        "levels": {
+            name: frame.levels
+            for name, frame in (("X", model.training.X), ("Z", model.training.Z))
+            if frame is not None
+        },
         "fixed_priors": [name for name in model.priors if name in model.fixed],
         "callable_priors": [name for name in model.priors if name not in model.fixed],
     }
@@ -154,13 +160,15 @@ def load(path, kernel=None, priors=None):
     if "Z" in data:
         scalings[2] = Scaling(data["Z_center"].values, data["Z_scale"].values)
         if not settings["z_is_x"]:
-            Z = _frame(data["Z"]).drop(columns=[INTERCEPT] if settings["intercept"] else [])
+            Z = _frame(data["Z"], settings).drop(
+                columns=[INTERCEPT] if settings["intercept"] else []
+            )
     specification, y = Specification(**spec), data["y"].values
     if settings.get("labels"):
         y = np.array(settings["labels"])[y.astype(int)]
     observation = specification.reader
     training = read_training(
-        _frame(data["X"]),
+        _frame(data["X"], settings),
         pd.Series(y, index=data["obs"].values, name=settings["y_name"]),
         Z,
         weighs="Z" in data,
@@ -188,6 +196,13 @@ def _plain(labels):
     return labels and [getattr(label, "tolist", lambda own=label: own)() for label in labels]
 
 
-def _frame(array):
+def _frame(array, settings):
+    """The table as it was given: categorical columns again in the place of their indicators."""
     columns = [str(c) for c in array[array.dims[1]].values]
-    return pd.DataFrame(np.asarray(array.values), array["obs"].values, columns)
+    frame = pd.DataFrame(np.asarray(array.values), array["obs"].values, columns)
+    for column, levels in settings.get("levels", {}).get(array.name, {}).items():
+        told = [indicator(column, level) for level in levels]
+        held = pd.Categorical.from_codes(frame[told].to_numpy().argmax(axis=1), levels)
+        frame.insert(frame.columns.get_loc(told[0]), column, held)
+        frame = frame.drop(columns=told)
+    return frame

@@ -22,9 +22,11 @@ from bayes_gpx.inducing import inducing_points
 from bayes_gpx.marginals import marginal
 from bayes_gpx.softmax import LARGEST
 from bayes_gpx.specification import (
+    by_column,
     count,
     create_variables,
     fixed_value,
+    grouped,
     one_of,
 )
 from bayes_gpx.starts import starts
@@ -103,7 +105,7 @@ class Model:
         """Put data, hyperparameters and what `observe` makes of y into the model at hand."""
         data, spec = self.training, self.specification
         x, z = self._points()
-        theta, fixed = create_variables(spec, self.priors, d=data.d, p=data.p, rename=self.in_model)
+        theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
         s = SimpleNamespace(X=x, y=scaled["y"], Z=z, jitter=0.0, U=None, U_Z=None)
@@ -131,7 +133,7 @@ class Model:
         return theta, fixed, called, entries
 
     @cached_property
-    def _objective(self):
+    def objective(self):
         """What `fit` works on: a model whose only random variables are hyperparameters."""
         if self.specification.normal:
             return self._pymc
@@ -152,6 +154,8 @@ class Model:
         obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
         model = pm.modelcontext(None)
         model.add_coords({obs: data.X.index, feature: list(data.X.columns)})
+        if data.X.levels:
+            model.add_coord(rename("column"), list(data.X.sources))
         x = pm.Data(rename("X"), data.X.values, dims=(obs, feature))
         x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
         if data.Z is None:
@@ -228,10 +232,9 @@ class Model:
                 f"The dict of fixed hyperparameters lacks {missing}; expected all of "
                 f"{list(self.hyperparameters)}, on the model's scale."
             )
-        sizes = {dim: self.training.size(dim) for dim in ("feature", "z_feature")}
         known = {h.name: h for h in self.specification.hyperparameters}
         checked = {
-            name: fixed_value(known[name], value, sizes)
+            name: fixed_value(known[name], value, self.training)
             if name in known
             else _own_value(name, value, self.hyperparameters[name])
             for name, value in values.items()
@@ -240,10 +243,18 @@ class Model:
 
     def starts(self):
         """Where optimisers start, by variable name."""
-        return [
-            {self.in_model(name): value for name, value in start.items()}
-            for start in starts(self.training, self.specification)
-        ]
+        return [self._start(start) for start in starts(self.training, self.specification)]
+
+    def _start(self, values):
+        """Values of hyperparameters by variable name, also of those by column."""
+        values = {name: value for name, value in values.items() if name not in self.fixed}
+        found = {self.posterior_names[name]: value for name, value in values.items()}
+        _, first = np.unique(self.training.X.groups, return_index=True)
+        for h in self.specification.hyperparameters:
+            if h.name in values and grouped(h, self.training):
+                value = np.asarray(values[h.name])
+                found[self.in_model(by_column(h.name))] = value[first] if value.ndim else value
+        return found
 
     def fit(
         self,
@@ -300,7 +311,7 @@ class Model:
             If an optimiser or sampler did not converge.
         """
         one_of("method", method, FIT_METHODS)
-        if latent != "sample" and not self._objective.free_RVs:
+        if latent != "sample" and not self.objective.free_RVs:
             raise ValueError(
                 f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
                 "them to the verbs as a dict, or fix fewer of them."
@@ -362,7 +373,7 @@ class Model:
             own = self.posterior_names.items()
             given = {name: center[kept].values for name, kept in own if kept in center}
         values = self.fixed_hyperparameters(given)
-        return [{self.posterior_names[n]: v for n, v in values.items() if n not in self.fixed}]
+        return [self._start(values)]
 
     def _samples_latent(self, latent, method):
         one_of("latent", latent, ("marginal", "sample"))
@@ -383,7 +394,7 @@ class Model:
 
     def _summit(self, starts, progressbar):
         """Hyperparameters, by variable name, where their marginal density is largest."""
-        if not self._objective.free_RVs:
+        if not self.objective.free_RVs:
             return {}
         fit = self._fit_with_jitter(inference.fit_map, starts, {"progressbar": progressbar})
         found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
@@ -395,7 +406,7 @@ class Model:
             size = float(self.training.scaled()["y"].var()) if self.specification.normal else 1.0
             self._jitter.set_value(jitter * size)
             try:
-                model = self.pymc if sampled else self._objective
+                model = self.pymc if sampled else self.objective
                 idata = fitter(model, starts, **options)
             except inference.NowhereFinite:
                 if jitter == FIT_JITTERS[-1]:

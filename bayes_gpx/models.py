@@ -14,6 +14,8 @@ class GP(Model):
     Parameters
     ----------
     X : pandas or polars frame, xarray.DataArray or array (n, d)
+        A column of a categorical type, ``X["colour"].astype("category")``, is told by an indicator
+        for each level, `colour=red`, and all of these share one lengthscale; see Notes.
     y : series or array (n,)
     kernel : str or callable
         "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic",
@@ -56,6 +58,13 @@ class GP(Model):
     (n C)^3; with M basis functions or inducing points they grow with n M and n M^2. With inducing
     points and normal noise the model's density is Titsias' bound on the exact one. Variances of a
     variational posterior are too small rather than too large.
+
+    Indicators with one lengthscale make a stationary kernel exchangeable in the levels: k = 1 for
+    equal ones and rho for any two that differ, whatever their names and order, so a declared level
+    without rows can be predicted. Their scale, the root of their summed variances, puts two rows at
+    random as far apart as in a standardised number. Attributions and contributions are of the whole
+    column; derivatives, relevance and partial dependence are along indicators, between levels,
+    where there are no data. A callable kernel sees indicators as columns.
 
     Examples
     --------
@@ -107,7 +116,8 @@ class GPX(Model):
         What the weights vary with.
     y : series or array (n,)
     Z : like X, (n, p), optional
-        Features that are weighed; X itself by default.
+        Features that are weighed; X itself by default. Each level of a categorical column has a
+        weight.
     kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
         As in `GP`; `scale` standardises Z too.
     weight_prior : {"shared", "per_feature", "horseshoe"}

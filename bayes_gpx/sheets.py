@@ -1,14 +1,15 @@
 """Tables of people who write no Python: CSV or Parquet in, explanations in long form out."""
 
 import difflib
+from functools import reduce
 from pathlib import Path
 
-import arviz_stats  # noqa: F401
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from bayes_gpx.explain import attributions, contributions, predictions, weights
+from bayes_gpx.interchange import to_pandas
 
 PARQUET = (".parquet", ".pq")
 CHUNK = 100
@@ -40,8 +41,8 @@ def read_sheet(path):
     return frame
 
 
-def columns_of(frame, names, what):
-    """Columns of a sheet, in the order of the names.
+def columns_of(frame, names, what, categorical=()):
+    """Columns of a sheet, in the order of the names; numbers, but for those that are `categorical`.
 
     Raises
     ------
@@ -59,15 +60,19 @@ def columns_of(frame, names, what):
         )
     chosen = frame[list(names)]
     for name in names:
+        if name in categorical:
+            continue
         column = pd.to_numeric(chosen[name], errors="coerce")
         if column.isna().any():
             row = int(column.index[column.isna()][0])
             held = chosen[name].loc[row]
             raise ValueError(
                 f"{what}: column {name!r} holds {held} in row {row}; expected numbers without "
-                "gaps. Leave the column out by --features, code it as numbers, or drop the row."
+                "gaps. Declare categories by --categorical, leave the column out by --features, or "
+                "drop the row."
             )
-    return chosen.astype("float64")
+    numbers = chosen.astype({n: "float64" for n in names if n not in categorical})
+    return numbers.astype({n: "category" for n in names if n in categorical})
 
 
 def explained(model, idata, X, *, baseline, seed):
@@ -87,29 +92,26 @@ def explained(model, idata, X, *, baseline, seed):
         options = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
         predicted = predictions(*asked, **options)
         name = model.specification.observation.mean_name or "y"
-        columns = _moments(predicted, name, "prediction")
+        told = {}
         for verb in verbs:
             more = {"baseline": baseline} if verb is attributions else {}
             found = verb(*asked, **more, **options)
-            columns |= _moments(found, verb.__name__.removesuffix("s"))
-        columns |= {"value": found["value"]}
-        yield _long(columns)
+            told |= _told(found, verb.__name__.removesuffix("s"))
+        told |= _told(predicted, name, "prediction")
+        told |= {"value": found["value"]}
+        yield to_pandas(xr.Dataset(_side_by_side(told)))
 
 
-def _moments(found, name, said=None):
-    ends = found[name].azstats.eti(dim=["chain", "draw"])
-    each = {
-        "mean": found[f"{name}_mean"],
-        "sd": found[f"{name}_sd"],
-        "lower": ends.sel(ci_bound="lower", drop=True),
-        "upper": ends.sel(ci_bound="upper", drop=True),
+def _side_by_side(told):
+    """The same along one list of features: weights are of levels, their sums of columns."""
+    along = [array["feature"].to_index() for array in told.values() if "feature" in array.dims]
+    features = reduce(lambda known, more: known.append(more.difference(known, sort=False)), along)
+    return {
+        name: array.reindex(feature=features) if "feature" in array.dims else array
+        for name, array in told.items()
     }
-    return {f"{said or name}_{moment}": array for moment, array in each.items()}
 
 
-def _long(columns):
-    frame = xr.Dataset(columns).to_dataframe().reset_index().rename(columns={"obs": "row"})
-    lead = [c for c in ("row", "feature", "class", "value") if c in frame]
-    rest = [c for c in frame if c not in lead]
-    rest.sort(key=lambda column: column.startswith("prediction"))
-    return frame[lead + rest]
+def _told(found, name, said=None):
+    """Draws, mean and sd of one quantity, under the name that is said of it."""
+    return {f"{said or name}{part}": found[f"{name}{part}"] for part in ("", "_mean", "_sd")}

@@ -1,14 +1,12 @@
 """What a plot shows of a verb's Dataset: one quantity at some rows and features, with intervals."""
 
-from numbers import Real
-
 import arviz_stats  # noqa: F401
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 from scipy.special import ndtri
 
-from bayes_gpx.arguments import rows_labelled
+from bayes_gpx.arguments import probability, rows_labelled
 from bayes_gpx.specification import count, one_of
 
 MOST_PANELS = 24
@@ -68,9 +66,7 @@ def shown(
         observations or features, and a `ci_prob` that is no probability.
     """
     name = _held(dataset, quantities, draws)
-    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-    if not (isinstance(prob, Real) and 0 < prob < 1):
-        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
     said = []
     columns, known = _columns(dataset, name, features, max_features), dataset.sizes["feature"]
     if len(columns) < known:
@@ -82,11 +78,7 @@ def shown(
         rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
     chosen = dataset.isel(obs=rows, feature=columns)
     mean, sd = (chosen[f"{name}_{moment}"].transpose("obs", "feature") for moment in ("mean", "sd"))
-    if name in dataset:
-        interval = chosen[name].azstats.eti(prob=prob, dim=["chain", "draw"])
-    else:
-        ends = xr.DataArray([-1.0, 1.0], {"ci_bound": ["lower", "upper"]}, ["ci_bound"])
-        interval = mean + ends * float(ndtri((1 + prob) / 2)) * sd
+    interval = interval_of(chosen, name, prob)
     arrays = {"mean": mean, "sd": sd, "value": chosen["value"].transpose("obs", "feature")}
     arrays["interval"] = interval.transpose("obs", "feature", "ci_bound")
     arrays["row"] = ("obs", rows)
@@ -97,6 +89,14 @@ def shown(
         "title": _title(name, dataset, said),
     }
     return xr.Dataset(arrays, attrs=words)
+
+
+def interval_of(dataset, name, prob):
+    """Equal-tailed interval where the dataset has draws, else that of a normal variable."""
+    if name in dataset:
+        return dataset[name].azstats.eti(prob=prob, dim=["chain", "draw"])
+    ends = xr.DataArray([-1.0, 1.0], {"ci_bound": ["lower", "upper"]}, ["ci_bound"])
+    return dataset[f"{name}_mean"] + ends * float(ndtri((1 + prob) / 2)) * dataset[f"{name}_sd"]
 
 
 def _title(name, dataset, said):
@@ -171,6 +171,17 @@ def against(dataset):
     if name == "named":
         name = str(dataset["baseline"].item())
     return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
+
+
+def with_values(value):
+    """`feature = value` for each feature of one observation; of a category, its level."""
+    levels = value["level"].values if "level" in value.coords else [""] * value.size
+    return [
+        f"{short(feature)} = {short(level, 20) if level else format(number, '.4g')}"
+        for feature, number, level in zip(
+            value["feature"].values, value.values, levels, strict=True
+        )
+    ]
 
 
 def short(label, longest=LONGEST_NAME):

@@ -281,7 +281,7 @@ def _amplitude_kind(summand):
     return f"{growing[0]} amplitude" if growing else "amplitude"
 
 
-def create_variables(specification, priors, *, d, p, rename):
+def create_variables(specification, priors, training, *, rename):
     """Create the hyperparameters in the model on the context stack.
 
     Parameters
@@ -290,8 +290,8 @@ def create_variables(specification, priors, *, d, p, rename):
     priors : dict
         Hyperparameter name -> callable that returns a PyMC variable, object with
         ``create_variable(name)``, or fixed number(s).
-    d, p : int
-        Number of columns of X, and of features that are weighed (1 for a GP).
+    training : TrainingData
+        Where a column of X is told by several features, these share its lengthscale.
     rename : callable
         Turns names of variables and dims into those in the model.
 
@@ -307,12 +307,16 @@ def create_variables(specification, priors, *, d, p, rename):
     known = [h.name for h in specification.hyperparameters] + (parts if horseshoe else [])
     for name in priors:
         one_of("priors", name, known)
-    sizes = {"feature": d, "z_feature": p}
+    d, p = training.sources
+    sizes = {dim: training.size(dim) for dim in ("feature", "z_feature", "column")}
     theta, fixed = {}, {}
     for h in specification.hyperparameters:
-        dims = h.dim and rename(h.dim)
+        name, dim = h.name, h.dim
+        if grouped(h, training):
+            name, dim = by_column(h.name), "column"
+        dims = dim and rename(dim)
         if h.name not in priors and horseshoe and h in specification.amplitudes:
-            theta[h.name] = _horseshoe(h, priors, p, rename)
+            theta[h.name] = _horseshoe(h, priors, p, sizes[h.dim], rename)
             continue
         given = [part for part in parts if part in priors and part.startswith(f"{h.name}_")]
         if given and h in specification.amplitudes:
@@ -320,20 +324,35 @@ def create_variables(specification, priors, *, d, p, rename):
         default = DEFAULT_VALUES.get(h.kind, DEFAULT_PRIORS.get(h.kind))
         prior = priors.get(h.name, default)
         if prior is DEFAULT_PRIORS.get(h.kind):
-            theta[h.name] = prior(rename(h.name), dims, d, p)
+            theta[h.name] = prior(rename(name), dims, d, p)
         elif callable(prior) or hasattr(prior, "create_variable"):
-            theta[h.name] = _from_prior(prior, rename(h.name), dims, sizes.get(h.dim))
+            theta[h.name] = _from_prior(prior, rename(name), dims, sizes.get(dim))
         else:
-            fixed[h.name] = fixed_value(h, prior, sizes)
+            fixed[h.name] = fixed_value(h, prior, training)
             theta[h.name] = pt.as_tensor(fixed[h.name])
+            continue
+        if name != h.name:
+            own = pt.broadcast_to(theta[h.name], (sizes["column"],))
+            each = own[training.X.groups]
+            theta[h.name] = pm.Deterministic(rename(h.name), each, dims=rename(h.dim))
     return theta, fixed
+
+
+def grouped(h, training):
+    """Whether a hyperparameter of each feature has one value for all that tell of one column."""
+    return h.dim == "feature" and bool(training.X.levels)
+
+
+def by_column(name):
+    """Name of the variable that holds a hyperparameter of each of the user's columns."""
+    return f"{name}_by_column"
 
 
 HORSESHOE_PARTS = ("global", "local")
 _SLAB = 2.0
 
 
-def _horseshoe(h, priors, p, rename):
+def _horseshoe(h, priors, p, size, rename):
     """Regularised horseshoe on amplitudes: tau lambda_l, softly capped at the slab's width.
 
     Piironen and Vehtari, Electronic Journal of Statistics 11 (2017) 5018-5051, equation 2.8.
@@ -344,9 +363,9 @@ def _horseshoe(h, priors, p, rename):
         "local": lambda name, dims: pm.HalfCauchy(name, beta=1.0, dims=dims),
     }
     tau, local = (
-        _from_prior(priors.get(f"{h.name}_{part}", default), rename(f"{h.name}_{part}"), dims, size)
-        for (part, default), dims, size in zip(
-            defaults.items(), (None, dim), (None, p), strict=True
+        _from_prior(priors.get(f"{h.name}_{part}", default), rename(f"{h.name}_{part}"), dims, many)
+        for (part, default), dims, many in zip(
+            defaults.items(), (None, dim), (None, size), strict=True
         )
     )
     wide = tau * local
@@ -384,7 +403,7 @@ def _from_prior(prior, name, dims, size):
     return variable
 
 
-def fixed_value(h, value, sizes):
+def fixed_value(h, value, training):
     """Check a fixed hyperparameter and broadcast it to its dim.
 
     Raises
@@ -399,7 +418,9 @@ def fixed_value(h, value, sizes):
         raise ValueError(f"{h.name} is {value!r}; expected a finite number {least}.")
     if (array < 0).any() or ((array == 0).any() and h.kind not in MAY_BE_ZERO):
         raise ValueError(f"{h.name} is {value!r}; expected {least}.")
-    shape = () if h.dim is None else (sizes[h.dim],)
+    shape = () if h.dim is None else (training.size(h.dim),)
+    if grouped(h, training) and array.shape == (training.size("column"),):
+        array = array[training.X.groups]
     if array.shape not in ((), shape):
         wanted = "a scalar" + (f" or {shape[0]} values, one for each {h.dim}" if h.dim else "")
         raise ValueError(f"{h.name} has shape {array.shape}; expected {wanted}.")

@@ -56,6 +56,11 @@ def interaction_model(model, pairs):
             f"approximation={spec.approximation}; expected a bx.GP without an approximation and "
             f"with a kernel among {list(BASES)}."
         )
+    if model.training.X.levels:
+        raise ValueError(
+            f"The model has the categorical columns {list(model.training.X.levels)}; expected "
+            "numbers alone, since effects of levels that are exchangeable are not known here."
+        )
     columns = model.training.X.columns
     chosen = tuple(tuple(sorted(pair)) for pair in read_pairs(pairs, columns))
     names = [" : ".join(columns[i] for i in pair) for pair in chosen]

@@ -80,9 +80,18 @@ class TrainingData:
         """Whether features are weighed that are X's own, and so change with it."""
         return self.Z is not None and self.z_is_x
 
+    @property
+    def sources(self):
+        """Number of the user's own columns in X, and of those that are weighed.
+
+        Smaller than d and p where categorical columns are told by indicators. On the model's scale
+        the squared length of a row is about that number.
+        """
+        return len(self.X.sources), 1 if self.Z is None else len(self.Z.sources)
+
     def size(self, dim):
-        """Length of the dim "feature" or "z_feature"."""
-        return {"feature": self.d, "z_feature": self.p}[dim]
+        """Length of the dim "feature", "z_feature" or "column"."""
+        return {"feature": self.d, "z_feature": self.p, "column": self.sources[0]}[dim]
 
     def scaled(self):
         """Dict of X, y and, with Z, Z on the model's scale; exposure times the prior mean rate."""
@@ -110,13 +119,13 @@ class TrainingData:
         ValueError
             If columns are missing, rows do not match, or Z_new is missing or superfluous.
         """
-        X = read_features(X_new, "X_new", like=self.X.columns, minimum_rows=1)
+        X = read_features(X_new, "X_new", like=self.X, minimum_rows=1)
         if Z_new is not None and (self.Z is None or self.z_is_x):
             reason = "has no Z" if self.Z is None else "weighs X itself"
             raise ValueError(f"Z_new was given, but this model {reason}; leave it out.")
         if self.Z is None:
             return X, None
-        weighed = self.Z.columns[: self.p - self.intercept]
+        weighed = self.Z.first(self.p - self.intercept)
         if self.z_is_x:
             Z = X
         elif Z_new is not None:
@@ -124,7 +133,7 @@ class TrainingData:
         elif needs_z:
             raise ValueError(
                 "This model weighs features Z of their own; pass Z_new with the columns "
-                f"{list(weighed)} beside X_new."
+                f"{list(weighed.sources)} beside X_new."
             )
         else:
             return X, None

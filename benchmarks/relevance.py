@@ -87,26 +87,6 @@ class Plain(RegressorMixin, BaseEstimator):
         return self._kernel(X, self.X_) @ self.alpha_
 
 
-def rate(gp):
-    """Share of each feature in how far the other coefficients move once its own is 0.
-
-    Coefficients are those of a linear projection of f; distances are Kullback-Leibler's.
-    """
-    project = np.linalg.pinv(gp.X_)
-    mean, cov = project @ gp.predict(gp.X_), project @ gp.covariance_ @ project.T
-    found = np.empty(len(mean))
-    for j in range(len(mean)):
-        others = np.delete(np.arange(len(mean)), j)
-        slope = cov[others, j] / cov[j, j]
-        left = cov[np.ix_(others, others)]
-        right = left - np.outer(slope, cov[j, others])
-        shift = slope * mean[j]
-        logs = np.linalg.slogdet(right)[1] - np.linalg.slogdet(left)[1]
-        inside = np.trace(np.linalg.solve(right, left)) + shift @ np.linalg.solve(right, shift)
-        found[j] = 0.5 * (logs + inside - len(others))
-    return found / found.sum()
-
-
 def main():
     X, y = data()
     model, idata, quiet = bx.GP(X, y), posterior(), {"progressbar": False}
@@ -125,7 +105,7 @@ def main():
     tasks = {
         "variation of partial dependence, 12 features": lambda: peers.pd_variation(gp.predict, X),
         "the same of 66 pairs": lambda: peers.pd_interactions(gp.predict, X),
-        "RATE, 12 features": lambda: rate(gp),
+        "RATE, 12 features": lambda: peers.rate(gp.X_, gp.predict(gp.X_), gp.covariance_),
         "permutation importance, 12 features, 5 times": lambda: (
             permutation_importance(gp, *scaled, n_repeats=5, random_state=0).importances_mean
         ),

@@ -222,7 +222,7 @@ def experiment():
     """Posterior of sigma_w, and of training weights, under three priors of sigma_w."""
     X, y, X_test, y_test = split()
     sampling = {"draws": 700, "tune": 500, "chains": 2, "target_accept": 0.9}
-    fits, found, drawn = {}, {}, {}
+    models, fits, found, drawn = {}, {}, {}, {}
     for label, prior in EXPERIMENT.items():
         model = bx.GPX(X, y, priors={} if prior is None else {"sigma_w": prior})
         idata = model.fit("nuts", seed=SEED, progressbar=False, **sampling)
@@ -238,7 +238,7 @@ def experiment():
             "own part of noise": f"{own_part.mean():.0%}",
             **effects(model, idata, X_test, y_test),
         }
-        fits[label], drawn[label] = idata, sigma_w
+        models[label], fits[label], drawn[label] = model, idata, sigma_w
     compared = az.compare(fits, round_to="none")
     for label in found:
         row = compared.loc[label]
@@ -250,6 +250,19 @@ def experiment():
     axes.set(xlabel="sigma_w, in sd of y per sd of z", yticks=[], title="posterior of sigma_w")
     axes.legend()
     keep(figure, "sigma_w")
+    sensitivity(models, fits)
+
+
+def sensitivity(models, fits):
+    """Power-scaling of sigma_w's prior: sigma, sigma_w, and the weight of bmi at one patient."""
+    options = {"obs": [0], "features": ["bmi"], "seed": SEED, "progressbar": False}
+    for label, model in models.items():
+        own = bx.weights(model, fits[label], **options)
+        smooth = bx.weights(model, fits[label], smooth=True, **options)
+        tree = bx.power_scaling(model, fits[label], own, smooth.rename(weight="smooth_weight"))
+        summary = az.psense_summary(tree, prior_var_names=["sigma_w"])
+        shown = ["sigma", "sigma_w", "weight[0, bmi]", "smooth_weight[0, bmi]"]
+        table(f"Power-scaling, {label}", summary.loc[shown])
 
 
 if __name__ == "__main__":

@@ -1,6 +1,10 @@
-"""Measures of relevance that need predictions alone, from their definitions.
+"""Other measures of relevance, from their definitions.
 
-They take a function from rows (m, d) to predictions (m,), and the rows that are averaged over.
+All but RATE take a function from rows (m, d) to predictions (m,), and the rows that are averaged
+over.
+
+    L. Crawford, S. R. Flaxman, D. E. Runcie and M. West, "Variable prioritization in nonlinear
+    black box methods: a genetic association case study" (2019): RATE.
 
     J. H. Friedman and B. E. Popescu, "Predictive learning via rule ensembles" (2008): the
     H-statistic.
@@ -60,3 +64,24 @@ def pd_interactions(predict, X):
         square = dependence(predict, X, [i, j], grid).reshape((GRID, GRID))
         found[i, j] = np.mean([square.std(axis=a, ddof=1).std(ddof=1) for a in (0, 1)])
     return found
+
+
+def rate(X, mean, covariance):
+    """Share of each feature in how far the other coefficients move once its own is 0, (d,).
+
+    Coefficients are those of a linear projection of f, which is normal with this mean (m,) and
+    covariance (m, m) at X; distances are Kullback-Leibler's.
+    """
+    project = np.linalg.pinv(X)
+    mean, cov = project @ mean, project @ covariance @ project.T
+    found = np.empty(len(mean))
+    for j in range(len(mean)):
+        others = np.delete(np.arange(len(mean)), j)
+        slope = cov[others, j] / cov[j, j]
+        left = cov[np.ix_(others, others)]
+        right = left - np.outer(slope, cov[j, others])
+        shift = slope * mean[j]
+        logs = np.linalg.slogdet(right)[1] - np.linalg.slogdet(left)[1]
+        inside = np.trace(np.linalg.solve(right, left)) + shift @ np.linalg.solve(right, shift)
+        found[j] = 0.5 * (logs + inside - len(others))
+    return found / found.sum()

@@ -125,12 +125,14 @@ class Run:
             )
         path = self._path(f"fit{suffix}.nc")
         bx.save(model, idata, path)
+        names = [rv.name for rv in model.variables.values()]
         if self.method in ("map", "svgp"):
-            mean = az.summary(idata, kind="stats", round_to="none")[["mean"]]
+            mean = az.summary(idata, names, kind="stats", round_to="none")[["mean"]]
             exact = shown = mean.rename(columns={"mean": "mode"})
         else:
-            exact = az.summary(idata, ci_prob=LEVEL, round_to="none").dropna(axis=1, how="all")
-            shown = az.summary(idata, ci_prob=LEVEL)[exact.columns]
+            exact = az.summary(idata, names, ci_prob=LEVEL, round_to="none")
+            exact = exact.dropna(axis=1, how="all")
+            shown = az.summary(idata, names, ci_prob=LEVEL)[exact.columns]
         exact.to_csv(self._path(f"summary{suffix}.csv"), index_label="hyperparameter")
         print("\nHyperparameters, on the model's scale:")
         print(shown.to_string())

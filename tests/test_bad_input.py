@@ -21,7 +21,7 @@ CASES = {
     "infinite": (lambda X, y: (X.assign(dose=np.inf), y), r"column 'dose'.*infinite"),
     "strings": (
         lambda X, y: (X.assign(age=["old"] * len(X)), y),
-        r"column 'age'.*'old' \(str\).*get_dummies",
+        r"column 'age'.*'old' \(str\).*astype\('category'\)",
     ),
     "dates": (lambda X, y: (X.assign(age=pd.Timestamp("2020-01-01")), y), "column 'age'.*dates"),
     "constant column": (

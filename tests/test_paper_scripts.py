@@ -181,6 +181,27 @@ def test_peers_of_known_functions(script, rng):
     assert_allclose([found[0, 2], found[1, 2]], 0.0, atol=1e-12)
 
 
+def test_rate_is_a_share_of_divergences(script, rng):
+    """By draws of the other coefficients, and densities of their own and given that one is 0."""
+    X, root = rng.normal(size=(9, 3)), 0.4 * rng.normal(size=(9, 9))
+    mean, covariance = rng.normal(size=9), root @ root.T
+    solved = np.linalg.solve(X.T @ X, X.T)
+    b, cov = solved @ mean, solved @ covariance @ solved.T
+    found = []
+    for j in range(3):
+        others = [k for k in range(3) if k != j]
+        precision = np.linalg.inv(cov)[np.ix_(others, others)]
+        pull = np.linalg.inv(cov)[others, j] * b[j]
+        given = multivariate_normal(
+            b[others] + np.linalg.solve(precision, pull), np.linalg.inv(precision)
+        )
+        own = multivariate_normal(b[others], cov[np.ix_(others, others)])
+        drawn = own.rvs(200_000, random_state=j)
+        found.append((own.logpdf(drawn) - given.logpdf(drawn)).mean())
+    shares = script("peers").rate(X, mean, covariance)
+    assert_allclose(shares, np.array(found) / sum(found), atol=0.01)
+
+
 def test_true_pairs_are_counted_on_top(script):
     relevance = script("gp_relevance")
     true = np.array([pair in relevance.TRUE for pair in relevance.PAIRS])

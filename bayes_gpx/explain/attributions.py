@@ -1,6 +1,7 @@
 """Attributions: what each feature adds to f(x) - f(baseline), by integrated gradients."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -8,6 +9,7 @@ import xarray as xr
 from bayes_gpx import questions
 from bayes_gpx.arguments import from_baseline, points
 from bayes_gpx.bases import NoBasis
+from bayes_gpx.columns import of_columns
 from bayes_gpx.draws import explain, origin
 from bayes_gpx.responses import Bent, Linear, bends
 from bayes_gpx.specification import count, one_of
@@ -82,6 +84,9 @@ def attributions(
         mean. A dict gives all but `value` a last dim `baseline`, and `baseline_value` (feature,
         baseline), the mean of each one's rows; draws are then independent between baselines.
 
+        A categorical column has one attribution, the sum over its indicators, with `value` the
+        position of its level and `level` (obs, feature) its name.
+
         Of labels and counts, unless ``on="latent"``, all this is of the probability S(f) or the
         rate S(f), f the smooth part in a GPX: draws are computed function by function, means are
         exact over the normal approximation of f, and sds and covariances are those of the draws.
@@ -124,6 +129,14 @@ def attributions(
     array([2.])
     """
     where = points(model, X_new, Z_new, obs=obs)
+    ask = partial(_ungrouped, model, idata, where, baseline, method, steps)
+    if model.training.X.levels:
+        known = method != "taylor"
+        return of_columns(model.training.X, "attribution", ask, known=known, **options)
+    return ask(**options)
+
+
+def _ungrouped(model, idata, where, baseline, method, steps, **options):
     if isinstance(baseline, dict):
         return _apart(model, idata, where, baseline, method, steps, **options)
     where = from_baseline(model, where, baseline)
@@ -277,5 +290,5 @@ def _warn_if_incomplete(found):
                 f"{residual / size:.1e} of its scale. Use method='exact', more steps, or a "
                 "baseline nearer to the observations.",
                 CompletenessWarning,
-                stacklevel=4,
+                stacklevel=5,
             )

@@ -1,7 +1,10 @@
 """Weights and contributions of a GPX: what each feature adds, sample by sample."""
 
+from functools import partial
+
 from bayes_gpx import questions
 from bayes_gpx.arguments import points
+from bayes_gpx.columns import of_columns
 from bayes_gpx.draws import explain
 
 
@@ -78,7 +81,8 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
         `contribution` (chain, draw, obs, feature) with `contribution_mean`, `contribution_sd`,
         `contribution_cov`; `value`; `center` (feature) and `offset`:
         ``contribution_l = weight_l (value_l - center_l)`` and the contributions of an
-        observation plus `offset` are f. In units of y.
+        observation plus `offset` are f. In units of y. A categorical column has one contribution,
+        the sum over its indicators, no `center`, and the name of its level in `level`.
 
     Raises
     ------
@@ -102,4 +106,7 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     """
     quantity = questions.contribution(model)
     where = points(model, X_new, Z_new, obs=obs)
-    return explain(model, idata, quantity, where, **options)
+    ask = partial(explain, model, idata, quantity, where)
+    if model.training.Z.levels:
+        return of_columns(model.training.Z, "contribution", ask, **options)
+    return ask(**options)

@@ -8,7 +8,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import against, panel_rows, refuse_several, short
+from bayes_gpx.shown import against, panel_rows, refuse_several, short, with_values
 
 
 def _interval(da, target, *, position, **kwargs):
@@ -21,11 +21,7 @@ def _points(da, target, *, position, **kwargs):
 
 
 def _names(da, target, *, position, **kwargs):
-    labels = [
-        f"{short(feature)} = {value:.4g}"
-        for feature, value in zip(da["feature"].values, da.values, strict=True)
-    ]
-    return backend_from_object(target).yticks(position, labels, target, **kwargs)
+    return backend_from_object(target).yticks(position, with_values(da), target, **kwargs)
 
 
 def _title(da, target, *, text, **kwargs):

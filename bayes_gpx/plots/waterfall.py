@@ -8,7 +8,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
 from bayes_gpx.panels import lay_out
-from bayes_gpx.shown import ONE_UNIT, against, short, shown
+from bayes_gpx.shown import ONE_UNIT, against, short, shown, with_values
 
 HALF = 0.32
 """Half of a bar's height."""
@@ -101,7 +101,7 @@ def plot_waterfall(dataset, *, obs=None, max_features=10, ci_prob=None, backend=
     parts = [draws.isel(feature=i, drop=True) for i in first]
     mean = [one[f"{name}_mean"].values[i] for i in first]
     whole = one["difference_mean"] if "difference" in one else one[f"{name}_mean"].sum("feature")
-    names = [f"{short(draws['feature'].values[i])} = {one['value'].values[i]:.4g}" for i in first]
+    names = with_values(one["value"].isel(feature=first))
     if len(first) < len(order):
         parts.append(total - sum(parts))
         mean.append(float(whole) - sum(mean))

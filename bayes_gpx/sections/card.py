@@ -27,7 +27,11 @@ def _model(findings):
         ("Model", family[spec.family]),
         ("Response", f"{data.y_name}{findings.unit(data.y_name)}, {_of_response(data)}"),
         ("Rows", f"{data.n} to learn from, {len(findings.where.index)} to explain"),
-        ("Features", f"{data.d}" + (f", and {data.p} that are weighed" if _weighed(data) else "")),
+        (
+            "Features",
+            f"{data.sources[0]}"
+            + (f", and {data.sources[1]} that are weighed" if _weighed(data) else ""),
+        ),
         ("Kernel", spec.kernel if isinstance(spec.kernel, str) else "a function of the user's"),
         ("Lengthscales", "one for each feature" if spec.ard else "one for all features"),
         ("Likelihood", spec.likelihood + (f", {spec.link} link" if spec.link else "")),

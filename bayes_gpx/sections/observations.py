@@ -67,10 +67,14 @@ def _sentences(findings, found):
     for i in order[:MOST_TOLD]:
         feature, value = str(found["feature"].values[i]), number(found["value"].values[i])
         low, high = tails[:, i]
-        if value == number(start[i]):
+        levels, before = findings.model.training.X.levels.get(feature), number(start[i])
+        if levels:
+            value = str(found["level"].values[i])
+            before = levels[int(start[i])] if np.isfinite(start[i]) else "a mixture of levels"
+        if value == before:
             because = f"{feature} is {value}{_unit(findings, feature)}, as in the baseline"
         else:
-            because = f"{feature} is {value} rather than {number(start[i])}"
+            because = f"{feature} is {value} rather than {before}"
             because += _unit(findings, feature)
         if low <= 0 <= high:
             yield f"{number(mean[i])} {interval(low, high)}, of open sign, because {because}."

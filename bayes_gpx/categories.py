@@ -1,0 +1,63 @@
+"""Categorical columns: declared by their type, told by one indicator column for each level.
+
+A stationary kernel of the indicators, with one lengthscale for all of them, is the exchangeable
+kernel: 1 for equal levels, and one correlation for any two that differ.
+"""
+
+import difflib
+
+import narwhals as nw
+import numpy as np
+
+
+def declared(series):
+    """Levels of a pandas or polars column that is declared to be categorical, or None.
+
+    Those of the type, or those that occur where the type does not hold them (``pl.Categorical``).
+    """
+    if series.dtype not in (nw.Categorical, nw.Enum):
+        return None
+    levels = getattr(getattr(series.to_native(), "cat", None), "categories", None)
+    if levels is None and series.dtype == nw.Enum:
+        levels = series.dtype.categories
+    elif levels is None:
+        levels = series.drop_nulls().unique().sort().to_list()
+    return tuple(str(level) for level in levels)
+
+
+def indicator(column, level):
+    """Name of the indicator of a level."""
+    return f"{column}={level}"
+
+
+def codes(values, levels, where, index):
+    """Position of each value among the levels, NaN where it is missing, (n,).
+
+    Raises
+    ------
+    ValueError
+        For a value that is none of the levels.
+    """
+    known = {level: float(code) for code, level in enumerate(levels)}
+    found = np.empty(len(values))
+    for i, value in enumerate(values):
+        if not is_missing(value) and str(value) not in known:
+            near = difflib.get_close_matches(str(value), levels, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise ValueError(
+                f"{where} holds {str(value)!r} at row {plain(index[i])!r}; expected one of its "
+                f"levels, {list(levels)}.{hint} A level without training rows can be explained if "
+                "it was declared, as in pandas.Categorical(..., categories=[...])."
+            )
+        found[i] = np.nan if is_missing(value) else known[str(value)]
+    return found
+
+
+def is_missing(value):
+    """Whether an object stands for no value."""
+    return value is None or value != value or type(value).__name__ == "NAType"
+
+
+def plain(label):
+    """A label as Python's own type."""
+    return label.item() if hasattr(label, "item") else label

@@ -1,0 +1,106 @@
+"""Explanations of several fits, to completed copies of one data set, made into one."""
+
+import numpy as np
+import xarray as xr
+
+AVERAGED = ("value", "baseline", "baseline_value", "center", "offset")
+DRAWS = {"chain", "draw"}
+
+
+def combined(results):
+    """One result from those of several imputations of the same data, each with a fit of its own.
+
+    Multiple imputation: complete the table m times by draws of its missing entries, fit a model to
+    each, ask a verb of each, and combine. What was not observed is then part of the uncertainty.
+
+    Parameters
+    ----------
+    results : list of xarray.Dataset
+        What `predictions`, `weights`, `contributions`, `derivatives` or `attributions` returned for
+        each fit, all for the same observations and features, with as many draws each, or none.
+
+    Returns
+    -------
+    xarray.Dataset
+        The equal mixture of the results: draws side by side as further chains; `_mean`, `_sd` and
+        `_cov` exact; values, centers and baselines averaged over imputations; of residuals the
+        largest. R-hat between these chains says how much imputations differ, not whether samplers
+        converged: look at that fit by fit.
+
+    Raises
+    ------
+    ValueError
+        For no results, other observations, features or numbers of draws in one than in another,
+        and for what has no known mixture, such as bands.
+
+    Examples
+    --------
+    >>> from sklearn.experimental import enable_iterative_imputer  # doctest: +SKIP
+    >>> from sklearn.impute import IterativeImputer  # doctest: +SKIP
+    >>> results = []  # doctest: +SKIP
+    >>> for seed in range(5):  # doctest: +SKIP
+    ...     imputer = IterativeImputer(sample_posterior=True, random_state=seed)
+    ...     model = bx.GP(imputer.set_output(transform="pandas").fit_transform(X), y)
+    ...     results.append(bx.attributions(model, model.fit("nuts"), X_new))
+    >>> found = bx.combined(results)  # doctest: +SKIP
+
+    Notes
+    -----
+    Impute with y among the predictors, or else relations with y come out too weak.
+
+    References
+    ----------
+    Rubin, "Multiple imputation for nonresponse in surveys" (1987); Gelman et al., "Bayesian data
+    analysis" (2013), section 18.2.
+    """
+    results = list(results)
+    if not results:
+        raise ValueError("results is empty; expected the Dataset of each imputation.")
+    first = results[0]
+    names, sizes = set(first), dict(first.sizes)
+    for k, found in enumerate(results):
+        if set(found) != names or dict(found.sizes) != sizes:
+            raise ValueError(
+                f"Result {k} has {sorted(map(str, found))} of sizes {dict(found.sizes)}; expected "
+                f"{sorted(map(str, names))} of {sizes}, as in the first. Ask the same verb of each."
+            )
+        for dim in set(first.coords) & set(first.dims) - DRAWS:
+            if not found[dim].equals(first[dim]):
+                raise ValueError(
+                    f"Result {k} has other labels along {dim!r} than the first; expected the same "
+                    "observations and features in each."
+                )
+    variables = {}
+    for name in first:
+        each = [found[name].variable for found in results]
+        stacked = xr.Variable.concat(each, "imputation")
+        variables[name] = _mixed(str(name), stacked, first, results)
+    coords = {c: v for c, v in first.coords.items() if c != "chain"}
+    made = xr.Dataset(variables, coords, {**first.attrs, "imputations": len(results)})
+    jitters = [found.attrs.get("relative_jitter", 0.0) for found in results]
+    return made.assign_attrs(relative_jitter=max(jitters))
+
+
+def _mixed(name, stacked, first, results):
+    """One variable of the mixture."""
+    if DRAWS <= set(stacked.dims):
+        chains = stacked.transpose("imputation", "chain", ...)
+        values = chains.values.reshape((-1, *chains.shape[2:]))
+        return xr.Variable(chains.dims[1:], values).transpose(*first[name].dims)
+    if name in AVERAGED or name.endswith("_mean") or "probability" in name:
+        return stacked.mean("imputation")
+    if name.startswith("completeness_residual"):
+        return stacked.max("imputation")
+    for end, power in (("_sd", 2), ("_cov", 1)):
+        mean = f"{name.removesuffix(end)}_mean"
+        if name.endswith(end) and mean in first:
+            means = xr.Variable.concat([found[mean].variable for found in results], "imputation")
+            apart = means - means.mean("imputation")
+            bis = ["feature_bis" if dim == "feature" else dim for dim in apart.dims]
+            other = apart if power == 2 else xr.Variable(bis, apart.values)
+            whole = (stacked**power + apart * other).mean("imputation")
+            return np.sqrt(whole) if power == 2 else whole.transpose(*first[name].dims)
+    raise ValueError(
+        f"{name} of several fits has no mixture that is known from each; expected the result of "
+        "bx.predictions, weights, contributions, derivatives or attributions."
+    )

@@ -1,0 +1,105 @@
+"""Long form: every number of a verb's Dataset, under the row labels that the user's frame had."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose
+from scipy.stats import norm
+
+import bayes_gpx as bx
+
+THETA = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma": 0.4}
+OPTIONS = {"draws": 100, "seed": 2, "progressbar": False}
+MOMENTS = ("mean", "sd", "lower", "upper")
+
+
+@pytest.fixture(scope="module")
+def model(regression):
+    return bx.GP(*regression[::2][:2])
+
+
+@pytest.fixture(scope="module")
+def new(regression):
+    return pd.DataFrame(np.asarray(regression[3]), list("pqrs"), ["age", "dose"])
+
+
+def test_every_number_stands_beside_its_row_and_feature(model, new):
+    found = bx.attributions(model, THETA, new, **OPTIONS)
+    frame = bx.to_pandas(found, ci_prob=0.8)
+    quantities = [f"{q}_{m}" for q in ("attribution", "difference") for m in MOMENTS]
+    assert list(frame) == ["row", "feature", "value", *quantities]
+    assert len(frame) == 8
+    for _, line in frame.sample(frac=1, random_state=1).iterrows():
+        at = {"obs": line["row"], "feature": line["feature"]}
+        assert line["value"] == new.loc[line["row"], line["feature"]]
+        assert line["attribution_mean"] == found["attribution_mean"].sel(at).item()
+        assert line["attribution_sd"] == found["attribution_sd"].sel(at).item()
+        assert line["difference_sd"] == found["difference_sd"].sel(obs=line["row"]).item()
+        low, high = np.quantile(found["attribution"].sel(at), [0.1, 0.9])
+        assert_allclose([line["attribution_lower"], line["attribution_upper"]], [low, high])
+
+
+def test_without_draws_intervals_are_normal(model, new):
+    frame = bx.to_pandas(bx.derivatives(model, THETA, new, keep="summary"), ci_prob=0.9)
+    ends = norm(frame["derivative_mean"], frame["derivative_sd"]).ppf([[0.05]] * 2 + [[0.95]] * 2)
+    assert_allclose(frame["derivative_lower"], ends[0])
+    assert_allclose(frame["derivative_upper"], ends[3])
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.Index(["b", "a", "d", "c"]),
+        pd.Index([30, 10, 20, 5]),
+        pd.date_range("2020-01-01", periods=4),
+        pd.MultiIndex.from_product([["x", "y"], [1, 2]]),
+    ],
+    ids=["text", "numbers", "dates", "levels"],
+)
+def test_rows_keep_the_index_of_the_frame(model, new, index):
+    frame = bx.to_pandas(bx.predictions(model, THETA, new.set_axis(index), **OPTIONS))
+    several = index.nlevels > 1
+    expected = ["/".join(map(str, label)) for label in index] if several else index.tolist()
+    assert frame["row"].tolist() == expected
+    assert list(frame)[:5] == ["row", "f_mean", "f_sd", "f_lower", "f_upper"]
+    assert len(frame) == 4
+
+
+def test_rows_keep_the_coordinate_of_an_array_and_go_to_polars(model, new):
+    given = xr.DataArray(new.values, {"place": list("wxyz"), "f": list(new)}, ["place", "f"])
+    frame = bx.to_pandas(bx.predictions(model, THETA, given, **OPTIONS))
+    assert pl.from_pandas(frame)["row"].to_list() == ["w", "x", "y", "z"]
+    plain = bx.to_pandas(bx.predictions(model, THETA, pl.from_pandas(new), **OPTIONS))
+    assert plain["row"].tolist() == [0, 1, 2, 3]
+
+
+def test_baselines_and_pairs_of_features_have_columns_of_their_own(model, new):
+    starts = {"low": new.loc["p"], "high": new.loc["q"]}
+    apart = bx.attributions(model, THETA, new, baseline=starts, **OPTIONS)
+    frame = bx.to_pandas(apart)
+    assert list(frame)[:4] == ["row", "feature", "baseline", "value"]
+    assert len(frame) == 16
+    at_start = frame[(frame["row"] == "p") & (frame["baseline"] == "low")]
+    assert_allclose(at_start["attribution_mean"], 0.0, atol=1e-12)
+    second = bx.derivatives(model, THETA, new, order=2, **OPTIONS)
+    pairs = bx.to_pandas(second).set_index(["row", "feature", "feature_bis"])
+    expected = second["second_derivative_mean"].sel(obs="r", feature="age", feature_bis="dose")
+    assert pairs.loc[("r", "age", "dose"), "second_derivative_mean"] == expected.item()
+
+
+def test_signs_have_their_probabilities_and_draws_alone_their_moments(model, new):
+    found = bx.slopes(model, THETA, new, **OPTIONS)
+    frame = bx.to_pandas(found)
+    expected = found["derivative_probability_positive"].values.ravel()
+    assert_allclose(frame["derivative_probability_positive"], expected)
+    shares = xr.Dataset({"share": (("chain", "draw", "feature"), [[[1.0], [3.0]]])})
+    assert bx.to_pandas(shares).loc[0, ["share_mean", "share_sd"]].tolist() == [2.0, 1.0]
+
+
+def test_what_no_verb_returned_is_refused(model, new):
+    with pytest.raises(ValueError, match=r"no draws and no means.*bx\.attributions"):
+        bx.to_pandas(xr.Dataset({"value": ("obs", [1.0])}))
+    with pytest.raises(ValueError, match=r"ci_prob is 2"):
+        bx.to_pandas(bx.predictions(model, THETA, new, **OPTIONS), ci_prob=2)
