@@ -5,6 +5,7 @@ import numpy as np
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize, to_hex
+from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.specification import one_of
 
@@ -13,6 +14,9 @@ SIGNED, UNSIGNED = "RdBu_r", "viridis"
 
 ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.9, 256)))
 """The same without its brightest, for points on white."""
+
+MOST_TICKS = 5
+"""Of a colour bar, so that numbers of many digits do not touch."""
 
 
 def vertical_zero(da, target, **kwargs):
@@ -103,5 +107,7 @@ def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
     if axes is None:
         axes = [a for a in pc.viz["plot"].values.ravel() if a is not None]
     bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, label=label, **kwargs)
-    if ticks is not None:
+    if ticks is None:
+        bar.locator = MaxNLocator(MOST_TICKS)
+    else:
         bar.set_ticks(list(ticks), labels=list(ticks.values()))
