@@ -10,7 +10,7 @@ NO_BROWSER = $(if $(BROWSER),, and not browser)
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TWO = -n 2 --dist loadfile
 
-.PHONY: setup test test-slow demo lint format docs bench constraints clean
+.PHONY: setup test test-slow demo lint format docs notebooks bench constraints clean
 
 setup: .venv/.installed
 
@@ -43,6 +43,10 @@ format: .venv/.installed
 
 docs: .venv/.installed-docs
 	$(ONE_THREAD) .venv/bin/sphinx-build -W -n --keep-going -b html docs docs/_build/html
+
+# Executed copies are thrown away: notebooks are stored without outputs.
+notebooks: .venv/.installed
+	$(ONE_THREAD) .venv/bin/jupyter-execute --timeout=900 notebooks/*.ipynb
 
 bench: .venv/.installed-bench
 	set -e; for script in benchmarks/*.py; do echo "== $$script"; .venv/bin/python "$$script"; done

@@ -13,6 +13,7 @@ import bayes_gpx as bx
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if "_build" not in page.parts and "generated" not in page.parts]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 BUILT = (".md", ".ipynb")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
 
@@ -67,6 +68,7 @@ def test_every_page_is_in_a_table_of_contents():
         for line in tree.splitlines()
     }
     pages = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES[1:]}
+    pages |= {str(page.relative_to(ROOT).with_suffix("")) for page in NOTEBOOKS}
     assert pages - listed == {"index"}
 
 
