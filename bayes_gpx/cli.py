@@ -1,5 +1,6 @@
 """The command `bayes-gpx`: fit, explain and report without writing Python."""
 
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -59,6 +60,9 @@ def main(arguments=None):
     except click.ClickException as wrong:
         wrong.show()
         raise SystemExit(wrong.exit_code) from None
+    except BrokenPipeError:  # whoever read the output, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
     except (ValueError, OSError, ImportError) as refused:
         click.echo(f"Error: {refused}", err=True)
         raise SystemExit(1) from None

@@ -35,14 +35,22 @@ def combined(results):
 
     Examples
     --------
-    >>> from sklearn.experimental import enable_iterative_imputer  # doctest: +SKIP
-    >>> from sklearn.impute import IterativeImputer  # doctest: +SKIP
-    >>> results = []  # doctest: +SKIP
-    >>> for seed in range(5):  # doctest: +SKIP
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> from sklearn.experimental import enable_iterative_imputer
+    >>> from sklearn.impute import IterativeImputer
+    >>> rng, results = np.random.default_rng(1), []
+    >>> X = rng.normal(size=(30, 2))
+    >>> y = X.sum(axis=1) + 0.3 * rng.normal(size=30)
+    >>> X[4, 1] = np.nan
+    >>> for seed in range(2):
     ...     imputer = IterativeImputer(sample_posterior=True, random_state=seed)
-    ...     model = bx.GP(imputer.set_output(transform="pandas").fit_transform(X), y)
-    ...     results.append(bx.attributions(model, model.fit("nuts"), X_new))
-    >>> found = bx.combined(results)  # doctest: +SKIP
+    ...     whole = imputer.fit_transform(np.column_stack([X, y]))[:, :2]
+    ...     model = bx.GP(whole, y)
+    ...     idata = model.fit("map", progressbar=False)
+    ...     results.append(bx.attributions(model, idata, [[1.0, 0.0]], progressbar=False))
+    >>> bx.combined(results)["attribution_mean"].dims
+    ('obs', 'feature')
 
     Notes
     -----

@@ -58,6 +58,7 @@ def _at(mean, variance, mean_first=None, variance_first=None):
     """Expected probabilities (m, C), derivatives (m, d, C), and relative rates of V (d,)."""
     C = mean.shape[1]
     z, weights = standard_nodes(C)
+    z = z.T
     scale = np.abs(variance).max(axis=(1, 2))[:, None, None]
     R = np.linalg.cholesky(variance + (LEAST * scale + 1e-300) * np.eye(C))
     p = softmax(mean[:, None] + z @ R.transpose(0, 2, 1), axis=-1)

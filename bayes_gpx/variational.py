@@ -67,7 +67,9 @@ def expected_log(likelihood, mean, sd, y, theta, exposure):
 
 def _nodes(likelihood, mean, sd):
     x, weights = standard_nodes(likelihood.classes)
-    return mean[:, None] + sd[:, None] * x, x, weights
+    if likelihood.classes is None:
+        return mean[:, None] + sd[:, None] * x, x, weights
+    return (mean[..., None] + sd[..., None] * x).transpose(0, 2, 1), x.T, weights
 
 
 def expected_information(likelihood, mean, sd):

@@ -2,8 +2,9 @@
 
 Labels of functions that are drawn from the model itself, hyperparameters from their priors, at 60
 rows with two features; intervals at 20 other places. Full sampling of latent values, NUTS on
-Laplace's marginal, and a sparse variational fit with 8 inducing points, of which the second and
-third are approximations and the third leaves out the uncertainty of hyperparameters too.
+Laplace's marginal, a single mode of that, and a sparse variational fit with 8 inducing points; the
+last two leave out the uncertainty of hyperparameters, so both posteriors of f are also shown with
+hyperparameters known.
 """
 
 import sys
@@ -13,18 +14,21 @@ import numpy as np
 
 import bayes_gpx as bx
 
-SIMULATIONS, ROWS, PLACES, LEVEL = 30, 60, 20, 0.9
+SIMULATIONS, ROWS, PLACES, LEVEL = 20, 60, 20, 0.9
 QUIET = {"progressbar": False}
 CHAINS = {"draws": 400, "tune": 400, "chains": 2}
 ROADS = {
     "NUTS, latent values": (None, {"method": "nuts", "latent": "sample"} | CHAINS),
     "NUTS on Laplace's marginal": (None, {"method": "nuts"} | CHAINS),
+    "Laplace, mode of hyperparameters": (None, {"method": "map"}),
     "svgp, 8 inducing points": (bx.Inducing(8), {"method": "svgp"}),
+    "Laplace, hyperparameters known": (None, None),
+    "svgp, hyperparameters known": (bx.Inducing(8), None),
 }
 
 
 def world(rng):
-    """Rows with labels; places, with the probability and its slopes there."""
+    """Rows with labels; places, the probability and its slopes there; hyperparameters."""
     X = rng.normal(size=(ROWS + PLACES, 2))
     lengthscale, amplitude = np.exp(rng.normal(0.5 * np.log(2) + 0.5, 0.5)), abs(rng.normal(0, 2))
     waves = rng.normal(size=(2, 2000)) / lengthscale
@@ -35,7 +39,8 @@ def world(rng):
     p = 1 / (1 + np.exp(-f))
     slopes = slopes * (p * (1 - p))[:, None]
     y = (rng.random(ROWS) < p[:ROWS]).astype(int)
-    return X[:ROWS], y, X[ROWS:], p[ROWS:], slopes[ROWS:]
+    theta = {"lengthscale": lengthscale, "amplitude": amplitude}
+    return X[:ROWS], y, X[ROWS:], p[ROWS:], slopes[ROWS:], theta
 
 
 def inside(draws, truth):
@@ -51,9 +56,9 @@ def main():
     found = {name: [] for name in ROADS}
     for k in range(number):
         rng = np.random.default_rng([k, 5])
-        X, y, places, p, slopes = world(rng)
+        X, y, places, p, slopes, theta = world(rng)
         while len(set(y)) < 2:
-            X, y, places, p, slopes = world(rng)
+            X, y, places, p, slopes, theta = world(rng)
         for name, (approximation, options) in ROADS.items():
             priors = {"lengthscale": _prior}
             model = bx.GP(
@@ -65,8 +70,10 @@ def main():
                 approximation=approximation,
                 priors=priors,
             )
-            seed = {} if options["method"] == "svgp" else {"seed": k}
-            idata = model.fit(**options, **seed, **QUIET)
+            idata = theta
+            if options is not None:
+                seed = {"seed": k} if options["method"] == "nuts" else {}
+                idata = model.fit(**options, **seed, **QUIET)
             asked = {"seed": k, **QUIET}
             predicted = bx.predictions(model, idata, places, **asked)["probability"]
             gradient = bx.derivatives(model, idata, places, num_draws=400, **asked)["derivative"]

@@ -1,5 +1,6 @@
 """From a table to explanations and a report, by the commands that a user types."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,16 @@ MOMENTS = ("mean", "sd", "lower", "upper")
 
 def typed(*words):
     return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True)
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [COMMAND, "datasets"], stdout=write, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(write)
+    assert done.stderr == "" and done.returncode == 1
 
 
 def refused(capsys, *words):

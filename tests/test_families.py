@@ -333,11 +333,3 @@ def test_a_process_that_is_not_differentiable_is_refused_for_any_likelihood(post
             verb(model, {}, **QUIET)
     model, idata, new = build("bernoulli", posterior, kernel="matern32")
     assert (bx.interactions(model, idata, new, **QUIET)["interaction"][..., 0, 1] > 0).all()
-
-
-def test_several_classes_are_refused():
-    rng = np.random.default_rng(0)
-    model = bx.GP(rng.normal(size=(9, 2)), list("abcabcabc"), likelihood="categorical")
-    for verb in (bx.importances, bx.partial_dependence):
-        with pytest.raises(ValueError, match="with likelihood='categorical'; expected another"):
-            verb(model, {"lengthscale": [1.0, 1.0], "amplitude": 1.0}, **QUIET)

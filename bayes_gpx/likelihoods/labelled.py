@@ -148,8 +148,7 @@ class Categorical(Labelled):
 
     def expected(self, mean, root):
         """Expected probabilities (n, C) where f ~ N(mean, root root'), by quasi-random points."""
-        x, weights = standard_nodes(self.classes)
-        f = mean[:, None] + pt.matmul(x, root.transpose(0, 2, 1))
+        f, weights = self._nodes(mean, root)
         return (weights[:, None] * pt.exp(log_softmax(f))).sum(axis=1)
 
     def contracted(self, f, M):
@@ -175,9 +174,12 @@ class Categorical(Labelled):
 
         mean (n, C), root (n, C, C).
         """
-        x, weights = standard_nodes(self.classes)
-        f = mean[:, None] + pt.matmul(x, root.transpose(0, 2, 1))
+        f, weights = self._nodes(mean, root)
         return log_sum_exp(self.logp(f, y[:, None]) + np.log(weights))
+
+    def _nodes(self, mean, root):
+        x, weights = standard_nodes(self.classes)
+        return (mean[..., None] + pt.matmul(root, x)).transpose(0, 2, 1), weights
 
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f (..., C)."""
