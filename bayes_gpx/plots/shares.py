@@ -21,7 +21,9 @@ def _points(da, target, *, position, **kwargs):
 
 
 def _names(da, target, *, position, **kwargs):
-    return backend_from_object(target).yticks(position, with_values(da), target, **kwargs)
+    backend = backend_from_object(target)
+    backend.ylim((-0.6, len(position) - 0.4), target)
+    return backend.yticks(position, with_values(da), target, **kwargs)
 
 
 def _title(da, target, *, text, **kwargs):
