@@ -19,6 +19,9 @@ from pytensor.gradient import disconnected_grad
 from bayes_gpx.approximations import HSGP
 from bayes_gpx.kernels import Active, Constant, Linear, Product, Stationary, Sum
 
+NO_POWER = 1e-290
+"""Of a spectral density: the slope of its root is not finite where it has underflowed to 0."""
+
 SPECTRAL = {"ExpQuad": np.inf, "Matern52": 2.5, "Matern32": 1.5, "RatQuad": None}
 """Kernels with a spectral density, and the order of the Matern family that they are."""
 
@@ -380,4 +383,5 @@ def _sines(kernel, approximation: HSGP, X, number):
     rates = pt.specify_shape(0.5 * np.pi * numbers / reach, (len(numbers), d))
     own = {"alpha": kernel.alpha} if kernel.name == "RatQuad" else {}
     known = getattr(pm.gp.cov, kernel.name)(d, ls=kernel.lengthscale, **own)
-    return Sines(rates, center, reach, pt.sqrt(known.power_spectral_density(rates)))
+    density = pt.maximum(known.power_spectral_density(rates), NO_POWER)
+    return Sines(rates, center, reach, pt.sqrt(density))

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import bayes_gpx as bx
+from bayes_gpx.density import Density
 from bayes_gpx.inducing import inducing_points
 
 rng = np.random.default_rng(2)
@@ -30,6 +31,20 @@ def test_fits_files_and_verbs(approximation, tmp_path):
         second["attribution"].sum("feature"), second["difference"], atol=1e-10
     )
     assert float(second["completeness_residual_variance"].max()) < 1e-10
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "bernoulli"])
+def test_densities_have_slopes_where_sines_have_no_power_left(likelihood):
+    """At lengthscales so long that the spectral density of the faster sines is 0 in float64."""
+    labels = y if likelihood == "normal" else (y > np.median(y)).astype(int)
+    model = bx.GP(X, labels, likelihood=likelihood, approximation=bx.HSGP(12, 1.5))
+    density = Density(model.objective, jacobian=True)
+    value_and_slope = density.value_and_slope()
+    x = density.unconstrain({"lengthscale": np.array([40.0, 3.0])})
+    steps = 1e-5 * np.eye(len(x))
+    expected = [(value_and_slope(x + s)[0] - value_and_slope(x - s)[0]) / 2e-5 for s in steps]
+    np.testing.assert_allclose(value_and_slope(x)[1], expected, rtol=1e-4, atol=1e-4)
+    assert (np.abs(expected) > 1e-3).any()
 
 
 @pytest.mark.parametrize("approximation", ALL, ids=NAMES)
