@@ -39,6 +39,12 @@ def ranking(found, *, ci_prob=None):
     ValueError
         For a Dataset without draws, such as one with ``over="mixture"``.
 
+    Notes
+    -----
+    Relevance is a property of the predictive distribution, so its draws are those of the
+    hyperparameters alone. That a function drawn at the same hyperparameters, or other rows of the
+    same population, would rank features otherwise is not part of these probabilities.
+
     Examples
     --------
     >>> import numpy as np
