@@ -165,7 +165,7 @@ def test_minibatches_find_the_bound_of_all_rows():
 def test_sampled_latent_values_agree_with_laplace(likelihood):
     y = LABELS if likelihood == "bernoulli" else COUNTS
     model = bx.GP(X, y, likelihood=likelihood, ard=False)
-    options = {"draws": 2000, "tune": 2000, "chains": 2, "seed": 0, **QUIET}
+    options = {"draws": 5000, "tune": 2000, "chains": 2, "seed": 0, **QUIET}
     options["target_accept"] = 0.98
     sampled = model.fit("nuts", latent="sample", **options)
     marginal = model.fit("nuts", **options)
