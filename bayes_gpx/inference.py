@@ -258,22 +258,33 @@ def _mode_and_spread(density, starts, progressbar):
 
 
 def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs):
+    """Sample z of x = mode + spread z: what is correlated in x near the mode is not in z."""
     import nutpie
     from nutpie.compiled_pyfunc import from_pyfunc
 
     example = density.expand()(mode)
 
     def initial(chain_seed):
-        rng = np.random.default_rng(chain_seed)
-        return mode + spread @ rng.standard_normal(len(mode))
+        return np.random.default_rng(chain_seed).standard_normal(len(mode))
+
+    def make_value_and_slope():
+        value_and_slope = density.value_and_slope()
+
+        def evaluate(z):
+            value, slope = value_and_slope(mode + spread @ z)
+            return value, slope @ spread
+
+        return evaluate
 
     def make_expand(seed_1, seed_2, chain):
         expand = density.expand()
-        return lambda x: {k: np.asarray(v, dtype="float64") for k, v in expand(x).items()}
+        return lambda z: {
+            k: np.asarray(v, dtype="float64") for k, v in expand(mode + spread @ z).items()
+        }
 
     compiled = from_pyfunc(
         len(mode),
-        make_logp_fn=density.value_and_slope,
+        make_logp_fn=make_value_and_slope,
         make_expand_fn=make_expand,
         expanded_dtypes=[np.dtype("float64")] * len(example),
         expanded_shapes=[np.shape(v) for v in example.values()],

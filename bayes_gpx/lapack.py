@@ -11,17 +11,24 @@ from scipy.linalg import cython_lapack
 _POINTER = ctypes.c_void_p
 
 
-def _routine(name, n_arguments):
+def address(name):
+    """Where SciPy's LAPACK has a routine."""
     capsule = cython_lapack.__pyx_capi__[name]
     read_name = ctypes.pythonapi.PyCapsule_GetName
     read_name.restype, read_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    address = ctypes.pythonapi.PyCapsule_GetPointer
-    address.restype, address.argtypes = _POINTER, [ctypes.py_object, ctypes.c_char_p]
-    prototype = ctypes.CFUNCTYPE(None, *[_POINTER] * n_arguments)
-    return prototype(address(capsule, read_name(capsule)))
+    read_address = ctypes.pythonapi.PyCapsule_GetPointer
+    read_address.restype, read_address.argtypes = _POINTER, [ctypes.py_object, ctypes.c_char_p]
+    return read_address(capsule, read_name(capsule))
 
 
-potrf = _routine("dpotrf", 5)
-potrs = _routine("dpotrs", 8)
-potri = _routine("dpotri", 5)
-trtrs = _routine("dtrtrs", 10)
+def _routine(name, n_arguments):
+    routine = ctypes.CFUNCTYPE(None, *[_POINTER] * n_arguments)(address(name))
+
+    def call(*arguments):
+        routine(*arguments)
+
+    return call
+
+
+ARGUMENTS = {"dpotrf": 5, "dpotrs": 8, "dpotri": 5, "dtrtrs": 10}
+potrf, potrs, potri, trtrs = (_routine(*routine) for routine in ARGUMENTS.items())

@@ -4,16 +4,26 @@ Importing this file registers the forms with PyTensor. It takes over a second, s
 draws many times imports it, and a model that a user is about to sample by PyMC.
 """
 
+from hashlib import sha256
+from pathlib import Path
+
+import llvmlite.binding
 import numpy as np
 import pytensor
 from numba.extending import overload, register_jitable
+from numba.types import ExternalFunction, void, voidptr
 from pytensor.compile.mode import NUMBA, Mode
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
-from pytensor.link.numba.dispatch.basic import numba_njit, register_funcify_and_cache_key
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
+from pytensor.link.numba.dispatch.basic import (
+    numba_funcify_and_cache_key,
+    numba_njit,
+    register_funcify_and_cache_key,
+)
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.math import Dot
 
-from bayes_gpx import lapack
+from bayes_gpx import evidence, lapack, laplace
 from bayes_gpx.distances import SquaredDistances
 from bayes_gpx.evidence import LowRankEvidence, NormalEvidence, low_rank_logp_and_slopes
 from bayes_gpx.laplace import (
@@ -30,6 +40,32 @@ from bayes_gpx.laplace import (
 )
 
 _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
+
+_SOURCES = [Path(file) for file in (__file__, evidence.__file__, laplace.__file__)]
+_EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
+
+
+def _key(*parts):
+    """Under which machine code is kept on disk, until a source that it is made from changes."""
+    return sha256(str((*parts, _EDITION)).encode()).hexdigest()
+
+
+def _linked(routine, name, number):
+    """Teach numba a LAPACK routine by name: unlike its address, that holds in other processes."""
+    symbol = f"bayes_gpx_{name}"
+    llvmlite.binding.add_symbol(symbol, lapack.address(name))
+    external = ExternalFunction(symbol, void(*[voidptr] * number))
+
+    @overload(routine)
+    def _call(*arguments):
+        def call(*arguments):
+            external(*arguments)
+
+        return call
+
+
+for _name, _number in lapack.ARGUMENTS.items():
+    _linked(getattr(lapack, _name[1:]), _name, _number)
 
 
 @register_funcify_and_cache_key(NormalEvidence)
@@ -57,8 +93,7 @@ def _normal_evidence(op, node, **kwargs):
                 factor[c, r] = slope
         return np.asarray(logp), factor, alpha
 
-    # No key, so not cached: the addresses of LAPACK's routines hold for one process.
-    return normal_evidence, None
+    return normal_evidence, _key("normal")
 
 
 @overload(symmetric)
@@ -72,14 +107,17 @@ def _symmetric(upper):
     return fill
 
 
-for function in (climb, at_mode, nothing, factor, solve, half, inverse):
-    register_jitable(function)
+for _function in (nothing, factor, solve, half, inverse):
+    register_jitable(_function)
+for _function in (climb, at_mode):  # a function among their arguments would have an address
+    register_jitable(inline="always")(_function)
 
 
 @register_funcify_and_cache_key(LaplaceEvidence)
 def _laplace_evidence(op, node, **kwargs):
     concave, options = op.likelihood.concave, {"mode": NATIVE_MODE, "on_unused_input": "ignore"}
-    local = pytensor.function(*local_graph(op.likelihood), **options).vm.jit_fn
+    compiled = pytensor.function(*local_graph(op.likelihood), **options)
+    local, own = numba_funcify_and_cache_key(compiled.maker.fgraph)
 
     @numba_njit
     def laplace_evidence(K, y, exposure, *own):
@@ -87,7 +125,7 @@ def _laplace_evidence(op, node, **kwargs):
         arrived, f, alpha = climb(local, K, rest, np.zeros(len(K)), concave)
         return at_mode(local, K, rest, f, alpha) if arrived else nothing(len(K))
 
-    return laplace_evidence, None
+    return laplace_evidence, _key("laplace", own, concave)
 
 
 @register_funcify_and_cache_key(LowRankEvidence)
@@ -99,7 +137,7 @@ def _low_rank_evidence(op, node, **kwargs):
         logp, in_F, in_D, alpha = compiled(F, D, y)
         return np.asarray(logp), in_F, in_D, alpha
 
-    return low_rank_evidence, 2
+    return low_rank_evidence, _key("low rank")
 
 
 @register_funcify_and_cache_key(SquaredDistances)
@@ -126,13 +164,13 @@ def _squared_distances(op, node, **kwargs):
         return distances
 
     if not one:
-        return between, 1
+        return between, _key("between")
 
     @numba_njit
     def within(A):
         return between(A, A)
 
-    return within, 1
+    return within, _key("within")
 
 
 class _Product(Dot):
@@ -149,7 +187,7 @@ def _product(op, node, **kwargs):
     def product(x, y):
         return np.dot(np.ascontiguousarray(x), np.ascontiguousarray(y))
 
-    return product, 1
+    return product, _key("product")
 
 
 @node_rewriter([Dot])
@@ -163,6 +201,8 @@ class _Released(NumbaLinker):
 
     def jit_compile(self, fn_and_cache):
         function, key = fn_and_cache
+        if key is not None:
+            CACHED_SRC_FUNCTIONS[function.py_func] = _key(key, "released")
         return numba_njit(function.py_func, final_function=True, cache=key is not None, nogil=True)
 
 

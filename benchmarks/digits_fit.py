@@ -82,7 +82,7 @@ def fit_gpytorch(X, y, start):
 def fit_ours(model, start):
     """The same from `bx`: one start, compilation first."""
     with blas_threads(model.training.n):
-        density, compiling = timed(lambda: Density(model._pymc, jacobian=False))
+        density, compiling = timed(lambda: Density(model.objective, jacobian=False))
         point = density.unconstrain(start)
         _, first = timed(lambda: density.value_and_slope()(point))
         optimum, seconds = timed(lambda: _ascend(density, start))

@@ -40,7 +40,7 @@ def pymcs(X, y):
 
 
 def ours(X, y):
-    density = Density(bx.GPX(X, y, ard=False, scale=False)._pymc, jacobian=True)
+    density = Density(bx.GPX(X, y, ard=False, scale=False).objective, jacobian=True)
     function, point = density.value_and_slope(), np.zeros(4)
     return lambda: function(point)
 

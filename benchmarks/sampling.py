@@ -70,21 +70,23 @@ class Run(NamedTuple):
     """What one seed of one sampler gave."""
 
     seconds: float
+    cpu: float
     ess: float
     steps: float
     r_hat: float
     divergences: int
 
 
-def run(task, seed):
-    start = time.perf_counter()
+def run(task, seed, names=NAMES):
+    """A `Run`, and the draws of these names."""
+    start, cpu = time.perf_counter(), time.process_time()
     tree = task(seed)
-    seconds = time.perf_counter() - start
-    posterior, stats = tree["posterior"].to_dataset()[NAMES], tree["sample_stats"].to_dataset()
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    posterior, stats = tree["posterior"].to_dataset()[names], tree["sample_stats"].to_dataset()
     ess = min(float(v.min()) for v in az.ess(posterior).data_vars.values())
     r_hat = max(float(v.max()) for v in az.rhat(posterior).data_vars.values())
     steps, divergences = float(stats["n_steps"].mean()), int(stats["diverging"].sum())
-    return Run(seconds, ess, steps, r_hat, divergences)
+    return Run(seconds, cpu, ess, steps, r_hat, divergences), posterior
 
 
 def peer(model, length=LENGTH):
@@ -100,23 +102,26 @@ def peer(model, length=LENGTH):
     return wait, task
 
 
-def ours(x, y, target_accept):
+def ours(model, target_accept=0.9, length=LENGTH):
     """`fit("nuts")` in its two parts: everything before sampling, and sampling."""
     start = time.perf_counter()
-    model = bx.GPX(x, y, ard=False, scale=False)
-    with blas_threads(len(y), 2):
-        density = Density(model._pymc, jacobian=True, many=True)
+    with blas_threads(model.training.n, 2):
+        density = Density(model.objective, jacobian=True, many=True)
         _, mode, spread = inference._mode_and_spread(density, model.starts(), False)
     wait = time.perf_counter() - start
 
     def task(seed):
-        with blas_threads(len(y), 2):
+        with blas_threads(model.training.n, 2):
             options = {"target_accept": target_accept}
             return inference._nutpie(
-                density, mode, spread, **LENGTH, seed=seed, progressbar=False, kwargs=options
+                density, mode, spread, **length, seed=seed, progressbar=False, kwargs=options
             )
 
     return wait, task
+
+
+def gpx(x, y):
+    return bx.GPX(x, y, ard=False, scale=False)
 
 
 def main():
@@ -126,10 +131,10 @@ def main():
     x, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
     few = x[:100], y[:100]
     rows = {
-        "bayes_gpx": (353, lambda: ours(x, y, 0.9)),
-        "bayes_gpx, target_accept=0.8": (353, lambda: ours(x, y, 0.8)),
+        "bayes_gpx": (353, lambda: ours(gpx(x, y))),
+        "bayes_gpx, target_accept=0.8": (353, lambda: ours(gpx(x, y), 0.8)),
         "plain script": (353, lambda: peer(collapsed(x, y))),
-        "bayes_gpx, 100 rows": (100, lambda: ours(*few, 0.9)),
+        "bayes_gpx, 100 rows": (100, lambda: ours(gpx(*few))),
         "hierarchy, non-centred": (100, lambda: peer(hierarchy(*few, False))),
         "hierarchy, centred": (100, lambda: peer(hierarchy(*few, True), SHORT)),
     }
@@ -139,8 +144,8 @@ def main():
     rows = {name: row for name, row in rows.items() if row[0] in chosen}
     for name, (n, build) in rows.items():
         wait, task = build()
-        runs = [run(task, seed) for seed in SEEDS]
-        seconds, ess, steps, *_ = np.mean(runs, axis=0)
+        runs = [run(task, seed)[0] for seed in SEEDS]
+        seconds, _, ess, steps, *_ = np.mean(runs, axis=0)
         rates.setdefault(n, []).append(ess / seconds)
         print(
             f"| {name} | {wait:.1f} | {seconds:.1f} | {steps:.1f} | {ess / seconds:.1f} | "

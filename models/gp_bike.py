@@ -60,9 +60,9 @@ def main(arguments=None):
                 row = {"split": split, "method": method, "pairs": k, "mlpd": known[pairs]}
                 scores.append(row)
                 print(f"split {split}, {method}, {k} pairs: {known[pairs]:.3f}", flush=True)
+        run.table(pd.DataFrame(scores), "mlpd")
+        run.table(pd.DataFrame(chosen), "pairs")
     scores, chosen = pd.DataFrame(scores), pd.DataFrame(chosen)
-    run.table(scores, "mlpd")
-    run.table(chosen, "pairs")
     report(scores, chosen)
     run.figure(plot_scores(scores), "mlpd")
 

@@ -62,14 +62,12 @@ def main(arguments=None):
     report(features, pairs)
     run.figure(plot_features(features), "features")
     run.figure(plot_pairs(pairs), "pairs")
-    by_size = [
-        gathered([measure(*simulate(n, 1000 + run.seed + k))[1] for k in range(repeats)], rows=n)
-        for n in sizes
-    ]
-    counts = pd.concat(
-        [count_true(table).assign(rows=n) for n, table in zip(sizes, by_size, strict=True)]
-    )
-    run.table(counts, "sizes")
+    counts = []
+    for n in sizes:
+        each = [measure(*simulate(n, 1000 + run.seed + k))[1] for k in range(repeats)]
+        counts.append(count_true(gathered(each)).assign(rows=n))
+        run.table(pd.concat(counts), "sizes")
+    counts = pd.concat(counts)
     print("\nMean number of true pairs among the three on top:")
     means = counts.groupby(["rows", "method"], sort=False)["true"].mean().unstack("method")
     print(means.round(2).to_string())
@@ -118,16 +116,14 @@ def measure(X, y):
     return features, pairs
 
 
-def gathered(found, **labels):
+def gathered(found):
     """Table of measures, one row for each simulation, method and variable or pair."""
     parts = []
     for k, by_method in enumerate(found):
         for method, values in by_method.items():
             names = FEATURES if len(values) == len(FEATURES) else pair_names()
             parts.append(
-                pd.DataFrame(
-                    {"simulation": k, "method": method, "of": names, "value": values, **labels}
-                )
+                pd.DataFrame({"simulation": k, "method": method, "of": names, "value": values})
             )
     return pd.concat(parts, ignore_index=True)
 

@@ -72,6 +72,23 @@ def test_nuts_draws_from_the_posterior(gamma, nuts_sampler):
     assert idata.attrs["verdict"].startswith("Converged")
 
 
+def test_correlation_costs_nuts_no_steps():
+    """Of sd 1 along two diagonals and .02 across them: unrotated, a draw takes dozens of steps."""
+    sds, turn = np.diag([1.0, 0.02, 1.0]), np.linalg.qr(np.arange(9.0).reshape(3, 3) % 4)[0]
+    covariance = turn @ sds**2 @ turn.T
+    with pm.Model() as model:
+        pm.MvNormal("x", np.arange(3.0), covariance)
+    idata = inference.fit_nuts(
+        model, [{}], draws=1000, tune=300, chains=2, cores=1, seed=1, progressbar=False
+    )
+    draws = idata["posterior"]["x"].values.reshape(-1, 3)
+    assert idata["sample_stats"]["n_steps"].mean() < 6
+    # Monte Carlo errors of at least 300 effective draws, in units of sd.
+    standard = (draws - np.arange(3.0)) @ turn / np.diag(sds)
+    assert_allclose(standard.mean(axis=0), 0.0, atol=4 / np.sqrt(300))
+    assert_allclose(np.cov(standard.T), np.eye(3), atol=4 * np.sqrt(2 / 300))
+
+
 def test_a_flat_direction_is_named_and_held():
     with pm.Model() as model:
         pm.Normal("free", 0.0, 100.0)
