@@ -46,10 +46,15 @@ FLAT = 1e-200
 """Least information of an observation; below it an observation says nothing."""
 
 
-class _Search:
-    """The search for modes under one likelihood, which each thread begins where its last one ended.
+REMEMBERED = 2**25
+"""Bytes of modes that each thread keeps: explanations come back to the same draws."""
 
-    That is a matter of time alone: a log-concave likelihood has one mode. Others begin at 0.
+
+class _Search:
+    """The search for modes under one likelihood, which begins at the last mode of the same K.
+
+    Or at the last one at all, of the running thread. That is a matter of time alone: a log-concave
+    likelihood has one mode. Others begin at 0.
     """
 
     def __init__(self, likelihood):
@@ -71,13 +76,20 @@ class _Search:
 
     def mode(self, K, rest):
         """Mode f of the posterior, with alpha = K^-1 f; None where there is none to be found."""
-        begun, concave = self._own.last, self.likelihood.concave
+        if self._own.last is None:
+            self._own.last = {}
+        modes, concave, which = self._own.last, self.likelihood.concave, hash(K[0].tobytes())
+        begun = modes.pop(which) if which in modes else next(reversed(modes.values()), None)
         if begun is None or len(begun) != len(K) or not concave:
             begun = np.zeros(len(K))
         with np.errstate(all="ignore"):
             arrived, f, alpha = climb(self.local, K, rest, begun, concave)
-        self._own.last = alpha if arrived else None
-        return (f, alpha) if arrived else None
+        if not arrived:
+            return None
+        modes[which] = alpha
+        if len(modes) * alpha.nbytes > REMEMBERED:
+            del modes[next(iter(modes))]
+        return f, alpha
 
 
 def local_graph(likelihood):
