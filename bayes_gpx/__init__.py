@@ -52,6 +52,7 @@ _MAP = {
     "plot_image": "bayes_gpx.plots:plot_image",
     "plot_interactions": "bayes_gpx.plots:plot_interactions",
     "plot_importances": "bayes_gpx.plots:plot_importances",
+    "plot_map": "bayes_gpx.plots:plot_map",
     "plot_partial_dependence": "bayes_gpx.plots:plot_partial_dependence",
     "plot_path": "bayes_gpx.plots:plot_path",
     "plot_relevance": "bayes_gpx.plots:plot_relevance",

@@ -57,8 +57,8 @@ def colours(values, low, high, cmap):
     return np.array([to_hex(colour) for colour in rgb]).reshape(values.shape)
 
 
-def coloured_points(x, y, colour, target, *, hollow=False, **kwargs):
-    """Draw points, each in its own colour (n,)."""
+def coloured_points(x, y, colour, target, *, hollow=False, edge=None, **kwargs):
+    """Draw points, each in its own colour (n,); `edge` is the colour of their outlines."""
     backend = backend_from_object(target)
     groups = [slice(None)]
     if backend.__name__.endswith("bokeh"):  # takes one colour at a time
@@ -66,6 +66,8 @@ def coloured_points(x, y, colour, target, *, hollow=False, **kwargs):
     for group in groups:
         own = colour[group] if len(groups) == 1 else colour[group][0]
         painted = {"facecolor": "#ffffff", "edgecolor": own} if hollow else {"color": own}
+        if edge is not None:
+            painted = {"facecolor": own, "edgecolor": edge}
         artist = backend.scatter(x[group], y[group], target, **painted, **kwargs)
     return artist
 
@@ -81,16 +83,25 @@ def cells(rgb, target, **kwargs):
     if isinstance(target, list):  # the backend that draws nothing
         target.append({"function": "cells", "rgb": rgb})
         return target[-1]
+    if is_plotly(target):
+        picture = target.add_image(z=np.uint8(np.round(255 * rgb)), hoverinfo="skip")
+        target.update_yaxes(scaleanchor=False if kwargs.get("aspect") == "auto" else None)
+        return picture
     return target.imshow(rgb, interpolation="nearest", **kwargs)
 
 
 def refuse_without_images(backend):
     """Raise for backends through which arviz_plots draws no images."""
-    one_of("backend", backend, ("matplotlib", "none"))
+    one_of("backend", backend, ("matplotlib", "plotly", "none"))
+
+
+def is_plotly(target):
+    """Whether a panel is of the backend plotly."""
+    return backend_from_object(target).__name__.endswith("plotly")
 
 
 def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
-    """Add a colour bar to a figure of matplotlib; other backends have none.
+    """Add a colour bar to a figure of matplotlib or plotly; other backends have none.
 
     Parameters
     ----------
@@ -100,8 +111,12 @@ def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
     axes : list, optional
         Beside which panels; all by default.
     ticks : dict of position to text, optional
+    **kwargs
+        Of matplotlib's.
     """
     figure = pc.viz["figure"].item()
+    if hasattr(figure, "add_scatter"):
+        _plotly_bar(figure, norm, cmap, label, axes, ticks)
     if not hasattr(figure, "colorbar"):
         return
     if axes is None:
@@ -111,3 +126,23 @@ def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
         bar.locator = MaxNLocator(MOST_TICKS)
     else:
         bar.set_ticks(list(ticks), labels=list(ticks.values()))
+
+
+def _plotly_bar(figure, norm, cmap, label, axes, ticks):
+    """A bar of points that are nowhere: beside its panel, or at the right, after earlier bars."""
+    shades = mpl.colormaps.get_cmap(cmap)(np.linspace(0.0, 1.0, 33))
+    bar = {"title": {"text": label, "side": "right"}, "nticks": MOST_TICKS, "thickness": 14}
+    if ticks is not None:
+        bar |= {"tickvals": list(ticks), "ticktext": list(ticks.values())}
+    if axes is None:
+        bar["x"] = 1.02 + 0.14 * sum(
+            trace.marker.showscale is True for trace in figure.data if trace.type == "scatter"
+        )
+    else:
+        across, up = (
+            next(getattr(axes[0], select)()).domain for select in ("select_xaxes", "select_yaxes")
+        )
+        bar |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
+    marker = {"colorscale": [*map(to_hex, shades)], "cmin": norm.vmin, "cmax": norm.vmax}
+    marker |= {"color": [norm.vmin], "showscale": True, "colorbar": bar}
+    figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)

@@ -1,7 +1,10 @@
 """How the panels of a figure are laid out, the same for every plot."""
 
+DOTS, LETTER, GAP = 100, 0.085, 0.8
+"""Of plotly: dots in an inch, width of a letter and least room between panels, in inches."""
 
-def lay_out(pc_kwargs, count, size, *, backend, above=0.0, narrowest=0.0, **figure):
+
+def lay_out(pc_kwargs, count, size, *, backend, above=0.0, narrowest=0.0, between=GAP, **figure):
     """Fill in what `PlotCollection.wrap` is not told: columns and the figure's size.
 
     Parameters
@@ -17,13 +20,34 @@ def lay_out(pc_kwargs, count, size, *, backend, above=0.0, narrowest=0.0, **figu
         Height for a title of several lines, in inches.
     narrowest : float
         Least width of the figure, in inches.
+    between : float
+        Room left of each panel in inches, of which plotly leaves little; see `beside`.
     **figure
         Other arguments of the figure.
     """
     pc_kwargs.setdefault("col_wrap", 3)
     columns = min(count, pc_kwargs["col_wrap"])
     rows = -(-count // columns)
+    width, height = max(narrowest, size[0] * columns), above + size[1] * rows
+    figure |= {"figsize": (width, height), "figsize_units": "inches"}
     if backend == "matplotlib":
         figure["layout"] = "constrained"
-    figsize = max(narrowest, size[0] * columns), above + size[1] * rows
-    pc_kwargs.setdefault("figure_kwargs", {"figsize": figsize, "figsize_units": "inches", **figure})
+    elif backend == "plotly":
+        figure |= {"figsize": (DOTS * width, DOTS * height), "figsize_units": "dots"}
+        if columns > 1:
+            figure["plot_hspace"] = min(between / width, 0.5 / (columns - 1))
+    pc_kwargs.setdefault("figure_kwargs", figure)
+
+
+def beside(names):
+    """Room for names left of a panel, in inches."""
+    return GAP + LETTER * max(map(len, names), default=0)
+
+
+def add_title(pc, text):
+    """Add a title, perhaps of several lines."""
+    figure = pc.viz["figure"].item()
+    if hasattr(figure, "update_layout"):  # plotly
+        text = text.replace("\n", "<br>")
+        figure.update_layout(margin_t=100 + 40 * text.count("<br>"))
+    pc.add_title(text)

@@ -32,6 +32,7 @@ def shown(
     most_rows=None,
     ci_prob=None,
     draws=False,
+    valued=True,
 ):
     """Pick what is to be drawn.
 
@@ -50,6 +51,8 @@ def shown(
         ArviZ's ``stats.ci_prob`` by default.
     draws : bool
         Whether draws are needed.
+    valued : bool
+        Whether the features' values are.
 
     Returns
     -------
@@ -65,7 +68,7 @@ def shown(
         For a dataset without such a quantity or its values, dims to choose along, unknown
         observations or features, and a `ci_prob` that is no probability.
     """
-    name = _held(dataset, quantities, draws)
+    name = _held(dataset, quantities, draws, valued)
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     said = []
     columns, known = _columns(dataset, name, features, max_features), dataset.sizes["feature"]
@@ -79,7 +82,9 @@ def shown(
     chosen = dataset.isel(obs=rows, feature=columns)
     mean, sd = (chosen[f"{name}_{moment}"].transpose("obs", "feature") for moment in ("mean", "sd"))
     interval = interval_of(chosen, name, prob)
-    arrays = {"mean": mean, "sd": sd, "value": chosen["value"].transpose("obs", "feature")}
+    arrays = {"mean": mean, "sd": sd}
+    if valued:
+        arrays["value"] = chosen["value"].transpose("obs", "feature")
     arrays["interval"] = interval.transpose("obs", "feature", "ci_bound")
     arrays["row"] = ("obs", rows)
     words = {
@@ -104,9 +109,9 @@ def _title(name, dataset, said):
     return " ".join(filter(None, parts))
 
 
-def _held(dataset, quantities, draws):
+def _held(dataset, quantities, draws, valued):
     held = [name for name in quantities if (name if draws else f"{name}_mean") in dataset]
-    if not held or "value" not in dataset:
+    if not held or (valued and "value" not in dataset):
         verbs = " or ".join(f"bx.{name}s" for name in quantities)
         lacking = "`value`" if held else " or ".join(f"`{name}`" for name in quantities)
         what, how = ("draws of ", " with keep='draws'") if draws else ("", "")

@@ -14,11 +14,7 @@ The maps show the coefficients at the places of all houses. That of `intercept` 
 a house of average features costs there than the average house.
 """
 
-import matplotlib.pyplot as plt
-import numpy as np
 import script
-from matplotlib.colors import CenteredNorm
-from matplotlib.ticker import MaxNLocator
 from sklearn.model_selection import train_test_split
 
 import bayes_gpx as bx
@@ -43,35 +39,7 @@ def main(arguments=None):
     # Without eps_w, the part of a weight that is a house's own: a map is of what neighbours share.
     places = place.drop_duplicates()
     coefficients = bx.weights(model, idata, places, smooth=True, keep="summary")
-    run.figure(plot_maps(places, coefficients, run.data.units), "coefficients")
-
-
-def plot_maps(places, coefficients, units):
-    """One column for each coefficient: its mean above, its sd below."""
-    features = coefficients["feature"].values
-    figure, axes = plt.subplots(
-        2, len(features), figsize=(16, 9), sharex=True, sharey=True, layout="compressed"
-    )
-    for (above, below), feature in zip(axes.T, features, strict=True):
-        one = coefficients.sel(feature=feature)
-        _draw(above, places, one["weight_mean"], "mean", cmap="RdBu_r", norm=CenteredNorm())
-        _draw(below, places, one["weight_sd"], "sd", cmap="viridis")
-        unit = units.get(feature)
-        above.set_title(f"{feature}\n[{unit}]" if unit else feature, fontsize="medium")
-    figure.supxlabel(f"longitude [{units['longitude']}]")
-    figure.supylabel(f"latitude [{units['latitude']}]")
-    price = "price_per_unit_area"
-    figure.suptitle(f"{price} [{units[price]}] per unit of the feature")
-    return figure
-
-
-def _draw(panel, places, values, label, **colors):
-    longitude, latitude = places["longitude"], places["latitude"]
-    dots = panel.scatter(longitude, latitude, 30, values, edgecolors="gray", lw=0.4, **colors)
-    bar = panel.figure.colorbar(dots, ax=panel, location="bottom", label=label)
-    bar.locator = MaxNLocator(4)
-    panel.set_aspect(1 / np.cos(np.deg2rad(latitude.mean())))
-    panel.xaxis.set_major_locator(MaxNLocator(2))
+    run.figure(bx.plot_map(coefficients, places, max_features=5), "coefficients")
 
 
 if __name__ == "__main__":

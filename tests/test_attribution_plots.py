@@ -287,9 +287,9 @@ def test_a_sample_at_the_baseline_has_a_waterfall():
 
 
 @pytest.mark.parametrize("draw", [bx.plot_heatmap, bx.plot_image])
-def test_images_need_matplotlib(draw):
-    with pytest.raises(ValueError, match="backend: unknown 'plotly'"):
-        draw(attributed(3), **EACH[draw], backend="plotly")
+def test_images_are_not_for_bokeh(draw):
+    with pytest.raises(ValueError, match="backend: unknown 'bokeh'"):
+        draw(attributed(3), **EACH[draw], backend="bokeh")
 
 
 @pytest.mark.parametrize("draw", EACH)

@@ -204,4 +204,4 @@ def test_plots_show_ranks_and_pairs(model):
     with pytest.raises(ValueError, match="no average_interaction_mean"):
         bx.plot_interactions(near)
     with pytest.raises(ValueError, match="backend"):
-        bx.plot_relevance(near, backend="plotly")
+        bx.plot_relevance(near, backend="bokeh")

@@ -6,6 +6,7 @@ from bayes_gpx.plots.derivatives import plot_derivatives
 from bayes_gpx.plots.heatmap import plot_heatmap
 from bayes_gpx.plots.image import plot_image
 from bayes_gpx.plots.importances import plot_importances
+from bayes_gpx.plots.maps import plot_map
 from bayes_gpx.plots.partial import plot_partial_dependence
 from bayes_gpx.plots.path import plot_path
 from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
@@ -24,6 +25,7 @@ __all__ = [
     "plot_image",
     "plot_importances",
     "plot_interactions",
+    "plot_map",
     "plot_partial_dependence",
     "plot_path",
     "plot_relevance",

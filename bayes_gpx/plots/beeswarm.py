@@ -14,7 +14,7 @@ from bayes_gpx.marks import (
     colours,
     vertical_zero,
 )
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 
 BINS = 90
@@ -91,7 +91,7 @@ def plot_beeswarm(
         Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
         dataset has draws, else from mean and sd as if normal.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
-        The colour bar is matplotlib's.
+        Bokeh has no colour bar.
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
 
@@ -136,5 +136,5 @@ def plot_beeswarm(
     ends = {0.0: "low", 1.0: "high"}
     colour_bar(pc, Normalize(0, 1), ON_WHITE, "value of the feature", ticks=ends, aspect=30)
     second = f"filled where the {found.attrs['interval']} excludes 0, else hollow"
-    pc.add_title(f"{found.attrs['title']}\n{second}")
+    add_title(pc, f"{found.attrs['title']}\n{second}")
     return pc

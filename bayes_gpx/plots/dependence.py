@@ -6,7 +6,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, horizontal_zero, interval_bars
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import MOST_ROWS, QUANTITIES, short, shown
 
 
@@ -26,6 +26,8 @@ def _rug(da, target, *, value, **kwargs):
 
 
 def _labels(da, target, *, y):
+    if hasattr(target, "locator_params"):  # so that long numbers do not touch
+        target.locator_params("x", nbins=5)
     return axis_labels(da, target, x=short(da["feature"].item()), y=y)
 
 
@@ -97,5 +99,5 @@ def plot_dependence(
     pc.map(_rug, "rug", data=interval, value=value, color="gray", alpha=0.6)
     pc.map(_labels, "labels", data=mean, y=name)
     second = f"{dataset.attrs['units']}: mean and {found.attrs['interval']}"
-    pc.add_title(f"{found.attrs['title']}\n{second}")
+    add_title(pc, f"{found.attrs['title']}\n{second}")
     return pc

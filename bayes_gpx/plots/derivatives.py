@@ -6,7 +6,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, coloured_points, horizontal_zero, interval_bars
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import refuse_several, short
 from bayes_gpx.specification import one_of
 
@@ -111,9 +111,10 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
         sd=chosen["average_slope_sd"],
         positive=chosen["probability_positive"],
     )
-    pc.add_title(
+    add_title(
+        pc,
         f"Derivative, {dataset.attrs['units']}\n"
         f"{prob:.0%} bands: pointwise dark, simultaneous light\n"
-        f"along the bottom: P(> 0) at least {prob:.0%} blue, P(< 0) orange, neither gray"
+        f"along the bottom: P(> 0) at least {prob:.0%} blue, P(< 0) orange, neither gray",
     )
     return pc

@@ -14,7 +14,7 @@ from bayes_gpx.marks import (
     refuse_without_images,
     symmetric,
 )
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 
 GRAY, KEPT = 0.8, 0.25
@@ -58,7 +58,7 @@ def plot_heatmap(
         All by default. Of more than 1000 a random choice of 1000 is drawn, as the title says.
     features, max_features, ci_prob
         As in `plot_beeswarm`.
-    backend : {"matplotlib", "none"}, optional
+    backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
 
@@ -110,7 +110,7 @@ def plot_heatmap(
     axis = f"observations, from the smallest {total_name} to the largest"
     pc.map(axis_labels, "xlabel", data=mean, x=axis)
     colour_bar(pc, norm, SIGNED, found.attrs["label"], aspect=30)
-    pc.add_title(
-        f"{found.attrs['title']}\nfaded to gray where the {found.attrs['interval']} covers 0"
+    add_title(
+        pc, f"{found.attrs['title']}\nfaded to gray where the {found.attrs['interval']} covers 0"
     )
     return pc

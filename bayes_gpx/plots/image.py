@@ -17,7 +17,7 @@ from bayes_gpx.marks import (
     refuse_without_images,
     symmetric,
 )
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import MOST_PANELS, panel_rows, short, shown
 
 LAYERS = ("value", "mean", "sd")
@@ -49,7 +49,7 @@ def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
         Of the image, row by row in the order of the features.
     obs : list of labels, optional
         Which observations, at most 24; the first six by default.
-    backend : {"matplotlib", "none"}, optional
+    backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
 
@@ -106,5 +106,5 @@ def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
     for layer in reversed(LAYERS):
         norm, cmap = scales[layer]
         colour_bar(pc, norm, cmap, labels[layer], **bar)
-    pc.add_title(found.attrs["title"])
+    add_title(pc, found.attrs["title"])
     return pc

@@ -9,7 +9,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.arguments import probability
 from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, beside, lay_out
 from bayes_gpx.shown import refuse_several, short
 
 
@@ -81,14 +81,15 @@ def plot_importances(*datasets, ci_prob=None, backend=None, **pc_kwargs):
     mean, names = stacked(means), [short(name) for name in features["feature"].values]
     backend = backend or rcParams["plot.backend"]
     size = 4.0, 1.2 + 0.26 * len(names)
-    lay_out(pc_kwargs, len(means), size, backend=backend, above=0.5, narrowest=7.0)
+    room = {"above": 0.5, "narrowest": 7.0, "between": beside(names)}
+    lay_out(pc_kwargs, len(means), size, backend=backend, **room)
     pc = PlotCollection.wrap(mean, cols=["measure"], backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_bars, "interval", data=stacked(intervals), color="C0", width=3)
     pc.map(_points, "point_estimate", data=mean, color="C0", names=names)
     pc.map(_title, "title", data=mean)
     pc.map(axis_labels, "xlabel", data=mean, x="share of the largest")
-    pc.add_title(f"Measures of relevance, {prob:.0%} intervals")
+    add_title(pc, f"Measures of relevance, {prob:.0%} intervals")
     return pc
 
 

@@ -6,7 +6,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import refuse_several, short
 from bayes_gpx.specification import count, one_of
 
@@ -78,8 +78,9 @@ def plot_partial_dependence(dataset, *, features=None, max_curves=50, backend=No
     pc.map(_line, "point_estimate", data=mean, color="C0", width=2.5, **where)
     pc.map(_labels, "labels", data=mean, y="f")
     some = f"{len(rows)} of {n} observations" if len(rows) < n else "observations"
-    pc.add_title(
+    add_title(
+        pc,
         f"Partial dependence [{dataset.attrs['units']}], {dataset.attrs['ci_prob']:.0%} band\n"
-        f"gray: {some}"
+        f"gray: {some}",
     )
     return pc

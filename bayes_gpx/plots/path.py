@@ -6,7 +6,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, horizontal_zero
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import against, refuse_several, short
 from bayes_gpx.specification import count, one_of
 
@@ -100,9 +100,10 @@ def plot_path(dataset, *, features=None, max_features=6, backend=None, **pc_kwar
     pc.map(_labels, "labels", data=mean, **texts)
     shown = len(features) < len(known)
     some = f", {len(features)} largest of {len(known)} features" if shown else ""
-    pc.add_title(
+    add_title(
+        pc,
         f"Derivative on the way to obs {dataset.attrs['explains']}, {against(dataset)}{some}\n"
         f"{dataset.attrs['units']}; {dataset.attrs['ci_prob']:.0%} bands: pointwise dark, "
-        "simultaneous light\nattribution ± its sd = way × area under the mean (gray)"
+        "simultaneous light\nattribution ± its sd = way × area under the mean (gray)",
     )
     return pc

@@ -7,8 +7,15 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, cells, interval_bars, refuse_without_images, vertical_zero
-from bayes_gpx.panels import lay_out
+from bayes_gpx.marks import (
+    axis_labels,
+    cells,
+    interval_bars,
+    is_plotly,
+    refuse_without_images,
+    vertical_zero,
+)
+from bayes_gpx.panels import add_title, beside, lay_out
 from bayes_gpx.shown import short
 from bayes_gpx.specification import count
 
@@ -44,7 +51,8 @@ def _numbers(da, target, *, dims, largest, form, **kwargs):
     backend, values = backend_from_object(target), da.transpose(*dims).values
     if max(values.shape) > MOST_NUMBERS:
         return
-    kwargs |= {"horizontal_align": "center", "vertical_align": "center", "size": 8}
+    middle = "middle" if is_plotly(target) else "center"
+    kwargs |= {"horizontal_align": "center", "vertical_align": middle, "size": 8}
     for (i, j), value in np.ndenumerate(values):
         share = value / (largest.item() or 1.0)
         if share >= LEAST:
@@ -87,7 +95,7 @@ def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
         What `bayes_gpx.ranking` returned of `bayes_gpx.relevance`.
     max_features : int
         The first of that order.
-    backend : {"matplotlib", "none"}, optional
+    backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
 
@@ -110,7 +118,8 @@ def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
         return found.reindex(panel=["average", "rank"])  # panels of nothing but NaN are skipped
 
     mean, ranks = panel("average_relevance_mean", "average"), panel("probability_rank", "rank")
-    lay_out(pc_kwargs, 2, (5.2, 1.5 + 0.32 * m), backend=backend, above=0.5)
+    names, size = [short(name) for name in chosen["feature"].values], (5.2, 1.5 + 0.32 * m)
+    lay_out(pc_kwargs, 2, size, backend=backend, above=0.5, between=beside(names))
     pc = PlotCollection.wrap(mean, cols=["panel"], backend=backend, **pc_kwargs)
     intervals = panel("average_relevance_interval", "average")
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
@@ -120,7 +129,6 @@ def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
     drawn["largest"] = xr.DataArray(1.0)
     pc.map(_shades, "ranks", **drawn)
     pc.map(_numbers, "probabilities", store_artist=False, form=".2f", **drawn)
-    names = [short(name) for name in chosen["feature"].values]
     pc.map(_ticks, "names", data=mean, store_artist=False, rows=names)
     numbers = chosen["rank"].values if m <= MOST_NUMBERS else []
     pc.map(_ticks, "rank_names", data=ranks, store_artist=False, rows=names, columns=numbers)
@@ -129,7 +137,7 @@ def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
     left = ranked.sizes["feature"] - m
     some = f", first {m} of {m + left} features" if left else ""
     interval = f"{ranked.attrs['ci_prob']:.0%} intervals"
-    pc.add_title(f"Relevance, averaged over observations{some}\n{interval}")
+    add_title(pc, f"Relevance, averaged over observations{some}\n{interval}")
     return pc
 
 
@@ -147,7 +155,7 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
         Among how many.
     max_features : int
         The first of that order.
-    backend : {"matplotlib", "none"}, optional
+    backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
 
@@ -184,7 +192,8 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
     m = len(names)
     labels, largest = [short(name) for name in names], xr.DataArray([np.nanmax(mean), 1.0])
     side = 1.6 + 0.42 * m
-    lay_out(pc_kwargs, 2, (side + 0.8, side), backend=backend, above=0.6, narrowest=8.0)
+    room = {"above": 0.6, "narrowest": 8.0, "between": beside(labels)}
+    lay_out(pc_kwargs, 2, (side + 0.8, side), backend=backend, **room)
     pc = PlotCollection.wrap(panels[0], cols=["panel"], backend=backend, **pc_kwargs)
     upright = max(map(len, labels)) > 4
     titles = ["average, per sd of both", f"probability to be among the first {top}"]
@@ -199,5 +208,5 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
         pc.map(_title, f"title_{k}", data=panels[k], text=title)
     left = len(every) - m
     some = f", {m} of {m + left} features" if left else ""
-    pc.add_title(f"Interactions, averaged over observations{some}")
+    add_title(pc, f"Interactions, averaged over observations{some}")
     return pc

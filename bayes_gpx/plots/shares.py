@@ -7,7 +7,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, beside, lay_out
 from bayes_gpx.shown import against, panel_rows, refuse_several, short, with_values
 
 
@@ -100,7 +100,10 @@ def _bars(dataset, name, added, obs, ci_prob, backend, pc_kwargs):
     backend = backend or rcParams["plot.backend"]
     height = draws.sizes["feature"]
     size = 5.4, 1.2 + 0.28 * height
-    lay_out(pc_kwargs, len(rows), size, backend=backend, sharex=True)
+    names = [
+        name for row in range(len(rows)) for name in with_values(chosen["value"].isel(obs=row))
+    ]
+    lay_out(pc_kwargs, len(rows), size, backend=backend, between=beside(names), sharex=True)
     pc = PlotCollection.wrap(draws, cols=["obs"], backend=backend, **pc_kwargs)
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     position = list(range(height))
@@ -113,5 +116,5 @@ def _bars(dataset, name, added, obs, ci_prob, backend, pc_kwargs):
     pc.map(_names, "ticks", data=value, position=position, store_artist=False)
     pc.map(_title, "title", data=mean, text="obs")
     pc.map(axis_labels, "xlabel", data=mean, x=f"{name} [{dataset.attrs['units']}]")
-    pc.add_title(f"{name.capitalize()}s{added}: mean and {prob:.0%} interval")
+    add_title(pc, f"{name.capitalize()}s{added}: mean and {prob:.0%} interval")
     return pc

@@ -6,8 +6,8 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
-from bayes_gpx.panels import lay_out
+from bayes_gpx.marks import axis_labels, interval_bars, is_plotly, vertical_zero
+from bayes_gpx.panels import add_title, beside, lay_out
 from bayes_gpx.shown import panel_rows, refuse_several, short
 from bayes_gpx.specification import one_of
 
@@ -27,7 +27,8 @@ def _names(da, target, *, mean, sd, **kwargs):
     backend = backend_from_object(target)
     backend.title(f"obs: {short(da['obs'])}", target)
     numbers = zip(da["feature"].values, mean.values, sd.values, strict=True)
-    names = [f"{short(name)}\n{m:.3g} ± {s:.2g}" for name, m, s in numbers]
+    between = "<br>" if is_plotly(target) else "\n"
+    names = [f"{short(name)}{between}{m:.3g} ± {s:.2g}" for name, m, s in numbers]
     return backend.yticks(np.arange(len(names)), names, target, **kwargs)
 
 
@@ -78,7 +79,12 @@ def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
     backend = backend or rcParams["plot.backend"]
     pc_kwargs.setdefault("col_wrap", 2)
     size = 5.6, 1.2 + 0.42 * chosen.sizes["feature"]
-    lay_out(pc_kwargs, chosen.sizes["obs"], size, backend=backend, above=0.8, narrowest=8.0)
+    room = {
+        "above": 0.8,
+        "narrowest": 8.0,
+        "between": beside([*map(short, chosen["feature"].values)]),
+    }
+    lay_out(pc_kwargs, chosen.sizes["obs"], size, backend=backend, **room)
     mean = named("derivative_mean")
     pc = PlotCollection.wrap(mean, cols=["obs"], backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
@@ -89,8 +95,9 @@ def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
     numbers = {"mean": chosen["derivative_mean"], "sd": sd}
     pc.map(_names, "ticks", data=mean, store_artist=False, size=9, **numbers)
     pc.map(axis_labels, "xlabel", data=mean, x="derivative / its sd")
-    pc.add_title(
+    add_title(
+        pc,
         f"Derivatives (mean ± sd: {dataset.attrs['units']})\n"
-        f"{dataset.attrs['ci_prob']:.0%} intervals: for one feature dark, for all together light"
+        f"{dataset.attrs['ci_prob']:.0%} intervals: for one feature dark, for all together light",
     )
     return pc

@@ -7,7 +7,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import ONE_UNIT, against, short, shown, with_values
 
 HALF = 0.32
@@ -129,5 +129,5 @@ def plot_waterfall(dataset, *, obs=None, max_features=10, ci_prob=None, backend=
     words = ", ".join(
         filter(None, [f"{name.capitalize()}s of obs {short(found['obs'][0])}", against(dataset)])
     )
-    pc.add_title(f"{words}\nsteps of the mean, with each step's {found.attrs['interval']}")
+    add_title(pc, f"{words}\nsteps of the mean, with each step's {found.attrs['interval']}")
     return pc

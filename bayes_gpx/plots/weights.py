@@ -8,7 +8,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import horizontal_zero
-from bayes_gpx.panels import lay_out
+from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import refuse_several
 from bayes_gpx.specification import one_of
 
@@ -81,5 +81,5 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     pc.map(_band, "credible_interval", data=band, value=value, color="C0", alpha=0.3)
     pc.map(_curve, "point_estimate", data=mean, value=value, color="C0", width=2)
     pc.map(_labels, "labels", data=mean)
-    pc.add_title(f"Weight, {dataset.attrs['units']}: mean and {prob:.0%} band")
+    add_title(pc, f"Weight, {dataset.attrs['units']}: mean and {prob:.0%} band")
     return pc

@@ -1,0 +1,165 @@
+"""All plots: every backend, three and sixty features, one and ten thousand observations."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from matplotlib.colors import to_rgba
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(scope="module")
+def drawn():
+    """Function from a backend to each plot of one small model, by name."""
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame(rng.normal(size=(20, 3)), columns=["wind", "rain", "sun"])
+    model = bx.GPX(X, X["wind"] * X["rain"] + 0.1 * rng.normal(size=20))
+    idata = model.fit("laplace", draws=10, seed=1, progressbar=False)
+    quiet = {"seed": 1, "progressbar": False}
+    attributions = bx.attributions(model, idata, **quiet)
+    weights = bx.weights(model, idata, smooth=True, joint=True, **quiet)
+    slopes = bx.slopes(model, idata, **quiet)
+    relevance = bx.relevance(model, idata, progressbar=False)
+    pairs = bx.ranking(bx.interactions(model, idata, progressbar=False))
+    given = {
+        "contributions": (bx.contributions(model, idata, **quiet),),
+        "attributions": (attributions,),
+        "waterfall": (attributions.isel(obs=[3]),),
+        "path": (bx.path_slopes(model, idata, obs=2, **quiet),),
+        "slopes": (slopes,),
+        "beeswarm": (attributions,),
+        "heatmap": (attributions,),
+        "dependence": (attributions,),
+        "weights": (weights,),
+        "derivatives": (slopes,),
+        "partial_dependence": (bx.partial_dependence(model, idata, **quiet),),
+        "relevance": (bx.ranking(relevance),),
+        "interactions": (pairs,),
+        "importances": (relevance, bx.importances(model, idata, **quiet)),
+        "image": (attributions, (1, 3)),
+        "map": (weights, X[["rain", "wind"]]),
+    }
+    return given, lambda name, backend: getattr(bx, f"plot_{name}")(*given[name], backend=backend)
+
+
+NAMES = sorted(name.removeprefix("plot_") for name in dir(bx) if name.startswith("plot_"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plot_has_its_panels_in_every_backend(drawn, name):
+    _, draw = drawn
+    nothing, plotly, matplotlib = (draw(name, b) for b in ("none", "plotly", "matplotlib"))
+    assert set(nothing.viz.children) == set(plotly.viz.children) == set(matplotlib.viz.children)
+    figure, page = matplotlib.viz["figure"].item(), plotly.viz["figure"].item()
+    assert page.layout.title.text == figure.get_suptitle().replace("\n", "<br>")
+    panels = [p for p in np.ravel(matplotlib.viz["plot"].values) if p is not None]
+    held = {trace.xaxis for trace in page.data if trace.type == "image" or trace.x[0] is not None}
+    assert len(held) == len(panels)
+    for panel in panels:
+        assert panel.has_data()
+
+
+def test_plotly_shows_the_colours_of_matplotlib(drawn):
+    given, draw = drawn
+    image, bar = draw("heatmap", "plotly").viz["figure"].item().data
+    expected = draw("heatmap", "matplotlib").viz["plot"].item().images[0].get_array()
+    assert_allclose(image.z, 255 * np.asarray(expected), atol=0.5)
+    limit = np.abs(given["heatmap"][0]["attribution_mean"]).max().item()
+    assert (bar.marker.cmin, bar.marker.cmax, bar.marker.showscale) == (-limit, limit, True)
+
+
+def attributed(m, p):
+    """A Dataset as `attributions` returns it, of m observations of p features."""
+    rng = np.random.default_rng(p)
+    mean = rng.normal(size=(m, p)) * np.linspace(2.0, 0.1, p)
+    sampled = mean + rng.normal(size=(1, 20, m, p))
+    wide = ("chain", "draw", "obs", "feature")
+    return xr.Dataset(
+        {
+            "attribution": (wide, sampled),
+            "attribution_mean": (wide[2:], mean),
+            "attribution_sd": (wide[2:], np.ones((m, p))),
+            "difference": (wide[:3], sampled.sum(-1)),
+            "difference_mean": (wide[2:3], mean.sum(-1)),
+            "value": (wide[2:], rng.normal(size=(m, p))),
+        },
+        {"obs": np.arange(m), "feature": [f"feature_{j}" for j in range(p)]},
+        {"units": "kg", "baseline": "mean"},
+    )
+
+
+SIZED = {
+    "attributions": {},
+    "waterfall": {"obs": [0]},
+    "beeswarm": {},
+    "heatmap": {},
+    "dependence": {},
+    "image": {},
+    "map": {},
+}
+
+
+@pytest.mark.parametrize("p", [3, 60])
+@pytest.mark.parametrize("m", [1, 10_000])
+@pytest.mark.parametrize("name", SIZED)
+def test_plots_are_readable_at_any_size(name, m, p):
+    """Each stays within a few pages, and no two labels of an axis touch."""
+    given = [attributed(m, p)]
+    if name == "image":
+        given.append((p // 3, 3))
+    if name == "map":
+        given.append(np.random.default_rng(0).normal(size=(m, 2)))
+    plot = getattr(bx, f"plot_{name}")(*given, **SIZED[name], backend="matplotlib")
+    figure = plot.viz["figure"].item()
+    assert max(figure.get_size_inches()) <= 60
+    figure.canvas.draw()
+    for axes in figure.axes:
+        for labels in (axes.get_xticklabels(), axes.get_yticklabels()):
+            seen = [label for label in labels if label.get_visible() and label.get_text()]
+            boxes = [label.get_window_extent() for label in seen]
+            for one, following in zip(boxes, boxes[1:], strict=False):
+                assert not one.overlaps(following) or one.width == 0
+
+
+def test_a_map_has_each_place_in_the_colour_of_its_weight():
+    data, at = attributed(30, 4), np.random.default_rng(3).uniform(size=(30, 2))
+    places = pd.DataFrame(at, columns=["east", "north"])
+    plot = bx.plot_map(data, places, features=["feature_2"], ci_prob=0.5, backend="matplotlib")
+    panel = plot.viz["plot"].sel(layer="mean").item()
+    mean = data["attribution_mean"].sel(feature="feature_2").values
+    low, high = np.quantile(data["attribution"].sel(feature="feature_2")[0], [0.25, 0.75], axis=0)
+    unsure = (low <= 0) & (high >= 0)
+    assert 0 < unsure.sum() < 30
+    limit = np.abs(mean).max()
+    for dots, which, edge in zip(
+        panel.collections, (unsure, ~unsure), "#bbbbbb #222222".split(), strict=False
+    ):
+        assert_allclose(dots.get_offsets(), at[which])
+        expected = plt.get_cmap("RdBu_r")((mean[which] / limit + 1) / 2)
+        assert_allclose(dots.get_facecolor(), expected, atol=0.01)
+        assert_allclose(dots.get_edgecolor()[0], to_rgba(edge), atol=0.01)
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("east", "north")
+    assert bx.plot_map(data, at, backend="none").viz["plot"].sizes == {"layer": 2, "feature": 3}
+
+
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        (np.zeros((3, 2)) + np.arange(2), "3 rows and 2 columns; expected 2 columns with a row"),
+        (np.ones((5, 3)), "5 rows and 3 columns"),
+        (np.full((5, 2), np.nan), "places"),
+        (pd.DataFrame(np.ones((5, 2)), index=list("abcde")), "index of the dataset differs"),
+    ],
+)
+def test_places_that_are_no_places_are_refused(places, words):
+    with pytest.raises(ValueError, match=words):
+        bx.plot_map(attributed(5, 2).assign_coords(obs=list("vwxyz")), places, backend="none")
