@@ -55,7 +55,9 @@ class Density:
                 f"The model has discrete variables {model.discrete_value_vars}, which have no "
                 "gradient. Fix them, or give them continuous priors."
             )
-        with pytensor.config.change_flags(mode=MODE):
+        # Sums in another order, as fast maths allows, would differ between machine code that was
+        # just compiled and that kept from then; the same seed must give the same draws.
+        with pytensor.config.change_flags(mode=MODE, numba__fastmath=False):
             self._natural_point = make_initial_point_fn(model=model, return_transformed=False)(0)
             values = model.continuous_value_vars
             self._free = [model.values_to_rvs[v] for v in values]

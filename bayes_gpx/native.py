@@ -13,6 +13,7 @@ import pytensor
 from numba.extending import overload, register_jitable
 from numba.types import ExternalFunction, void, voidptr
 from pytensor.compile.mode import NUMBA, Mode
+from pytensor.graph.basic import Constant
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 from pytensor.link.numba.dispatch.basic import (
@@ -196,14 +197,22 @@ def _plain_products(fgraph, node):
         return [_Product()(*node.inputs)]
 
 
+LARGEST_KEPT = 10**6
+"""Bytes of a constant beyond which numba refers to it by address, as to one with gaps, and so keeps
+no code."""
+
+
 class _Released(NumbaLinker):
     """Functions that release Python's lock, so that chains run in threads."""
 
     def jit_compile(self, fn_and_cache):
         function, key = fn_and_cache
-        if key is not None:
+        constants = (v.data for v in self.fgraph.variables if isinstance(v, Constant))
+        arrays = [data for data in constants if isinstance(data, np.ndarray)]
+        cache = key is not None and all(a.nbytes <= LARGEST_KEPT and a.flags.forc for a in arrays)
+        if cache:
             CACHED_SRC_FUNCTIONS[function.py_func] = _key(key, "released")
-        return numba_njit(function.py_func, final_function=True, cache=key is not None, nogil=True)
+        return numba_njit(function.py_func, final_function=True, cache=cache, nogil=True)
 
 
 NATIVE_MODE = Mode(_Released(), NUMBA.provided_optimizer).register(

@@ -1,5 +1,9 @@
 """PyTensor's default backend, whose compilation takes a minute on a cold machine."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -24,6 +28,32 @@ def test_density_and_gradient_agree_across_backends(regression):
     found, gradient = numba(x)
     assert_allclose(found, value, rtol=1e-12)
     assert_allclose(gradient, slope, rtol=1e-9, atol=1e-9)
+
+
+def test_compiling_anew_changes_no_digit(tmp_path):
+    script = """
+import numpy as np, bayes_gpx as bx
+from bayes_gpx.density import Density
+X = np.random.default_rng(1).normal(size=(60, 3))
+for likelihood, y in (("normal", X[:, 0] * X[:, 1]), ("bernoulli", X[:, 0] > X[:, 1])):
+    model = bx.GP(X, y, likelihood=likelihood)
+    density = Density(model.objective, jacobian=True, many=True)
+    value, slope = density.value_and_slope()(density.unconstrain({}))
+    print(repr(value), slope.tolist())
+"""
+    flags = f"base_compiledir={tmp_path}"
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env=os.environ | {"PYTENSOR_FLAGS": flags},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert len(runs[0].splitlines()) == 2
+    assert runs[0] == runs[1]
 
 
 def test_pymcs_default_sampler_takes_the_model(regression):
