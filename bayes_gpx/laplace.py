@@ -47,7 +47,7 @@ FLAT = 1e-200
 
 
 REMEMBERED = 2**25
-"""Bytes of modes that each thread keeps: explanations come back to the same draws."""
+"""Bytes of modes that a thread keeps of one operation: explanations come back to their draws."""
 
 
 class _Search:
@@ -78,15 +78,17 @@ class _Search:
         """Mode f of the posterior, with alpha = K^-1 f; None where there is none to be found."""
         if self._own.last is None:
             self._own.last = {}
-        modes, concave, which = self._own.last, self.likelihood.concave, hash(K[0].tobytes())
+        modes, concave = self._own.last, self.likelihood.concave
+        which = hash(K[0].tobytes()) if concave else None
         begun = modes.pop(which) if which in modes else next(reversed(modes.values()), None)
-        if begun is None or len(begun) != len(K) or not concave:
+        if begun is None or len(begun) != len(K):
             begun = np.zeros(len(K))
         with np.errstate(all="ignore"):
             arrived, f, alpha = climb(self.local, K, rest, begun, concave)
         if not arrived:
             return None
-        modes[which] = alpha
+        if concave:
+            modes[which] = alpha
         if len(modes) * alpha.nbytes > REMEMBERED:
             del modes[next(iter(modes))]
         return f, alpha

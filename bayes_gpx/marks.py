@@ -29,6 +29,12 @@ def horizontal_zero(da, target, **kwargs):
     return backend_from_object(target).hline(0.0, target, **kwargs)
 
 
+def few_numbers(target):
+    """Have so few numbers along x that long ones do not touch."""
+    if hasattr(target, "locator_params"):
+        target.locator_params("x", nbins=5)
+
+
 def interval_bars(at, bounds, target, *, across=False, **kwargs):
     """Draw intervals (n, 2) as one line with gaps; `across` lays them along x."""
     gap = np.full(len(at), np.nan)
@@ -60,11 +66,10 @@ def colours(values, low, high, cmap):
 def coloured_points(x, y, colour, target, *, hollow=False, edge=None, **kwargs):
     """Draw points, each in its own colour (n,); `edge` is the colour of their outlines."""
     backend = backend_from_object(target)
-    groups = [slice(None)]
-    if backend.__name__.endswith("bokeh"):  # takes one colour at a time
-        groups = [colour == one for one in np.unique(colour)]
+    one_by_one = backend.__name__.endswith("bokeh")  # which takes one colour at a time
+    groups = [colour == one for one in np.unique(colour)] if one_by_one else [slice(None)]
     for group in groups:
-        own = colour[group] if len(groups) == 1 else colour[group][0]
+        own = colour[group][0] if one_by_one else colour[group]
         painted = {"facecolor": "#ffffff", "edgecolor": own} if hollow else {"color": own}
         if edge is not None:
             painted = {"facecolor": own, "edgecolor": edge}
@@ -76,6 +81,11 @@ def symmetric(values):
     """Scale with 0 in its middle."""
     limit = float(np.abs(values).max()) or 1.0
     return Normalize(-limit, limit)
+
+
+def from_zero(values):
+    """Scale from 0 to the largest of numbers that are not negative."""
+    return Normalize(0.0, float(np.max(values)) or 1.0)
 
 
 def cells(rgb, target, **kwargs):
@@ -115,9 +125,9 @@ def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
         Of matplotlib's.
     """
     figure = pc.viz["figure"].item()
-    if hasattr(figure, "add_scatter"):
+    if pc.backend == "plotly":
         _plotly_bar(figure, norm, cmap, label, axes, ticks)
-    if not hasattr(figure, "colorbar"):
+    if pc.backend != "matplotlib":
         return
     if axes is None:
         axes = [a for a in pc.viz["plot"].values.ravel() if a is not None]

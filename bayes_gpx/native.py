@@ -13,6 +13,7 @@ import pytensor
 from numba.extending import overload, register_jitable
 from numba.types import ExternalFunction, void, voidptr
 from pytensor.compile.mode import NUMBA, Mode
+from pytensor.configdefaults import config
 from pytensor.graph.basic import Constant
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
@@ -42,7 +43,7 @@ from bayes_gpx.laplace import (
 
 _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
 
-_SOURCES = [Path(file) for file in (__file__, evidence.__file__, laplace.__file__)]
+_SOURCES = [Path(room.__file__) for room in (evidence, lapack, laplace)] + [Path(__file__)]
 _EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 
 
@@ -126,7 +127,7 @@ def _laplace_evidence(op, node, **kwargs):
         arrived, f, alpha = climb(local, K, rest, np.zeros(len(K)), concave)
         return at_mode(local, K, rest, f, alpha) if arrived else nothing(len(K))
 
-    return laplace_evidence, _key("laplace", own, concave)
+    return laplace_evidence, None if own is None else _key("laplace", own, concave)
 
 
 @register_funcify_and_cache_key(LowRankEvidence)
@@ -198,8 +199,7 @@ def _plain_products(fgraph, node):
 
 
 LARGEST_KEPT = 10**6
-"""Bytes of a constant beyond which numba refers to it by address, as to one with gaps, and so keeps
-no code."""
+"""Bytes of a constant beyond which numba refers to it by address, and so keeps no code."""
 
 
 class _Released(NumbaLinker):
@@ -208,10 +208,10 @@ class _Released(NumbaLinker):
     def jit_compile(self, fn_and_cache):
         function, key = fn_and_cache
         constants = (v.data for v in self.fgraph.variables if isinstance(v, Constant))
-        arrays = [data for data in constants if isinstance(data, np.ndarray)]
-        cache = key is not None and all(a.nbytes <= LARGEST_KEPT and a.flags.forc for a in arrays)
+        sizes = [data.nbytes for data in constants if isinstance(data, np.ndarray)]
+        cache = key is not None and max(sizes, default=0) <= LARGEST_KEPT
         if cache:
-            CACHED_SRC_FUNCTIONS[function.py_func] = _key(key, "released")
+            CACHED_SRC_FUNCTIONS[function.py_func] = _key(key, "released", config.numba__fastmath)
         return numba_njit(function.py_func, final_function=True, cache=cache, nogil=True)
 
 

@@ -46,8 +46,7 @@ def beside(names):
 
 def add_title(pc, text):
     """Add a title, perhaps of several lines."""
-    figure = pc.viz["figure"].item()
-    if hasattr(figure, "update_layout"):  # plotly
+    if pc.backend == "plotly":
         text = text.replace("\n", "<br>")
-        figure.update_layout(margin_t=100 + 40 * text.count("<br>"))
+        pc.viz["figure"].item().update_layout(margin_t=100 + 40 * text.count("<br>"))
     pc.add_title(text)

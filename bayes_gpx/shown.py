@@ -149,6 +149,26 @@ def _columns(dataset, name, features, max_features):
     return list(np.argsort(-size, kind="stable")[:max_features])
 
 
+def panel_features(dataset, features, known=None):
+    """Features that get a panel each, by default the first of the known ones; and which, in words.
+
+    Raises
+    ------
+    ValueError
+        For unknown features, and for more than a person can read.
+    """
+    if known is None:
+        known = dataset["feature"].values.tolist()
+    if features is None:
+        some = f" ({MOST_PANELS} of {len(known)} features)" if len(known) > MOST_PANELS else ""
+        return list(known)[:MOST_PANELS], some
+    for feature in features:
+        one_of("features", feature, dataset["feature"].values.tolist())
+    if len(features) > MOST_PANELS:
+        raise ValueError(f"{len(features)} features were asked for; choose at most {MOST_PANELS}.")
+    return list(features), ""
+
+
 def panel_rows(dataset, obs):
     """Positions of the observations that get a panel each; the first six by default."""
     rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]

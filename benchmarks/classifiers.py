@@ -62,9 +62,9 @@ def fits():
         own = scores(found["probability_mean"].values, y_test, found.attrs["labels"])
         kernel = ConstantKernel(1.0) * RBF(length)
         again = {"n_restarts_optimizer": starts - 1, "random_state": SEED}
-        peer = GaussianProcessClassifier(kernel, **again)
-        _, peer_wall, peer_cpu = timed(lambda p=peer: p.fit(X, y))
-        others = scores(peer.predict_proba(X_test)[:, 1], y_test, peer.classes_)
+        rival = GaussianProcessClassifier(kernel, **again)
+        _, peer_wall, peer_cpu = timed(lambda p=rival: p.fit(X, y))
+        others = scores(rival.predict_proba(X_test)[:, 1], y_test, rival.classes_)
         kind = "one for each feature" if ard else "one lengthscale"
         for name, w, c, (accuracy, density) in (
             ("bayes_gpx", wall, cpu, own),
@@ -106,10 +106,10 @@ def quality(name):
                 model, idata, X_test, num_draws=100, draws=2, keep="summary", seed=0, **QUIET
             )
             found.setdefault(method, []).append(_scored(given, y_test))
-        peer = GaussianProcessClassifier(ConstantKernel(1.0) * RBF(np.sqrt(X.shape[1])))
-        p = peer.fit(X, y).predict_proba(X_test)
-        right = p[np.arange(len(p)), np.searchsorted(peer.classes_, y_test)]
-        hit = peer.classes_[p.argmax(axis=1)] == y_test
+        rival = GaussianProcessClassifier(ConstantKernel(1.0) * RBF(np.sqrt(X.shape[1])))
+        p = rival.fit(X, y).predict_proba(X_test)
+        right = p[np.arange(len(p)), np.searchsorted(rival.classes_, y_test)]
+        hit = rival.classes_[p.argmax(axis=1)] == y_test
         found.setdefault("scikit-learn", []).append((hit, np.log(right)))
     theirs = [np.stack(of).astype(float) for of in zip(*found["scikit-learn"], strict=True)]
     for method, each in found.items():

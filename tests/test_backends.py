@@ -32,7 +32,7 @@ def test_density_and_gradient_agree_across_backends(regression):
 
 def test_compiling_anew_changes_no_digit(tmp_path):
     script = """
-import numpy as np, bayes_gpx as bx
+import sys, numpy as np, bayes_gpx as bx
 from bayes_gpx.density import Density
 X = np.random.default_rng(1).normal(size=(60, 3))
 for likelihood, y in (("normal", X[:, 0] * X[:, 1]), ("bernoulli", X[:, 0] > X[:, 1])):
@@ -40,8 +40,10 @@ for likelihood, y in (("normal", X[:, 0] * X[:, 1]), ("bernoulli", X[:, 0] > X[:
     density = Density(model.objective, jacobian=True, many=True)
     value, slope = density.value_and_slope()(density.unconstrain({}))
     print(repr(value), slope.tolist())
+    kept = sum(density._value_and_slope.vm.jit_fn.stats.cache_hits.values())
+    print("kept", kept, file=sys.stderr)
 """
-    flags = f"base_compiledir={tmp_path}"
+    flags = f"base_compiledir={tmp_path},{os.environ.get('PYTENSOR_FLAGS', '')}".strip(",")
     runs = [
         subprocess.run(
             [sys.executable, "-c", script],
@@ -49,11 +51,12 @@ for likelihood, y in (("normal", X[:, 0] * X[:, 1]), ("bernoulli", X[:, 0] > X[:
             capture_output=True,
             text=True,
             check=True,
-        ).stdout
+        )
         for _ in range(2)
     ]
-    assert len(runs[0].splitlines()) == 2
-    assert runs[0] == runs[1]
+    assert len(runs[0].stdout.splitlines()) == 2
+    assert runs[0].stdout == runs[1].stdout
+    assert [run.stderr.count("kept 1") for run in runs] == [0, 2]
 
 
 def test_pymcs_default_sampler_takes_the_model(regression):

@@ -13,7 +13,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import bayes_gpx as bx
 import oracle
-from bayes_gpx.laplace import LaplaceEvidence, laplace_evidence
+from bayes_gpx.laplace import LaplaceEvidence, _Search, laplace_evidence
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.real import Normal
 from bayes_gpx.modes import MODE
@@ -266,3 +266,19 @@ def test_what_was_asked_before_does_not_matter(name):
         used.found(before, rest)
         for one, another in zip(used.found(K, rest), fresh, strict=True):
             assert_allclose(one, another, rtol=1e-9, atol=1e-9)
+
+
+def test_the_search_comes_back_to_its_modes():
+    likelihood, y, _ = CASES["logit"]
+    search, calls = _Search(likelihood), []
+    local = search.local
+    search._own.functions = (lambda *given: calls.append(given) or local(*given),)
+    covariances = [np.exp(-0.5 * SQUARES / length**2) * 9.0 for length in (0.5, 1.0, 2.0)]
+    rounds = []
+    for _ in range(2):
+        before = len(calls)
+        found = [search.mode(K, [y, EXPOSURE])[0] for K in covariances]
+        rounds.append((found, len(calls) - before))
+    (first, searched), (second, known) = rounds
+    assert_allclose(second, first, rtol=1e-9)
+    assert known < searched / 2

@@ -5,7 +5,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, horizontal_zero, interval_bars
+from bayes_gpx.marks import axis_labels, few_numbers, horizontal_zero, interval_bars
 from bayes_gpx.panels import add_title, lay_out
 from bayes_gpx.shown import MOST_ROWS, QUANTITIES, short, shown
 
@@ -26,8 +26,7 @@ def _rug(da, target, *, value, **kwargs):
 
 
 def _labels(da, target, *, y):
-    if hasattr(target, "locator_params"):  # so that long numbers do not touch
-        target.locator_params("x", nbins=5)
+    few_numbers(target)
     return axis_labels(da, target, x=short(da["feature"].item()), y=y)
 
 

@@ -5,10 +5,15 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, coloured_points, horizontal_zero, interval_bars
+from bayes_gpx.marks import (
+    axis_labels,
+    coloured_points,
+    few_numbers,
+    horizontal_zero,
+    interval_bars,
+)
 from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import refuse_several, short
-from bayes_gpx.specification import one_of
+from bayes_gpx.shown import panel_features, refuse_several, short
 
 SIGNS = ("#0072b2", "#d55e00", "#999999")
 """Colours of a positive, a negative and an open sign: Okabe and Ito's blue and vermilion."""
@@ -38,6 +43,7 @@ def _signs(da, target, *, value, positive, prob, **kwargs):
 
 
 def _labels(da, target, *, mean, sd, positive, **kwargs):
+    few_numbers(target)
     backend = backend_from_object(target)
     backend.title(
         f"average {mean.item():.3g} ± {sd.item():.2g}, P(> 0) {positive.item():.2f}",
@@ -72,18 +78,16 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     Raises
     ------
     ValueError
-        If the dataset holds no bands, or for an unknown feature.
+        If the dataset holds no bands, for unknown features, and for more than 24.
     """
     if "band_simultaneous" not in dataset:
         raise ValueError("The dataset has no bands; expected the result of bx.slopes.")
     refuse_several(dataset["band_simultaneous"])
     known = list(dataset["feature"].values)
-    for feature in features or ():
-        one_of("features", feature, known)
-    if features is None:
-        varies = (dataset["value"] != dataset["value"].isel(obs=0)).any("obs").values
-        features = [f for f, v in zip(known, varies, strict=True) if v] or known
-    chosen = dataset.sel(feature=list(features))
+    varies = (dataset["value"] != dataset["value"].isel(obs=0)).any("obs").values
+    moving = [feature for feature, moves in zip(known, varies, strict=True) if moves]
+    features, some = panel_features(dataset, features, moving or known)
+    chosen = dataset.sel(feature=features)
     backend = backend or rcParams["plot.backend"]
     size = 5.4, 3.2
     lay_out(pc_kwargs, len(features), size, backend=backend, above=0.8, narrowest=7.0)
@@ -113,7 +117,7 @@ def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
     )
     add_title(
         pc,
-        f"Derivative, {dataset.attrs['units']}\n"
+        f"Derivative{some}, {dataset.attrs['units']}\n"
         f"{prob:.0%} bands: pointwise dark, simultaneous light\n"
         f"along the bottom: P(> 0) at least {prob:.0%} blue, P(< 0) orange, neither gray",
     )

@@ -14,6 +14,7 @@ from bayes_gpx.marks import (
     UNSIGNED,
     cells,
     colour_bar,
+    from_zero,
     refuse_without_images,
     symmetric,
 )
@@ -89,7 +90,7 @@ def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
     scales = {
         "value": (Normalize(*ends), "gray_r"),
         "mean": (symmetric(found["mean"]), SIGNED),
-        "sd": (Normalize(float(found["sd"].min()), float(found["sd"].max())), UNSIGNED),
+        "sd": (from_zero(found["sd"]), UNSIGNED),
     }
     together = 1 if len(rows) < 3 else 2 if len(rows) < 9 else 4
     pc_kwargs.setdefault("col_wrap", 3 * together)

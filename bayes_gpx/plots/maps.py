@@ -4,7 +4,6 @@ import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
-from matplotlib.colors import Normalize
 
 from bayes_gpx.frames import read_features, refuse_misaligned
 from bayes_gpx.marks import (
@@ -14,6 +13,7 @@ from bayes_gpx.marks import (
     colour_bar,
     coloured_points,
     colours,
+    from_zero,
     symmetric,
 )
 from bayes_gpx.panels import add_title, lay_out
@@ -103,7 +103,7 @@ def plot_map(
     for feature in found["feature"].values:
         mean, sd = (found[layer].sel(feature=feature) for layer in LAYERS)
         scales["mean", feature] = symmetric(mean), SIGNED
-        scales["sd", feature] = Normalize(float(sd.min()), float(sd.max())), UNSIGNED
+        scales["sd", feature] = from_zero(sd), UNSIGNED
     backend = backend or rcParams["plot.backend"]
     number = found.sizes["feature"]
     pc_kwargs.setdefault("col_wrap", number)
@@ -124,11 +124,16 @@ def plot_map(
 
 def _read(places, index):
     frame = read_features(places, "places", minimum_rows=1)
+    if frame.levels:
+        raise ValueError(
+            f"places has the categorical columns {list(frame.levels)}; expected two columns of "
+            "numbers, such as longitude and latitude."
+        )
     if len(frame.columns) != 2 or len(frame) != len(index):
         raise ValueError(
             f"places has {len(frame)} rows and {len(frame.columns)} columns; expected 2 columns "
             f"with a row for each of the dataset's {len(index)} observations."
         )
     if frame.labelled:
-        refuse_misaligned(frame.index, index, "places", "the dataset")
+        refuse_misaligned(index, frame.index, "the dataset", "places")
     return frame

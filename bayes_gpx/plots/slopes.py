@@ -8,8 +8,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.marks import axis_labels, interval_bars, is_plotly, vertical_zero
 from bayes_gpx.panels import add_title, beside, lay_out
-from bayes_gpx.shown import panel_rows, refuse_several, short
-from bayes_gpx.specification import one_of
+from bayes_gpx.shown import panel_features, panel_rows, refuse_several, short
 
 
 def _bars(da, target, **kwargs):
@@ -65,11 +64,8 @@ def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
             "The dataset has no `band_simultaneous_features`; expected the result of bx.slopes."
         )
     refuse_several(dataset["band_simultaneous_features"])
-    for feature in features or ():
-        one_of("features", feature, list(dataset["feature"].values))
-    chosen = dataset.isel(obs=panel_rows(dataset, obs))
-    if features is not None:
-        chosen = chosen.sel(feature=list(features))
+    features, some = panel_features(dataset, features)
+    chosen = dataset.isel(obs=panel_rows(dataset, obs)).sel(feature=features)
     sd = chosen["derivative_sd"]
     unit = sd.where(sd > 0)
 
@@ -97,7 +93,7 @@ def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
     pc.map(axis_labels, "xlabel", data=mean, x="derivative / its sd")
     add_title(
         pc,
-        f"Derivatives (mean ± sd: {dataset.attrs['units']})\n"
+        f"Derivatives{some} (mean ± sd: {dataset.attrs['units']})\n"
         f"{dataset.attrs['ci_prob']:.0%} intervals: for one feature dark, for all together light",
     )
     return pc

@@ -7,10 +7,9 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import horizontal_zero
+from bayes_gpx.marks import few_numbers, horizontal_zero
 from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import refuse_several
-from bayes_gpx.specification import one_of
+from bayes_gpx.shown import panel_features, refuse_several
 
 
 def _band(da, target, *, value, **kwargs):
@@ -27,6 +26,7 @@ def _curve(da, target, *, value, **kwargs):
 
 
 def _labels(da, target, **kwargs):
+    few_numbers(target)
     backend = backend_from_object(target)
     backend.ylabel("weight", target, **kwargs)
     return backend.xlabel(da["feature"].item(), target, **kwargs)
@@ -42,6 +42,7 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
         one feature varies, the others are held. Ask for them with ``smooth=True``, and
         ``joint=True`` for a smooth band.
     features : list of str, optional
+        At most 24, by default the first ones.
     ci_prob : float, optional
         Probability of the equal-tailed bands; ArviZ's ``stats.ci_prob`` by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
@@ -55,7 +56,8 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     Raises
     ------
     ValueError
-        If the dataset holds no draws of weights or no feature values.
+        If the dataset holds no draws of weights or no feature values, for unknown features, and for
+        more than 24.
 
     References
     ----------
@@ -67,9 +69,8 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
             "bx.weights with keep='draws', and with Z_new where Z differs from X."
         )
     refuse_several(dataset["weight"])
-    for feature in features or ():
-        one_of("features", feature, list(dataset["feature"].values))
-    chosen = dataset if features is None else dataset.sel(feature=list(features))
+    features, some = panel_features(dataset, features)
+    chosen = dataset.sel(feature=features)
     draws, value = chosen[["weight"]], chosen["value"]
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     backend = backend or rcParams["plot.backend"]
@@ -81,5 +82,5 @@ def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwa
     pc.map(_band, "credible_interval", data=band, value=value, color="C0", alpha=0.3)
     pc.map(_curve, "point_estimate", data=mean, value=value, color="C0", width=2)
     pc.map(_labels, "labels", data=mean)
-    add_title(pc, f"Weight, {dataset.attrs['units']}: mean and {prob:.0%} band")
+    add_title(pc, f"Weight{some}, {dataset.attrs['units']}: mean and {prob:.0%} band")
     return pc
