@@ -51,10 +51,10 @@ REMEMBERED = 2**25
 
 
 class _Search:
-    """The search for modes under one likelihood, which begins at the last mode of the same K.
+    """The search for modes under one likelihood, each of which it makes once for each thread.
 
-    Or at the last one at all, of the running thread. That is a matter of time alone: a log-concave
-    likelihood has one mode. Others begin at 0.
+    It begins where the running thread's last one ended. That is a matter of time alone: a
+    log-concave likelihood has one mode. Others begin at 0.
     """
 
     def __init__(self, likelihood):
@@ -79,19 +79,20 @@ class _Search:
         if self._own.last is None:
             self._own.last = {}
         modes, concave = self._own.last, self.likelihood.concave
-        which = hash(K[0].tobytes()) if concave else None
-        begun = modes.pop(which) if which in modes else next(reversed(modes.values()), None)
-        if begun is None or len(begun) != len(K):
+        which = hash((K.tobytes(), *(np.asarray(v).tobytes() for v in rest)))
+        if which in modes:
+            return [part.copy() for part in modes[which]]
+        _, begun = next(reversed(modes.values()), (None, None))
+        if begun is None or len(begun) != len(K) or not concave:
             begun = np.zeros(len(K))
         with np.errstate(all="ignore"):
-            arrived, f, alpha = climb(self.local, K, rest, begun, concave)
+            arrived, *mode = climb(self.local, K, rest, begun, concave)
         if not arrived:
             return None
-        if concave:
-            modes[which] = alpha
-        if len(modes) * alpha.nbytes > REMEMBERED:
+        modes[which] = mode
+        if 2 * len(modes) * mode[0].nbytes > REMEMBERED:
             del modes[next(iter(modes))]
-        return f, alpha
+        return [part.copy() for part in mode]
 
 
 def local_graph(likelihood):
