@@ -117,7 +117,7 @@ def plot_map(
     for (layer, feature), (norm, cmap) in scales.items():
         panel = pc.get_target(None, {"layer": layer, "feature": feature})
         colour_bar(pc, norm, cmap, None, axes=[panel], location="right", shrink=0.8)
-    second = f"dark outline where the {found.attrs['interval']} of the mean excludes 0"
+    second = f"means with a dark outline: the {found.attrs['interval']} excludes 0"
     add_title(pc, f"{found.attrs['title']} [{dataset.attrs['units']}]\n{second}")
     return pc
 
