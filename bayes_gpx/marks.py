@@ -64,15 +64,16 @@ def colours(values, low, high, cmap):
 
 
 def coloured_points(x, y, colour, target, *, hollow=False, edge=None, **kwargs):
-    """Draw points, each in its own colour (n,); `edge` is the colour of their outlines."""
+    """Draw points, each in its own colour (n,); `edge` is that of filled points' outlines."""
     backend = backend_from_object(target)
     one_by_one = backend.__name__.endswith("bokeh")  # which takes one colour at a time
     groups = [colour == one for one in np.unique(colour)] if one_by_one else [slice(None)]
     for group in groups:
         own = colour[group][0] if one_by_one else colour[group]
-        painted = {"facecolor": "#ffffff", "edgecolor": own} if hollow else {"color": own}
-        if edge is not None:
-            painted = {"facecolor": own, "edgecolor": edge}
+        if hollow:
+            painted = {"facecolor": "#ffffff", "edgecolor": own}
+        else:
+            painted = {"color": own} if edge is None else {"facecolor": own, "edgecolor": edge}
         artist = backend.scatter(x[group], y[group], target, **painted, **kwargs)
     return artist
 
@@ -149,9 +150,8 @@ def _plotly_bar(figure, norm, cmap, label, axes, ticks):
             trace.marker.showscale is True for trace in figure.data if trace.type == "scatter"
         )
     else:
-        across, up = (
-            next(getattr(axes[0], select)()).domain for select in ("select_xaxes", "select_yaxes")
-        )
+        across = next(axes[0].select_xaxes()).domain
+        up = next(axes[0].select_yaxes()).domain
         bar |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
     marker = {"colorscale": [*map(to_hex, shades)], "cmin": norm.vmin, "cmax": norm.vmax}
     marker |= {"color": [norm.vmin], "showscale": True, "colorbar": bar}

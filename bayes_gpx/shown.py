@@ -96,6 +96,13 @@ def shown(
     return xr.Dataset(arrays, attrs=words)
 
 
+def layered(found, layers):
+    """Arrays of what `shown` returns, by name, along a new dim `layer`."""
+    names = xr.DataArray(list(layers), dims="layer", name="layer")
+    arrays = [found[layer] for layer in layers]
+    return xr.concat(arrays, names, coords="minimal", compat="override")
+
+
 def interval_of(dataset, name, prob):
     """Equal-tailed interval where the dataset has draws, else that of a normal variable."""
     if name in dataset:

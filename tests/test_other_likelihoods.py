@@ -72,7 +72,7 @@ def test_nuts_on_the_laplace_marginal():
     assert idata.attrs["r_hat_max"] < 1.01
     found = bx.predictions(model, idata, X, seed=0, **QUIET)
     well = found["probability_mean"].values
-    # 0.197 to 0.201 in four runs of 4000 draws, half of them in coordinates that are not rotated.
+    # 0.196 to 0.201 in four runs of 4000 draws, half of them in coordinates that are not rotated.
     assert_allclose(well[F < -1].mean() - well[F > 1].mean(), 0.198, atol=0.015)
 
 

@@ -19,7 +19,7 @@ from bayes_gpx.marks import (
     symmetric,
 )
 from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import MOST_PANELS, panel_rows, short, shown
+from bayes_gpx.shown import MOST_PANELS, layered, panel_rows, short, shown
 
 LAYERS = ("value", "mean", "sd")
 
@@ -79,12 +79,7 @@ def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
     rows = panel_rows(dataset, obs)
     found = shown(dataset.isel(obs=rows))
     name = found.attrs["name"]
-    layers = xr.concat(
-        [found[layer] for layer in LAYERS],
-        xr.DataArray(list(LAYERS), dims="layer", name="layer"),
-        coords="minimal",
-        compat="override",
-    ).transpose("obs", "layer", "feature")
+    layers = layered(found, LAYERS).transpose("obs", "layer", "feature")
     data = xr.Dataset({name: layers})
     ends = float(found["value"].min()), float(found["value"].max())
     scales = {

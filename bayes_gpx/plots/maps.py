@@ -17,7 +17,7 @@ from bayes_gpx.marks import (
     symmetric,
 )
 from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import covers_zero, short, shown
+from bayes_gpx.shown import covers_zero, layered, short, shown
 
 LAYERS = ("mean", "sd")
 SIZE = 3.9, 3.6
@@ -93,12 +93,7 @@ def plot_map(
         dataset, features=features, max_features=max_features, ci_prob=ci_prob, valued=False
     )
     at = _read(places, dataset["obs"].values)
-    layers = xr.concat(
-        [found[layer] for layer in LAYERS],
-        xr.DataArray(list(LAYERS), dims="layer", name="layer"),
-        coords="minimal",
-        compat="override",
-    ).transpose("layer", "feature", "obs")
+    layers = layered(found, LAYERS).transpose("layer", "feature", "obs")
     data, scales = xr.Dataset({found.attrs["name"]: layers}), {}
     for feature in found["feature"].values:
         mean, sd = (found[layer].sel(feature=feature) for layer in LAYERS)
