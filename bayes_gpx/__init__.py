@@ -39,6 +39,7 @@ _MAP = {
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     "combined": "bayes_gpx.imputations:combined",
+    "metrics": "bayes_gpx.metrics",
     # data, keeping and showing
     "datasets": "bayes_gpx.datasets",
     "save": "bayes_gpx.io:save",
@@ -55,6 +56,7 @@ _MAP = {
     "plot_map": "bayes_gpx.plots:plot_map",
     "plot_partial_dependence": "bayes_gpx.plots:plot_partial_dependence",
     "plot_path": "bayes_gpx.plots:plot_path",
+    "plot_predictions": "bayes_gpx.plots:plot_predictions",
     "plot_relevance": "bayes_gpx.plots:plot_relevance",
     "plot_slopes": "bayes_gpx.plots:plot_slopes",
     "plot_waterfall": "bayes_gpx.plots:plot_waterfall",

@@ -4,6 +4,8 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
+import pandas as pd
+import xarray as xr
 
 from bayes_gpx.approximations import HSGP
 from bayes_gpx.frames import read_features
@@ -184,6 +186,44 @@ def read_pairs(pairs, columns):
     if len(set(found)) < len(found):
         raise ValueError(f"pairs is {pairs!r}; expected a list of different pairs of names.")
     return found
+
+
+def read_observed(dataset, y):
+    """Responses observed where a dataset predicts, (obs,); labels as their codes.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.predictions` returned.
+    y : array or pandas.Series (m,)
+        In the order of the dataset's observations.
+
+    Raises
+    ------
+    ValueError
+        For another length or index, unknown labels, and what is no finite number.
+    """
+    index = dataset["obs"].values
+    if isinstance(y, pd.Series) and not np.array_equal(y.index, index):
+        raise ValueError(
+            "y has another index than the observations of the dataset; expected "
+            "y.loc[dataset['obs'].values], or an array in their order."
+        )
+    values = np.asarray(y)
+    if values.shape != index.shape:
+        raise ValueError(
+            f"y has shape {values.shape}; expected one value for each of {len(index)} observations."
+        )
+    labels = dataset.attrs.get("labels")
+    if labels is not None:
+        for label in np.unique(values):
+            one_of("y", str(label), labels)
+        values = np.array([labels.index(str(value)) for value in values])
+    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise ValueError(
+            f"y, of dtype {values.dtype}, is not all finite numbers; leave out what is missing."
+        )
+    return xr.DataArray(values, {"obs": index}, ["obs"])
 
 
 def probability(ci_prob, default):

@@ -13,6 +13,7 @@ from bayes_gpx import datasets
 from bayes_gpx.diagnostics import ConvergenceWarning
 from bayes_gpx.explain import contributions, predictions, weights
 from bayes_gpx.io import save
+from bayes_gpx.metrics import coverage
 from bayes_gpx.models import GP, GPX
 from bayes_gpx.plots import plot_contributions, plot_weights
 
@@ -74,8 +75,8 @@ def run(folder, *, seed=0, say=print, progressbar=True):
     say(f"\n{idata.attrs['verdict']}")
     say(f"\nOn the {len(test)} held-out patients:")
     say(f"{'':16}{'RMSE':>8}{'R²':>8}{f'coverage of {LEVEL:.0%} intervals':>30}")
-    for name, (rmse, r2, coverage) in results.items():
-        say(f"{name:16}{rmse:8.1f}{r2:8.2f}{coverage:30.0%}")
+    for name, (rmse, r2, covered) in results.items():
+        say(f"{name:16}{rmse:8.1f}{r2:8.2f}{covered:30.0%}")
 
     explained = contributions(
         gpx, idata, X_test, num_draws=EXPLAINED_DRAWS, seed=seed, progressbar=progressbar
@@ -93,10 +94,8 @@ def run(folder, *, seed=0, say=print, progressbar=True):
 def _score(predicted, y):
     """RMSE, R² and coverage of central intervals."""
     error = predicted["y_mean"].values - y.values
-    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
-    low, high = predicted["y"].quantile(tails, dim=["chain", "draw"]).values
     rmse = float(np.sqrt(np.mean(error**2)))
-    return rmse, 1 - rmse**2 / float(y.var(ddof=0)), float(((low <= y) & (y <= high)).mean())
+    return rmse, 1 - rmse**2 / float(y.var(ddof=0)), coverage(predicted, y, LEVEL).item()
 
 
 def _telling(explained):

@@ -16,12 +16,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import script
+import xarray as xr
 from sklearn.model_selection import train_test_split
 
 import bayes_gpx as bx
 
 LIKELIHOODS = ("poisson", "negative_binomial")
-LEVELS = np.linspace(0.05, 0.95, 19)
 
 
 def main(arguments=None):
@@ -29,15 +29,15 @@ def main(arguments=None):
         "gp_bike_poisson", __doc__, arguments, data="bike", method="laplace", draws=200
     )
     X, X_test, y, y_test = train_test_split(run.data.X, run.data.y, test_size=0.2, random_state=0)
-    covered, hours, scores = [], [], {}
+    covered, hours, scores = {}, [], {}
     for likelihood in LIKELIHOODS:
         model = bx.GP(X, y, likelihood=likelihood)
         idata = run.fit(model, suffix="" if likelihood == "poisson" else f"_{likelihood}")
         predicted = bx.predictions(model, idata, X_test, seed=run.seed)
-        covered.append(coverage(predicted["y"], y_test).assign(likelihood=likelihood))
+        covered[likelihood] = bx.metrics.coverage(predicted, y_test, script.LEVELS)
         error = predicted["rate_mean"].values - y_test.values
-        inside = covered[-1].set_index("level")["inside"]
-        scores[likelihood] = {"rmse": np.sqrt(np.mean(error**2)), "coverage_90": inside[0.9]}
+        inside = covered[likelihood].sel(ci_prob=0.9).item()
+        scores[likelihood] = {"rmse": np.sqrt(np.mean(error**2)), "coverage_90": inside}
         days = through_the_day(X)
         rate = bx.predictions(model, idata, days, seed=run.seed)["rate"]
         low, high = script.intervals(rate)
@@ -47,23 +47,11 @@ def main(arguments=None):
     scores = pd.DataFrame(scores).rename_axis("score")
     print(f"\nOn {len(y_test)} held-out hours:\n{scores.round(3).to_string()}")
     run.table(scores.reset_index(), "scores")
-    covered, hours = pd.concat(covered), pd.concat(hours)
-    run.table(covered, "coverage")
+    hours = pd.concat(hours)
+    run.table(xr.Dataset(covered).to_dataframe().reset_index(), "coverage")
     run.table(hours, "hours")
-    run.figure(plot_coverage(covered, len(y_test)), "coverage")
+    run.figure(script.plot_coverage(covered, len(y_test), "hours"), "coverage")
     run.figure(plot_hours(hours), "hours")
-
-
-def coverage(drawn, y):
-    """Share of counts inside central intervals, for intervals of every level.
-
-    Draws that equal a count lie half below and half above it: whole numbers have no interval of
-    exactly that level.
-    """
-    below = (drawn < y.values).mean(("chain", "draw")).values
-    at = (drawn == y.values).mean(("chain", "draw")).values
-    place = 2 * np.abs(below + 0.5 * at - 0.5)
-    return pd.DataFrame({"level": LEVELS.round(2), "inside": [np.mean(place <= v) for v in LEVELS]})
 
 
 def through_the_day(X):
@@ -73,20 +61,6 @@ def through_the_day(X):
     rows["hr"] = np.tile(np.arange(24.0), len(days))
     rows["weekday"], rows["workingday"] = np.repeat(days, 24, axis=0).T
     return rows
-
-
-def plot_coverage(covered, rows):
-    """Share of held-out counts in intervals of each level."""
-    figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
-    spread = 2 * np.sqrt(LEVELS * (1 - LEVELS) / rows)
-    axes.fill_between(LEVELS, LEVELS - spread, LEVELS + spread, color="gray", alpha=0.2)
-    axes.plot(LEVELS, LEVELS, color="gray", label=f"exact, ± 2 sd of {rows} hours")
-    for marker, (name, part) in zip("os", covered.groupby("likelihood", sort=False), strict=True):
-        axes.plot(part["level"], part["inside"], f"{marker}-", label=name)
-    axes.set(xlabel="probability of the interval", ylabel="share of hours inside")
-    axes.set_title("Coverage of central intervals")
-    axes.legend()
-    return figure
 
 
 def plot_hours(hours):

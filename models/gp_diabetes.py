@@ -15,7 +15,6 @@ matters little.
 
 import arviz as az
 import matplotlib.pyplot as plt
-import numpy as np
 import script
 import xarray as xr
 from sklearn.model_selection import train_test_split
@@ -32,8 +31,9 @@ def main(arguments=None):
 
     predicted = bx.predictions(model, idata, X_test, seed=run.seed)
     run.score(predicted, y_test)
-    run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
-    run.figure(plot_calibration(predicted["y"], y_test), "calibration")
+    run.figure(bx.plot_predictions(predicted, y_test, ci_prob=script.LEVEL), "predictions")
+    covered = {"model": bx.metrics.coverage(predicted, y_test, script.LEVELS)}
+    run.figure(script.plot_coverage(covered, len(y_test), "patients"), "calibration")
 
     run.figure(plot_lengthscales(idata["posterior"]["lengthscale"]), "lengthscales")
 
@@ -47,22 +47,6 @@ def main(arguments=None):
     plot = az.plot_ppc_dist(checked, num_samples=50, visuals={"title": False})
     plot.add_title("Progression: observed (black),\nand 50 sets made by the model")
     run.figure(plot, "posterior_predictive")
-
-
-def plot_calibration(draws, y):
-    """Share of held-out responses inside central intervals, for intervals of every level."""
-    levels = np.linspace(0.05, 0.95, 19)
-    below = (draws < y.values).mean(("chain", "draw")).values
-    inside = 2 * np.abs(below - 0.5)[:, None] <= levels
-    figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
-    spread = 2 * np.sqrt(levels * (1 - levels) / len(y))
-    axes.fill_between(levels, levels - spread, levels + spread, color="gray", alpha=0.2)
-    axes.plot(levels, levels, color="gray", label=f"exact, ± 2 sd of {len(y)} patients")
-    axes.plot(levels, inside.mean(axis=0), "o-", label="model")
-    axes.set(xlabel="probability of the interval", ylabel="share of patients inside")
-    axes.set_title("Coverage of central intervals")
-    axes.legend()
-    return figure
 
 
 def plot_lengthscales(draws):

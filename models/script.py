@@ -18,6 +18,7 @@ from bayes_gpx.diagnostics import ConvergenceWarning
 from bayes_gpx.explain.attributions import CompletenessWarning
 
 LEVEL = 0.9
+LEVELS = np.linspace(0.05, 0.95, 19).round(2)
 TAILS = ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
 MARKERS = "osD^vP"
 
@@ -145,14 +146,13 @@ class Run:
     def score(self, predicted, y):
         """Compare predictions with what was observed; print, and write `scores.csv`."""
         error = predicted["y_mean"].values - y.values
-        low, high = intervals(predicted["y"])
         mse = np.mean(error**2)
         scores = pd.Series(
             {
                 "mse": mse,
                 "rmse": np.sqrt(mse),
                 "r2": 1 - mse / y.var(ddof=0),
-                f"coverage_{100 * LEVEL:.0f}": ((low <= y.values) & (y.values <= high)).mean(),
+                f"coverage_{100 * LEVEL:.0f}": bx.metrics.coverage(predicted, y, LEVEL).item(),
             },
             name="value",
         )
@@ -178,6 +178,20 @@ class Run:
 def z_scores(table):
     """Centre and scale columns by their sd with n - 1, as papers do, over all rows."""
     return (table - table.mean()) / table.std()
+
+
+def plot_coverage(covered, rows, what):
+    """Share of held-out responses inside central intervals of each level, by name of the model."""
+    figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
+    spread = 2 * np.sqrt(LEVELS * (1 - LEVELS) / rows)
+    axes.fill_between(LEVELS, LEVELS - spread, LEVELS + spread, color="gray", alpha=0.2)
+    axes.plot(LEVELS, LEVELS, color="gray", label=f"exact, ± 2 sd of {rows} {what}")
+    for marker, (name, inside) in zip("os", covered.items(), strict=False):
+        axes.plot(LEVELS, inside, f"{marker}-", label=name)
+    axes.set(xlabel="probability of the interval", ylabel=f"share of {what} inside")
+    axes.set_title("Coverage of central intervals")
+    axes.legend()
+    return figure
 
 
 def intervals(draws):
@@ -246,22 +260,6 @@ def draw_intervals(panel, table, by):
     panel.axvline(0, color="gray", linewidth=1)
     panel.set_yticks(place.values, features)
     panel.set_ylim(len(features) - 0.5, -0.5)
-
-
-def plot_predictions(predicted, y, units):
-    """Plot what was observed against its prediction, with intervals; returns the figure."""
-    low, high = intervals(predicted["y"])
-    inside = (low <= y.values) & (y.values <= high)
-    figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
-    mean = predicted["y_mean"].values
-    for which, color, label in ((inside, "C0", "inside"), (~inside, "C1", "outside")):
-        axes.vlines(mean[which], low[which], high[which], color=color, alpha=0.35)
-        axes.scatter(mean[which], y.values[which], s=14, color=color, label=label)
-    axes.axline((mean.mean(), mean.mean()), slope=1, color="gray", linewidth=1)
-    axes.set(xlabel="predicted", ylabel="observed")
-    axes.set_title(f"{y.name}, held-out rows\n[{units[y.name]}]")
-    axes.legend(title=f"{LEVEL:.0%} interval of a new response")
-    return figure
 
 
 class _Parser(argparse.ArgumentParser):

@@ -266,17 +266,6 @@ def test_scores_and_the_most_wrong_of_known_probabilities(script):
     assert cancer.most_wrong(probability, second) == "b"
 
 
-def test_counts_from_their_own_distribution_are_covered(script, rng):
-    bike = script("gp_bike_poisson")
-    drawn = xr.DataArray(rng.poisson(30, (1, 2000, 800)), dims=("chain", "draw", "obs"))
-    y = pd.Series(rng.poisson(30, 800))
-    found = bike.coverage(drawn, y)
-    spread = np.sqrt(found["level"] * (1 - found["level"]) / 800)
-    assert (np.abs(found["inside"] - found["level"]) < 4 * spread + 0.04).all()
-    wide = bike.coverage(drawn, pd.Series(rng.negative_binomial(3, 3 / 33, 800)))
-    assert wide.set_index("level")["inside"][0.9] < 0.6
-
-
 def test_days_differ_in_the_hour_and_the_kind_of_day_alone(script):
     X = pd.DataFrame({"hr": [1.0, 5.0], "weekday": [2, 4], "workingday": [1, 0], "hum": [0.2, 0.4]})
     days = script("gp_bike_poisson").through_the_day(X)

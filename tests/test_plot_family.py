@@ -32,6 +32,7 @@ def drawn():
     pairs = bx.ranking(bx.interactions(model, idata, progressbar=False))
     given = {
         "contributions": (bx.contributions(model, idata, **quiet),),
+        "predictions": (bx.predictions(model, idata, **quiet), model.training.y),
         "attributions": (attributions,),
         "waterfall": (attributions.isel(obs=[3]),),
         "path": (bx.path_slopes(model, idata, obs=2, **quiet),),

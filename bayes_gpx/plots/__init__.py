@@ -9,6 +9,7 @@ from bayes_gpx.plots.importances import plot_importances
 from bayes_gpx.plots.maps import plot_map
 from bayes_gpx.plots.partial import plot_partial_dependence
 from bayes_gpx.plots.path import plot_path
+from bayes_gpx.plots.predictions import plot_predictions
 from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
 from bayes_gpx.plots.shares import plot_attributions, plot_contributions
 from bayes_gpx.plots.slopes import plot_slopes
@@ -28,6 +29,7 @@ __all__ = [
     "plot_map",
     "plot_partial_dependence",
     "plot_path",
+    "plot_predictions",
     "plot_relevance",
     "plot_slopes",
     "plot_waterfall",

@@ -1,0 +1,168 @@
+"""Predictions with their intervals, and what was observed."""
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.arguments import probability, read_observed
+from bayes_gpx.marks import axis_labels, coloured_points, few_numbers, interval_bars
+from bayes_gpx.panels import add_title, lay_out
+from bayes_gpx.shown import MOST_PANELS, MOST_ROWS, interval_of, short
+from bayes_gpx.specification import one_of
+
+INSIDE, OUTSIDE = "#222222", "#d55e00"
+"""Observed responses: black, and Okabe and Ito's vermilion."""
+
+
+def _interval(da, target, *, x, curve, width, **kwargs):
+    at, (low, high) = x.values, da.transpose("ci_bound", "obs").values
+    if curve:
+        return backend_from_object(target).fill_between_y(at, low, high, target, **kwargs)
+    return interval_bars(at, np.stack([low, high], axis=1), target, width=width, **kwargs)
+
+
+def _mean(da, target, *, x, curve, **kwargs):
+    backend = backend_from_object(target)
+    if curve:
+        return backend.line(x.values, da.values, target, width=2, **kwargs)
+    return backend.scatter(x.values, da.values, target, size=8, **kwargs)
+
+
+def _observed(da, target, *, x, outside, **kwargs):
+    colour = np.where(outside.values, OUTSIDE, INSIDE)
+    return coloured_points(x.values, da.values, colour, target, edge="#ffffff", size=22, **kwargs)
+
+
+def _labels(da, target, *, x, y):
+    few_numbers(target)
+    if "class" in da.coords:
+        backend_from_object(target).title(short(da["class"]), target)
+    return axis_labels(da, target, x=x, y=y)
+
+
+def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None, **pc_kwargs):
+    """Plot predictions with intervals, along a feature or by size, and what was observed.
+
+    Intervals of the mean response are dark, those of a new response, where it is a number, light.
+    Where one feature alone varies they are bands along it; elsewhere each observation has its own,
+    by its predicted mean, so that what was observed should scatter around the diagonal of the
+    means. Of labels the panels show probabilities, and observed labels lie at 0 and 1.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.predictions` returned.
+    y : array or pandas.Series (m,), optional
+        What was observed, in the order of the dataset's observations: orange where it is outside
+        of the light interval, else black.
+    along : str, optional
+        A feature, to be the horizontal axis; by default the one that alone varies, if any.
+    ci_prob : float, optional
+        ArviZ's ``stats.ci_prob`` by default.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For another dataset, probabilities and rates without their draws, an unknown feature, more
+        than 24 classes, and a `y` that does not fit.
+    """
+    name = _response(dataset)
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    along, curve = _axis(dataset, along)
+    rows, some = _rows(dataset, along if curve else None)
+    seen, number = None if y is None else read_observed(dataset, y), "labels" not in dataset.attrs
+    chosen = dataset.isel(obs=rows)
+    mean = chosen[f"{name}_mean"]
+    x = mean if along is None else chosen["value"].sel(feature=along, drop=True)
+    x = x.broadcast_like(mean)
+
+    panels = mean["class"].values if "class" in mean.dims else [None]
+    if len(panels) > MOST_PANELS:
+        raise ValueError(
+            f"The dataset has {len(panels)} classes; choose at most {MOST_PANELS} of them: "
+            "dataset.sel({'class': ...})."
+        )
+    backend = backend or rcParams["plot.backend"]
+    size = (5.0, 4.2) if len(panels) > 1 else (7.0, 5.0)
+    lay_out(pc_kwargs, len(panels), size, backend=backend, above=0.8, narrowest=7.0)
+    cols = ["class"] if "class" in mean.dims else []
+
+    def of(array):
+        return xr.Dataset({"response": array.reset_coords(drop=True)})
+
+    where = {"x": x, "curve": curve, "color": "C0"}
+    pc = PlotCollection.wrap(of(mean), cols=cols, backend=backend, **pc_kwargs)
+    what, whole = "function" if name == "f" else name, None
+    said = [f"{prob:.0%} intervals of the {what}"]
+    if number and ("y" in dataset or "y_mean" in dataset):
+        whole = interval_of(chosen, "y", prob)
+        said[0] = f"{prob:.0%} intervals: of the {what} dark, of a new response light"
+        pc.map(_interval, "new_response", data=of(whole), width=1, alpha=0.25, **where)
+    own = interval_of(chosen, name, prob)
+    pc.map(_interval, "interval", data=of(own), width=3, alpha=0.45, **where)
+    pc.map(_mean, "point_estimate", data=of(mean), **where)
+    if seen is not None:
+        seen = seen.isel(obs=rows)
+        if cols:
+            codes = [dataset.attrs["labels"].index(str(label)) for label in panels]
+            seen = (seen == xr.DataArray(codes, {"class": panels}, ["class"])).astype(float)
+        outside = xr.zeros_like(seen, bool)
+        said.append("observed: black")
+        if whole is not None:
+            low, high = (whole.sel(ci_bound=end) for end in ("lower", "upper"))
+            outside = (seen < low) | (seen > high)
+            said[-1] = "observed: black within the light interval, orange outside"
+        pc.map(_observed, "observed", data=of(seen), x=x, outside=outside)
+    vertical = "response" if whole is not None else what
+    if name == "f":
+        vertical += f" [{dataset.attrs['units']}]"
+    elif name == "probability" and not cols:
+        vertical = f"probability of {short(dataset.attrs['labels'][1])}"
+    horizontal = f"predicted {what if number else vertical}" if along is None else short(along)
+    pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical)
+    add_title(pc, "\n".join([f"Predictions{some}", *said]))
+    return pc
+
+
+def _response(dataset):
+    held = [n for n in ("probability", "rate", "f") if f"{n}_mean" in dataset]
+    if not held or "value" not in dataset:
+        raise ValueError("The dataset has no predictions; expected the result of bx.predictions.")
+    if held[0] != "f" and held[0] not in dataset:
+        raise ValueError(
+            f"The dataset has no draws of `{held[0]}`, whose intervals need them; expected the "
+            "result of bx.predictions with keep='draws'."
+        )
+    return held[0]
+
+
+def _axis(dataset, along):
+    """The feature along which predictions are shown, or None, and whether it alone varies."""
+    value = dataset["value"].transpose("obs", "feature")
+    features = value["feature"].values.tolist()
+    varies = [f for f, wide in zip(features, np.ptp(value.values, axis=0), strict=True) if wide]
+    if along is not None:
+        one_of("along", along, features)
+    elif len(varies) == 1:
+        along = varies[0]
+    return along, varies == [along]
+
+
+def _rows(dataset, curve):
+    """Positions of the observations that are shown, in order of a feature's values; in words."""
+    rows = np.arange(dataset.sizes["obs"])
+    if curve is not None:
+        return np.argsort(dataset["value"].sel(feature=curve).values, kind="stable"), ""
+    if len(rows) <= MOST_ROWS:
+        return rows, ""
+    some = f" ({MOST_ROWS:,} of {len(rows):,} observations, at random)"
+    return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False)), some
