@@ -21,7 +21,8 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
-from scipy.linalg import solve_triangular
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.sparse.linalg import LinearOperator, cg
 
 from bayes_gpx.expectations import standard_nodes
 from bayes_gpx.modes import MODE
@@ -33,6 +34,9 @@ TOLERANCE = 1e-9
 
 LARGEST_MISS = 1e-4
 """Of the coefficients' mean and precision from what they equal at the maximum, likewise."""
+
+SOLVED = 1e-8
+"""Share of a Newton step's right-hand side that may be left."""
 
 LEAST_SHARE = 0.45
 LEAST_SD = 1e-6
@@ -296,18 +300,29 @@ def _precisions(F, state):
 
 
 def _newton(F, state, P):
-    """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes."""
-    (C, M), slope = state.coefficients.shape, state.slope.T @ F - state.coefficients
-    if C == 1:
+    """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes.
+
+    By conjugate gradients from the steps that classes would take apart, so that nothing of size
+    (C M)^2 is formed.
+    """
+    slope = state.slope.T @ F - state.coefficients
+    if len(P) == 1:
         return np.linalg.solve(P, slope[..., None])[..., 0]
-    joint = np.empty((C, M, C, M))
-    for a in range(C):
-        for b in range(a + 1):
-            joint[a, :, b] = (F * state.information[:, a, b, None]).T @ F
-            joint[b, :, a] = joint[a, :, b].T
-    joint = joint.reshape((C * M, C * M))
-    joint.ravel()[:: C * M + 1] += 1.0
-    return np.linalg.solve(joint, slope.ravel()).reshape((C, M))
+    roots = [cho_factor(one, lower=True, check_finite=False) for one in P]
+
+    def curved(v):
+        f = F @ v.reshape(slope.shape).T
+        told = np.matmul(state.information, f[:, :, None])[:, :, 0]
+        return v + (told.T @ F).ravel()
+
+    def apart(v):
+        each = zip(roots, v.reshape(slope.shape), strict=True)
+        return np.concatenate([cho_solve(root, one, check_finite=False) for root, one in each])
+
+    shape = (slope.size, slope.size)
+    joint, near = (LinearOperator(shape, matvec=f, dtype=float) for f in (curved, apart))
+    step, _ = cg(joint, slope.ravel(), rtol=SOLVED, atol=0.0, maxiter=slope.size, M=near)
+    return step.reshape(slope.shape)
 
 
 def _first(first, share, moved, before):

@@ -77,7 +77,7 @@ def fits():
 SETS = {
     "breast_cancer": (10, 0.2, ("map", "laplace"), None),
     "iris": (10, 0.2, ("map", "laplace"), None),
-    "digits": (10, 0.2, ("svgp",), bx.Inducing(100)),
+    "digits": (5, 0.2, ("svgp",), bx.Inducing(300)),
     "mnist01": (1, None, ("svgp",), bx.Inducing(100)),
 }
 """Splits, share of held-out rows, methods, approximation."""

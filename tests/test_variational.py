@@ -141,3 +141,17 @@ def test_what_is_not_finite_is_refused_quietly():
     assert np.isfinite(bound) or bound == -np.inf
     bound, in_F, *_ = function(np.nan * F, REST, logs)
     assert bound == -np.inf and not in_F.any()
+
+
+def test_many_coefficients_of_many_classes_solve_what_holds_at_the_maximum():
+    """Coefficients are F' times the slopes, precisions I + F' W F, where labels all but separate."""
+    rng, C = np.random.default_rng(0), 6
+    design = 2.0 * rng.normal(size=(300, 60))
+    y = (design @ rng.normal(size=(60, C))).argmax(axis=1) * 1.0
+    found = variational(Categorical(C), design, np.full(300, 0.1), y, {}, np.ones(300))
+    bound, coefficients, root, slope, W, _ = pytensor.function([], list(found), mode=MODE)()
+    assert np.isfinite(bound)
+    assert_allclose(coefficients, slope.T @ design, atol=1e-6 * np.abs(coefficients).max())
+    expected = np.eye(60) + np.einsum("nc,nm,nk->cmk", W, design, design)
+    assert_allclose(root @ root.transpose(0, 2, 1), expected, rtol=1e-6, atol=1e-6)
+    assert np.abs(coefficients.sum(axis=0)).max() < 1e-6  # softmax tells differences alone
