@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from numbers import Real
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 
 from bayes_gpx.approximations import HSGP
-from bayes_gpx.frames import read_features
+from bayes_gpx.frames import read_features, refuse_misaligned, row_labels
+from bayes_gpx.labels import read_reals, texts
 from bayes_gpx.specification import count, one_of
 from bayes_gpx.views import OWN_WHITE, WHITE
 
@@ -201,28 +201,25 @@ def read_observed(dataset, y):
     Raises
     ------
     ValueError
-        For another length or index, unknown labels, and what is no finite number.
+        For another length or index, unknown labels, and what the model's own `y` may not be.
     """
     index = dataset["obs"].values
-    if isinstance(y, pd.Series) and not np.array_equal(y.index, index):
+    if np.shape(y) != index.shape:
         raise ValueError(
-            "y has another index than the observations of the dataset; expected "
-            "y.loc[dataset['obs'].values], or an array in their order."
+            f"y has shape {np.shape(y)}; expected one value for each of the dataset's observations,"
+            f" {index.shape}."
         )
-    values = np.asarray(y)
-    if values.shape != index.shape:
-        raise ValueError(
-            f"y has shape {values.shape}; expected one value for each of {len(index)} observations."
-        )
-    labels = dataset.attrs.get("labels")
+    labels = row_labels(y)
     if labels is not None:
-        for label in np.unique(values):
-            one_of("y", str(label), labels)
-        values = np.array([labels.index(str(value)) for value in values])
-    if values.dtype.kind not in "biuf" or not np.isfinite(values).all():
-        raise ValueError(
-            f"y, of dtype {values.dtype}, is not all finite numbers; leave out what is missing."
-        )
+        refuse_misaligned(index, labels, "the dataset", "y")
+    known = dataset.attrs.get("labels")
+    if known is None:
+        values = read_reals(y)
+    else:
+        read = texts(y)
+        for label in set(read):
+            one_of("y", label, known)
+        values = np.array([known.index(label) for label in read])
     return xr.DataArray(values, {"obs": index}, ["obs"])
 
 

@@ -183,7 +183,7 @@ def read_response(y, frame, name="y", read=None):
         )
     if len(values) != len(frame):
         raise ValueError(f"X has {len(frame)} rows and {name} has {len(values)}; expected as many.")
-    labels = _row_labels(y)
+    labels = row_labels(y)
     if labels is not None and frame.labelled:
         refuse_misaligned(frame.index, labels, "X", name)
     return _numeric(values, name, None, frame.index).copy() if read is None else read(y)
@@ -206,7 +206,7 @@ def refuse_misaligned(index, other, name, other_name):
         )
 
 
-def _row_labels(table):
+def row_labels(table):
     """Labels that the rows brought along, or None."""
     if hasattr(table, "dims") and hasattr(table, "coords"):
         return table[table.dims[0]].values if table.dims[0] in table.coords else None
@@ -236,7 +236,7 @@ class _Table:
 def _open(X, name, prefix):
     if hasattr(X, "dims") and hasattr(X, "data_vars"):
         raise ValueError(f"{name} is an xarray Dataset; expected one table: use .to_dataframe().")
-    labels = _row_labels(X)
+    labels = row_labels(X)
     if hasattr(X, "dims") and hasattr(X, "coords"):
         if X.ndim != 2:
             raise ValueError(f"{name} has dims {X.dims}; expected two, (rows, features).")

@@ -19,7 +19,7 @@ def read_reals(y, name="y"):
         For anything that is not a number, and for missing or infinite values.
     """
     values = _plain(y, name)
-    for value in values if values.dtype.kind not in "biuf" else ():
+    for value in values.tolist() if values.dtype.kind not in "biuf" else ():
         if _kind(value) not in ("booleans", "numbers"):
             raise ValueError(
                 f"{name} holds {value!r} ({type(value).__name__}); expected numbers. For labels "
@@ -115,6 +115,11 @@ def _check_number(found, two, name):
             "likelihood='bernoulli' expects two. Use likelihood='categorical', or for counts "
             "'poisson'."
         )
+
+
+def texts(y, name="y"):
+    """Labels as text, the same for whole numbers of any type; a list (n,)."""
+    return [str(label) for label in _as_labels(_plain(y, name), name)]
 
 
 def _plain(y, name):

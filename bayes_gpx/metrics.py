@@ -1,7 +1,6 @@
 """What to hold an explanation to: faithfulness, sufficiency, stability; and intervals: coverage.
 
-The first three are of posterior means, since an explanation's draws at different observations are
-independent of each other unless asked for jointly.
+The first three are of posterior means.
 """
 
 from functools import partial
@@ -13,7 +12,9 @@ from scipy.spatial import KDTree
 
 from bayes_gpx.arguments import points, probability, read_observed
 from bayes_gpx.explain.predictions import predictions
+from bayes_gpx.responses import responds, response_units
 from bayes_gpx.specification import count
+from bayes_gpx.training import INTERCEPT
 
 REMOVABLE = ("attribution", "contribution")
 NEIGHBOURLY = ("weight", "derivative", *REMOVABLE)
@@ -21,6 +22,9 @@ PER_VALUE = ("weight", "derivative")
 
 ASKED = {"keep": "summary", "draws": 2, "seed": 0}
 """Of predictions, whose means alone are looked at."""
+
+ROWS = 20_000
+"""Most rows that are predicted at a time."""
 
 
 def coverage(dataset, y, ci_prob=None):
@@ -39,7 +43,8 @@ def coverage(dataset, y, ci_prob=None):
     -------
     xarray.DataArray
         A number, or one for each `ci_prob`. Draws that equal a response, as of counts, lie half
-        below and half above it: whole numbers have no interval of exactly that probability.
+        below and half above it, so that counts of some size are covered as often as they should
+        be; small ones have no interval of about that probability.
 
     Raises
     ------
@@ -60,15 +65,15 @@ def coverage(dataset, y, ci_prob=None):
     >>> bx.metrics.coverage(found, y, [0.5, 0.9]).values.round(1)
     array([0.5, 0.9])
     """
-    if "y" not in dataset or not {"chain", "draw"} <= set(dataset["y"].dims):
-        raise ValueError(
-            "The dataset has no draws of `y`; expected the result of bx.predictions with "
-            "keep='draws'."
-        )
     if "labels" in dataset.attrs:
         raise ValueError(
             "The response is a label, which has no interval; expected a number. See "
             "bx.predictive_checks and ArviZ's plots of calibration for probabilities."
+        )
+    if "y" not in dataset or not {"chain", "draw", "obs"} <= set(dataset["y"].dims):
+        raise ValueError(
+            "The dataset has no draws of `y` over observations; expected the result of "
+            "bx.predictions with keep='draws', a single observation as dataset.isel(obs=[0])."
         )
     default = rcParams["stats.ci_prob"]
     prob = [probability(p, default) for p in np.ravel([ci_prob])]
@@ -86,7 +91,7 @@ def stability(dataset, neighbours=10):
     ``max_j |e_i - e_j| / |x_i - x_j|`` over the nearest neighbours j, an estimate of the local
     Lipschitz constant: the smaller, the stabler. Values are divided by their sd over the
     observations; e are posterior means, with weights and derivatives times these sds, so that all
-    is in units of y.
+    is in units of y. Weights and contributions of a GPX with Z of its own are compared over z.
 
     Parameters
     ----------
@@ -103,7 +108,7 @@ def stability(dataset, neighbours=10):
     Raises
     ------
     ValueError
-        For another dataset.
+        For another dataset, and categorical columns, whose levels have no distance.
 
     References
     ----------
@@ -124,9 +129,11 @@ def stability(dataset, neighbours=10):
     """
     count("neighbours", neighbours)
     name = _named(dataset, NEIGHBOURLY)
-    value = dataset["value"].transpose("obs", "feature")
-    if dataset.sizes["obs"] < 2:
+    if dataset.sizes.get("obs", 1) < 2:
         raise ValueError("The dataset has one observation; expected two or more.")
+    if "level" in dataset:
+        raise ValueError("Levels of categorical columns have no distance; expected numbers alone.")
+    value = dataset["value"].transpose("obs", "feature")
     sd = value.std("obs")
     mean = dataset[f"{name}_mean"] * (sd if name in PER_VALUE else 1.0)
     mean = mean.transpose("obs", "feature", ...)
@@ -141,7 +148,9 @@ def stability(dataset, neighbours=10):
     return kept.copy(data=np.where(np.isinf(largest), np.nan, largest)).rename("stability")
 
 
-def faithfulness(model, idata, dataset, X_new=None, Z_new=None, *, num_draws=None, **options):
+def faithfulness(
+    model, idata, dataset, X_new=None, Z_new=None, *, num_draws=None, progressbar=True
+):
     """Whether predictions drop by what an explanation says when a feature is taken away.
 
     Correlation over features between the explanation of an observation and by how much its mean
@@ -161,8 +170,7 @@ def faithfulness(model, idata, dataset, X_new=None, Z_new=None, *, num_draws=Non
         samples.
     num_draws : int, optional
         Thin the posterior to that many draws.
-    **options
-        progressbar.
+    progressbar : bool
 
     Returns
     -------
@@ -173,8 +181,9 @@ def faithfulness(model, idata, dataset, X_new=None, Z_new=None, *, num_draws=Non
     Raises
     ------
     ValueError
-        For another dataset, some of the features only, several baselines, categorical columns,
-        and other samples than those of the dataset.
+        For another dataset, other features than the model's, several baselines, categorical
+        columns, samples whose values are not the dataset's, and probabilities or rates of a GPX:
+        attributions are of its smooth part, predictions are not.
 
     References
     ----------
@@ -194,7 +203,7 @@ def faithfulness(model, idata, dataset, X_new=None, Z_new=None, *, num_draws=Non
     >>> round(float(found.min()), 6)
     1.0
     """
-    without = _Without(model, idata, dataset, X_new, Z_new, num_draws, options)
+    without = _Without(model, idata, dataset, X_new, Z_new, num_draws, progressbar)
     p = len(without.features)
     found = without(np.vstack([np.ones((1, p), bool), ~np.eye(p, dtype=bool)])[:, None])
     drops = found.isel(variant=0) - found.isel(variant=slice(1, None))
@@ -203,7 +212,7 @@ def faithfulness(model, idata, dataset, X_new=None, Z_new=None, *, num_draws=Non
 
 
 def sufficiency(
-    model, idata, dataset, X_new=None, Z_new=None, *, kept=None, num_draws=None, **options
+    model, idata, dataset, X_new=None, Z_new=None, *, kept=None, num_draws=None, progressbar=True
 ):
     """What predictions lose when only the features with the largest explanations are kept.
 
@@ -212,9 +221,9 @@ def sufficiency(
 
     Parameters
     ----------
-    model, idata, dataset, X_new, Z_new, num_draws, **options
+    model, idata, dataset, X_new, Z_new, num_draws, progressbar
         See `faithfulness`.
-    kept : list of int, optional
+    kept : int or list of int, optional
         How many features are kept, those with the largest absolute means; all numbers from 0 by
         default.
 
@@ -227,7 +236,7 @@ def sufficiency(
     Raises
     ------
     ValueError
-        See `faithfulness`; and for `kept` that are no numbers of features.
+        See `faithfulness`; and for `kept` that are no numbers of features, or repeat.
 
     References
     ----------
@@ -246,13 +255,13 @@ def sufficiency(
     >>> abs(lost).mean("obs").values.round(1)  # one of the three has no effect
     array([2.1, 0. ])
     """
-    without = _Without(model, idata, dataset, X_new, Z_new, num_draws, options)
+    without = _Without(model, idata, dataset, X_new, Z_new, num_draws, progressbar)
     p = len(without.features)
-    kept = list(range(p + 1)) if kept is None else list(kept)
+    kept = np.arange(p + 1).tolist() if kept is None else np.ravel(kept).tolist()
     for k in kept:
         count("kept", k, 0)
-        if k > p:
-            raise ValueError(f"kept has {k}; expected numbers of features, at most {p}.")
+    if not kept or max(kept) > p or len(set(kept)) < len(kept):
+        raise ValueError(f"kept is {kept}; expected different numbers of features, at most {p}.")
     mean = without.mean.transpose("class", "obs", "feature", missing_dims="ignore")
     place = np.argsort(np.argsort(-abs(mean.values), axis=-1), axis=-1)
     present = np.reshape([place < k for k in [p, *kept]], (-1, *place.shape[-2:]))
@@ -269,63 +278,103 @@ def sufficiency(
 class _Without:
     """Mean responses of observations of which some features are put at the baseline."""
 
-    def __init__(self, model, idata, dataset, X_new, Z_new, num_draws, options):
-        name = _named(dataset, REMOVABLE)
-        training = model.training
+    def __init__(self, model, idata, dataset, X_new, Z_new, num_draws, progressbar):
+        name, training = _named(dataset, REMOVABLE), model.training
+        weighed = training.p - training.intercept
         own_z = training.Z is not None and not training.z_is_x
         self._of_z = own_z and name == "contribution"
-        frame = training.Z if self._of_z else training.X
-        if frame.levels:
-            raise ValueError(
-                f"The columns {sorted(frame.levels)} are categorical, and have no value to be put "
-                "at a baseline; expected numbers."
-            )
-        start = dataset["center" if name == "contribution" else "baseline"]
-        weighed = training.p - training.intercept
-        self.features = list(frame.columns[:weighed] if self._of_z else frame.columns)
-        if start.dims != ("feature",) or not set(self.features) <= set(dataset["feature"].values):
-            raise ValueError(
-                "The dataset has several baselines, or some of the features alone; expected one "
-                f"baseline and all of {self.features}."
-            )
-        where = points(model, X_new, Z_new, obs=dataset["obs"].values)
+        frame = training.Z.first(weighed) if self._of_z else training.X
+        _refuse_other(model, dataset, frame, name)
+        self.features = list(frame.columns)
         chosen = dataset.sel(feature=self.features)
-        self._rows = chosen["value"].transpose("obs", "feature").values
-        known = where.Z_values[:, :weighed] if self._of_z else where.X_values
-        if not np.array_equal(self._rows, known):
+        self.mean = chosen[f"{name}_mean"]
+        self._start = chosen[_start(dataset, name)].values
+        whole = (training.X.index if X_new is None else points(model, X_new, Z_new).index).tolist()
+        labels = dataset["obs"].values
+        where = points(model, X_new, Z_new, obs=None if whole == labels.tolist() else labels)
+        own = None if where.Z_values is None else where.Z_values[:, :weighed]
+        self._rows = own if self._of_z else where.X_values
+        if not np.array_equal(self._rows, chosen["value"].transpose("obs", "feature").values):
             raise ValueError(
-                "The dataset explains other samples; expected X_new and Z_new as they were given "
-                "to the verb, with labels that do not repeat."
+                "The dataset explains samples with other values; expected X_new and Z_new as they "
+                "were given to the verb, or some of them by labels that do not repeat."
             )
-        self.mean, self._start = chosen[f"{name}_mean"], chosen[start.name].values
-        self._X, self._Z = where.X_values, where.Z_values[:, :weighed] if own_z else None
-        observation = model.specification.observation
-        self._response = f"{observation.mean_name or 'f'}_mean"
-        self._units = dataset.attrs["units"]
-        self._ask = partial(predictions, model, idata, num_draws=num_draws, **ASKED, **options)
+        self._X, self._Z = where.X_values, own if own_z else None
+        self._name = "f_mean"
+        if _of_response(model, dataset):
+            self._name = f"{model.specification.observation.mean_name}_mean"
+        options = ASKED | {"num_draws": num_draws, "progressbar": progressbar}
+        self._ask = partial(predictions, model, idata, **options)
 
     def __call__(self, present):
-        """Mean responses where `present` (variant, 1 or obs, feature) are left, all at once.
+        """Mean responses where `present` (variant, 1 or obs, feature) are left.
 
         Returns
         -------
         DataArray (variant, obs) or (variant, obs, class)
         """
+        some = max(1, ROWS // len(self._rows))
+        parts = [self._of(present[k : k + some]) for k in range(0, len(present), some)]
+        return xr.concat(parts, "variant")
+
+    def _of(self, present):
         changed = np.where(present, self._rows, self._start)
-        variants, m, _ = changed.shape
-        kept = [None if v is None else np.tile(v, (variants, 1)) for v in (self._X, self._Z)]
-        kept[1 if self._of_z else 0] = changed.reshape((variants * m, -1))
-        found = self._ask(*kept)
-        latent = self._units == found.attrs["units"]
-        mean = found["f_mean" if latent else self._response]
-        shape = (variants, m, *mean.shape[1:])
-        dims, own = ("variant", *mean.dims), {d: mean[d] for d in mean.dims[1:]}
-        return xr.DataArray(mean.values.reshape(shape), {"obs": self.mean["obs"]} | own, dims)
+        variants, m, p = changed.shape
+        X, Z = (None if v is None else np.tile(v, (variants, 1)) for v in (self._X, self._Z))
+        changed = changed.reshape((variants * m, p))
+        found = self._ask(X, changed) if self._of_z else self._ask(changed, Z)
+        mean = found[self._name]
+        if "class" in self.mean.coords:
+            mean = mean.sel({"class": self.mean["class"]})
+        values = mean.values.reshape((variants, m, *mean.shape[1:]))
+        coords = {"obs": self.mean["obs"]} | {d: mean[d] for d in mean.dims[1:]}
+        return xr.DataArray(values, coords, ("variant", *mean.dims))
+
+
+def _start(dataset, name):
+    if name == "contribution":
+        return "center"
+    return "baseline_value" if "baseline_value" in dataset else "baseline"
+
+
+def _of_response(model, dataset):
+    """Whether a dataset is of probabilities or rates, not of latent values."""
+    return responds(model, "response") and dataset.attrs["units"] == response_units(model)
+
+
+def _refuse_other(model, dataset, frame, name):
+    if frame.levels:
+        raise ValueError(
+            f"The columns {sorted(frame.levels)} are categorical, and have no value to be put at "
+            "a baseline; expected numbers."
+        )
+    start = dataset[_start(dataset, name)]
+    if start.dims != ("feature",):
+        raise ValueError(
+            f"The dataset has several baselines, {start.dims}; expected one. Of named ones choose "
+            "by dataset.sel(baseline=...)."
+        )
+    held = [name for name in dataset["feature"].values if name != INTERCEPT]
+    if set(held) - {INTERCEPT} != set(frame.columns) - {INTERCEPT}:
+        raise ValueError(
+            f"The dataset is of the features {held}; expected all of {list(frame.columns)}, and no "
+            "others."
+        )
+    if model.specification.family == "GPX" and _of_response(model, dataset):
+        raise ValueError(
+            "Attributions of a GPX are of its smooth part, and predictions of probabilities and "
+            "rates are not; expected attributions with on='latent'."
+        )
 
 
 def _named(dataset, names):
-    for name in names:
-        if f"{name}_mean" in dataset and "value" in dataset:
-            return name
-    verbs = " or ".join(f"bx.{name}s" for name in names)
-    raise ValueError(f"The dataset has no {' or '.join(names)}; expected the result of {verbs}.")
+    held = [name for name in names if f"{name}_mean" in dataset]
+    if not held or "obs" not in dataset.dims:
+        verbs = " or ".join(f"bx.{name}s" for name in names)
+        raise ValueError(
+            f"The dataset has no {' or '.join(names)} over observations; expected the result of "
+            f"{verbs}, a single observation as dataset.isel(obs=[0])."
+        )
+    if "value" not in dataset:
+        raise ValueError("The dataset has no `value`; give the verb Z_new, which it is of.")
+    return held[0]

@@ -198,8 +198,11 @@ class VariationalBound(Op):
             return None
         first, before = 1.0, None
         for _ in range(STEPS):
-            P = _precisions(F, state)
-            along, share = _newton(F, state, P), 1.0
+            P, share = _precisions(F, state), 1.0
+            try:
+                along = _newton(F, state, P)
+            except np.linalg.LinAlgError:
+                return None
             for _ in range(HALVINGS):
                 way = state.coefficients + share * along, state.P + share * first * (P - state.P)
                 tried = self._at(*way, F, rest, others)

@@ -40,7 +40,7 @@ def main(arguments=None):
     idata = run.fit(model)
     predicted = bx.predictions(model, idata, scaled[-HELD_OUT:], seed=run.seed)
     run.score(predicted, y_test)
-    run.figure(bx.plot_predictions(predicted, y_test, ci_prob=script.LEVEL), "predictions")
+    run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
 
     plugged = [
         explain_plug_in(X, y, kind) for kind, X in {"source units": raw, "z-scores": scaled}.items()

@@ -33,7 +33,7 @@ def main(arguments=None):
 
     predicted = bx.predictions(model, idata, X_test, seed=run.seed)
     run.score(predicted, y_test)
-    run.figure(bx.plot_predictions(predicted, y_test, ci_prob=script.LEVEL), "predictions")
+    run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
 
     thinned = {"num_draws": EXPLAINED_DRAWS, "seed": run.seed}
     contributions = bx.contributions(model, idata, X_test, **thinned)

@@ -34,7 +34,7 @@ def main(arguments=None):
 
     predicted = bx.predictions(model, idata, X_test, Z_test, seed=run.seed)
     run.score(predicted, y_test)
-    run.figure(bx.plot_predictions(predicted, y_test, ci_prob=script.LEVEL), "predictions")
+    run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
 
     # Without eps_w, the part of a weight that is a house's own: a map is of what neighbours share.
     places = place.drop_duplicates()

@@ -186,8 +186,8 @@ def plot_coverage(covered, rows, what):
     spread = 2 * np.sqrt(LEVELS * (1 - LEVELS) / rows)
     axes.fill_between(LEVELS, LEVELS - spread, LEVELS + spread, color="gray", alpha=0.2)
     axes.plot(LEVELS, LEVELS, color="gray", label=f"exact, ± 2 sd of {rows} {what}")
-    for marker, (name, inside) in zip("os", covered.items(), strict=False):
-        axes.plot(LEVELS, inside, f"{marker}-", label=name)
+    for name, inside in covered.items():
+        axes.plot(LEVELS, inside, "o-", label=name)
     axes.set(xlabel="probability of the interval", ylabel=f"share of {what} inside")
     axes.set_title("Coverage of central intervals")
     axes.legend()
@@ -260,6 +260,12 @@ def draw_intervals(panel, table, by):
     panel.axvline(0, color="gray", linewidth=1)
     panel.set_yticks(place.values, features)
     panel.set_ylim(len(features) - 0.5, -0.5)
+
+
+def plot_predictions(predicted, y, units):
+    """Plot what was observed against its prediction, with intervals, in the source's units."""
+    predicted = predicted.assign_attrs(units=f"{y.name}, {units[y.name]}")
+    return bx.plot_predictions(predicted, y, ci_prob=LEVEL)
 
 
 class _Parser(argparse.ArgumentParser):

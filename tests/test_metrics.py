@@ -35,8 +35,14 @@ def test_coverage_counts_responses_within_quantiles(prob):
     assert_allclose(metrics.coverage(found, y, prob), np.mean((low <= y) & (y <= high)))
 
 
+def test_draws_that_equal_a_count_lie_half_below():
+    """Of 10 draws 0 to 9, 4 are below 4 and one is it: 0.45 below, an interval of 0.1 and more."""
+    drawn = np.arange(10.0).reshape((1, 10, 1)) * np.ones(2)
+    drawn = xr.Dataset({"y": (("chain", "draw", "obs"), drawn)}, {"obs": [0, 1]})
+    assert_allclose(metrics.coverage(drawn, [4, 9], [0.05, 0.15, 0.85, 0.95]), [0, 0.5, 0.5, 1])
+
+
 def test_coverage_of_counts_is_the_probability_where_their_distribution_is_right():
-    """Ties lie half below; and a response that scatters more is covered less."""
     rng, probs = np.random.default_rng(2), np.array([0.25, 0.5, 0.9])
     drawn = rng.poisson(30.0, (2, 500, 4000)).astype(float)
     drawn = xr.Dataset({"y": (("chain", "draw", "obs"), drawn)}, {"obs": np.arange(4000)})
@@ -52,11 +58,17 @@ def test_coverage_says_what_it_cannot_use():
         metrics.coverage(found.drop_vars("y"), [1.0, 2.0, 3.0])
     with pytest.raises(ValueError, match="label"):
         metrics.coverage(found.assign_attrs(labels=["a", "b"]), [0, 1, 1])
-    with pytest.raises(ValueError, match="another index"):
-        metrics.coverage(found, pd.Series([1.0, 2.0, 3.0], index=[4, 5, 6]))
-    with pytest.raises(ValueError, match="each of 3 observations"):
+    with pytest.raises(ValueError, match="index of y differs"):
+        metrics.coverage(found, pd.Series([1.0, 2.0, 3.0], index=[2, 1, 0]))
+    with pytest.raises(ValueError, match="index of y differs"):
+        metrics.coverage(found, xr.DataArray([1.0, 2.0, 3.0], {"obs": [0, 2, 1]}, ["obs"]))
+    with pytest.raises(ValueError, match=r"isel\(obs=\[0\]\)"):
+        metrics.coverage(found.isel(obs=0), [1.0])
+    with pytest.raises(ValueError, match="holds 'a'"):
+        metrics.coverage(found, ["a", "b", "c"])
+    with pytest.raises(ValueError, match="one value for each"):
         metrics.coverage(found, [1.0, 2.0])
-    with pytest.raises(ValueError, match="not all finite"):
+    with pytest.raises(ValueError, match="1 missing value"):
         metrics.coverage(found, [1.0, np.nan, 2.0])
     with pytest.raises(ValueError, match="between 0 and 1"):
         metrics.coverage(found, [1.0, 2.0, 3.0], [0.5, 90])
@@ -184,19 +196,71 @@ def test_stability_passes_over_neighbours_with_the_same_values():
     assert np.isnan(metrics.stability(dataset, 1).values[:2]).all()
 
 
+def test_a_chosen_class_is_compared_with_itself():
+    labels = np.array(list("pqr"))[np.digitize(Y, np.quantile(Y, [0.3, 0.7]))]
+    model = bx.GP(X, labels, likelihood="categorical")
+    theta = {"lengthscale": [1.0, 2.0, 3.0], "amplitude": 2.0}
+    dataset = bx.attributions(model, theta, NEW, draws=50, seed=0, **QUIET)
+    for metric in (metrics.faithfulness, metrics.sufficiency):
+        whole = metric(model, theta, dataset, NEW, **QUIET)
+        for chosen in ("r", ["r", "p"]):
+            some = metric(model, theta, dataset.sel({"class": chosen}), NEW, **QUIET)
+            assert_allclose(some, whole.sel({"class": chosen}), atol=1e-12)
+
+
+def test_metrics_average_over_the_draws_that_are_asked_for():
+    model = bx.GP(X, Y)
+    idata = model.fit("laplace", draws=12, seed=0, progressbar=False)
+    differences = []
+    for number in (None, 3):
+        dataset = bx.attributions(model, idata, NEW, num_draws=number, **SUMMARY)
+        options = {"kept": 0, "num_draws": number, **QUIET}
+        found = metrics.sufficiency(model, idata, dataset, NEW, **options)
+        assert_allclose(found.sel(kept=0), dataset["difference_mean"], atol=1e-8)
+        differences.append(found.values)
+    assert np.abs(differences[0] - differences[1]).max() > 1e-6
+
+
+def test_large_questions_are_asked_in_parts(monkeypatch):
+    model, theta, verb, _ = CASES["attributions of a GP"]
+    dataset = verb(model, theta, NEW, **SUMMARY)
+    whole = metrics.sufficiency(model, theta, dataset, NEW, **QUIET)
+    monkeypatch.setattr(metrics, "ROWS", 13)
+    assert_allclose(metrics.sufficiency(model, theta, dataset, NEW, **QUIET), whole, atol=1e-12)
+
+
+def test_derivatives_and_constant_features_have_their_scale():
+    value = np.array([[0.0, 3.0], [2.0, 3.0]])
+    mean = np.array([[1.0, 0.0], [4.0, 5.0]])
+    dims = ("obs", "feature")
+    for name, expected in (("derivative", 3.0 * 1.0 / 2.0), ("attribution", np.hypot(3, 5) / 2)):
+        dataset = xr.Dataset({"value": (dims, value), f"{name}_mean": (dims, mean)})
+        assert_allclose(metrics.stability(dataset), [expected] * 2)  # sds are 1 and 0
+
+
 def test_a_metric_says_what_it_cannot_use():
     model, theta, verb, _ = CASES["attributions of a GP"]
     dataset = verb(model, theta, NEW, **SUMMARY)
-    with pytest.raises(ValueError, match="other samples"):
+    with pytest.raises(ValueError, match="other values"):
         metrics.faithfulness(model, theta, dataset, NEW + 1.0, **QUIET)
     some = verb(model, theta, NEW, features=["a", "b"], **SUMMARY)
-    with pytest.raises(ValueError, match="some of the features"):
+    with pytest.raises(ValueError, match="all of"):
         metrics.faithfulness(model, theta, some, NEW, **QUIET)
     several = verb(model, theta, NEW, baseline=X.iloc[:2], **SUMMARY)
     with pytest.raises(ValueError, match="several baselines"):
         metrics.sufficiency(model, theta, several, NEW, **QUIET)
-    with pytest.raises(ValueError, match="at most 3"):
-        metrics.sufficiency(model, theta, dataset, NEW, kept=[4], **QUIET)
+    for kept in ([4], [1, 1], []):
+        with pytest.raises(ValueError, match="at most 3"):
+            metrics.sufficiency(model, theta, dataset, NEW, kept=kept, **QUIET)
+    with pytest.raises(ValueError, match="and no others"):
+        metrics.faithfulness(bx.GP(X[["a", "b"]], Y), theta, dataset, NEW, **QUIET)
+    with pytest.raises(ValueError, match="over observations"):
+        metrics.faithfulness(model, theta, dataset.isel(obs=0), NEW, **QUIET)
+    counted = bx.GPX(X, np.arange(30) % 4, likelihood="poisson")
+    known = {name: value for name, value in GPX.items() if name != "sigma"}
+    rates = bx.attributions(counted, known, NEW, draws=5, seed=0, **QUIET)
+    with pytest.raises(ValueError, match="on='latent'"):
+        metrics.faithfulness(counted, known, rates, NEW, **QUIET)
     slopes = bx.derivatives(model, theta, NEW, **SUMMARY)
     with pytest.raises(ValueError, match="no attribution or contribution"):
         metrics.faithfulness(model, theta, slopes, NEW, **QUIET)
@@ -204,9 +268,14 @@ def test_a_metric_says_what_it_cannot_use():
         metrics.stability(dataset.isel(obs=[0]))
     with pytest.raises(ValueError, match="no weight or"):
         metrics.stability(predicted(3))
+    varying = CASES["attributions, Z held"][0]
+    with pytest.raises(ValueError, match="Z_new"):
+        metrics.stability(bx.weights(varying, GPX, NEW, **SUMMARY))
     kinds = pd.DataFrame({"size": X["a"], "kind": pd.Categorical(["p", "q", "r"] * 10)})
     known = bx.GP(kinds, Y)
     values = {"lengthscale": [1.0, 1.0, 1.0, 1.0], "amplitude": 1.0, "sigma": 0.2}
     dataset = bx.attributions(known, values, **SUMMARY)
     with pytest.raises(ValueError, match="categorical"):
         metrics.faithfulness(known, values, dataset, **QUIET)
+    with pytest.raises(ValueError, match="categorical"):
+        metrics.stability(dataset)

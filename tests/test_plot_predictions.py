@@ -59,6 +59,8 @@ def test_observed_responses_outside_of_their_interval_are_orange(normal, along):
     assert_allclose(dots.get_offsets(), np.column_stack([across, Y]))
     assert_allclose(means.get_offsets(), np.column_stack([across, found["f_mean"]]))
     low, high = np.quantile(found["y"].values[0], [0.25, 0.75], axis=0)
+    bars = parts(plot, "new_response").get_ydata().reshape((25, 3))
+    assert_allclose(bars[:, :2], np.column_stack([low, high]))
     outside = (Y < low) | (Y > high)
     assert 0 < outside.sum() < 25
     orange = [to_hex(colour) == "#d55e00" for colour in dots.get_facecolor()]
@@ -78,6 +80,9 @@ def test_of_several_labels_each_class_has_a_panel():
         assert_allclose(dots[:, 0], found["probability_mean"].sel({"class": label}))
         assert_allclose(dots[:, 1], labels == label)
     assert "new_response" not in plot.viz.children
+    plot = bx.plot_predictions(found.sel({"class": "mid"}), labels, backend="matplotlib")
+    assert_allclose(parts(plot, "observed").get_offsets()[:, 1], labels == "mid")
+    assert plot.viz["plot"].item().get_ylabel() == "probability of mid"
 
 
 def test_of_two_labels_the_axis_names_the_second():
@@ -89,7 +94,26 @@ def test_of_two_labels_the_axis_names_the_second():
     assert plot.viz["plot"].item().get_ylabel() == "probability of well"
     latent = bx.predictions(model, KNOWN, on="latent", draws=50, **QUIET)
     plot = bx.plot_predictions(latent, backend="matplotlib")
-    assert plot.viz["plot"].item().get_ylabel() == "function [log odds of y]"
+    assert plot.viz["plot"].item().get_ylabel() == "f [log odds of y]"
+
+
+def test_rows_that_share_a_value_or_have_own_deviations_are_no_curve(normal):
+    rows = pd.DataFrame({"age": [1.0, 1.0, 2.0], "dose": 0.0})
+    for found in (
+        bx.predictions(*normal, rows, draws=5, **QUIET),
+        bx.predictions(bx.GP(X[["age"]], Y), KNOWN | {"sigma": 0.3}, draws=5, **QUIET),
+    ):
+        plot = bx.plot_predictions(found, backend="matplotlib")
+        assert parts(plot, "point_estimate").get_offsets().shape == (found.sizes["obs"], 2)
+
+
+def test_labels_that_the_model_takes_are_told_again():
+    codes = (Y > 0).astype(float)
+    model = bx.GP(X, codes, likelihood="bernoulli")
+    found = bx.predictions(model, KNOWN, draws=5, **QUIET)
+    for given in (codes, codes.astype(int), codes.values):
+        plot = bx.plot_predictions(found, given, backend="matplotlib")
+        assert_allclose(parts(plot, "observed").get_offsets()[:, 1], codes)
 
 
 def many(m, features):
@@ -113,12 +137,19 @@ def test_what_cannot_be_drawn_is_named(normal):
         bx.plot_predictions(bx.attributions(*normal, draws=5, **QUIET))
     with pytest.raises(ValueError, match="along: unknown 'ag'"):
         bx.plot_predictions(found, along="ag")
-    with pytest.raises(ValueError, match="each of 25"):
+    with pytest.raises(ValueError, match="one value for each"):
         bx.plot_predictions(found, [1.0, 2.0])
     model = bx.GP(X, Y > 0, likelihood="bernoulli")
     summary = bx.predictions(model, KNOWN, draws=5, keep="summary", **QUIET)
     with pytest.raises(ValueError, match="keep='draws'"):
         bx.plot_predictions(summary)
+    with pytest.raises(ValueError, match="on='response'"):
+        bx.plot_predictions(bx.predictions(model, KNOWN, on="latent", draws=5, **QUIET), Y > 0)
+    wild = found.drop_vars(["y", "f"]).assign(y_sd=("obs", np.full(25, np.inf)))
+    with pytest.raises(ValueError, match="no draws of `y`"):
+        bx.plot_predictions(wild)
+    with pytest.raises(ValueError, match=r"isel\(obs=\[0\]\)"):
+        bx.plot_predictions(found.isel(obs=0))
     labelled = bx.predictions(model, KNOWN, draws=5, **QUIET)
     with pytest.raises(ValueError, match="y: unknown 'maybe'"):
         bx.plot_predictions(labelled, ["maybe"] * 25)

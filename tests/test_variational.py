@@ -1,5 +1,7 @@
 """The variational bound: its value, gradient and posterior, by other roads."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -11,7 +13,7 @@ from scipy.stats import multivariate_normal
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.labelled import Categorical
 from bayes_gpx.modes import MODE
-from bayes_gpx.variational import VariationalBound, variational
+from bayes_gpx.variational import VariationalBound, _newton, _precisions, variational
 
 RNG = np.random.default_rng(7)
 N, M = 25, 4
@@ -144,7 +146,7 @@ def test_what_is_not_finite_is_refused_quietly():
 
 
 def test_many_coefficients_of_many_classes_solve_what_holds_at_the_maximum():
-    """Coefficients are F' times the slopes, precisions I + F' W F, where labels all but separate."""
+    """Coefficients are F' times slopes, precisions I + F' W F, where labels all but separate."""
     rng, C = np.random.default_rng(0), 6
     design = 2.0 * rng.normal(size=(300, 60))
     y = (design @ rng.normal(size=(60, C))).argmax(axis=1) * 1.0
@@ -155,3 +157,23 @@ def test_many_coefficients_of_many_classes_solve_what_holds_at_the_maximum():
     expected = np.eye(60) + np.einsum("nc,nm,nk->cmk", W, design, design)
     assert_allclose(root @ root.transpose(0, 2, 1), expected, rtol=1e-6, atol=1e-6)
     assert np.abs(coefficients.sum(axis=0)).max() < 1e-6  # softmax tells differences alone
+
+
+def test_newton_steps_solve_the_joint_system_of_all_classes():
+    rng, C = np.random.default_rng(1), 3
+    p = rng.dirichlet(np.ones(C), size=N)
+    information = p[:, :, None] * np.eye(C) - p[:, :, None] * p[:, None]
+    coefficients, slope = rng.normal(size=(C, M)), rng.normal(size=(N, C))
+    state = SimpleNamespace(coefficients=coefficients, slope=slope, information=information, W=p)
+    step = _newton(F, state, _precisions(F, state))
+    joint = np.eye(C * M) + np.einsum("nm,nab,nk->ambk", F, information, F).reshape((C * M, C * M))
+    expected = np.linalg.solve(joint, (slope.T @ F - coefficients).ravel())
+    assert_allclose(step.ravel(), expected, atol=1e-7 * np.abs(expected).max())
+
+
+def test_a_precision_without_a_factor_leaves_no_bound():
+    design = 1e16 * np.outer(RNG.normal(size=40), np.ones(5))
+    found = variational(
+        Categorical(2), design, np.full(40, 0.1), np.arange(40) % 2 * 1.0, {}, np.ones(40)
+    )
+    assert found.bound.eval() == -np.inf

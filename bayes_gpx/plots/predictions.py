@@ -15,6 +15,9 @@ from bayes_gpx.specification import one_of
 INSIDE, OUTSIDE = "#222222", "#d55e00"
 """Observed responses: black, and Okabe and Ito's vermilion."""
 
+MANY = 100
+"""More observed responses are drawn small, so that they do not hide the intervals."""
+
 
 def _interval(da, target, *, x, curve, width, **kwargs):
     at, (low, high) = x.values, da.transpose("ci_bound", "obs").values
@@ -32,13 +35,17 @@ def _mean(da, target, *, x, curve, **kwargs):
 
 def _observed(da, target, *, x, outside, **kwargs):
     colour = np.where(outside.values, OUTSIDE, INSIDE)
-    return coloured_points(x.values, da.values, colour, target, edge="#ffffff", size=22, **kwargs)
+    size = 22 if len(colour) <= MANY else 8
+    edge = "#ffffff" if len(colour) <= MANY else None
+    return coloured_points(x.values, da.values, colour, target, edge=edge, size=size, **kwargs)
 
 
-def _labels(da, target, *, x, y):
+def _labels(da, target, *, x, y, probable):
     few_numbers(target)
     if "class" in da.coords:
         backend_from_object(target).title(short(da["class"]), target)
+    if probable:
+        backend_from_object(target).ylim((-0.04, 1.04), target)
     return axis_labels(da, target, x=x, y=y)
 
 
@@ -46,9 +53,11 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
     """Plot predictions with intervals, along a feature or by size, and what was observed.
 
     Intervals of the mean response are dark, those of a new response, where it is a number, light.
-    Where one feature alone varies they are bands along it; elsewhere each observation has its own,
-    by its predicted mean, so that what was observed should scatter around the diagonal of the
-    means. Of labels the panels show probabilities, and observed labels lie at 0 and 1.
+    Where one feature alone varies over new samples they are bands along it (Z of a GPX and
+    exposures, which the dataset does not hold, should be the same for all); elsewhere each
+    observation has its own, by its predicted mean, so that what was observed should scatter around
+    the diagonal of the means. Of labels the panels show probabilities, and observed labels lie at
+    0 and 1.
 
     Parameters
     ----------
@@ -56,7 +65,7 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
         What `bayes_gpx.predictions` returned.
     y : array or pandas.Series (m,), optional
         What was observed, in the order of the dataset's observations: orange where it is outside
-        of the light interval, else black.
+        of the light interval, of which the ends are inside, else black.
     along : str, optional
         A feature, to be the horizontal axis; by default the one that alone varies, if any.
     ci_prob : float, optional
@@ -72,10 +81,11 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
     Raises
     ------
     ValueError
-        For another dataset, probabilities and rates without their draws, an unknown feature, more
-        than 24 classes, and a `y` that does not fit.
+        For another dataset, quantities whose intervals need draws that it does not hold, an unknown
+        feature, more than 24 classes, and a `y` that does not fit, or of which the dataset predicts
+        latent values.
     """
-    name = _response(dataset)
+    name = _response(dataset, y)
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     along, curve = _axis(dataset, along)
     rows, some = _rows(dataset, along if curve else None)
@@ -95,13 +105,14 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
     size = (5.0, 4.2) if len(panels) > 1 else (7.0, 5.0)
     lay_out(pc_kwargs, len(panels), size, backend=backend, above=0.8, narrowest=7.0)
     cols = ["class"] if "class" in mean.dims else []
+    labels = panels if cols else [_label(dataset)]
 
     def of(array):
         return xr.Dataset({"response": array.reset_coords(drop=True)})
 
     where = {"x": x, "curve": curve, "color": "C0"}
     pc = PlotCollection.wrap(of(mean), cols=cols, backend=backend, **pc_kwargs)
-    what, whole = "function" if name == "f" else name, None
+    what, whole = _what(dataset, name), None
     said = [f"{prob:.0%} intervals of the {what}"]
     if number and ("y" in dataset or "y_mean" in dataset):
         whole = interval_of(chosen, "y", prob)
@@ -112,9 +123,10 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
     pc.map(_mean, "point_estimate", data=of(mean), **where)
     if seen is not None:
         seen = seen.isel(obs=rows)
-        if cols:
-            codes = [dataset.attrs["labels"].index(str(label)) for label in panels]
-            seen = (seen == xr.DataArray(codes, {"class": panels}, ["class"])).astype(float)
+        if not number:
+            codes = [dataset.attrs["labels"].index(str(label)) for label in labels]
+            codes = xr.DataArray(codes, {"class": labels}, ["class"])
+            seen = (seen == (codes if cols else codes.item())).astype(float)
         outside = xr.zeros_like(seen, bool)
         said.append("observed: black")
         if whole is not None:
@@ -124,29 +136,54 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
         pc.map(_observed, "observed", data=of(seen), x=x, outside=outside)
     vertical = "response" if whole is not None else what
     if name == "f":
-        vertical += f" [{dataset.attrs['units']}]"
+        vertical += f" [{short(dataset.attrs['units'])}]"
     elif name == "probability" and not cols:
-        vertical = f"probability of {short(dataset.attrs['labels'][1])}"
+        vertical = f"probability of {short(labels[0])}"
     horizontal = f"predicted {what if number else vertical}" if along is None else short(along)
-    pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical)
+    probable = name == "probability"
+    pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical, probable=probable)
     add_title(pc, "\n".join([f"Predictions{some}", *said]))
     return pc
 
 
-def _response(dataset):
+def _response(dataset, y):
     held = [n for n in ("probability", "rate", "f") if f"{n}_mean" in dataset]
-    if not held or "value" not in dataset:
-        raise ValueError("The dataset has no predictions; expected the result of bx.predictions.")
-    if held[0] != "f" and held[0] not in dataset:
+    if not held or "value" not in dataset or "obs" not in dataset.dims:
         raise ValueError(
-            f"The dataset has no draws of `{held[0]}`, whose intervals need them; expected the "
+            "The dataset has no predictions over observations; expected the result of "
+            "bx.predictions, a single observation as dataset.isel(obs=[0])."
+        )
+    lacking = [name for name in held[:1] if name != "f" and name not in dataset]
+    if "y" not in dataset and "y_sd" in dataset and not np.isfinite(dataset["y_sd"]).all():
+        lacking = ["y"]
+    if lacking:
+        raise ValueError(
+            f"The dataset has no draws of `{lacking[0]}`, whose intervals need them; expected the "
             "result of bx.predictions with keep='draws'."
+        )
+    if y is not None and held[0] == "f" and _what(dataset, "f") == "f":
+        raise ValueError(
+            f"y was given with predictions in units of {dataset.attrs['units']}; expected "
+            "predictions of the response, on='response'."
         )
     return held[0]
 
 
+def _what(dataset, name):
+    """The quantity with the dark intervals, in words."""
+    scaled = dataset.attrs.get("likelihood", "normal") in ("normal", "student_t")
+    return "mean response" if name == "f" and scaled else name
+
+
+def _label(dataset):
+    """The label that a single panel is of: one that was chosen, or the second of two."""
+    if "class" in dataset.coords:
+        return dataset["class"].item()
+    return dataset.attrs.get("labels", [None])[-1]
+
+
 def _axis(dataset, along):
-    """The feature along which predictions are shown, or None, and whether it alone varies."""
+    """The feature along which predictions are shown, or None, and whether they are a curve."""
     value = dataset["value"].transpose("obs", "feature")
     features = value["feature"].values.tolist()
     varies = [f for f, wide in zip(features, np.ptp(value.values, axis=0), strict=True) if wide]
@@ -154,7 +191,10 @@ def _axis(dataset, along):
         one_of("along", along, features)
     elif len(varies) == 1:
         along = varies[0]
-    return along, varies == [along]
+    x = value.sel(feature=along).values if along is not None else ()
+    alone = varies == [along] and len(np.unique(x)) == len(x)
+    new = dataset.attrs.get("samples", "new").startswith("new")  # without own deviations
+    return along, alone and new
 
 
 def _rows(dataset, curve):
