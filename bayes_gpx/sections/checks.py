@@ -2,7 +2,9 @@
 
 import arviz as az
 import numpy as np
+import xarray as xr
 
+from bayes_gpx.metrics import coverage
 from bayes_gpx.pages import Prose, Section, Table, number, picture
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -13,11 +15,12 @@ def _coverage(findings):
     observed, replicated = _both(findings)
     if findings.model.training.labels is not None:
         return
+    drawn = xr.Dataset({"y": (("chain", "draw", "obs"), replicated[None])})
+    covered = coverage(drawn.assign_coords(obs=np.arange(len(observed))), observed, LEVELS).values
     rows = []
-    for level in LEVELS:
+    for level, inside in zip(LEVELS, covered, strict=True):
         low, high = np.quantile(replicated, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-        inside = (low <= observed) & (observed <= high)
-        rows.append([f"{level:.0%}", 100 * float(inside.mean()), float((high - low).mean())])
+        rows.append([f"{level:.0%}", 100 * float(inside), float((high - low).mean())])
     columns = ["interval", "covers, % of rows", f"mean width{_unit(findings)}"]
     yield Table("How often predictive intervals cover the observed response.", columns, rows)
     error = observed - replicated.mean(axis=0)
