@@ -354,7 +354,7 @@ def _refuse_other(model, dataset, frame, name):
             f"The dataset has several baselines, {start.dims}; expected one. Of named ones choose "
             "by dataset.sel(baseline=...)."
         )
-    held = [name for name in dataset["feature"].values if name != INTERCEPT]
+    held = dataset["feature"].values.tolist()
     if set(held) - {INTERCEPT} != set(frame.columns) - {INTERCEPT}:
         raise ValueError(
             f"The dataset is of the features {held}; expected all of {list(frame.columns)}, and no "
