@@ -264,7 +264,7 @@ def draw_intervals(panel, table, by):
 
 def plot_predictions(predicted, y, units):
     """Plot what was observed against its prediction, with intervals, in the source's units."""
-    predicted = predicted.assign_attrs(units=f"{y.name}, {units[y.name]}")
+    predicted = predicted.assign_attrs(units=units[y.name])
     return bx.plot_predictions(predicted, y, ci_prob=LEVEL)
 
 

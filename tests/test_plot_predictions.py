@@ -1,5 +1,6 @@
 """The plot of predictions shows the Dataset's own numbers, and tells what was observed apart."""
 
+import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -129,6 +130,20 @@ def test_of_very_many_observations_some_are_drawn():
     some = bx.plot_predictions(many(3000, ["age", "dose"]), np.zeros(3000), backend="matplotlib")
     assert len(parts(some, "point_estimate").get_offsets()) == 1000
     assert "1,000 of 3,000" in some.viz["figure"].item().get_suptitle()
+
+
+def test_titles_and_labels_lie_within_the_figure_in_large_letters_too():
+    found = many(3000, ["age", "dose"]).assign(y_mean=("obs", np.zeros(3000)))
+    found = found.assign(y_sd=("obs", np.ones(3000))).assign_attrs(units="score after one year")
+    with plt.rc_context():
+        az.style.use("arviz-variat")
+        plot = bx.plot_predictions(found, np.zeros(3000), backend="matplotlib")
+        figure, panel = plot.viz["figure"].item(), plot.viz["plot"].item()
+        figure.canvas.draw()
+        for text in (figure._suptitle, panel.yaxis.label, panel.xaxis.label):
+            box = text.get_window_extent()
+            assert box.x0 >= 0 and box.y0 >= 0
+            assert box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
 
 
 def test_what_cannot_be_drawn_is_named(normal):

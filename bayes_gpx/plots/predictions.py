@@ -103,7 +103,7 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
         )
     backend = backend or rcParams["plot.backend"]
     size = (5.0, 4.2) if len(panels) > 1 else (7.0, 5.0)
-    lay_out(pc_kwargs, len(panels), size, backend=backend, above=0.8, narrowest=7.0)
+    lay_out(pc_kwargs, len(panels), size, backend=backend, above=1.2, narrowest=7.0)
     cols = ["class"] if "class" in mean.dims else []
     labels = panels if cols else [_label(dataset)]
 
@@ -113,10 +113,10 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
     where = {"x": x, "curve": curve, "color": "C0"}
     pc = PlotCollection.wrap(of(mean), cols=cols, backend=backend, **pc_kwargs)
     what, whole = _what(dataset, name), None
-    said = [f"{prob:.0%} intervals of the {what}"]
+    said = [f"Predictions, {prob:.0%} intervals"]
     if number and ("y" in dataset or "y_mean" in dataset):
         whole = interval_of(chosen, "y", prob)
-        said[0] = f"{prob:.0%} intervals: of the {what} dark, of a new response light"
+        said.append(f"{what} dark, new response light")
         pc.map(_interval, "new_response", data=of(whole), width=1, alpha=0.25, **where)
     own = interval_of(chosen, name, prob)
     pc.map(_interval, "interval", data=of(own), width=3, alpha=0.45, **where)
@@ -128,11 +128,12 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
             codes = xr.DataArray(codes, {"class": labels}, ["class"])
             seen = (seen == (codes if cols else codes.item())).astype(float)
         outside = xr.zeros_like(seen, bool)
-        said.append("observed: black")
+        colours = "black"
         if whole is not None:
             low, high = (whole.sel(ci_bound=end) for end in ("lower", "upper"))
             outside = (seen < low) | (seen > high)
-            said[-1] = "observed: black within the light interval, orange outside"
+            colours = "black inside, orange outside"
+        said.append(f"observed: {colours}")
         pc.map(_observed, "observed", data=of(seen), x=x, outside=outside)
     vertical = "response" if whole is not None else what
     if name == "f":
@@ -142,7 +143,7 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
     horizontal = f"predicted {what if number else vertical}" if along is None else short(along)
     probable = name == "probability"
     pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical, probable=probable)
-    add_title(pc, "\n".join([f"Predictions{some}", *said]))
+    add_title(pc, "\n".join([*said, *some]))
     return pc
 
 
@@ -198,11 +199,11 @@ def _axis(dataset, along):
 
 
 def _rows(dataset, curve):
-    """Positions of the observations that are shown, in order of a feature's values; in words."""
+    """Positions of the observations that are shown, by a feature's values if given; in words."""
     rows = np.arange(dataset.sizes["obs"])
     if curve is not None:
-        return np.argsort(dataset["value"].sel(feature=curve).values, kind="stable"), ""
+        return np.argsort(dataset["value"].sel(feature=curve).values, kind="stable"), []
     if len(rows) <= MOST_ROWS:
-        return rows, ""
-    some = f" ({MOST_ROWS:,} of {len(rows):,} observations, at random)"
+        return rows, []
+    some = [f"{MOST_ROWS:,} of {len(rows):,} observations, at random"]
     return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False)), some
