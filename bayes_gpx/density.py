@@ -21,11 +21,11 @@ from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
 from rich.console import Console
 from rich.progress import Progress
-from threadpoolctl import threadpool_limits
 
 from bayes_gpx.modes import BUFFERED_MODE, MODE
+from bayes_gpx.threads import BLAS, LOCK, copy
 
-_COPYING, _TURN = threading.Lock(), threading.Lock()
+_TURN = threading.Lock()
 
 THREADED_FROM = 3000
 """Observations from which BLAS is given more than one thread."""
@@ -57,7 +57,7 @@ class Density:
             )
         # Sums in another order, as fast maths allows, would differ between machine code that was
         # just compiled and that kept from then; the same seed must give the same draws.
-        with pytensor.config.change_flags(mode=MODE, numba__fastmath=False):
+        with LOCK, pytensor.config.change_flags(mode=MODE, numba__fastmath=False):
             self._natural_point = make_initial_point_fn(model=model, return_transformed=False)(0)
             values = model.continuous_value_vars
             self._free = [model.values_to_rvs[v] for v in values]
@@ -105,7 +105,7 @@ class Density:
             np.broadcast_to(start.get(rv.name, self._natural_point[rv.name]), shape)
             for rv, shape in zip(self._free, self._shapes, strict=True)
         ]
-        return _copy(self._forward)(*[np.array(v, dtype="float64") for v in natural])
+        return copy(self._forward)(*[np.array(v, dtype="float64") for v in natural])
 
     @property
     def _shapes(self):
@@ -122,7 +122,7 @@ class Density:
     def value_and_slope(self):
         """Function x -> (log density, gradient), for the use of one thread."""
         whole = self._value_and_slope
-        compiled, turn = whole.vm.jit_fn if self.native else _copy(whole), self._turn
+        compiled, turn = whole.vm.jit_fn if self.native else copy(whole), self._turn
 
         def evaluate(x):
             with turn, np.errstate(all="ignore"):
@@ -135,7 +135,7 @@ class Density:
 
     def expand(self):
         """Function x -> dict of the model's unobserved variables, for one thread."""
-        compiled = _copy(self._expand)
+        compiled = copy(self._expand)
         names = [rv.name for rv in self.model.unobserved_RVs]
 
         def evaluate(x):
@@ -146,12 +146,6 @@ class Density:
 
 def _size(shape):
     return int(np.prod(shape))
-
-
-def _copy(function):
-    """A compiled function for one thread; PyTensor's linkers are not made for two at once."""
-    with _COPYING:
-        return function.copy()
 
 
 def observations(model):
@@ -185,11 +179,15 @@ def blas_threads(n, parallel=1):
     where another process wants the processor; `parallel` chains share the processors.
     """
     enough = n >= THREADED_FROM
-    return threadpool_limits(max(1, (os.cpu_count() or 1) // parallel) if enough else 1)
+    return BLAS.held(max(1, (os.cpu_count() or 1) // parallel) if enough else 1)
 
 
 def progress_bar(wanted):
-    """Progress display on a terminal or in a notebook; silent where output goes to a file."""
+    """Progress display on a terminal or in a notebook; silent where output goes to a file.
+
+    And in all threads but the first: a terminal has one display at a time.
+    """
     console = Console(stderr=True)
-    visible = wanted and (console.is_terminal or console.is_jupyter)
+    alone = threading.current_thread() is threading.main_thread()
+    visible = wanted and alone and (console.is_terminal or console.is_jupyter)
     return Progress(console=console, disable=not visible, transient=True)

@@ -2,6 +2,8 @@
 
 import json
 import os
+import pickle
+import threading
 from dataclasses import replace
 from functools import cached_property, partial
 from types import SimpleNamespace
@@ -64,31 +66,48 @@ class Model:
     """
 
     def __init__(self, training, specification, *, priors, scale, name):
+        self._read(training, specification, priors, scale, name)
+        self._build(pm.Model.get_context(error_if_none=False))
+
+    def _read(self, training, specification, priors, scale, name):
         if specification.likelihood == "categorical":
             specification = replace(specification, classes=len(training.labels))
             _refuse_large(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
-        self._build()
 
     @classmethod
     def restored(cls, training, specification, **settings):
-        """The model of training data that were scaled before; for `bayes_gpx.io`."""
+        """The model of training data that were scaled before, on its own; for `bayes_gpx.io`."""
         model = cls.__new__(cls)
-        Model.__init__(model, training, specification, **settings)
+        model._read(training, specification, **settings)
+        model._build(None)
         return model
+
+    def __reduce__(self):
+        """Pickle what the model is made of; it is built anew where it arrives."""
+        if self._joined:
+            raise pickle.PicklingError(
+                "This model is part of a larger pm.Model, which it cannot be sent without. Build "
+                "it outside of the `with pm.Model()` block, or send what it is made of and build "
+                "both where they arrive."
+            )
+        settings = {"priors": self.priors, "scale": self.scale, "name": self.name}
+        return _rebuilt, (type(self), self.training, self.specification, settings)
 
     def in_model(self, name):
         """Name of a variable or dim of this model in its `pymc.Model`."""
         return f"{self.name}_{name}" if self.name else name
 
-    def _build(self):
-        outer = pm.Model.get_context(error_if_none=False)
-        self._pymc = pm.Model() if outer is None else outer
+    def _build(self, outer):
+        self._joined = outer is not None
+        self._pymc = outer if self._joined else pm.Model(model=None)
         if outer is not None:
             _register_numba()
         self.inducing = inducing_points(self.training, self.specification.approximation)
         self._jitter, spec = pytensor.shared(0.0, "jitter"), self.specification
+        # One fit of a model at a time: the jitter is part of its graph while it is fitted.
+        self._fitting = threading.Lock()
         with self._pymc:
             theta, self.fixed, self.called_kernel, entries = self.posed(observe)
         known = set(theta.values())
@@ -404,20 +423,26 @@ class Model:
 
     def _fit_with_jitter(self, fitter, starts, options, sampled=False):
         """Fit; where no start has a finite density, again with more jitter, and say so."""
+        size = float(self.training.scaled()["y"].var()) if self.specification.normal else 1.0
         for jitter in FIT_JITTERS:
-            size = float(self.training.scaled()["y"].var()) if self.specification.normal else 1.0
-            self._jitter.set_value(jitter * size)
-            try:
-                model = self.pymc if sampled else self.objective
-                idata = fitter(model, starts, **options)
-            except inference.NowhereFinite:
-                if jitter == FIT_JITTERS[-1]:
-                    raise
-                continue
-            finally:
-                self._jitter.set_value(0.0)
+            with self._fitting:
+                self._jitter.set_value(jitter * size)
+                try:
+                    model = self.pymc if sampled else self.objective
+                    idata = fitter(model, starts, **options)
+                except inference.NowhereFinite:
+                    if jitter == FIT_JITTERS[-1]:
+                        raise
+                    continue
+                finally:
+                    self._jitter.set_value(0.0)
             idata.attrs["relative_jitter"] = jitter
             return idata
+
+
+def _rebuilt(kind, training, specification, settings):
+    """The model that was pickled."""
+    return kind.restored(training, specification, **settings)
 
 
 def _register_numba():

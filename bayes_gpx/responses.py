@@ -9,17 +9,16 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from scipy.special import softmax
 
 from bayes_gpx import questions
 from bayes_gpx.arguments import Points
-from bayes_gpx.modes import MODE
 from bayes_gpx.probabilities import expected_probabilities
 from bayes_gpx.quadrature import chebyshev, gauss_legendre, interpolation
 from bayes_gpx.quantities import Quantity
 from bayes_gpx.specification import one_of
+from bayes_gpx.threads import ThreadedFunction
 
 LEVELS = (8, 16, 32, 64, 128)
 """Degrees of the polynomials that f, or its moments, are taken for along a path."""
@@ -63,7 +62,7 @@ def response_units(model):
 def _mean_response(observation):
     inputs = pt.dvectors("f", "exposure")
     output = observation.response(*inputs).value
-    return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
+    return ThreadedFunction(inputs, output)
 
 
 def mean_response(observation, f, exposure=1.0):
@@ -340,4 +339,4 @@ def _compiled_response(observation):
     """Function from f (m, k) to the mean response and its slope."""
     f = pt.dmatrix("f")
     mean, slope, _ = observation.response(f)
-    return pytensor.function([f], [mean, slope], mode=MODE, trust_input=True)
+    return ThreadedFunction([f], [mean, slope], trust_input=True)

@@ -72,21 +72,6 @@ class _Estimator(BaseEstimator):
         verb = attributions if self.model_.training.Z is None else contributions
         return verb(self.model_, self.idata_, X, **{"progressbar": False, **options})
 
-    def __getstate__(self):
-        state = dict(super().__getstate__())
-        if "model_" in state:
-            model = state["model_"]
-            settings = {"priors": model.priors, "scale": model.scale, "name": model.name}
-            state["model_"] = type(model), model.training, model.specification, settings
-        return state
-
-    def __setstate__(self, state):
-        state = dict(state)
-        if "model_" in state:
-            build, training, specification, settings = state["model_"]
-            state["model_"] = build.restored(training, specification, **settings)
-        super().__setstate__(state)
-
 
 class GPRegressor(RegressorMixin, _Estimator):
     """Gaussian process regression as a scikit-learn estimator.

@@ -6,6 +6,8 @@ import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant
 
+from bayes_gpx.threads import LOCK, ThreadedFunction
+
 
 class Staged:
     """A function that is called many times with some of its arguments the same.
@@ -20,8 +22,11 @@ class Staged:
     """
 
     def __init__(self, changing, fixed, outputs, mode):
-        options = {"on_unused_input": "ignore", "trust_input": True}
-        whole = pytensor.function([*changing, *fixed], outputs, mode=mode, **options).maker.fgraph
+        inputs = [*changing, *fixed]
+        with LOCK:
+            whole = pytensor.function(
+                inputs, outputs, mode=mode, on_unused_input="ignore"
+            ).maker.fgraph
         changing, fixed = whole.inputs[: len(changing)], whole.inputs[len(changing) :]
         settled, used = set(fixed), {}
         for node in whole.toposort():
@@ -30,10 +35,10 @@ class Staged:
             else:
                 used |= dict.fromkeys(v for v in node.inputs if v in settled)
         used = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
-        rewritten = {"mode": Mode(linker=mode.linker, optimizer=None), **options}
-        self._settle = pytensor.function(fixed, used, **rewritten)
-        self._finish = pytensor.function([*used, *changing], whole.outputs, **rewritten)
+        rewritten = {"mode": Mode(linker=mode.linker, optimizer=None), "trust_input": True}
+        self._settle = ThreadedFunction(fixed, used, **rewritten)
+        self._finish = ThreadedFunction([*used, *changing], whole.outputs, **rewritten)
 
     def given(self, *fixed):
-        """Return the function of the changing arguments."""
-        return partial(self._finish, *[array.copy() for array in self._settle(*fixed)])
+        """Return the function of the changing arguments, for the running thread."""
+        return partial(self._finish.own, *[array.copy() for array in self._settle(*fixed)])

@@ -4,13 +4,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 
 from bayes_gpx.arguments import hyperparameter_draws, refuse_classes
 from bayes_gpx.draws import jets
 from bayes_gpx.jets import Jet
-from bayes_gpx.modes import MODE
+from bayes_gpx.threads import ThreadedFunction
 
 
 def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True):
@@ -81,5 +80,4 @@ def _response(observation, taylor):
         S, first, second = observation.response(m)
         value, slopes = S + 0.5 * V * second, [first, second]
         slopes[0] = first + 0.5 * V * pt.grad(second.sum(), m)
-    options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-    return [pytensor.function([m, V], outputs, **options) for outputs in ([value], slopes)]
+    return [ThreadedFunction([m, V], outputs, trust_input=True) for outputs in ([value], slopes)]

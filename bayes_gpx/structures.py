@@ -13,6 +13,7 @@ from pytensor.graph.replace import graph_replace
 from bayes_gpx.density import BUFFERED_MODE, MODE
 from bayes_gpx.specification import Specification
 from bayes_gpx.staged import Staged
+from bayes_gpx.threads import LOCK
 from bayes_gpx.views import WHITE, prior
 
 BUFFERED_BELOW = 1000
@@ -85,7 +86,6 @@ CHANGING = ("jitter", "alpha", "root", "rng", "move", "label")
 """Symbols whose values differ from draw to draw."""
 
 
-@lru_cache(maxsize=256)
 def compiled(structure, build, names, *, buffered=False):
     """Compile a build function's graphs as functions of hyperparameters and `names`.
 
@@ -107,6 +107,12 @@ def compiled(structure, build, names, *, buffered=False):
     -------
     Staged
     """
+    with LOCK:
+        return _compiled(structure, build, names, buffered)
+
+
+@lru_cache(maxsize=256)
+def _compiled(structure, build, names, buffered):
     theta = {
         name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
         for name, ndim in structure.hyperparameters

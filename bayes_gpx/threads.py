@@ -1,8 +1,32 @@
-"""Compiled functions for several threads: PyTensor's serve one at a time."""
+"""Compiled functions and BLAS for several threads: PyTensor's functions serve one at a time.
 
+A function of PyTensor keeps its arguments and results in storage of its own, so two threads that
+call it at once overwrite each other's numbers. Whatever is compiled once and kept is therefore
+compiled here, and every thread calls a copy of its own.
+"""
+
+import os
 import threading
+from contextlib import contextmanager
 
-_COPYING = threading.Lock()
+import pytensor
+from threadpoolctl import threadpool_limits
+
+from bayes_gpx.modes import MODE
+
+LOCK = threading.RLock()
+"""Held while PyTensor compiles or copies a function: neither is made for two threads at once."""
+
+if "register_at_fork" in vars(os):  # a child must not inherit a lock that another thread holds
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
+    )
+
+
+def copy(function):
+    """A compiled function for one thread."""
+    with LOCK:
+        return function.copy()
 
 
 class Copies(threading.local):
@@ -11,7 +35,7 @@ class Copies(threading.local):
     Parameters
     ----------
     compiled : callable
-        Returns the functions; called by every thread.
+        Returns the functions, which nobody calls themselves; called by every thread.
 
     Attributes
     ----------
@@ -21,6 +45,66 @@ class Copies(threading.local):
     """
 
     def __init__(self, compiled):
-        with _COPYING:
-            self.functions = tuple(function.copy() for function in compiled())
+        with LOCK:
+            self.functions = tuple(map(copy, compiled()))
         self.last = None
+
+
+class ThreadedFunction:
+    """A compiled function that any thread may call.
+
+    Parameters
+    ----------
+    inputs, outputs : as `pytensor.function` takes them
+    mode : pytensor Mode
+    **options
+        Of `pytensor.function`.
+    """
+
+    def __init__(self, inputs, outputs, *, mode=MODE, **options):
+        with LOCK:
+            whole = pytensor.function(
+                inputs, outputs, mode=mode, on_unused_input="ignore", **options
+            )
+        self._own = Copies(lambda: [whole])
+
+    @property
+    def own(self):
+        """The running thread's copy, to be called by it alone."""
+        return self._own.functions[0]
+
+    def __call__(self, *arguments):
+        """Call the running thread's copy."""
+        return self.own(*arguments)
+
+
+class _Limit:
+    """How many threads BLAS may use: the fewest that anyone asks for who is not done yet.
+
+    The limit is the process's, not a thread's. If each of two threads restored what it found, the
+    later one would restore the other's limit, for good.
+    """
+
+    def __init__(self):
+        self._turn, self._asked, self._outermost = threading.Lock(), [], None
+
+    @contextmanager
+    def held(self, number):
+        """Context in which BLAS uses at most `number` threads."""
+        with self._turn:
+            lowest = min(self._asked, default=None)
+            self._asked.append(number)
+            if lowest is None:
+                self._outermost = threadpool_limits(number)
+            elif number < lowest:
+                threadpool_limits(number)
+        try:
+            yield
+        finally:
+            with self._turn:
+                self._asked.remove(number)
+                if not self._asked:
+                    self._outermost.restore_original_limits()
+
+
+BLAS = _Limit()

@@ -3,16 +3,15 @@
 from functools import lru_cache
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 
 from bayes_gpx import questions
 from bayes_gpx.arguments import hyperparameter_draws, points
 from bayes_gpx.conditioning import sqrt_psd
 from bayes_gpx.draws import explain
-from bayes_gpx.modes import MODE
 from bayes_gpx.responses import mean_response
 from bayes_gpx.specification import one_of
+from bayes_gpx.threads import ThreadedFunction
 
 
 def predictions(
@@ -147,7 +146,7 @@ def _expectation(observation):
     else:
         inputs = [pt.dmatrix("mean"), pt.dtensor3("root"), pt.dvector("exposure")]
         output = observation.expected(*inputs[:2])
-    return pytensor.function(inputs, output, mode=MODE, on_unused_input="ignore")
+    return ThreadedFunction(inputs, output)
 
 
 def _with_response(model, found, hyper, expected, exposure, seed):

@@ -5,7 +5,6 @@ from functools import cache
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 
 from bayes_gpx.expectations import standard_nodes
@@ -13,9 +12,9 @@ from bayes_gpx.families import Labelled, Predictive
 from bayes_gpx.jets import expectation
 from bayes_gpx.labels import read_labels
 from bayes_gpx.links import Logit, Probit, Response
-from bayes_gpx.modes import MODE
 from bayes_gpx.probabilities import expected_probabilities
 from bayes_gpx.tails import log_softmax, log_sum_exp, softplus
+from bayes_gpx.threads import ThreadedFunction
 
 
 @dataclass(frozen=True)
@@ -98,7 +97,7 @@ def _expected(link):
     mean, variance = pt.dvectors("mean", "variance")
     both = [pt.exp(link.log_expected(sign * mean, variance)) for sign in (-1.0, 1.0)]
     outputs = [*both, *link.rates(mean, variance)]
-    return pytensor.function([mean, variance], outputs, mode=MODE)
+    return ThreadedFunction([mean, variance], outputs)
 
 
 def _sign(y):
