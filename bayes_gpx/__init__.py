@@ -38,6 +38,7 @@ _MAP = {
     "partial_dependence": "bayes_gpx.explain:partial_dependence",
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
+    "loo_predictions": "bayes_gpx.explain:loo_predictions",
     "combined": "bayes_gpx.imputations:combined",
     "metrics": "bayes_gpx.metrics",
     # data, keeping and showing

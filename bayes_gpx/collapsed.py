@@ -52,10 +52,15 @@ def inducing_moments(specification, process, theta, s):
 
 
 def left_out(specification, process, theta, s):
-    """Log density of y, and of each y_i given the others.
+    """Log density of y, that of each y_i given the others, and what f_i is given the others.
 
     With inducing points the first is the bound; the others follow from the approximate prior, of
     which the bound is a penalised density, with the variance that inducing values leave.
+
+    Returns
+    -------
+    list of a scalar; (n,); mean (n,) and variance (n,) of f_i
+        Of C classes mean (n, C) and a square root (n, C, C) of the covariance.
     """
     if not specification.normal:
         return marginals.left_out(specification, process, theta, s)
@@ -63,9 +68,11 @@ def left_out(specification, process, theta, s):
     if seen is None:
         C = noisy_covariance(process, s.X, theta["sigma"], s.Z, jitter=s.jitter)
         logp, mean, variance = leave_one_out(s.y, C)
-        return logp, log_normal(s.y, mean, variance)
-    logp, mean, variance = low_rank_leave_one_out(s.y, seen.F, seen.D)
-    return logp - _penalty(seen), log_normal(s.y, mean, variance + seen.unseen)
+    else:
+        logp, mean, variance = low_rank_leave_one_out(s.y, seen.F, seen.D)
+        logp, variance = logp - _penalty(seen), variance + seen.unseen
+    of_f = pt.maximum(variance - pt.sqr(theta["sigma"]), 0.0)
+    return [logp, log_normal(s.y, mean, variance), mean, of_f]
 
 
 def _penalty(seen):

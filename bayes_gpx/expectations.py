@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from bayes_gpx.tails import log_normal, log_sum_exp, stirling
+from bayes_gpx.tails import log_normal, log_sum_exp, ndtr, stirling
 
 NODES = 281
 """For round-off, whatever the standard deviation. Student-t: nu from 0.2 to 400; beyond, within 40
@@ -85,12 +85,29 @@ def log_student_normal(distance, variance, sigma, nu):
     by_sigma = pt.log(b / (b + square / (2.0 * pt.sqr(sigma)))) - _margin(b)
     c = pt.maximum(c, 1e-3 * a)
     low = pt.maximum(by_sigma, pt.switch(c > 1e-3 * a, pt.log(c / a) - _margin(c), -np.inf))
+    log_weights, spread = _precisions(low, variance, sigma, nu)
+    return log_sum_exp(log_weights + log_normal(distance[:, None], 0.0, spread))
+
+
+def student_normal_cdf(distance, variance, sigma, nu):
+    """Distribution function of a Student-t variable plus a normal one, `distance` above their mean.
+
+    To 1e-9 where nu is at least 0.5.
+    """
+    low = -_margin(nu / 2.0) + pt.zeros_like(distance)
+    log_weights, spread = _precisions(low, variance, sigma, nu)
+    return (pt.exp(log_weights) * ndtr(distance[:, None] / pt.sqrt(spread))).sum(axis=1)
+
+
+def _precisions(low, variance, sigma, nu):
+    """Nodes in log lambda from `low` (n,) up: log weights, and variances given lambda, (n, K)."""
+    a = nu / 2.0
     high = pt.log1p(DROP / a + SDS / pt.sqrt(a)) + pt.zeros_like(low)
     x = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, NODES)
     spread = variance[:, None] + pt.sqr(sigma) * pt.exp(-x)
     log_gamma = a * (x - pt.expm1(x)) + 0.5 * pt.log(a / (2.0 * np.pi)) - stirling(a)
     log_step = pt.log((high - low) / (NODES - 1))
-    return log_sum_exp(log_gamma + log_normal(distance[:, None], 0.0, spread)) + log_step
+    return log_gamma + log_step[:, None], spread
 
 
 def _margin(a):

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayes_gpx.conditioning import Posterior, cholesky
+from bayes_gpx.conditioning import Posterior, cholesky, solve_root
 from bayes_gpx.laplace import laplace_evidence, laplace_sites
 from bayes_gpx.operators import evaluate
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
@@ -115,46 +115,65 @@ def coupled(process, s):
 
 
 def left_out(specification, process, theta, s):
-    """Evidence or what stands in for it, and the log density of each y_i given the others.
+    """As `bayes_gpx.collapsed.left_out`: each observation's site is taken out of the posterior.
 
-    Each observation's site is taken out of the Gaussian posterior: Vehtari et al., "Bayesian
-    leave-one-out cross-validation approximations for Gaussian latent variable models" (2016),
-    section 3.3. Of sampled latent values: log p(y | f), and its terms at each draw.
+    Vehtari et al., "Bayesian leave-one-out cross-validation approximations for Gaussian latent
+    variable models" (2016), section 3.3. Of sampled latent values the evidence is log p(y | f), and
+    what f_i is given the others follows from the prior.
     """
     observation, seen = specification.observation, seen_through(specification, process, theta, s)
     if WHITE in theta:
-        terms = observation.logp(_sampled_values(process, theta, seen, s), s.y, theta, s.exposure)
-        return terms.sum(), terms
-    if seen is not None:
+        f, mean, spread = _sampled_cavity(process, theta, seen, s)
+        evidence = observation.logp(f, s.y, theta, s.exposure).sum()
+    elif seen is not None:
         rest = seen.unseen + seen.D
         found = variational(observation, seen.F, rest, s.y, theta, s.exposure)
-        mean = pt.dot(seen.F, found.coefficients.T)
         known = found.variance / (1.0 - found.W * found.variance)
-        rest = rest if observation.classes is None else rest[:, None]
-        return found.bound, _predictive(
-            observation, mean - known * found.slope, known + rest, theta, s
-        )
-    K = prior_covariance(process, s.X, s.Z, jitter=s.jitter)
-    if observation.classes is None:
+        mean = pt.dot(seen.F, found.coefficients.T) - known * found.slope
+        evidence, spread = found.bound, known + (rest if known.ndim == 1 else rest[:, None])
+    elif observation.classes is None:
+        K = prior_covariance(process, s.X, s.Z, jitter=s.jitter)
         found = laplace_sites(observation, K, s.y, theta, s.exposure)
-        variance = found.variance / found.left
-        return found.logp, _predictive(
-            observation, found.f - variance * found.alpha, variance, theta, s
-        )
+        evidence, spread = found.logp, found.variance / found.left
+        mean = found.f - spread * found.alpha
+    else:
+        evidence, mean, spread = _coupled_cavity(observation, process, s)
+    if observation.classes is None:
+        terms = observation.log_predictive(s.y, mean, spread, theta, s.exposure)
+        return [evidence, terms, mean, spread]
+    if spread.ndim == 2:
+        spread = pt.sqrt(spread)[:, :, None] * pt.eye(observation.classes)
+    return [evidence, observation.log_predictive(s.y, mean, spread), mean, spread]
+
+
+def _coupled_cavity(observation, process, s):
+    """Evidence, and means (n, C) and square roots (n, C, C) of f_i without its own site."""
+    K = prior_covariance(process, s.X, s.Z, jitter=s.jitter)
     found = softmax_laplace(observation, K, s.y)
     f = pt.dot(K, found.alpha)
     information, eye = observation.fisher(f), pt.eye(observation.classes)
     cavity = pt.linalg.solve(eye - pt.matmul(found.covariance, information), found.covariance)
     mean = f - (cavity * found.alpha[:, None, :]).sum(axis=2)
     root = pt.linalg.cholesky(cavity + 1e-12 * eye, lower=True, on_error="nan")
-    return found.logp, observation.log_predictive(s.y, mean, root)
+    return found.logp, mean, root
 
 
-def _predictive(observation, mean, variance, theta, s):
-    if observation.classes is None:
-        return observation.log_predictive(s.y, mean, variance, theta, s.exposure)
-    root = pt.sqrt(variance)[:, :, None] * pt.eye(observation.classes)
-    return observation.log_predictive(s.y, mean, root)
+def _sampled_cavity(process, theta, seen, s):
+    """Sampled f, and mean and variance of f_i given the others, (n,) or (n, C) each.
+
+    Given coefficients, f_i is known but for the samples' own deviations.
+    """
+    f, white = _sampled_values(process, theta, seen, s), theta[WHITE]
+    if seen is not None:
+        own = seen.D if OWN_WHITE in theta else pt.zeros(s.X.shape[0])
+        mean = pt.dot(seen.F, white)
+    else:
+        root = cholesky(prior_covariance(process, s.X, s.Z, jitter=LATENT_JITTER))
+        inverse = solve_root(root, pt.eye(root.shape[0]))
+        own = 1.0 / pt.sqr(inverse).sum(axis=0)
+        pull = pt.dot(inverse.T, white)
+        mean = f - (own if f.ndim == 1 else own[:, None]) * pull
+    return f, mean, own if f.ndim == 1 else own[:, None] * pt.ones_like(f)
 
 
 def _sampled_values(process, theta, seen, s):

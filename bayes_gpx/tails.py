@@ -23,6 +23,11 @@ def softplus(z):
     return pt.maximum(z, 0.0) + 2.0 * pt.arctanh(small / (2.0 + small))
 
 
+def ndtr(z):
+    """Return the standard normal distribution function."""
+    return 0.5 * pt.erfc(-z / np.sqrt(2.0))
+
+
 def log_ndtr(z):
     """Log of the standard normal distribution function."""
     below, above = pt.maximum(-z, 0.0), pt.maximum(z, 0.0)

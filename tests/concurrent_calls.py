@@ -181,5 +181,5 @@ def compared(road, every=1):
 
 if __name__ == "__main__":
     wrong, number = compared(sys.argv[1], int(sys.argv[2]))
-    print({name: found for name, found in wrong.items() if isinstance(found, str)})
-    print(f"{len(wrong)} of {number} differ: {list(wrong)[:5]}")
+    print({name: found for name, found in wrong.items() if isinstance(found, str)})  # noqa: T201
+    print(f"{len(wrong)} of {number} differ: {list(wrong)[:5]}")  # noqa: T201

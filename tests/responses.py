@@ -37,6 +37,7 @@ def function(name, link, what):
         "response": ["f"],
         "expected": ["mean", "variance"],
         "log_predictive": ["y", "mean", "variance"],
+        "cumulative_predictive": ["y", "mean", "variance"],
     }[what]
     arrays = [pt.dvector(array) for array in arrays]
     theta = {key: pt.dscalar(key) for key in THETA}
@@ -52,8 +53,8 @@ def function(name, link, what):
         outputs = [logp, *derivatives, *[slope for of_one in slopes for slope in of_one]]
     elif what == "alone":
         outputs = [likelihood.fisher(*arrays, theta, used)]
-    elif what == "log_predictive":
-        outputs = [likelihood.log_predictive(*arrays, theta, used)]
+    elif what.endswith("predictive"):
+        outputs = [getattr(likelihood, what)(*arrays, theta, used)]
     else:
         outputs = list(getattr(likelihood, what)(*arrays, used))
     inputs = [*arrays, *theta.values(), exposure]

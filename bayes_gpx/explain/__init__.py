@@ -5,6 +5,7 @@ from bayes_gpx.explain.derivatives import derivatives, path_slopes, slopes
 from bayes_gpx.explain.functions import RandomFunctions, sample_functions
 from bayes_gpx.explain.importances import importances
 from bayes_gpx.explain.log_likelihood import log_likelihood
+from bayes_gpx.explain.loo_predictions import loo_predictions
 from bayes_gpx.explain.partial import partial_dependence
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.ranking import ranking
@@ -19,6 +20,7 @@ __all__ = [
     "importances",
     "interactions",
     "log_likelihood",
+    "loo_predictions",
     "partial_dependence",
     "path_slopes",
     "predictions",

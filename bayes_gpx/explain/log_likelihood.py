@@ -8,7 +8,7 @@ from bayes_gpx.draws import scalars
 
 
 def _left_out(*model):
-    return [*left_out(*model)]
+    return left_out(*model)[:2]
 
 
 def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
@@ -19,7 +19,8 @@ def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
     an approximation they are those of the approximate process, with inducing points plus the
     variance that these leave; the log marginal likelihood is then Titsias' lower bound on it. Where
     noise is not normal both are Laplace's, each observation taken out at the mode, or the
-    variational bound's; where latent values were sampled, ``log p(y_i | f_i)`` at each draw.
+    variational bound's; where latent values were sampled, ``log p(y_i | f_-i, theta)``, which is
+    integrated over f_i given the other latent values, and ``log p(y | f)``.
 
     Parameters
     ----------

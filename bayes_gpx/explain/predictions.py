@@ -160,12 +160,8 @@ def _with_response(model, found, hyper, expected, exposure, seed):
         drawn[rows] = observation.draw(f[rows] / scale, theta, rng, exposure) * scale
     dims = found["f"].dims
     if observation.mean_name is None:
-        nu, sigma = (
-            np.broadcast_to(hyper.values[h], f.shape[:1] + (len(hyper.draw),))
-            for h in ("nu", "sigma")
-        )
-        spread = np.where(nu > 2, sigma**2 * nu / np.maximum(nu - 2, 1e-300), np.inf).mean()
-        sd = np.sqrt(found["f_sd"] ** 2 + scale**2 * spread)
+        noise = np.mean([observation.noise_variance(theta) for _, theta in hyper])
+        sd = np.sqrt(found["f_sd"] ** 2 + scale**2 * noise)
         return found.assign(y=(dims, drawn), y_mean=found["f_mean"], y_sd=sd)
     mean = mean_response(observation, f, exposure)
     name = observation.mean_name

@@ -8,7 +8,8 @@ All of them know, elementwise and for one draw of the hyperparameters,
 - ``response(f, exposure)``, the mean of y given f with two derivatives in f, and
   ``expected(mean, variance, exposure)``, their expectations where f ~ N(mean, variance);
 - ``log_predictive(y, mean, variance, theta, exposure)``, the log density of y where
-  f ~ N(mean, variance);
+  f ~ N(mean, variance); where y is `ordered`, ``cumulative_predictive``, the probability of at most
+  y, with the same arguments;
 - ``draw(f, theta, rng, exposure)``, random y given f, in NumPy;
 - ``dist(name, f, theta, exposure, **kwargs)``, y as a variable of the PyMC model at hand;
 - ``read(y, labels)``, y checked and encoded, with its labels where it has any;

@@ -6,12 +6,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayes_gpx.expectations import nodes
+from bayes_gpx.expectations import DROP, NODES, SDS, nodes, standard_nodes
 from bayes_gpx.families import Counted, Predictive
 from bayes_gpx.jets import expectation
 from bayes_gpx.labels import read_counts
 from bayes_gpx.links import Response
-from bayes_gpx.tails import log_rising_ratio, log_sum_exp, softplus
+from bayes_gpx.tails import log_rising_ratio, log_sum_exp, ndtr, softplus
 
 MOST = 1e15
 """Above this, a drawn count equals its rate: the difference is below 1e-7 of it."""
@@ -26,6 +26,7 @@ class _Counts(Counted):
     concave = True
     exposed = True
     classes = None
+    ordered, discrete = True, True
 
     def response(self, f, exposure=None):
         """Rate, with two derivatives: all equal."""
@@ -47,6 +48,30 @@ class _Counts(Counted):
         peak = pt.switch(y > 0, pt.log(pt.maximum(y, 1.0)) + unit, lowest)
         log_p = lambda f: self.logp(f, y[:, None], theta, column)  # noqa: E731
         return log_sum_exp(nodes(log_p, mean, variance, slope, peak)[1])
+
+    def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
+        """Probability of at most y where f ~ N(mean, variance), by quadrature.
+
+        Given f it is the probability that g exceeds f, of a variable g whose density is
+        (y + 1) p(y + 1 | g), log-concave. The integral is over the narrower of f and g.
+        """
+        sd, column = pt.sqrt(variance), None if exposure is None else exposure[:, None]
+        z, weights = standard_nodes()
+        f = mean[:, None] + sd[:, None] * z
+        over_f = (weights * self.cumulative(f, y[:, None], theta, column)).sum(axis=1)
+        above = y + 1.0
+        peak = pt.log(above) - _log_rate(0.0, exposure)
+        width = 1.0 / pt.sqrt(-self.derivatives(peak, above, theta, exposure)[1])
+        # Beyond these points the log density falls at least as fast as it does there.
+        low, high = (peak + side * SDS * width for side in (-1.0, 1.0))
+        low, high = (
+            end - DROP / self.derivatives(end, above, theta, exposure)[0] for end in (low, high)
+        )
+        g = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, NODES)
+        density = above[:, None] * pt.exp(self.logp(g, above[:, None], theta, column))
+        below = ndtr((g - mean[:, None]) / pt.maximum(sd, 1e-150)[:, None])
+        over_g = (density * below).sum(axis=1) * (high - low) / (NODES - 1)
+        return pt.switch(sd < width, over_f, over_g)
 
     def predictive(self, mean, variance, theta):
         """Distribution of y at exposure 1 where f ~ N(mean, variance), jets: of the same mean.
@@ -98,6 +123,10 @@ class Poisson(_Counts):
         rate = pt.exp(_log_rate(f, exposure))
         return y - rate, -rate, -rate
 
+    def cumulative(self, f, y, theta=None, exposure=None):
+        """Probability of at most y given f."""
+        return pt.gammaincc(y + 1.0, pt.exp(_log_rate(f, exposure)))
+
     def fisher(self, f, theta=None, exposure=None):
         """Expected information about f."""
         return pt.exp(_log_rate(f, exposure))
@@ -139,6 +168,11 @@ class NegativeBinomial(_Counts):
         p, q = pt.sigmoid(log_odds), pt.sigmoid(-log_odds)
         information = (a + y) * p * q
         return y * q - a * p, -information, information * pt.tanh(log_odds / 2.0)
+
+    def cumulative(self, f, y, theta, exposure=None):
+        """Probability of at most y given f."""
+        a = theta["dispersion"]
+        return pt.betainc(a, y + 1.0, pt.sigmoid(pt.log(a) - _log_rate(f, exposure)))
 
     def fisher(self, f, theta, exposure=None):
         """Expected information about f."""

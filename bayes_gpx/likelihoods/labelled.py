@@ -28,6 +28,7 @@ class Bernoulli(Labelled):
     concave = True
     exposed = False
     classes = None
+    ordered, discrete = False, True
 
     @property
     def units(self):
@@ -119,6 +120,7 @@ class Categorical(Labelled):
     scaled = False
     concave = True
     exposed = False
+    ordered, discrete = False, True
 
     def logp(self, f, y, theta=None, exposure=None):
         """Log probability of y given f, (n,)."""

@@ -6,11 +6,11 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayes_gpx.expectations import log_student_normal
+from bayes_gpx.expectations import log_student_normal, student_normal_cdf
 from bayes_gpx.families import Located, Predictive
 from bayes_gpx.labels import read_reals
 from bayes_gpx.links import Response
-from bayes_gpx.tails import log_normal, log_rising_ratio
+from bayes_gpx.tails import log_normal, log_rising_ratio, ndtr
 
 
 class _Real(Located):
@@ -22,6 +22,7 @@ class _Real(Located):
     concave = True
     exposed = False
     classes = None
+    ordered, discrete = True, False
 
     def response(self, f, exposure=None):
         """Return f itself."""
@@ -62,6 +63,14 @@ class Normal(_Real):
     def log_predictive(self, y, mean, variance, theta, exposure=None):
         """Log density of y where f ~ N(mean, variance)."""
         return log_normal(y, mean, variance + pt.sqr(theta["sigma"]))
+
+    def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
+        """Probability of at most y where f ~ N(mean, variance)."""
+        return ndtr((y - mean) / pt.sqrt(variance + pt.sqr(theta["sigma"])))
+
+    def noise_variance(self, theta):
+        """Variance of y around f."""
+        return theta["sigma"] ** 2
 
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f."""
@@ -116,6 +125,16 @@ class StudentT(_Real):
     def log_predictive(self, y, mean, variance, theta, exposure=None):
         """Log density of y where f ~ N(mean, variance), by quadrature."""
         return log_student_normal(y - mean, variance, theta["sigma"], theta["nu"])
+
+    def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
+        """Probability of at most y where f ~ N(mean, variance), by quadrature."""
+        return student_normal_cdf(y - mean, variance, theta["sigma"], theta["nu"])
+
+    def noise_variance(self, theta):
+        """Variance of y around f; infinite where nu is at most 2."""
+        nu = np.asarray(theta["nu"])
+        finite = nu / np.maximum(nu - 2.0, 1e-300)
+        return theta["sigma"] ** 2 * np.where(nu > 2.0, finite, np.inf)
 
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f."""

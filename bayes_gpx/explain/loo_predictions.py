@@ -1,0 +1,184 @@
+"""What the model says of each observation when it has not seen it."""
+
+import arviz as az
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.collapsed import left_out
+from bayes_gpx.draws import origin, scalars
+from bayes_gpx.frames import Scaling
+from bayes_gpx.responses import mean_response
+from bayes_gpx.specification import count
+
+LEAD = ("chain", "draw")
+OF_ONE = 1000
+"""Responses drawn where there is a single draw of the hyperparameters."""
+
+
+def _asked(specification, process, theta, s):
+    """Of each y_i given the others: log density, moments of f_i, mean response; P(Y_i <= y_i)."""
+    observation = specification.observation
+    _, terms, mean, spread = left_out(specification, process, theta, s)
+    known = (s.exposure,) if observation.classes is None else ()
+    outputs = [terms, mean, spread, observation.expected(mean, spread, *known)]
+    outputs[3] = outputs[3] if observation.classes else outputs[3].value
+    if observation.ordered:
+        moments = (mean, spread, theta, s.exposure)
+        outputs.append(observation.cumulative_predictive(s.y, *moments))
+    return outputs
+
+
+def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True):
+    """Predict each training response from the others, without refitting.
+
+    For each draw theta of the hyperparameters, p(y_i | y_-i, theta) follows from the fit in closed
+    form or, where noise is not normal, by taking the observation's site out of the posterior of f
+    and integrating over f_i given the rest. The draws of theta have seen y_i too: Pareto-smoothed
+    importance weights (PSIS) make up for that.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters. Of a single draw there are
+        no weights: hyperparameters are held at values that have seen y_i.
+    num_draws : int, optional
+        Thin the hyperparameter draws evenly to at most this many.
+    seed : int, optional
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.Dataset
+        `y` (chain, draw, obs), drawn from p(y_i | y_-i, theta), without weights; `log_weights`
+        (chain, draw, obs), whose exponentials sum to 1 over the draws. What follows is weighted by
+        them, (obs): `y_mean` and `y_sd`, in units of y; `residual`, y less its mean; `elpd`, the
+        log predictive density; `pareto_k`, NaN for a single draw; and `pit`, the probability of at
+        most y_i, ``sum_s w_is P(Y_i <= y_i | y_-i, theta_s)``.
+
+        Of counts `rate_mean` and `rate_sd`, of the rate times the exposure, in the place of
+        `y_mean` and `y_sd`, and `pit` is randomised between the probabilities of less than y_i and
+        of at most y_i. Of labels `probability_mean` and `probability_sd`, of more than two with
+        the last dim `class`; no `pit`, and with more than two labels no `residual`.
+
+    Raises
+    ------
+    ValueError
+        If `idata` belongs to another model.
+
+    Warns
+    -----
+    UserWarning
+        By ArviZ, where a Pareto k is so large that the numbers of this observation are unreliable.
+
+    Notes
+    -----
+    PITs of the right model are uniform, but within one data set they are not independent. ArviZ's
+    default test of uniformity, `pot_c`, allows for that; a Kolmogorov-Smirnov test does not::
+
+        found = bx.loo_predictions(model, idata)
+        pit = xr.DataTree.from_dict({"loo_pit": found[["pit"]]})
+        az.plot_ecdf_pit(pit, group="loo_pit", sample_dims="obs")
+
+    ``az.plot_loo_pit`` needs draws that have not seen y_i, as `y` here and not those of
+    `bayes_gpx.predictive_checks`.
+
+    References
+    ----------
+    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10 to
+    5.12; Vehtari et al., "Bayesian leave-one-out cross-validation approximations for Gaussian
+    latent variable models" (2016), section 3.3; Vehtari et al., "Pareto smoothed importance
+    sampling" (2024); Czado, Gneiting and Held, "Predictive model assessment for count data" (2009),
+    for randomised PITs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> found = bx.loo_predictions(model, theta, progressbar=False)
+    >>> round(found["y_mean"].values[10].item(), 2)  # sin(30 / 19)
+    1.0
+    """
+    if seed is not None:
+        count("seed", seed, 0)
+    found, hyper, jitter = scalars(
+        model, idata, _asked, num_draws=num_draws, progressbar=progressbar
+    )
+    terms, mean, spread, expected, *at_most = found
+    observation, training = model.specification.observation, model.training
+    scaling = training.y_scaling if training.scales_y else Scaling(0.0, 1.0)
+    log_weights, pareto_k = _weights(idata, hyper, terms)
+    rng, each = np.random.default_rng(seed), OF_ONE if hyper.alone else 1
+    f, y = _drawn(observation, hyper, mean, spread, training, each, rng)
+    every = np.repeat(log_weights, each, axis=1) - np.log(each)
+    weights = np.exp(log_weights)
+    first = _averaged(weights, expected)
+    if observation.mean_name is None:
+        noise = np.array([observation.noise_variance(theta) for _, theta in hyper])
+        around = spread + noise.reshape((*spread.shape[:2], 1))
+        sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
+        first = scaling.center + scaling.scale * first
+    else:
+        response = mean_response(observation, f, training.scaled().get("exposure", 1.0))
+        sd = np.sqrt(_averaged(np.exp(every), (response - first) ** 2))
+    name, dims = observation.mean_name or "y", ("obs", "class")[: first.ndim]
+    joint = (terms + log_weights).reshape((-1, training.n))
+    variables = {
+        "y": ((*LEAD, "obs"), scaling.center + scaling.scale * y),
+        "log_weights": ((*LEAD, "obs"), every),
+        f"{name}_mean": (dims, first),
+        f"{name}_sd": (dims, sd),
+        "elpd": ("obs", np.logaddexp.reduce(joint) - np.log(scaling.scale)),
+        "pareto_k": ("obs", pareto_k),
+    }
+    if first.ndim == 1:
+        variables["residual"] = ("obs", training.y - first)
+    if observation.ordered:
+        pit = _averaged(weights, at_most[0])
+        if observation.discrete:
+            pit -= rng.uniform(size=training.n) * _averaged(weights, np.exp(terms))
+        variables["pit"] = ("obs", np.clip(pit, 0.0, 1.0))
+    draw = np.arange(each) if hyper.alone else hyper.draw
+    coords = {"chain": hyper.chain, "draw": draw, "obs": training.X.index}
+    attrs = {"relative_jitter": jitter, "units": training.y_name, **origin(model)}
+    if training.labels is not None:
+        attrs["labels"] = [str(label) for label in training.labels]
+        coords |= {"class": list(training.labels)} if first.ndim == 2 else {}
+    return xr.Dataset(variables, coords, attrs)
+
+
+def _averaged(weights, values):
+    """Sums over draws of weights (chain, draw, n) times values (chain, draw, n[, C])."""
+    return np.einsum("cdn,cdn...->n...", weights, values)
+
+
+def _weights(idata, hyper, terms):
+    """Smoothed log weights (chain, draw, n), which sum to 1, and the Pareto k (n,)."""
+    if len(hyper) == 1:
+        return np.zeros_like(terms), np.full(terms.shape[-1], np.nan)
+    coords = {"chain": hyper.chain, "draw": hyper.draw}
+    posterior = idata["posterior"].to_dataset().sel(draw=hyper.draw)
+    left_out = xr.Dataset({"y": ((*LEAD, "obs"), terms)}, coords)
+    tree = xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": left_out})
+    found = az.loo(tree, pointwise=True)
+    log_weights = found.log_weights.transpose(*LEAD, "obs").values
+    flat = log_weights.reshape((-1, log_weights.shape[-1]))
+    return log_weights - np.logaddexp.reduce(flat, axis=0), found.pareto_k.values
+
+
+def _drawn(observation, hyper, mean, spread, training, each, rng):
+    """Latent values and responses drawn given the others, (chain, draw * each, n[, C])."""
+    exposure, parts = training.scaled().get("exposure"), []
+    for at, theta in hyper:
+        normal = rng.standard_normal((each, *mean[at].shape))
+        if observation.classes is None:
+            f = mean[at] + np.sqrt(spread[at]) * normal
+        else:
+            f = mean[at] + np.einsum("nij,dnj->dni", spread[at], normal)
+        parts.append((f, observation.draw(f, theta, rng, exposure)))
+    lead = len(hyper.chain), len(hyper.draw) * each
+    f, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return f.reshape((*lead, *f.shape[1:])), y.reshape((*lead, *y.shape[1:]))
