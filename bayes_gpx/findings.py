@@ -1,5 +1,6 @@
 """What a report is about: a fit, the rows it explains, and each verb asked once."""
 
+import warnings
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +11,7 @@ from bayes_gpx.explain import (
     attributions,
     contributions,
     interactions,
+    loo_predictions,
     predictions,
     ranking,
     relevance,
@@ -17,12 +19,16 @@ from bayes_gpx.explain import (
     weights,
 )
 from bayes_gpx.interchange import predictive_checks
+from bayes_gpx.resampling import resampled
 
 MOST_ROWS = 100
 """Rows that averages are taken over, at random where there are more."""
 
 MOST_DRAWS = 200
 """Of hyperparameters, in what a report asks."""
+
+LEFT_OUT_DRAWS = 1000
+"""Most draws of the hyperparameters by which rows are left out."""
 
 LATENT_DRAWS = 1000
 """Conditional draws where there is one draw of the hyperparameters."""
@@ -130,6 +136,23 @@ class Findings:
     def checked(self):
         """The fit with responses replicated at the training rows."""
         return predictive_checks(self.model, self.idata, seed=self.seed, progressbar=False)
+
+    @cached_property
+    def left_out(self):
+        """Predictions of the training rows, each from the others."""
+        most = max(LEFT_OUT_DRAWS, len(self.hyper.chain))
+        options = {"num_draws": most, "seed": self.seed, "progressbar": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of Pareto k, told by another section
+            return loo_predictions(self.model, self.idata, **options)
+
+    @cached_property
+    def replicated_left_out(self):
+        """Responses drawn for each row from the others, with equal weights, (draws, obs)."""
+        found = self.left_out.stack(sample=["chain", "draw"]).transpose("sample", ...)
+        weights, rng = np.exp(found["log_weights"].values), np.random.default_rng(self.seed)
+        columns = zip(found["y"].values.T, weights.T, strict=True)
+        return np.stack([y[resampled(w, len(y), rng)] for y, w in columns], axis=1)
 
     @cached_property
     def predicted(self):

@@ -18,8 +18,9 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     """The fit with all that ArviZ's predictive checks take: responses drawn at the training rows.
 
     As in ``az.plot_ppc_pava(bx.predictive_checks(model, idata))``, of labels; of counts
-    ``az.plot_ppc_rootogram``; of real numbers ``az.plot_ppc_dist``; of any response
-    ``az.plot_loo_pit`` and ``az.loo``.
+    ``az.plot_ppc_rootogram``; of real numbers ``az.plot_ppc_dist``. Each row is replicated given
+    all responses, its own among them, so these checks flatter a flexible model. Those that leave
+    the row out, such as PITs, are by `bayes_gpx.loo_predictions`.
 
     Parameters
     ----------
@@ -36,8 +37,9 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     -------
     xarray.DataTree
         A copy of the fit with the groups `posterior_predictive`, `y` (chain, draw, obs) in user
-        units, labels coded 0 and 1; `observed_data`; and, where there are several draws of the
-        hyperparameters, `log_likelihood`.
+        units, labels coded 0 and 1; and `observed_data`. Without `log_likelihood`: its terms are
+        of responses that have not been seen, so ``az.plot_loo_pit`` would weigh these replications
+        as what they are not.
 
     Raises
     ------
@@ -47,7 +49,7 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     drawn = predictions(model, idata, joint=joint, seed=seed, progressbar=progressbar)["y"]
     name, obs = model.in_model("y"), model.in_model("obs")
     fitted = not isinstance(idata, dict)
-    tree = idata.copy() if fitted else xr.DataTree()
+    tree = idata.drop_nodes("log_likelihood", errors="ignore") if fitted else xr.DataTree()
     observed = xr.DataArray(model.training.y, {obs: model.training.X.index}, [obs])
     kept = {
         "posterior_predictive": drawn.rename(obs=obs) if model.name else drawn,
@@ -55,9 +57,6 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     }
     if model.specification.observation.mean_name is not None:
         kept = {k: values.clip(max=LARGEST).astype("int64") for k, values in kept.items()}
-    if fitted and "log_likelihood" not in tree and idata["posterior"]["draw"].size > 1:
-        terms = log_likelihood(model, idata, progressbar=progressbar)["log_likelihood"]
-        kept["log_likelihood"] = terms.rename(obs=obs) if model.name else terms
     for group, values in kept.items():
         tree[group] = xr.DataTree(values.drop_attrs().to_dataset(name=name))
     return tree

@@ -79,7 +79,8 @@ def coverage(dataset, y, ci_prob=None):
     prob = [probability(p, default) for p in np.ravel([ci_prob])]
     drawn, dims = dataset["y"], ("chain", "draw")
     seen = read_observed(dataset, y)
-    place = (drawn < seen).mean(dims) + 0.5 * (drawn == seen).mean(dims)
+    below = (drawn < seen).mean(dims) + 0.5 * (drawn == seen).mean(dims)
+    place = dataset.get("pit", below)
     wanted = xr.DataArray(prob, {"ci_prob": prob}, ["ci_prob"])
     inside = (np.abs(2.0 * place - 1.0) <= wanted).mean("obs").rename("coverage")
     return inside.isel(ci_prob=0) if np.ndim(ci_prob) == 0 else inside

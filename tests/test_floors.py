@@ -55,6 +55,7 @@ FLOORS = [
     "pathwise",
     "density",
     "diagnostics",
+    "resampling",
     "inference",
     "stochastic",
     "starts",

@@ -71,7 +71,8 @@ def test_every_section_is_there_and_whole(page):
         kind, _, png = image.partition(",")
         assert kind == "data:image/png;base64"
         assert base64.b64decode(png, validate=True).startswith(b"\x89PNG")
-    assert len(page.images) == 8  # prior, check, ranks, pairs, slopes, three observations
+    # Prior, calibration, replications, ranks, pairs, slopes, three observations.
+    assert len(page.images) == 9
 
 
 def test_nothing_is_fetched(page):

@@ -1,4 +1,4 @@
-"""Whether replicated responses look like the observed ones, and how often intervals cover."""
+"""How well rows that were left out are predicted, and whether replicated ones look alike."""
 
 import arviz as az
 import numpy as np
@@ -12,64 +12,60 @@ SHOWN_DRAWS = 50
 
 
 def _coverage(findings):
-    observed, replicated = _both(findings)
     if findings.model.training.labels is not None:
         return
-    drawn = xr.Dataset({"y": (("chain", "draw", "obs"), replicated[None])})
-    covered = coverage(drawn.assign_coords(obs=np.arange(len(observed))), observed, LEVELS).values
+    observed, drawn = findings.model.training.y, findings.replicated_left_out
+    covered = coverage(findings.left_out, observed, LEVELS).values
     rows = []
     for level, inside in zip(LEVELS, covered, strict=True):
-        low, high = np.quantile(replicated, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         rows.append([f"{level:.0%}", 100 * float(inside), float((high - low).mean())])
     columns = ["interval", "covers, % of rows", f"mean width{_unit(findings)}"]
-    yield Table("How often predictive intervals cover the observed response.", columns, rows)
-    error = observed - replicated.mean(axis=0)
+    yield Table("How often intervals hold the response of a row that was left out.", columns, rows)
+    error = np.sqrt(np.mean(findings.left_out["residual"].values ** 2))
     yield Prose(
-        f"Root mean squared error {number(np.sqrt(np.mean(error**2)))}, of a response whose "
+        f"Root mean squared error {number(error)} in rows that were left out, of a response whose "
         f"sd is {number(observed.std())}."
     )
-    yield _in_sample()
+    yield _left_out(findings)
 
 
 def _unit(findings):
     return findings.unit(findings.model.training.y_name)
 
 
-def _both(findings):
-    name = findings.model.in_model("y")
-    replicated = findings.checked["posterior_predictive"][name].values
-    replicated = replicated.reshape((-1, replicated.shape[-1]))
-    return np.asarray(findings.checked["observed_data"][name].values, float), replicated
-
-
-def _in_sample():
+def _left_out(findings):
+    held = " Its hyperparameters are held at values that have seen the row, which flatters it."
     return Prose(
-        "These are the rows that the model learned from, so this flatters it. Rows that it has "
-        "not seen tell more.",
+        "Each row is predicted from all others, by leave-one-out."
+        + (held if findings.alone else " Rows of another kind may be harder to predict."),
         "note",
     )
 
 
 def _labels(findings):
-    labels = findings.model.training.labels
+    labels, found = findings.model.training.labels, findings.left_out
     if labels is None:
         return
-    observed, replicated = _both(findings)
-    shares = np.stack([(replicated == k).mean(axis=0) for k in range(len(labels))], axis=1)
-    code = observed.astype(int)
+    code, shares = findings.model.training.y.astype(int), found["probability_mean"].values
+    shares = shares if shares.ndim == 2 else np.stack([1.0 - shares, shares], axis=1)
     right = shares.argmax(axis=1) == code
     score = np.sum((shares - np.eye(len(labels))[code]) ** 2, axis=1).mean()
     rows = [
         [str(label), int((code == k).sum()), 100 * float(right[code == k].mean())]
         for k, label in enumerate(labels)
     ]
-    yield Table("Labels by their most probable class.", ["label", "rows", "right, %"], rows)
+    yield Table(
+        "Labels of rows that were left out, by their most probable class.",
+        ["label", "rows", "right, %"],
+        rows,
+    )
     yield Prose(
         f"{right.mean():.1%} of the rows have their most probable label; the Brier score is "
         f"{number(score)} (0 is perfect, {number(_brier(code, len(labels)))} is knowing the "
         "labels' shares alone)."
     )
-    yield _in_sample()
+    yield _left_out(findings)
 
 
 def _brier(code, classes):
@@ -77,21 +73,38 @@ def _brier(code, classes):
     return 1 - (shares**2).sum()
 
 
-def _figure(findings):
-    labels = findings.model.training.labels
-    if labels is not None and len(labels) > 2:
+def _calibration(findings):
+    training = findings.model.training
+    if training.labels is None:
+        found = xr.DataTree.from_dict({"loo_pit": findings.left_out[["pit"]]})
+        options = {"group": "loo_pit", "sample_dims": "obs", "backend": "matplotlib"}
+        pc = az.plot_ecdf_pit(found, visuals={"title": False}, **options)
+        yield picture(
+            pc,
+            "Calibration. A row's PIT is the probability that its prediction from the other rows "
+            "puts below its response. Shown is the distribution function of all PITs minus that of "
+            "a uniform distribution, which is 0 for a calibrated model; p is that of ArviZ's test, "
+            "and marked points, if any, contribute most to a rejection.",
+        )
+    elif len(training.labels) == 2:
+        drawn = {"y": (("chain", "draw", "obs"), findings.replicated_left_out[None].astype(int))}
+        observed = {"y": ("obs", training.y.astype(int))}
+        groups = {"posterior_predictive": xr.Dataset(drawn), "observed_data": xr.Dataset(observed)}
+        yield picture(
+            az.plot_ppc_pava(xr.DataTree.from_dict(groups), backend="matplotlib"),
+            "Observed frequency against the probability predicted from the other rows; the "
+            "diagonal is right.",
+        )
+
+
+def _replicated(findings):
+    if findings.model.training.labels is not None:
         return
     options = {"backend": "matplotlib", "var_names": [findings.model.in_model("y")]}
-    if labels is not None:
-        pc = az.plot_ppc_pava(findings.checked, **options)
-        yield picture(
-            pc, "Observed frequency against predicted probability; the diagonal is right."
-        )
-        return
     if findings.model.specification.observation.exposed:
         options["kind"] = "ecdf"
     pc = az.plot_ppc_dist(findings.checked, num_samples=SHOWN_DRAWS, **options)
     yield picture(pc, f"{SHOWN_DRAWS} replicated sets of responses, and the observed one.")
 
 
-CHECKS = Section("checks", "Does it predict well?", (_coverage, _labels, _figure))
+CHECKS = Section("checks", "Does it predict well?", (_coverage, _labels, _calibration, _replicated))

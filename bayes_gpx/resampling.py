@@ -1,0 +1,24 @@
+"""Draws with weights turned into draws without."""
+
+import numpy as np
+
+
+def resampled(weights, count, rng):
+    """Positions of `count` draws, each taken as often as its share of the weights asks for.
+
+    Systematic: never further than one from ``count`` times the share, in random order.
+
+    Parameters
+    ----------
+    weights : array (S,)
+        Not negative.
+    count : int
+    rng : numpy.random.Generator
+
+    Returns
+    -------
+    integer array (count,)
+    """
+    ends = np.cumsum(weights)
+    at = (np.arange(count) + rng.uniform()) / count * ends[-1]
+    return rng.permutation(np.minimum(np.searchsorted(ends, at, side="right"), len(ends) - 1))
