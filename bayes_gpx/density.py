@@ -9,6 +9,7 @@ the compiled function, so whatever depends on them alone is computed once.
 import os
 import threading
 from contextlib import nullcontext
+from functools import cached_property
 
 import numpy as np
 import pytensor
@@ -23,7 +24,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from bayes_gpx.modes import BUFFERED_MODE, MODE
-from bayes_gpx.threads import BLAS, LOCK, copy
+from bayes_gpx.threads import BLAS, LOCK, ThreadedFunction, copy
 
 _TURN = threading.Lock()
 
@@ -79,13 +80,12 @@ class Density:
                 trust_input=True,
             )
             self._expand = pytensor.function([x], joined[2:], mode=MODE, trust_input=True)
+            self._graph = x, joined[0]
 
-    @property
+    @cached_property
     def _turn(self):
         """A lock where an operation's inner function is shared by all copies, else nothing."""
-        if self.native:
-            return nullcontext()
-        nodes = self._value_and_slope.maker.fgraph.apply_nodes
+        nodes = (v.owner for v in ancestors([self._graph[1]]) if v.owner is not None)
         shared = any(isinstance(node.op, OpFromGraph) for node in nodes)
         return _TURN if shared else nullcontext()
 
@@ -122,7 +122,8 @@ class Density:
     def value_and_slope(self):
         """Function x -> (log density, gradient), for the use of one thread."""
         whole = self._value_and_slope
-        compiled, turn = whole.vm.jit_fn if self.native else copy(whole), self._turn
+        compiled = whole.vm.jit_fn if self.native else copy(whole)
+        turn = nullcontext() if self.native else self._turn
 
         def evaluate(x):
             with turn, np.errstate(all="ignore"):
@@ -130,6 +131,19 @@ class Density:
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 return -np.inf, np.zeros_like(x)
             return float(value), slope
+
+        return evaluate
+
+    @cached_property
+    def height(self):
+        """Function x -> log density, without the gradient's cost, for any thread."""
+        x, logp = self._graph
+        compiled = ThreadedFunction([x], logp, mode=BUFFERED_MODE, trust_input=True)
+
+        def evaluate(x):
+            with self._turn, np.errstate(all="ignore"):
+                value = float(compiled(np.array(x, dtype="float64")))
+            return value if np.isfinite(value) else -np.inf
 
         return evaluate
 

@@ -9,11 +9,14 @@ import numpy as np
 import pymc as pm
 import pytensor
 import xarray as xr
+from arviz_stats.base import array_stats
 from pymc.backends.arviz import find_constants, find_observations
 from scipy.optimize import minimize
+from scipy.stats import multivariate_t
 
 from bayes_gpx.density import MODE, Density, progress_bar
 from bayes_gpx.diagnostics import ConvergenceWarning, diagnose
+from bayes_gpx.resampling import resampled
 
 LOST = 1e12
 """Stands in for the objective where the log density is not finite."""
@@ -24,6 +27,18 @@ WIDEST = 5.0
 
 CLIMBED = 2
 """Starts of a variational bound that are worth climbing from."""
+
+PROPOSED, FEWEST_PROPOSED = 2, 1000
+"""Draws that a Laplace approximation proposes for each that is kept, and at the least."""
+
+ROUNDS, TAILS = 2, 5
+"""In which they are proposed, and degrees of freedom of the distributions that they come from."""
+
+LEAST_OWN = 0.01
+"""Of Laplace's covariance, added to that of the weighted draws, which few draws may rule."""
+
+NEGLIGIBLE = 500.0
+"""Log density below the highest, from which on a proposal's weight is as good as 0."""
 
 WORTHWHILE = 1000
 """Steps of a sampler from which machine code is worth its compilation."""
@@ -146,17 +161,76 @@ def of_one(model, values, height, trace, optima, *, method):
 
 
 def fit_laplace(model, starts, *, draws=1000, seed=None, progressbar=True):
-    """Draw from a normal approximation at the mode of the unconstrained density."""
+    """Draw around the mode of the unconstrained density, weighted by that density.
+
+    Proposals come from multivariate t distributions: the tails of a normal one are lighter than a
+    posterior's, and no weight makes up for draws that are not there. Half of them lie around the
+    mode, scaled by Laplace's approximation, and half where the first half's weights put the
+    posterior. Weights are smoothed by PSIS, and the draws resampled, so that all count alike.
+
+    References
+    ----------
+    Cornuet et al., "Adaptive multiple importance sampling" (2012); Vehtari et al., "Pareto smoothed
+    importance sampling" (2024).
+    """
     density = Density(model, jacobian=True)
     optima, mode, spread = _mode_and_spread(density, starts, progressbar)
-    rng = np.random.default_rng(seed)
-    standard = rng.standard_normal((draws, len(mode)))
+    rng, count = np.random.default_rng(seed), max(PROPOSED * draws, FEWEST_PROPOSED)
+    points, log_p, log_q, log_weights, khat = _weighed(
+        density, mode, spread, count, rng, progressbar
+    )
+    largest = min(1.0 - 1.0 / np.log10(count), 0.7)
+    if khat > largest:
+        warnings.warn(
+            f"The posterior is far from its Laplace approximation: Pareto k of the weights is "
+            f"{khat:.2f} (want at most {largest:.2f}), so a few draws stand for most of it. Use "
+            "'nuts', more draws, or tighter priors.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    kept = resampled(np.exp(log_weights), draws, rng)
     expand = density.expand()
-    columns = [expand(x) for x in mode + standard @ spread.T]
+    columns = [expand(x) for x in points[kept]]
     stacked = {k: np.stack([c[k] for c in columns])[None] for k in columns[0]}
-    log_q = -0.5 * (standard**2).sum(axis=1) - np.linalg.slogdet(spread)[1]
-    stats = {"lp_approximation": (log_q - 0.5 * len(mode) * np.log(2 * np.pi))[None]}
-    return _tree(model, stacked, stats, optima, method="laplace")
+    stats = {"lp": log_p[kept][None], "lp_approximation": log_q[kept][None]}
+    tree = _tree(model, stacked, stats, optima, method="laplace")
+    tree.attrs["khat"] = khat
+    return tree
+
+
+def _weighed(density, mode, spread, count, rng, progressbar):
+    """Proposals (S, d), their log densities and the proposals' own, log weights (S,), Pareto k."""
+    points, log_p, proposals = np.empty((0, len(mode))), np.empty(0), [(mode, spread)]
+    for _ in range(ROUNDS):
+        center, root = proposals[-1]
+        standard = rng.standard_normal((count // ROUNDS, len(mode)))
+        standard /= np.sqrt(rng.chisquare(TAILS, len(standard)) / TAILS)[:, None]
+        new = center + standard @ root.T
+        points = np.concatenate([points, new])
+        log_p = np.concatenate([log_p, _heights(density, new, progressbar)])
+        log_q = np.logaddexp.reduce([_log_t(points, *one) for one in proposals])
+        log_q -= np.log(len(proposals))
+        log_weights, khat = array_stats.psislw(log_q - np.maximum(log_p, log_p.max() - NEGLIGIBLE))
+        weights = np.exp(log_weights)
+        mean = weights @ points
+        covariance = (weights[:, None] * (points - mean)).T @ (points - mean)
+        root = np.linalg.cholesky(covariance + LEAST_OWN * spread @ spread.T)
+        proposals.append((mean, root))
+    return points, log_p, log_q, log_weights, float(khat)
+
+
+def _log_t(points, center, root):
+    """Log density of the proposals' t distribution, (S,)."""
+    standard = np.linalg.solve(root, (points - center).T).T
+    log_density = multivariate_t.logpdf(standard, df=TAILS, shape=np.eye(len(center)))
+    return log_density - np.linalg.slogdet(root)[1]
+
+
+def _heights(density, points, progressbar):
+    """Log densities at points (S, d), by parallel threads."""
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool, progress_bar(progressbar) as progress:
+        found = pool.map(density.height, points)
+        return np.array([*progress.track(found, total=len(points), description="Weighing")])
 
 
 def fit_nuts(

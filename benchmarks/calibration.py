@@ -14,11 +14,11 @@ from scipy.stats import norm
 
 import bayes_gpx as bx
 
-LEVEL, ROWS, NEW, P = 0.9, 40, 10, 2
+LEVEL, ROWS, NEW, P = 0.9, 30, 10, 2
 CENTERS = {"lengthscale": 1.0, "amplitude": 0.7, "sigma_w": 0.25, "sigma": 0.4}
 SPREAD = 0.5
 METHODS = ("known", "map", "laplace", "nuts")
-KINDS = ("weight", "contribution", "y")
+KINDS = ("weight", "contribution", "y", *CENTERS)
 
 
 def prior(name):
@@ -36,12 +36,20 @@ def world(rng):
     weights = smooth + theta["sigma_w"] * rng.normal(size=Z.shape)
     y = (Z * weights).sum(axis=1) + theta["sigma"] * rng.normal(size=len(x))
     truth = {"weight": weights[ROWS:], "contribution": (Z * weights)[ROWS:], "y": y[ROWS:]}
-    return theta, x, Z, y, truth
+    return theta, x, Z, y, truth | theta
 
 
 def held(model, idata, x, Z, truth, known):
-    """Shares of true values inside the central intervals; normal ones where all is known."""
-    shares = {}
+    """Shares of true values inside the central intervals; normal ones where all is known.
+
+    Of hyperparameters 0 or 1, and NaN where they are known or a mode alone.
+    """
+    shares = dict.fromkeys(CENTERS, np.nan)
+    tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
+    if not known and idata["posterior"].sizes["draw"] > 1:
+        for name in CENTERS:
+            low, high = idata["posterior"][name].quantile(tails)
+            shares[name] = float(low < truth[name] < high)
     for verb, kind in (
         (bx.weights, "weight"),
         (bx.contributions, "contribution"),
@@ -53,7 +61,6 @@ def held(model, idata, x, Z, truth, known):
             error = np.abs(found[f"{kind}_mean"].values - truth[kind])
             inside = error < norm.ppf((1 + LEVEL) / 2) * found[f"{kind}_sd"].values
         else:
-            tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
             low, high = found[kind].quantile(tails, ["chain", "draw"]).values
             inside = (low < truth[kind]) & (truth[kind] < high)
         shares[kind] = inside.mean()
@@ -78,14 +85,15 @@ def coverage(runs, methods=METHODS, seed=0):
 
 
 def main():
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 120
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 140
     warnings.simplefilter("ignore")
     found = coverage(runs)
     print(f"{runs} runs, {ROWS} rows; share of true values in 90 % intervals, ± standard error\n")
     print("| hyperparameters | " + " | ".join(KINDS) + " |\n|" + "---|" * (1 + len(KINDS)))
     means, errors = found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(runs)
     for method, mean, error in zip(METHODS, means, errors, strict=True):
-        cells = [f"{m:.1%} ± {e:.1%}" for m, e in zip(mean, error, strict=True)]
+        pairs = zip(mean, error, strict=True)
+        cells = ["" if np.isnan(m) else f"{m:.1%} ± {e:.1%}" for m, e in pairs]
         print(f"| {method} | " + " | ".join(cells) + " |")
 
 

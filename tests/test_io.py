@@ -19,6 +19,7 @@ np.save(sys.argv[3], bx.contributions(model, idata, X_new, Z_new, seed=5)["contr
 """
 
 
+@pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 def test_a_fresh_process_explains_the_same(regression, tmp_path):
     X, Z, y, X_new, Z_new = regression
     labels = [f"patient {i}" for i in range(len(y))]

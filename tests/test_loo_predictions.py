@@ -239,6 +239,7 @@ def test_weighted_pits_are_uniform_over_data_sets(rng):
     assert stats.kstest(pits, "uniform").pvalue > 0.01
 
 
+@LARGE_K
 def test_pits_of_one_data_set_pass_a_test_that_allows_for_their_dependence(rng):
     """Ten features and 200 rows drawn from the model: replications that saw y_i do not."""
     many = rng.normal(size=(200, 10))

@@ -52,6 +52,7 @@ def test_a_fit_is_explained_and_kept(likelihood, family, tmp_path):
         assert_allclose(total, found["f_mean"], atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 def test_a_classifier_learns():
     grid = np.array([[-1.0, 0.0], [1.0, 0.0]])
     model = bx.GP(X, LABELS, likelihood="bernoulli")

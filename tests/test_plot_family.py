@@ -52,6 +52,7 @@ def drawn():
     return given, lambda name, backend: getattr(bx, f"plot_{name}")(*given[name], backend=backend)
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 NAMES = sorted(name.removeprefix("plot_") for name in dir(bx) if name.startswith("plot_"))
 
 

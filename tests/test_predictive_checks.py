@@ -22,6 +22,7 @@ PLOTS = {
     "poisson": az.plot_ppc_rootogram,
 }
 QUIET = {"progressbar": False}
+pytestmark = pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 
 
 @pytest.fixture(scope="module", params=Y)
