@@ -9,6 +9,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "bayes_gpx"
 
 # Lowest floor first. "name/*" is a folder: its files stand side by side on one floor.
 FLOORS = [
+    "files",
+    "digests",
     "categories",
     "frames",
     "modes",
@@ -60,6 +62,7 @@ FLOORS = [
     "starts",
     "arguments",
     "mixtures",
+    "stores",
     "quantities",
     "questions",
     "responses",
