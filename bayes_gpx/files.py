@@ -18,13 +18,14 @@ def writable(path):
     path = Path(path)
     if not path.parent.is_dir() or path.is_dir():
         raise ValueError(f"{path} cannot be written; expected a file name in a folder that exists.")
+    if _takes_bytes_only(path):
+        return path
+    beside = _beside(path)
     try:
         if path.exists():
             path.open("ab").close()
-        if not _takes_bytes_only(path):
-            beside = _beside(path)
-            beside.touch(exist_ok=False)
-            beside.unlink()
+        beside.touch(exist_ok=False)
+        beside.unlink()
     except OSError as refused:
         raise ValueError(
             f"{path} cannot be written: {refused.strerror}. Expected a folder, and a file if it "

@@ -75,6 +75,11 @@ def columns_of(frame, names, what, categorical=()):
     return numbers.astype({n: "category" for n in names if n in categorical})
 
 
+def as_csv(frame, header=True):
+    """Bytes of a table as CSV, with or without its first row of names."""
+    return frame.to_csv(index=False, header=header, lineterminator="\n").encode()
+
+
 def explained(model, idata, X, *, baseline, seed):
     """Blocks of explanations in long form, a row for each observation and feature.
 

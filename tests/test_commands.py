@@ -16,6 +16,7 @@ from numpy.testing import assert_allclose
 import bayes_gpx as bx
 from bayes_gpx import cli, inference, reports, sheets
 from bayes_gpx.diagnostics import ConvergenceWarning
+from bayes_gpx.files import replaced, writable
 
 COMMAND = str(Path(sys.executable).parent / "bayes-gpx")
 MOMENTS = ("mean", "sd", "lower", "upper")
@@ -236,17 +237,95 @@ def test_draws_that_an_interruption_left_are_whole():
         inference._finished(tree.isel(chain=[2]), 8)
 
 
+def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, monkeypatch, capsys):
+    run, model_fit = tmp_path / "run", bx.GP.fit
+    words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
+    words += ["--out", run, "--draws", 5, "--quiet"]
+    cli.main([*map(str, words), "--method", "map"])
+    earlier = (run / "fit.nc").read_bytes()
+    code, said = refused(capsys, *words)
+    assert code == 2 and "--force" in said
+
+    def sampling(draws):
+        """Have NUTS return so many draws, or be interrupted."""
+
+        def fit(self, method, **options):
+            assert (run / "fit.nc").read_bytes() == earlier
+            if method == "nuts" and not draws:
+                raise KeyboardInterrupt
+            instead = {"nuts": "laplace"}.get(method, method)
+            return model_fit(self, instead, draws=draws or 1, seed=1, progressbar=False)
+
+        monkeypatch.setattr(bx.GP, "fit", fit)
+
+    for draws, kept in ((0, 1), (3, 3)):
+        sampling(draws)
+        assert refused(capsys, *words, "--force")[0] == 130
+        assert (run / "fit.nc").read_bytes() == earlier
+        assert bx.load(run / "interrupted.nc")[1]["posterior"].sizes["draw"] == kept
+    sampling(5)
+    cli.main([*map(str, words), "--force"])
+    assert bx.load(run / "fit.nc")[1]["posterior"].sizes["draw"] == 5
+    assert [p.name for p in run.iterdir()] == ["fit.nc"]
+
+
+def test_where_nothing_can_be_written_nothing_is_computed(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bayes_gpx.io.load", lambda *_: pytest.fail("the fit was read"))
+    monkeypatch.setattr("bayes_gpx.datasets.load", lambda *_, **__: pytest.fail("data were read"))
+    out = ["--out", tmp_path / "nowhere" / "file"]
+    for words in (
+        ["explain", folder / "run", folder / "new.csv"],
+        ["report", folder / "run"],
+        ["datasets", "diabetes"],
+    ):
+        code, said = refused(capsys, *words, *out)
+        assert code == 1 and "cannot be written" in said
+
+
+def test_what_fails_on_the_way_leaves_the_earlier_file(folder, tmp_path, monkeypatch, capsys):
+    out, whole_blocks = tmp_path / "out", sheets.explained
+    out.write_text("earlier")
+
+    def stopped(*args, **kwargs):
+        yield next(iter(whole_blocks(*args, **kwargs)))
+        raise ValueError("stopped")
+
+    monkeypatch.setattr(sheets, "explained", stopped)
+    words = ["explain", folder / "run", folder / "new.csv", "--out", out]
+    assert refused(capsys, *words, "--quiet") == (1, "Error: stopped\n")
+    monkeypatch.setattr(reports, "SECTIONS", [])
+    monkeypatch.setattr(reports, "_html", lambda *_: [][0])
+    with pytest.raises(IndexError):
+        bx.report(*bx.load(folder / "run" / "fit.nc"), path=out)
+    assert out.read_text() == "earlier" and [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_link_a_pipe_and_permissions_stay_what_they_are(folder, tmp_path):
+    real, link, pipe = tmp_path / "real.csv", tmp_path / "link.csv", tmp_path / "pipe"
+    real.touch(mode=0o600)
+    link.symlink_to(real)
+    cli.main(["datasets", "iris", "--out", str(link)])
+    assert link.is_symlink() and len(real.read_text().splitlines()) == 151
+    assert real.stat().st_mode & 0o777 == 0o600
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+    with replaced(writable(pipe)) as file:
+        file.write(b"told")
+    assert reader.communicate()[0] == "told" and pipe.is_fifo()
+
+
 @pytest.mark.slow
 def test_an_interrupted_fit_keeps_what_is_done(folder, tmp_path):
     words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
-    words += ["--draws", 1_000_000, "--tune", 100, "--chains", 2, "--out", tmp_path / "run"]
+    words += ["--draws", 1_000_000, "--tune", 100, "--chains", 2]
     for wait, at_least in ((0.2, 1), (20, 50)):
+        run = tmp_path / f"run{wait}"
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen([COMMAND, *map(str, words)], **pipes)
+        process = subprocess.Popen([COMMAND, *map(str, words), "--out", str(run)], **pipes)
         next(line for line in process.stdout if line.startswith("Sampling"))
         time.sleep(wait)
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=300)
         assert process.returncode == 130, said
-        _, idata = bx.load(tmp_path / "run" / "fit.nc")
+        _, idata = bx.load(run / "fit.nc")
         assert idata["posterior"].sizes["draw"] >= at_least
