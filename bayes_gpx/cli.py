@@ -248,7 +248,9 @@ def explain(run, new, baseline, out, seed, quiet):
 
     Writes a line for each row and feature: the feature's value; in a GPX its weight and
     contribution; its attribution, the share in the difference from the baseline; and the
-    prediction. Each with mean, sd and interval. Interrupted by Ctrl-C, the rows so far stay.
+    prediction. Each with mean, sd and interval. Text that a spreadsheet would take for a formula,
+    such as a feature named =a, gets an apostrophe before it. Interrupted by Ctrl-C, the rows so far
+    stay.
 
     \b
     bayes-gpx explain run/ new.csv --baseline mean --out explained.csv

@@ -1,5 +1,7 @@
 """From a table to explanations and a report, by the commands that a user types."""
 
+import csv
+import io
 import os
 import signal
 import subprocess
@@ -205,6 +207,57 @@ def test_gaps_are_refused_with_their_row(folder, tmp_path, capsys):
     words = ["explain", folder / "run", tmp_path / "gaps.csv", "--out", tmp_path / "e.csv"]
     code, said = refused(capsys, *words)
     assert code == 1 and "'c' holds nan in row 2" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,c,price\n1,2,3,4\n5,6,7,8\n9,1,2,3\n", "more fields than the 3 names"),
+        ("a,c,price\n1,2,3,4,5\n5,6,7,8,9\n9,1,2,3,4\n", "more fields than the 3 names"),
+        ("a,price,price\n1,2,3\n5,6,7\n9,1,2\n", r"repeated column names ['price']"),
+        ("a,c,a.1,a,price\n1,2,3,4,5\n5,6,7,8,9\n9,1,2,3,4\n", r"repeated column names ['a']"),
+    ],
+    ids=["one more", "two more", "target twice", "feature twice"],
+)
+def test_tables_whose_names_do_not_fit_are_refused(text, message, tmp_path, capsys):
+    (tmp_path / "odd.csv").write_text(text)
+    words = ["fit", tmp_path / "odd.csv", "--target", "price", "--out", tmp_path / "run"]
+    code, said = refused(capsys, *words, "--method", "map")
+    assert code == 1 and "odd.csv" in said and message in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_commas_at_the_ends_of_rows_shift_nothing(tmp_path):
+    (tmp_path / "odd.csv").write_text("a,c,price\n1,2,3,\n5,6,7,\n")
+    assert sheets.read_sheet(tmp_path / "odd.csv").to_dict("list") == {
+        "a": [1, 5], "c": [2, 6], "price": [3, 7],
+    }  # fmt: skip
+
+
+def test_spreadsheets_find_no_formulas_in_what_is_written():
+    names = ["=1+1", "+a", "-a", "@a", "\ta", "\ra", "a=1"]
+    frame = pd.DataFrame([names, names], columns=names).assign(
+        kind=pd.Categorical(["=a", "b"]), mean=[-1.5, 2.0], row=[-1, 1]
+    )
+    told = sheets.as_csv(frame).decode()
+    for cell in next(csv.reader([told.splitlines()[0]])):
+        assert not cell.startswith(sheets.FORMULA)
+    read = pd.read_csv(io.BytesIO(sheets.as_csv(frame)))
+    assert read["a=1"].tolist() == ["a=1", "a=1"] and read["kind"].tolist() == ["'=a", "b"]
+    for name in names[:-1]:
+        assert read[f"'{name}"].tolist() == [f"'{n}" for n in [name] * 2]
+    assert read["mean"].tolist() == [-1.5, 2.0] and read["row"].tolist() == [-1, 1]
+
+
+def test_explained_features_are_no_formulas(tmp_path):
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"=HYPERLINK(1)": rng.normal(size=12)})
+    X.assign(y=np.sin(X.iloc[:, 0])).to_csv(tmp_path / "d.csv", index=False)
+    where = [str(tmp_path / name) for name in ("d.csv", "run", "e.csv")]
+    fit = ["fit", where[0], "--target", "y", "--model", "gp", "--method", "map", "--out", where[1]]
+    cli.main([*fit, "--quiet"])
+    cli.main(["explain", where[1], where[0], "--out", where[2], "--quiet"])
+    assert set(pd.read_csv(where[2])["feature"]) == {"'=HYPERLINK(1)"}
 
 
 @pytest.mark.parametrize("command", ["fit", "explain", "report", "datasets", "demo"])
