@@ -10,6 +10,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "bayes_gpx"
 # Lowest floor first. "name/*" is a folder: its files stand side by side on one floor.
 FLOORS = [
     "caches",
+    "memory",
     "files",
     "digests",
     "categories",
