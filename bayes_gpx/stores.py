@@ -85,7 +85,7 @@ class Store:
         import zarr
 
         self._path = Path(path)
-        _refuse_foreign(self._path)
+        refuse_foreign(self._path)
         self._folder = self._path.with_name(f"{self._path.name}.unfinished")
         self._asked, self.done = self._folder / "asked.json", (0, 0)
         self._sums, self._kept = self._folder / "sums.npz", time.monotonic()
@@ -165,8 +165,9 @@ class Store:
                     own[...] = kept[f"arr_{k}"]
 
 
-def _refuse_foreign(path):
+def refuse_foreign(path):
     """Raise unless a path is free, an empty folder, or a store that the package wrote alone."""
+    path = Path(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
     written = ()

@@ -25,7 +25,7 @@ from bayes_gpx.quantities import Gathered
 from bayes_gpx.responses import Bent, Linear, mean_response, responds
 from bayes_gpx.specification import count, one_of
 from bayes_gpx.stein import means
-from bayes_gpx.stores import Memory, Store
+from bayes_gpx.stores import Memory, Store, refuse_foreign
 from bayes_gpx.structures import Structure, compiled, data_of
 
 EXACT = "means exact over the normal approximation of f"
@@ -184,6 +184,8 @@ def by_functions(
     **options,
 ):
     """Draw functions and ask them; they are joint over observations in any case."""
+    if options.get("path") is not None:
+        refuse_foreign(options["path"])
     how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
     functions = draw_functions(model, idata, waves=WAVES, **how)
     where, exact = replace(where, positions=None), None

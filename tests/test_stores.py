@@ -12,7 +12,7 @@ import zarr
 from numpy.testing import assert_array_equal
 
 import bayes_gpx as bx
-from bayes_gpx import draws, quantities
+from bayes_gpx import draws, quantities, trajectories
 
 ARRAYS = ("contribution", "contribution_mean", "contribution_sd", "contribution_cov")
 OPTIONS = {"covariance": True, "progressbar": False}
@@ -175,3 +175,13 @@ def test_only_what_the_package_wrote_is_replaced(model, fit, tmp_path):
     with pytest.raises(ValueError, match="in the way"):
         bx.predictions(model, fit, **options, path=tmp_path / "new.zarr")
     assert (in_the_way / "notes.txt").read_text() == "years of work"
+
+
+def test_a_foreign_path_is_refused_before_functions_are_drawn(regression, tmp_path, monkeypatch):
+    counts = bx.GP(regression[0], np.arange(14) % 3, likelihood="poisson")
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0}
+    drawn = lambda *_, **__: pytest.fail("functions were drawn")  # noqa: E731
+    monkeypatch.setattr(trajectories, "draw_functions", drawn)
+    (tmp_path / "notes.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="left as it is"):
+        bx.derivatives(counts, theta, path=tmp_path)
