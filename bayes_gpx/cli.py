@@ -211,26 +211,28 @@ def fit(
 def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
     """Fit and keep; before sampling the point of highest density, so that something is kept.
 
-    Nothing but a complete fit takes the place of an earlier one.
+    Nothing but a complete fit takes the place of an earlier one, and that point of nothing at all.
     """
     from bayes_gpx.io import save
 
     meanwhile = path.with_name(INTERRUPTED_FIT) if path.exists() else path
     options = {"seed": seed, "progressbar": progressbar}
-    if method == "nuts":
+    point_first = method == "nuts" and not meanwhile.exists()
+    if point_first:
         say("Maximising the posterior density ...")
         save(model, model.fit("map", **options), meanwhile)
+    if method == "nuts":
         say(f"Sampling, {chains} chains of {tune} + {draws} draws ...")
     try:
         idata = model.fit(method, draws=draws, tune=tune, chains=chains, **options)
     except KeyboardInterrupt:
-        if method == "nuts":
+        if point_first:
             say(f"{meanwhile} holds the fit by MAP, which was done.")
         raise
     complete = method != "nuts" or idata["posterior"].sizes["draw"] == draws
     kept = path if complete else meanwhile
     save(model, idata, kept)
-    if method == "nuts" and kept != meanwhile:
+    if point_first and kept != meanwhile:
         meanwhile.unlink()
     return idata, kept, complete
 

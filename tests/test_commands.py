@@ -311,11 +311,12 @@ def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, mo
 
         monkeypatch.setattr(bx.GP, "fit", fit)
 
-    for draws, kept in ((0, 1), (3, 3)):
+    for draws, kept in ((0, 1), (3, 3), (0, 3)):  # by MAP, by NUTS so far, and no MAP in its place
         sampling(draws)
         assert refused(capsys, *words, "--force")[0] == 130
         assert (run / "fit.nc").read_bytes() == earlier
         assert bx.load(run / "interrupted.nc")[1]["posterior"].sizes["draw"] == kept
+    (run / "interrupted.nc").unlink()
     sampling(5)
     cli.main([*map(str, words), "--force"])
     assert bx.load(run / "fit.nc")[1]["posterior"].sizes["draw"] == 5
