@@ -378,5 +378,8 @@ def _from_objects(values, where, index):
                 "expected numbers. Declare categories: in pandas .astype('category'), in polars "
                 ".cast(pl.Categorical)."
             )
-        numbers[i] = np.nan if missing else value
+        try:
+            numbers[i] = np.nan if missing else value
+        except OverflowError:  # an integer beyond all floats
+            numbers[i] = np.inf
     return numbers

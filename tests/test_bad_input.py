@@ -18,6 +18,7 @@ CASES = {
         lambda X, y: (X.assign(age=[np.nan, *X["age"][1:]]), y),
         r"column 'age'.*row .*0.*impute",
     ),
+    "beyond floats": (lambda X, y: (X.assign(age=10**400), y), r"column 'age'.*infinite"),
     "infinite": (lambda X, y: (X.assign(dose=np.inf), y), r"column 'dose'.*infinite"),
     "strings": (
         lambda X, y: (X.assign(age=["old"] * len(X)), y),
