@@ -84,7 +84,7 @@ class Store:
     def __init__(self, path, shapes, seed, asked=None, sums=()):
         import zarr
 
-        self._path = Path(path)
+        self._path = Path(path).resolve()
         refuse_foreign(self._path)
         self._folder = self._path.with_name(f"{self._path.name}.unfinished")
         self._asked, self.done = self._folder / "asked.json", (0, 0)
@@ -172,7 +172,9 @@ def refuse_foreign(path):
         return
     written = ()
     if (path / "zarr.json").is_file():
-        written = json.loads((path / "zarr.json").read_text())["attributes"].get(WRITTEN, ())
+        written = (
+            json.loads((path / "zarr.json").read_text()).get("attributes", {}).get(WRITTEN, ())
+        )
     others = {entry.name for entry in path.iterdir()} - {"zarr.json", *written} if written else None
     if others != set():
         told = f"holds {', '.join(sorted(others))} beside" if others else "exists and is"

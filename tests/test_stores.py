@@ -177,6 +177,16 @@ def test_only_what_the_package_wrote_is_replaced(model, fit, tmp_path):
     assert (in_the_way / "notes.txt").read_text() == "years of work"
 
 
+def test_a_link_to_a_store_stays_a_link(model, fit, tmp_path):
+    link, target = tmp_path / "link.zarr", tmp_path / "elsewhere" / "draws.zarr"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for seed in (1, 2):
+        found = bx.predictions(model, fit, seed=seed, progressbar=False, path=link)
+        assert_array_equal(opened(target)["y"], found["y"])
+    assert link.is_symlink() and [p.name for p in target.parent.iterdir()] == ["draws.zarr"]
+
+
 def test_a_foreign_path_is_refused_before_functions_are_drawn(regression, tmp_path, monkeypatch):
     counts = bx.GP(regression[0], np.arange(14) % 3, likelihood="poisson")
     theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0}
