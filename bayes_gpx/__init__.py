@@ -5,6 +5,8 @@ Names are loaded when they are first used, so that importing the package takes n
 
 from importlib import import_module
 
+from bayes_gpx.caches import settle as _settle
+
 _MAP = {
     # the composable core, for people who write their own PyMC model
     "Additive": "bayes_gpx.additive:Additive",
@@ -71,6 +73,8 @@ _MAP = {
 }
 
 __all__ = list(_MAP)
+
+_settle()
 
 
 def __getattr__(name):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-FIT, REPORT = "fit.nc", "report.html"
+FIT, INTERRUPTED_FIT, REPORT = "fit.nc", "interrupted.nc", "report.html"
 INTERRUPTED = 130
 
 SAID = {
@@ -143,6 +143,9 @@ def demo(out, seed):
 @click.option("--chains", type=click.IntRange(1), default=4, show_default=True)
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path),
               help="Folder for the fit; made if absent.")  # fmt: skip
+@click.option(
+    "--force", is_flag=True, help="Replace the folder's fit, once the new one is complete."
+)
 @seed
 @quiet
 def fit(
@@ -156,22 +159,30 @@ def fit(
     kernel,
     inducing,
     out,
+    force,
     quiet,
     **how,
 ):
     """Fit a model to the rows of DATA, a CSV or Parquet file.
 
     The fit goes into a folder, from which explain and report read it. Interrupted by Ctrl-C, what
-    is done stays: draws so far, or at least the point of highest density.
+    is done stays: draws so far, or at least the point of highest density; in interrupted.nc, if the
+    folder holds an earlier fit.
 
     \b
     bayes-gpx fit houses.csv --target price --features rooms age lat lon --out run/
     """
     from bayes_gpx.approximations import Inducing
+    from bayes_gpx.files import writable
     from bayes_gpx.models import GP, GPX
     from bayes_gpx.sheets import columns_of, read_sheet
 
     say = _sayer(quiet)
+    if (out / FIT).exists() and not force:
+        raise click.UsageError(
+            f"{out / FIT} exists. Pass another --out, or --force to replace it once the new fit is "
+            "complete."
+        )
     sheet = read_sheet(data)
     names = features or [column for column in sheet.columns if column != target]
     if target in names:
@@ -188,31 +199,42 @@ def fit(
     build = {"gp": GP, "gpx": GPX}[model]
     fitted = build(X, y, kernel=kernel, likelihood=likelihood, approximation=approximation)
     out.mkdir(parents=True, exist_ok=True)
+    writable(out / FIT)
     say(f"{len(X)} rows, {len(names)} features: {', '.join(names)}.")
-    idata = _fit(fitted, method, out / FIT, say, progressbar=not quiet, **how)
+    idata, kept, complete = _fit(fitted, method, out / FIT, say, progressbar=not quiet, **how)
     say(idata.attrs.get("verdict", SAID.get(method)))
-    say(f"wrote {out / FIT}")
-    if method == "nuts" and idata["posterior"].sizes["draw"] < how["draws"]:
+    say(f"wrote {kept}")
+    if not complete:
         raise KeyboardInterrupt
 
 
 def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
-    """Fit and keep; before sampling the point of highest density, so that something is kept."""
+    """Fit and keep; before sampling the point of highest density, so that something is kept.
+
+    Nothing but a complete fit takes the place of an earlier one, and that point of nothing at all.
+    """
     from bayes_gpx.io import save
 
+    meanwhile = path.with_name(INTERRUPTED_FIT) if path.exists() else path
     options = {"seed": seed, "progressbar": progressbar}
-    if method == "nuts":
+    point_first = method == "nuts" and not meanwhile.exists()
+    if point_first:
         say("Maximising the posterior density ...")
-        save(model, model.fit("map", **options), path)
+        save(model, model.fit("map", **options), meanwhile)
+    if method == "nuts":
         say(f"Sampling, {chains} chains of {tune} + {draws} draws ...")
     try:
         idata = model.fit(method, draws=draws, tune=tune, chains=chains, **options)
     except KeyboardInterrupt:
-        if method == "nuts":
-            say(f"{path} holds the fit by MAP, which was done.")
+        if point_first:
+            say(f"{meanwhile} holds the fit by MAP, which was done.")
         raise
-    save(model, idata, path)
-    return idata
+    complete = method != "nuts" or idata["posterior"].sizes["draw"] == draws
+    kept = path if complete else meanwhile
+    save(model, idata, kept)
+    if point_first and kept != meanwhile:
+        meanwhile.unlink()
+    return idata, kept, complete
 
 
 @commands.command()
@@ -228,31 +250,39 @@ def explain(run, new, baseline, out, seed, quiet):
 
     Writes a line for each row and feature: the feature's value; in a GPX its weight and
     contribution; its attribution, the share in the difference from the baseline; and the
-    prediction. Each with mean, sd and interval. Interrupted by Ctrl-C, the rows so far stay.
+    prediction. Each with mean, sd and interval. Text that a spreadsheet would take for a formula,
+    such as a feature named =a, gets an apostrophe before it. Interrupted by Ctrl-C, the rows so far
+    stay.
 
     \b
     bayes-gpx explain run/ new.csv --baseline mean --out explained.csv
     """
     from arviz_base import rcParams
 
-    from bayes_gpx.sheets import CHUNK, explained
+    from bayes_gpx.files import replaced, writable
+    from bayes_gpx.sheets import CHUNK, as_csv, explained
 
     say = _sayer(quiet)
+    writable(out)
     model, idata = _load(run)
     X = _rows(model, new)
     start = _baseline(model, baseline)
     blocks = explained(model, idata, X, baseline=start, seed=seed)
     done = 0
-    with click.progressbar(length=len(X), label="Explaining", file=sys.stderr, hidden=quiet) as bar:
+    told = {"label": "Explaining", "file": sys.stderr, "hidden": quiet}
+    with replaced(out) as file, click.progressbar(length=len(X), **told) as bar:
         try:
             for block in blocks:
-                block.to_csv(out, index=False, mode="a" if done else "w", header=not done)
+                file.write(as_csv(block, header=not done))
                 rows = min(CHUNK, len(X) - done)
                 done += rows
                 bar.update(rows)
         except KeyboardInterrupt:
-            click.echo(f"\n{out} holds the first {done} of {len(X)} rows.", err=True)
-            raise
+            if not done:
+                raise
+    if done < len(X):
+        click.echo(f"\n{out} holds the first {done} of {len(X)} rows.", err=True)
+        raise KeyboardInterrupt
     say(f"wrote {out}: {done} rows by {X.shape[1]} features; lower and upper bound "
         f"{rcParams['stats.ci_prob']:.0%} intervals.")  # fmt: skip
 
@@ -308,9 +338,11 @@ def report(run, new, baseline, out, seed, quiet):
     \b
     bayes-gpx report run/
     """
+    from bayes_gpx.files import writable
     from bayes_gpx.reports import report as write
 
     say = _sayer(quiet)
+    writable(out or run / REPORT)
     model, idata = _load(run)
     X = None if new is None else _rows(model, new)
     start = _baseline(model, baseline)
@@ -331,6 +363,7 @@ def datasets(name, out, path):
     bayes-gpx datasets diabetes --out diabetes.csv
     """
     from bayes_gpx.datasets import IN_FOLDER, NAMES, load
+    from bayes_gpx.files import replaced, writable
 
     if name is None:
         if out is not None:
@@ -339,13 +372,18 @@ def datasets(name, out, path):
             where = "in a folder, or fetched" if known in IN_FOLDER else "with scikit-learn"
             click.echo(f"{known:16}{where}")
         return
+    if out is not None:
+        writable(out)
     data = load(name, path=path)
     click.echo(f"{name}: {len(data.y)} rows, target {data.y.name}.")
     for column in [*data.X.columns, data.y.name]:
         click.echo(f"  {column!s:24}{data.units.get(str(column), '')}")
     click.echo(data.source)
     if out is not None:
-        data.X.assign(**{str(data.y.name): data.y}).to_csv(out, index=False)
+        from bayes_gpx.sheets import as_csv
+
+        with replaced(out) as file:
+            file.write(as_csv(data.X.assign(**{str(data.y.name): data.y})))
         click.echo(f"wrote {out}")
 
 

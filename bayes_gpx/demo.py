@@ -12,6 +12,7 @@ import xarray as xr
 from bayes_gpx import datasets
 from bayes_gpx.diagnostics import ConvergenceWarning
 from bayes_gpx.explain import contributions, predictions, weights
+from bayes_gpx.files import replaced, writable
 from bayes_gpx.io import save
 from bayes_gpx.metrics import coverage
 from bayes_gpx.models import GP, GPX
@@ -43,6 +44,7 @@ def run(folder, *, seed=0, say=print, progressbar=True):
     started = time.perf_counter()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    writable(folder / "gpx.nc")
     matplotlib.use("Agg")
     az.style.use("arviz-variat")
     data = datasets.load("diabetes")
@@ -125,7 +127,8 @@ def _figures(folder, model, idata, explained, patients, seed):
 
     def keep(figure, name):
         path = folder / name
-        figure.savefig(path, dpi=110)
+        with replaced(path) as file:
+            figure.savefig(file, format="png", dpi=110)
         return path
 
     yield keep(plot_contributions(explained, obs=patients, ci_prob=LEVEL), "contributions.png")

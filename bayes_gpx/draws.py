@@ -15,6 +15,7 @@ from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.collapsed import again, conditioned
 from bayes_gpx.conditioning import with_jitter
 from bayes_gpx.density import blas_threads, progress_bar
+from bayes_gpx.digests import digest
 from bayes_gpx.fans import TOGETHER
 from bayes_gpx.jets import Jet
 from bayes_gpx.mixtures import Conditional
@@ -22,6 +23,7 @@ from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.quantities import Gathered
 from bayes_gpx.sensitivity import ClassSensitivity, Sensitivity
 from bayes_gpx.specification import count, one_of
+from bayes_gpx.stores import Memory, Store
 from bayes_gpx.structures import Structure, compiled, data_of
 
 BLOCK_BYTES = 32 * 2**20
@@ -139,8 +141,11 @@ def explain(
     on : {"response", "latent"}
         The same where noise is normal.
     path : str or path, optional
-        Stream the draws to a new zarr store there, instead of holding them in memory. An
-        earlier store is replaced; any other file or folder is left alone and refused.
+        Stream the draws to a new zarr store there, instead of holding them in memory. It grows
+        beside its place, in `path` with ".unfinished" added, what is not computed yet being NaN.
+        Asked for the same again after an interruption, it goes on from there, to the same numbers;
+        with the response of labels and counts it begins again. Once finished it replaces an
+        earlier store; anything that the package did not write is left alone and refused.
     seed : int, optional
     progressbar : bool
     watch : callable, optional
@@ -176,16 +181,25 @@ def explain(
     gathered = by_class(
         model, path, lambda: Gathered(quantity, features, m, covariance), quantity.across
     )
-    stores = [g.open((shape[0], shape[1] * each, m), path) if sampled else {} for g in gathered]
+    shapes = [g.shapes((shape[0], shape[1] * each, m)) if sampled else {} for g in gathered]
+    largest_jitter = np.zeros(1)
+    sums = [*gathered[0].sums, largest_jitter]
+    if path is None or not sampled:
+        place = Memory(shapes, seed)
+    else:
+        asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
+        place = Store(path, shapes[0], seed, asked, sums)
     keep_freed_memory()
-    root_seed, largest_jitter = np.random.SeedSequence(seed).entropy, 0.0
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        tracked = progress.track(hyper, total=len(hyper), description="Explaining")
+        begun, first = place.done
+        tracked = progress.track(
+            [*hyper][begun:], total=len(hyper) - begun, description="Explaining"
+        )
         for at, theta, rows, label, (mean, second, *total), jitter in _moments(
-            model, hyper, tracked, quantity, where, moment, each
+            model, hyper, tracked, quantity, where, moment, each, first
         ):
             own = gathered[label]
-            largest_jitter = max(largest_jitter, jitter)
+            largest_jitter[:] = max(largest_jitter[0], jitter)
             noise = float(theta["sigma"]) if quantity.noisy else None
             part = Conditional(mean, second, moment, own.drawn, quantity.factor, quantity.offset)
             own.add(rows, part, noise, total)
@@ -194,22 +208,35 @@ def explain(
             if not sampled:
                 continue
             which = () if len(gathered) == 1 else (label,)
-            key = np.random.SeedSequence(root_seed, spawn_key=(*at, rows.start, *which))
+            key = np.random.SeedSequence(place.entropy, spawn_key=(*at, rows.start, *which))
             normal = np.random.default_rng(key).standard_normal(
                 (2 if quantity.noisy else 1, each, *part.mean.shape)
             )
             kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
             for name, array in own.sample(part, noise, normal).items():
-                stores[label][name][kept] = array
-    dataset = joined(model, gathered, where, stores if path is None else [{}])
+                place.arrays[label][name][kept] = array
+            number = at[0] * shape[1] + at[1]
+            place.keep((number, rows.stop) if rows.stop < m else (number + 1, 0), sums)
+    dataset = joined(model, gathered, where, place)
     between = "" if len(gathered) == 1 else ", independent between classes"
     between = ", joint over classes" if quantity.across else between
     attrs = {
-        "relative_jitter": largest_jitter,
+        "relative_jitter": float(largest_jitter[0]),
         "dependence": DEPENDENCE[joint] + between,
         "samples": quantity.samples or SAMPLES[where.positions is None],
     }
-    return finished(dataset, model, quantity, hyper, each, sampled, path, attrs)
+    return finished(dataset, model, quantity, hyper, each, sampled, place, attrs)
+
+
+def _asked(model, hyper, quantity, where, *options):
+    """Digest of all that decides what `explain` computes, but for what a callable kernel does."""
+    training, operator = model.training, quantity.operator
+    arrays = [*training.scaled().values(), training.X.values, training.y]
+    arrays += [*hyper.values.values(), hyper.chain, hyper.draw, quantity.factor]
+    arrays += [where.X, where.Z, where.positions, where.index, where.baseline]
+    said = getattr(operator, "__qualname__", None) or repr(operator)
+    told = [model.signature, quantity.name, said, quantity.attrs, version("bayes_gpx")]
+    return digest(*arrays, *told, options)
 
 
 def by_class(model, path, make, across=False):
@@ -223,9 +250,9 @@ def by_class(model, path, make, across=False):
     return [make() for _ in range(number)]
 
 
-def joined(model, gathered, where, stores):
+def joined(model, gathered, where, place):
     """Name what was gathered, of all classes, `class` being the last dim."""
-    parts = [g.dataset(model, where, s) for g, s in zip(gathered, stores, strict=True)]
+    parts = [g.dataset(model, where, s) for g, s in zip(gathered, place.held, strict=True)]
     if len(parts) == 1:
         return parts[0]
     common = [v for v in ("value", "center", "offset", "baseline") if v in parts[0]]
@@ -252,7 +279,7 @@ DEPENDENCE = {
 SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
 
 
-def _moments(model, hyper, tracked, quantity, where, moment, each):
+def _moments(model, hyper, tracked, quantity, where, moment, each, first):
     """Yield, for each draw, block of rows and class: what `_in_blocks` does.
 
     The blocks depend on the model and the quantity alone, never on how many rows are asked for:
@@ -267,13 +294,14 @@ def _moments(model, hyper, tracked, quantity, where, moment, each):
     width = 8 * max(c * paths * max(model.training.n, each), pairs, squares)
     size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // width)
     labels = () if quantity.across else range(model.specification.classes or 0)
-    return _in_blocks(model, hyper, tracked, build, where, lambda known: size, labels)
+    return _in_blocks(model, hyper, tracked, build, where, lambda known: size, labels, first)
 
 
-def _in_blocks(model, hyper, tracked, build, where, size_of, labels=()):
+def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0):
     """Evaluate a build function at points, for each draw and block of rows.
 
-    `size_of` is given the length of alpha and returns how many rows a block has.
+    `size_of` is given the length of alpha and returns how many rows a block has. Rows before the
+    `first` are left out of the first draw.
 
     Yields
     ------
@@ -296,14 +324,15 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=()):
         (alpha, root), jitter = factorise(given)
         if blocks is None:
             size = size_of(len(alpha))
-            blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
+            blocks = [slice(start, min(start + size, m)) for start in range(0, m, size)]
             only = asked(blocks[0]) if len(blocks) == 1 else None
-        for rows in blocks:
+        for rows in [block for block in blocks if block.start >= first]:
             at_rows = only or asked(rows)
             for label in labels or (0,):
                 which = (np.asarray(label),) if labels else ()
                 found = at_rows(*given, np.asarray(jitter), alpha, root, *which)
                 yield at, theta, rows, label, found, jitter
+        first = 0
 
 
 def jets(model, hyper, where, order, *, smooth=False, only=None, progressbar=True):
@@ -340,16 +369,13 @@ def jets(model, hyper, where, order, *, smooth=False, only=None, progressbar=Tru
                 parts = []
 
 
-def finished(dataset, model, quantity, hyper, each, sampled, path, attrs):
-    """Name the draws, say what the numbers are, and join what was streamed to a store."""
+def finished(dataset, model, quantity, hyper, each, sampled, place, attrs):
+    """Name the draws, say what the numbers are, and put a store with them in its place."""
     if sampled:
         draw = np.arange(each) if hyper.alone else hyper.draw
         dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
     dataset.attrs.update(origin(model), units=quantity.units, **attrs)
-    if path is None or not sampled:
-        return dataset
-    dataset.to_zarr(path, mode="a", consolidated=False)
-    return xr.open_zarr(path, chunks=None, consolidated=False)
+    return place.finished(dataset)
 
 
 def origin(model):

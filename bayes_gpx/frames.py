@@ -99,17 +99,39 @@ def standard_scaling(frame, name):
         center, scale = frame.values.mean(axis=0), frame.values.std(axis=0)
         if frame.levels:
             scale = np.sqrt(np.bincount(frame.groups, scale**2))[frame.groups]
-    roundoff = 1e-14 * np.abs(frame.values).max(axis=0)
-    constant = [c for c, sd, tiny in zip(frame.columns, scale, roundoff, strict=True) if sd <= tiny]
-    if constant:
+    alike, close = indistinct(frame.values, scale)
+    if close.any():
+        raise ValueError(f"{name} has columns {_named(frame, close)} whose values {TOO_CLOSE}")
+    if alike.any():
         raise ValueError(
-            f"{name} has constant columns {constant}, which cannot be scaled. "
+            f"{name} has constant columns {_named(frame, alike)}, which cannot be scaled. "
             "Drop them, or pass scale=False."
         )
     huge = [c for c, sd in zip(frame.columns, scale, strict=True) if not np.isfinite(sd)]
     if huge:
         raise ValueError(f"{name} has columns {huge} too large to be scaled; use other units.")
     return Scaling(center, scale)
+
+
+TOO_CLOSE = (
+    "are equal, or differ by less than 64-bit floats can tell at their size. Subtract a constant "
+    "first, from integers before they become floats; or drop what only numbers the rows."
+)
+"""What is said of `indistinct` values."""
+
+LARGEST_INTEGER = 2.0**53
+"""From which on not every whole number is a float of its own."""
+
+
+def indistinct(values, scale):
+    """Which columns have too small a scale to be divided by it, and which of them may yet vary."""
+    largest = np.abs(values).max(axis=0)
+    alike = scale <= 1e-14 * largest
+    return alike, alike & ((np.ptp(values, axis=0) > 0) | (largest >= LARGEST_INTEGER))
+
+
+def _named(frame, chosen):
+    return [column for column, which in zip(frame.columns, chosen, strict=True) if which]
 
 
 def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_ROWS):
@@ -356,5 +378,8 @@ def _from_objects(values, where, index):
                 "expected numbers. Declare categories: in pandas .astype('category'), in polars "
                 ".cast(pl.Categorical)."
             )
-        numbers[i] = np.nan if missing else value
+        try:
+            numbers[i] = np.nan if missing else value
+        except OverflowError:  # an integer beyond all floats
+            numbers[i] = np.inf
     return numbers

@@ -1,17 +1,21 @@
 """Save and load: data, scaling, specification and posterior in one netCDF file."""
 
 import json
-import os
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from io import BytesIO
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayes_gpx import approximations
+from bayes_gpx.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.arguments import refuse_other_model
 from bayes_gpx.categories import indicator
+from bayes_gpx.digests import BLANK, intact, sealed
+from bayes_gpx.files import replaced, writable
 from bayes_gpx.frames import Scaling
 from bayes_gpx.models import GP, GPX
 from bayes_gpx.specification import Specification
@@ -19,7 +23,11 @@ from bayes_gpx.training import INTERCEPT, read_training
 
 FORMAT = 1
 FAMILIES = {"GP": GP, "GPX": GPX}
+APPROXIMATIONS = {kind.__name__: kind for kind in (HSGP, Inducing, RandomFeatures)}
+"""What a file may ask for; a name outside of the list builds nothing."""
+
 CALLABLE = "callable"
+GROUP = "bayes_gpx"
 
 
 def save(model, idata, path):
@@ -33,13 +41,17 @@ def save(model, idata, path):
     path : str or path
         Replaced as a whole once everything is written.
 
+    Raises
+    ------
+    ValueError
+        If the place cannot be written to, or `idata` is no fit of this model.
+
     Notes
     -----
-    A callable kernel or prior cannot be written; `load` asks for it again.
+    A callable kernel or prior cannot be written; `load` asks for it again. The file holds a
+    checksum of itself, by which `load` knows damage.
     """
-    path = Path(path)
-    if not path.parent.is_dir() or path.is_dir():
-        raise ValueError(f"{path} cannot be written; expected a file name in a folder that exists.")
+    path = writable(path)
     refuse_other_model(model, idata)
     spec = asdict(model.specification)
     if callable(spec["kernel"]):
@@ -49,6 +61,7 @@ def save(model, idata, path):
         spec["approximation"] = [type(approximation).__name__, spec["approximation"]]
     settings = {
         "format": FORMAT,
+        "sealed": True,
         "specification": spec,
         "scale": model.scale,
         "intercept": model.training.intercept,
@@ -86,13 +99,16 @@ def save(model, idata, path):
     tree = xr.DataTree.from_dict(
         {
             **{name: child.to_dataset() for name, child in idata.children.items()},
-            "bayes_gpx": xr.Dataset(variables, coords, {"settings": json.dumps(settings)}),
+            GROUP: xr.Dataset(
+                variables, coords, {"settings": json.dumps(settings), "checksum": BLANK}
+            ),
         }
     )
     tree.attrs.update(idata.attrs)
-    unfinished = path.with_name(path.name + ".unfinished")
-    tree.to_netcdf(unfinished, engine="h5netcdf")
-    os.replace(unfinished, path)
+    # In memory first: HDF5 may take the process down with it where a disk is full.
+    data = sealed(tree.to_netcdf(engine="h5netcdf"))
+    with replaced(path) as file:
+        file.write(data)
 
 
 def load(path, kernel=None, priors=None):
@@ -114,46 +130,99 @@ def load(path, kernel=None, priors=None):
     Raises
     ------
     ValueError
-        If the file was not written by `save`, or needs a kernel or priors that are not given.
+        If the file was not written by `save`, was changed or damaged since then, or needs a kernel
+        or priors that are not given.
     """
-    try:
-        with xr.open_datatree(path, engine="h5netcdf") as opened:
-            tree = opened.load()
-    except FileNotFoundError:
-        raise
-    except OSError as unreadable:
-        raise ValueError(f"{path} is not a netCDF file written by bx.save.") from unreadable
-    if "bayes_gpx" not in tree.children:
-        raise ValueError(f"{path} has no group `bayes_gpx`; expected a file written by bx.save.")
-    data = tree["bayes_gpx"].to_dataset()
-    settings = json.loads(data.attrs["settings"])
-    if settings["format"] != FORMAT:
+    held = _read(path)
+    data, tree = _opened(path, held)
+    with _reading(path):
+        settings = json.loads(data.attrs["settings"])
+        written, with_checksum = settings["format"], settings.get("sealed", False)
+    if with_checksum and not intact(held):
+        raise ValueError(_changed(path, "its checksum is missing"))
+    if written != FORMAT:
         raise ValueError(
-            f"{path} has format {settings['format']}; this version reads format {FORMAT}."
+            f"{path} has format {written!r}; this version reads format {FORMAT}. Load it with the "
+            "version of bayes_gpx that saved it."
         )
-    spec = settings["specification"]
-    if spec["kernel"] == CALLABLE:
-        if kernel is None:
-            raise ValueError(f"The model in {path} has a callable kernel; pass kernel= again.")
-        spec["kernel"] = kernel
-    elif kernel is not None:
-        raise ValueError(f"The kernel in {path} is {spec['kernel']!r}; leave kernel= out.")
-    if spec.get("approximation"):
-        kind, values = spec["approximation"]
-        spec["approximation"] = getattr(approximations, kind)(**values)
+    with _reading(path):
+        own_kernel, asked = settings["specification"]["kernel"], list(settings["callable_priors"])
+    if own_kernel == CALLABLE and kernel is None:
+        raise ValueError(f"The model in {path} has a callable kernel; pass kernel= again.")
+    if own_kernel != CALLABLE and kernel is not None:
+        raise ValueError(f"The kernel in {path} is {own_kernel!r}; leave kernel= out.")
     priors = dict(priors or {})
-    superfluous = [name for name in priors if name not in settings["callable_priors"]]
+    superfluous = [name for name in priors if name not in asked]
     if superfluous:
         raise ValueError(f"The priors {superfluous} are in {path} already; leave them out.")
-    missing = [name for name in settings["callable_priors"] if name not in priors]
+    missing = [name for name in asked if name not in priors]
     if missing:
         raise ValueError(
             f"The model in {path} has callable priors for {missing}; pass priors= with them again."
         )
+    # What a caller's own functions raise is no fault of the file.
+    with nullcontext() if kernel or priors else _reading(path):
+        model = _restored(data, settings, kernel or own_kernel, priors)
+        idata = xr.DataTree.from_dict(
+            {name: child.to_dataset() for name, child in tree.children.items() if name != GROUP}
+        )
+        idata.attrs.update(tree.attrs)
+        refuse_other_model(model, idata)
+    return model, idata
+
+
+def _read(path):
+    """Bytes of a file, which are those that were sealed, if they were."""
+    if Path(path).is_dir():
+        raise ValueError(f"{path} is a folder; expected a file written by bx.save.")
+    held = Path(path).read_bytes()
+    if intact(held) is False:
+        raise ValueError(_changed(path, "its checksum differs"))
+    return held
+
+
+def _opened(path, held):
+    """The group of this package in a file's bytes, and all groups."""
+    try:
+        h5py.File(BytesIO(held)).close()  # h5netcdf does not close what it cannot open
+        with xr.open_datatree(BytesIO(held), engine="h5netcdf") as opened:
+            tree = opened.load()
+    except Exception as unreadable:  # whatever HDF5, h5netcdf and xarray make of damage
+        raise ValueError(
+            f"{path} is not a netCDF file written by bx.save, or it is damaged: {unreadable!r}. "
+            "Take a copy of it, or fit and save again."
+        ) from unreadable
+    if GROUP not in tree.children:
+        raise ValueError(f"{path} has no group `{GROUP}`; expected a file written by bx.save.")
+    return tree[GROUP].to_dataset(), tree
+
+
+@contextmanager
+def _reading(path):
+    """Say of any error that it comes from what a file holds."""
+    try:
+        yield
+    except Exception as wrong:
+        raise ValueError(_changed(path, repr(wrong))) from wrong
+
+
+def _changed(path, reason):
+    return (
+        f"{path} was changed or damaged since bx.save wrote it: {reason}. Take a copy of it, or "
+        "fit and save again."
+    )
+
+
+def _restored(data, settings, kernel, priors):
+    """The model that a file tells of."""
+    spec = settings["specification"] | {"kernel": kernel}
+    if spec.get("approximation"):
+        kind, values = spec["approximation"]
+        spec["approximation"] = APPROXIMATIONS[kind](**values)
     fixed = {name: data[f"fixed_{name}"].values for name in settings["fixed_priors"]}
     scalings = [
         Scaling(data["X_center"].values, data["X_scale"].values),
-        Scaling(settings["y_center"], settings["y_scale"]),
+        Scaling(float(settings["y_center"]), float(settings["y_scale"])),
         None,
     ]
     Z = None
@@ -177,18 +246,13 @@ def load(path, kernel=None, priors=None):
         intercept=settings["intercept"],
         scalings=tuple(scalings),
     )
-    model = FAMILIES[spec["family"]].restored(
+    return FAMILIES[spec["family"]].restored(
         training,
         specification,
         priors={**fixed, **priors},
         scale=settings["scale"],
         name=settings["name"],
     )
-    idata = xr.DataTree.from_dict(
-        {name: child.to_dataset() for name, child in tree.children.items() if name != "bayes_gpx"}
-    )
-    idata.attrs.update(tree.attrs)
-    return model, idata
 
 
 def _plain(labels):

@@ -1,7 +1,6 @@
 """Conditional normals in user units, and the mixture of them over hyperparameter draws."""
 
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 
@@ -93,6 +92,12 @@ class Mixture:
         self._mean, self._within, self._between = (np.zeros(shape) for _ in range(3))
         self._cov = np.zeros((*shape, shape[1])) if covariance else None
 
+    @property
+    def sums(self):
+        """The arrays of all that was added so far."""
+        own = [self._count, self._mean, self._within, self._between]
+        return own if self._cov is None else [*own, self._cov]
+
     def add(self, rows, mean, variance, cov=None):
         """Add one conditional's moments for some rows (a slice)."""
         self._count[rows] += 1
@@ -155,32 +160,3 @@ class PredictiveMixture:
         spread = [(w + b) / self._count for w, b in zip(self._within, self._between, strict=True)]
         means = tuple(Jet(*jet) for jet in self._means)
         return Predictive(means, Jet(*spread) if spread else None, self._excess)
-
-
-def open_stores(shapes, path):
-    """Arrays (chain, draw, obs[, feature[, feature_bis]]): in memory, or in a new zarr store."""
-    if path is None:
-        return {name: np.empty(shape) for name, shape in shapes.items()}
-    import zarr
-
-    path = Path(path)
-    if path.exists() and not (path / "zarr.json").is_file() and not _is_empty_folder(path):
-        raise ValueError(
-            f"path: {path} exists and is no zarr store; expected a new path for the draws."
-        )
-    group = zarr.open_group(path, mode="w")
-    dims = ("chain", "draw", "obs", "feature", "feature_bis")
-    return {
-        name: group.create_array(
-            name,
-            shape=shape,
-            chunks=(1, min(16, shape[1]), min(256, shape[2]), *shape[3:]),
-            dtype="float64",
-            dimension_names=dims[: len(shape)],
-        )
-        for name, shape in shapes.items()
-    }
-
-
-def _is_empty_folder(path):
-    return path.is_dir() and not any(path.iterdir())

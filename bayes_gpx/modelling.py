@@ -22,6 +22,7 @@ from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.frames import Scaling
 from bayes_gpx.inducing import inducing_points
 from bayes_gpx.marginals import marginal
+from bayes_gpx.memory import room_for_pairs
 from bayes_gpx.softmax import LARGEST
 from bayes_gpx.specification import (
     by_column,
@@ -367,7 +368,8 @@ class Model:
                     "steps and learning_rate are for minibatches; pass minibatch too, or leave "
                     "them out: with all rows the bound is climbed to its top."
                 )
-        with blas_threads(self.training.n, parallel):
+        room = room_for_pairs(self.training.n, self.specification.approximation)
+        with room, blas_threads(self.training.n, parallel):
             starts = self._starts(start)
             if sampled:
                 common["around"] = self._summit(starts, progressbar)

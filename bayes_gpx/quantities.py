@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.mixtures import Mixture, open_stores
+from bayes_gpx.mixtures import Mixture
 from bayes_gpx.specification import one_of
 
 
@@ -94,9 +94,14 @@ class Gathered:
         }
         self._residuals = np.zeros((2, m))
 
-    def open(self, shape, path):
-        """Arrays for draws, by name."""
-        return open_stores({name: shape + own for name, own in self._shapes.items()}, path)
+    def shapes(self, shape):
+        """Shapes of the arrays of draws, by name."""
+        return {name: shape + own for name, own in self._shapes.items()}
+
+    @property
+    def sums(self):
+        """The arrays of all that was added so far."""
+        return [*(a for m in self._mixtures.values() for a in m.sums), self._residuals]
 
     def add(self, rows, part, noise, total):
         """Add one draw's normal; `noise` and `total` are on the model's scale."""

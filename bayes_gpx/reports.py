@@ -1,12 +1,12 @@
 """A fit and what it explains, as one HTML file that opens from disk."""
 
 import secrets
-from pathlib import Path
 
 import arviz as az
 import jinja2
 import matplotlib as mpl
 
+from bayes_gpx.files import replaced, writable
 from bayes_gpx.findings import Findings
 from bayes_gpx.pages import Page, Prose, compose, number
 from bayes_gpx.sections import SECTIONS
@@ -43,7 +43,7 @@ def report(
         New samples to explain; None for the training samples. Averages are over at most 100 of
         them, at random.
     path : str or path
-        The HTML file, in a folder that exists.
+        The HTML file, in a folder that exists. Replaced as a whole at the end.
     obs : label or list of labels, optional
         The observations to tell about one by one; by default three of those with labels of their
         own: the lowest, a middle and the highest prediction.
@@ -61,12 +61,10 @@ def report(
     Raises
     ------
     ValueError
-        If the path is no file in a folder that exists, or samples, labels, units or `idata` do not
+        If the path cannot be written to, or samples, labels, units or `idata` do not
         fit the model, before anything is computed.
     """
-    path = Path(path)
-    if not path.parent.is_dir() or path.is_dir():
-        raise ValueError(f"{path} cannot be written; expected a file name in a folder that exists.")
+    path = writable(path)
     if seed is None:
         seed = secrets.randbelow(2**32)
     count("seed", seed, 0)
@@ -87,7 +85,9 @@ def report(
         for page in pages[reached:]:
             page.failed = True
             page.parts.append(Prose("The report was interrupted before this was complete.", "bad"))
-        path.write_text(_html(findings, pages), encoding="utf-8")
+        html = _html(findings, pages).encode()
+        with replaced(path) as file:
+            file.write(html)
     return path
 
 

@@ -1,6 +1,7 @@
 """Tables of people who write no Python: CSV or Parquet in, explanations in long form out."""
 
 import difflib
+import warnings
 from functools import reduce
 from pathlib import Path
 
@@ -15,6 +16,9 @@ PARQUET = (".parquet", ".pq")
 CHUNK = 100
 """Rows that are explained at once, and written before the next."""
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""How text begins that a spreadsheet takes for a formula."""
+
 
 def read_sheet(path):
     """Rows of a CSV or Parquet file, numbered from 1.
@@ -22,11 +26,12 @@ def read_sheet(path):
     Raises
     ------
     ValueError
-        If the file cannot be read as a table, or is Parquet without pyarrow.
+        If the file cannot be read as a table, or is Parquet without pyarrow; if names repeat, or
+        rows have more fields than there are names.
     """
     path = Path(path)
     try:
-        frame = pd.read_parquet(path) if path.suffix in PARQUET else pd.read_csv(path)
+        frame, names = _parquet(path) if path.suffix in PARQUET else _csv(path)
     except ImportError as missing:
         raise ValueError(
             f"{path} is Parquet, which needs pyarrow: pip install pyarrow, or save it as CSV."
@@ -36,9 +41,34 @@ def read_sheet(path):
             f"{path} cannot be read as a table: {unreadable}. Expected CSV with a first row of "
             "column names, or Parquet."
         ) from unreadable
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{path} has repeated column names {repeated}; rename them.")
     frame.columns = [str(column) for column in frame.columns]
     frame.index = pd.RangeIndex(1, len(frame) + 1)
     return frame
+
+
+def _parquet(path):
+    """A table, and its names as they stand in the file."""
+    frame = pd.read_parquet(path)
+    return frame, [str(column) for column in frame.columns]
+
+
+def _csv(path):
+    """A table, and its names as they stand in the file: pandas renames those that repeat."""
+    names = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].dropna().tolist()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            # Else pandas takes fields that are too many for an index, and shifts all columns.
+            return pd.read_csv(path, index_col=False), names
+    except pd.errors.ParserWarning as shifted:
+        raise ValueError(
+            f"{path} has rows of more fields than the {len(names)} names in its first row, "
+            f"{', '.join(names)}; expected as many. Look for a missing name, and for commas inside "
+            "of fields that are not in quotes."
+        ) from shifted
 
 
 def columns_of(frame, names, what, categorical=()):
@@ -73,6 +103,19 @@ def columns_of(frame, names, what, categorical=()):
             )
     numbers = chosen.astype({n: "float64" for n in names if n not in categorical})
     return numbers.astype({n: "category" for n in names if n in categorical})
+
+
+def as_csv(frame, header=True):
+    """Bytes of a table as CSV, with or without its first row of names.
+
+    An apostrophe is put before text that a spreadsheet would take for a formula.
+    """
+    inert = frame.rename(columns=_inert).map(_inert)
+    return inert.to_csv(index=False, header=header, lineterminator="\n").encode()
+
+
+def _inert(value):
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def explained(model, idata, X, *, baseline, seed):

@@ -5,8 +5,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from bayes_gpx.frames import (
+    TOO_CLOSE,
     Frame,
     Scaling,
+    indistinct,
     no_scaling,
     read_features,
     read_response,
@@ -247,6 +249,9 @@ def _response_scaling(y):
         center, scale = float(y.mean()), float(y.std())
     if not np.isfinite(scale):
         raise ValueError("y is too large to be scaled; use other units.")
-    if scale <= 1e-14 * np.abs(y).max():
+    alike, close = indistinct(y, scale)
+    if close:
+        raise ValueError(f"y has values that {TOO_CLOSE}")
+    if alike:
         raise ValueError("y is constant, which cannot be scaled. Expected a varying response.")
     return Scaling(center, scale)

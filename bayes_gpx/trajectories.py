@@ -25,6 +25,7 @@ from bayes_gpx.quantities import Gathered
 from bayes_gpx.responses import Bent, Linear, mean_response, responds
 from bayes_gpx.specification import count, one_of
 from bayes_gpx.stein import means
+from bayes_gpx.stores import Memory, Store, refuse_foreign
 from bayes_gpx.structures import Structure, compiled, data_of
 
 EXACT = "means exact over the normal approximation of f"
@@ -130,7 +131,9 @@ def answer(
     m, (chains, draws) = len(where.X), functions.shape
     gathered = by_class(model, path, lambda: Gathered(quantity, features, m, covariance))
     sampled = keep == "draws"
-    stores = [g.open((chains, draws, m), path) if sampled else {} for g in gathered]
+    shapes = [g.shapes((chains, draws, m)) if sampled else {} for g in gathered]
+    streamed = path is not None and sampled
+    place = Store(path, shapes[0], None) if streamed else Memory(shapes, None)
     for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
         size, kept = np.size(mean) // (c * len(gathered)), (*divmod(number, draws), rows)
         none = np.zeros((size, c, c))
@@ -144,8 +147,8 @@ def answer(
                 continue
             certain = np.zeros((1, 1, *part.mean.shape))
             for name, array in own.sample(part, None, certain).items():
-                stores[label][name][kept] = array[0]
-    dataset = joined(model, gathered, where, stores if path is None else [{}])
+                place.arrays[label][name][kept] = array[0]
+    dataset = joined(model, gathered, where, place)
     attrs = {
         "relative_jitter": max(functions.jitters),
         "dependence": DEPENDENCE[True],
@@ -156,7 +159,7 @@ def answer(
         dataset = with_means(dataset, quantity, exact)
         how = "" if len(gathered) == 1 else ", by quasi-random points"
         attrs["moments"] = f"{EXACT}{how}, sds and covariances of the functions"
-    return finished(dataset, model, quantity, functions.hyper, each, sampled, path, attrs)
+    return finished(dataset, model, quantity, functions.hyper, each, sampled, place, attrs)
 
 
 def values(functions, where, on, *, progressbar):
@@ -181,6 +184,8 @@ def by_functions(
     **options,
 ):
     """Draw functions and ask them; they are joint over observations in any case."""
+    if options.get("path") is not None:
+        refuse_foreign(options["path"])
     how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
     functions = draw_functions(model, idata, waves=WAVES, **how)
     where, exact = replace(where, positions=None), None

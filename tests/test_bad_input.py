@@ -18,6 +18,7 @@ CASES = {
         lambda X, y: (X.assign(age=[np.nan, *X["age"][1:]]), y),
         r"column 'age'.*row .*0.*impute",
     ),
+    "beyond floats": (lambda X, y: (X.assign(age=10**400), y), r"column 'age'.*infinite"),
     "infinite": (lambda X, y: (X.assign(dose=np.inf), y), r"column 'dose'.*infinite"),
     "strings": (
         lambda X, y: (X.assign(age=["old"] * len(X)), y),
@@ -27,6 +28,18 @@ CASES = {
     "constant column": (
         lambda X, y: (X.assign(age=3.0), y),
         r"constant columns \['age'\].*scale=False",
+    ),
+    "numbers of records": (
+        lambda X, y: (X.assign(age=2**53 + np.arange(len(X))), y),
+        r"columns \['age'\] whose values are equal, or differ by less than .*Subtract a constant",
+    ),
+    "one number for all records": (
+        lambda X, y: (X.assign(age=2**53 + np.arange(len(X)) % 2), y),
+        r"columns \['age'\] whose values are equal, or differ by less than",
+    ),
+    "y far from 0": (
+        lambda X, y: (X, 2**53 + np.arange(len(y))),
+        "y has values that are equal, or",
     ),
     "constant y": (lambda X, y: (X, np.full(len(y), 2.0)), "y is constant"),
     "nan in y": (lambda X, y: (X, y.where(y.index != 2)), r"y has 1 missing.*row .*2"),

@@ -1,5 +1,7 @@
 """From a table to explanations and a report, by the commands that a user types."""
 
+import csv
+import io
 import os
 import signal
 import subprocess
@@ -16,6 +18,7 @@ from numpy.testing import assert_allclose
 import bayes_gpx as bx
 from bayes_gpx import cli, inference, reports, sheets
 from bayes_gpx.diagnostics import ConvergenceWarning
+from bayes_gpx.files import replaced, writable
 
 COMMAND = str(Path(sys.executable).parent / "bayes-gpx")
 MOMENTS = ("mean", "sd", "lower", "upper")
@@ -206,6 +209,57 @@ def test_gaps_are_refused_with_their_row(folder, tmp_path, capsys):
     assert code == 1 and "'c' holds nan in row 2" in said
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,c,price\n1,2,3,4\n5,6,7,8\n9,1,2,3\n", "more fields than the 3 names"),
+        ("a,c,price\n1,2,3,4,5\n5,6,7,8,9\n9,1,2,3,4\n", "more fields than the 3 names"),
+        ("a,price,price\n1,2,3\n5,6,7\n9,1,2\n", r"repeated column names ['price']"),
+        ("a,c,a.1,a,price\n1,2,3,4,5\n5,6,7,8,9\n9,1,2,3,4\n", r"repeated column names ['a']"),
+    ],
+    ids=["one more", "two more", "target twice", "feature twice"],
+)
+def test_tables_whose_names_do_not_fit_are_refused(text, message, tmp_path, capsys):
+    (tmp_path / "odd.csv").write_text(text)
+    words = ["fit", tmp_path / "odd.csv", "--target", "price", "--out", tmp_path / "run"]
+    code, said = refused(capsys, *words, "--method", "map")
+    assert code == 1 and "odd.csv" in said and message in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_commas_at_the_ends_of_rows_shift_nothing(tmp_path):
+    (tmp_path / "odd.csv").write_text("a,c,price\n1,2,3,\n5,6,7,\n")
+    assert sheets.read_sheet(tmp_path / "odd.csv").to_dict("list") == {
+        "a": [1, 5], "c": [2, 6], "price": [3, 7],
+    }  # fmt: skip
+
+
+def test_spreadsheets_find_no_formulas_in_what_is_written():
+    names = ["=1+1", "+a", "-a", "@a", "\ta", "\ra", "a=1"]
+    frame = pd.DataFrame([names, names], columns=names).assign(
+        kind=pd.Categorical(["=a", "b"]), mean=[-1.5, 2.0], row=[-1, 1]
+    )
+    told = sheets.as_csv(frame).decode()
+    for cell in next(csv.reader([told.splitlines()[0]])):
+        assert not cell.startswith(sheets.FORMULA)
+    read = pd.read_csv(io.BytesIO(sheets.as_csv(frame)))
+    assert read["a=1"].tolist() == ["a=1", "a=1"] and read["kind"].tolist() == ["'=a", "b"]
+    for name in names[:-1]:
+        assert read[f"'{name}"].tolist() == [f"'{n}" for n in [name] * 2]
+    assert read["mean"].tolist() == [-1.5, 2.0] and read["row"].tolist() == [-1, 1]
+
+
+def test_explained_features_are_no_formulas(tmp_path):
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"=HYPERLINK(1)": rng.normal(size=12)})
+    X.assign(y=np.sin(X.iloc[:, 0])).to_csv(tmp_path / "d.csv", index=False)
+    where = [str(tmp_path / name) for name in ("d.csv", "run", "e.csv")]
+    fit = ["fit", where[0], "--target", "y", "--model", "gp", "--method", "map", "--out", where[1]]
+    cli.main([*fit, "--quiet"])
+    cli.main(["explain", where[1], where[0], "--out", where[2], "--quiet"])
+    assert set(pd.read_csv(where[2])["feature"]) == {"'=HYPERLINK(1)"}
+
+
 @pytest.mark.parametrize("command", ["fit", "explain", "report", "datasets", "demo"])
 def test_help_teaches(command, capsys):
     with pytest.raises(SystemExit) as stop:
@@ -236,17 +290,96 @@ def test_draws_that_an_interruption_left_are_whole():
         inference._finished(tree.isel(chain=[2]), 8)
 
 
+def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, monkeypatch, capsys):
+    run, model_fit = tmp_path / "run", bx.GP.fit
+    words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
+    words += ["--out", run, "--draws", 5, "--quiet"]
+    cli.main([*map(str, words), "--method", "map"])
+    earlier = (run / "fit.nc").read_bytes()
+    code, said = refused(capsys, *words)
+    assert code == 2 and "--force" in said
+
+    def sampling(draws):
+        """Have NUTS return so many draws, or be interrupted."""
+
+        def fit(self, method, **options):
+            assert (run / "fit.nc").read_bytes() == earlier
+            if method == "nuts" and not draws:
+                raise KeyboardInterrupt
+            instead = {"nuts": "laplace"}.get(method, method)
+            return model_fit(self, instead, draws=draws or 1, seed=1, progressbar=False)
+
+        monkeypatch.setattr(bx.GP, "fit", fit)
+
+    for draws, kept in ((0, 1), (3, 3), (0, 3)):  # by MAP, by NUTS so far, and no MAP in its place
+        sampling(draws)
+        assert refused(capsys, *words, "--force")[0] == 130
+        assert (run / "fit.nc").read_bytes() == earlier
+        assert bx.load(run / "interrupted.nc")[1]["posterior"].sizes["draw"] == kept
+    (run / "interrupted.nc").unlink()
+    sampling(5)
+    cli.main([*map(str, words), "--force"])
+    assert bx.load(run / "fit.nc")[1]["posterior"].sizes["draw"] == 5
+    assert [p.name for p in run.iterdir()] == ["fit.nc"]
+
+
+def test_where_nothing_can_be_written_nothing_is_computed(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bayes_gpx.io.load", lambda *_: pytest.fail("the fit was read"))
+    monkeypatch.setattr("bayes_gpx.datasets.load", lambda *_, **__: pytest.fail("data were read"))
+    out = ["--out", tmp_path / "nowhere" / "file"]
+    for words in (
+        ["explain", folder / "run", folder / "new.csv"],
+        ["report", folder / "run"],
+        ["datasets", "diabetes"],
+    ):
+        code, said = refused(capsys, *words, *out)
+        assert code == 1 and "cannot be written" in said
+
+
+def test_what_fails_on_the_way_leaves_the_earlier_file(folder, tmp_path, monkeypatch, capsys):
+    out, whole_blocks = tmp_path / "out", sheets.explained
+    out.write_text("earlier")
+
+    def stopped(*args, **kwargs):
+        yield next(iter(whole_blocks(*args, **kwargs)))
+        raise ValueError("stopped")
+
+    monkeypatch.setattr(sheets, "explained", stopped)
+    words = ["explain", folder / "run", folder / "new.csv", "--out", out]
+    assert refused(capsys, *words, "--quiet") == (1, "Error: stopped\n")
+    monkeypatch.setattr(reports, "SECTIONS", [])
+    monkeypatch.setattr(reports, "_html", lambda *_: [][0])
+    with pytest.raises(IndexError):
+        bx.report(*bx.load(folder / "run" / "fit.nc"), path=out)
+    assert out.read_text() == "earlier" and [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_link_a_pipe_and_permissions_stay_what_they_are(folder, tmp_path):
+    real, link, pipe = tmp_path / "real.csv", tmp_path / "link.csv", tmp_path / "pipe"
+    real.touch(mode=0o600)
+    link.symlink_to(real)
+    cli.main(["datasets", "iris", "--out", str(link)])
+    assert link.is_symlink() and len(real.read_text().splitlines()) == 151
+    assert real.stat().st_mode & 0o777 == 0o600
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True)
+    with replaced(writable(pipe)) as file:
+        file.write(b"told")
+    assert reader.communicate()[0] == "told" and pipe.is_fifo()
+
+
 @pytest.mark.slow
 def test_an_interrupted_fit_keeps_what_is_done(folder, tmp_path):
     words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
-    words += ["--draws", 1_000_000, "--tune", 100, "--chains", 2, "--out", tmp_path / "run"]
+    words += ["--draws", 1_000_000, "--tune", 100, "--chains", 2]
     for wait, at_least in ((0.2, 1), (20, 50)):
+        run = tmp_path / f"run{wait}"
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        process = subprocess.Popen([COMMAND, *map(str, words)], **pipes)
+        process = subprocess.Popen([COMMAND, *map(str, words), "--out", str(run)], **pipes)
         next(line for line in process.stdout if line.startswith("Sampling"))
         time.sleep(wait)
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=300)
         assert process.returncode == 130, said
-        _, idata = bx.load(tmp_path / "run" / "fit.nc")
+        _, idata = bx.load(run / "fit.nc")
         assert idata["posterior"].sizes["draw"] >= at_least

@@ -168,7 +168,7 @@ def test_only_a_new_path_or_an_earlier_store_is_written(model, several, tmp_path
     folder = tmp_path / "thesis"
     folder.mkdir()
     (folder / "chapter.txt").write_text("years of work")
-    with pytest.raises(ValueError, match="is no zarr store"):
+    with pytest.raises(ValueError, match="left as it is"):
         bx.predictions(model, several, path=folder)
     assert (folder / "chapter.txt").read_text() == "years of work"
     for _ in range(2):

@@ -9,6 +9,10 @@ PACKAGE = Path(__file__).resolve().parents[1] / "bayes_gpx"
 
 # Lowest floor first. "name/*" is a folder: its files stand side by side on one floor.
 FLOORS = [
+    "caches",
+    "memory",
+    "files",
+    "digests",
     "categories",
     "frames",
     "modes",
@@ -61,6 +65,7 @@ FLOORS = [
     "starts",
     "arguments",
     "mixtures",
+    "stores",
     "quantities",
     "questions",
     "responses",

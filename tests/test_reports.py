@@ -98,6 +98,14 @@ def test_what_a_map_hides_is_said(page):
     assert "Leave-one-out checks need 100 draws" in page.text
 
 
+def test_a_slash_in_a_name_costs_no_section(data, tmp_path):
+    X, y = data
+    model = bx.GP(X.set_axis(["km/h", "a/b/"], axis=1), y.rename("kg/l"))
+    idata = model.fit("laplace", draws=20, seed=1, progressbar=False)
+    path = bx.report(model, idata, path=tmp_path / "r.html", seed=1, obs=[0])
+    assert "could not be made" not in Document(path).text
+
+
 def test_words_agree_with_the_verbs(page, fitted):
     predicted = bx.predictions(*fitted, seed=SEED, progressbar=False)
     order = np.argsort(predicted["y_mean"].values)

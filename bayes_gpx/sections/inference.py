@@ -14,6 +14,7 @@ from bayes_gpx.pages import Prose, Section, Table, number, picture
 LOWEST_BFMI = 0.3
 MOST_PANELS = 12
 PRIOR_DRAWS = 2000
+DIVISION = "\N{DIVISION SLASH}"
 
 
 def _verdict(findings):
@@ -102,7 +103,8 @@ def _each(draws):
             yield name, array.values
             continue
         for i, label in enumerate(array[array.dims[-1]].values):
-            yield f"{name}[{label}]", array.values[..., i]
+            # DataTrees keep "/" for their paths; this slash looks the same.
+            yield f"{name}[{str(label).replace('/', DIVISION)}]", array.values[..., i]
 
 
 def _prior(findings):

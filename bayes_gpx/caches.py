@@ -1,0 +1,51 @@
+"""Where compiled code is kept, where the home folder cannot be written."""
+
+import os
+import stat
+import tempfile
+import warnings
+from pathlib import Path
+
+FLAGS = "PYTENSOR_FLAGS"
+
+
+def settle():
+    """Have PyTensor keep compiled code in a temporary folder, if it would fail elsewhere.
+
+    It has to be told before it is imported.
+
+    Warns
+    -----
+    UserWarning
+        Which says how to choose another folder.
+    """
+    home, told = os.path.expanduser("~/.pytensor"), os.environ.get(FLAGS, "")
+    configured = "PYTENSORRC" in os.environ or os.path.isfile(os.path.expanduser("~/.pytensorrc"))
+    if os.name != "posix" or "base_compiledir" in told or configured or _writable(home):
+        return
+    folder = _own_folder()
+    os.environ[FLAGS] = ",".join(filter(None, (told, f"base_compiledir={folder}")))
+    warnings.warn(
+        f"{home} cannot be written, so compiled code is kept in {folder}. For another place set "
+        f"the environment variable {FLAGS}=base_compiledir=/a/folder/of/yours.",
+        stacklevel=2,
+    )
+
+
+def _writable(path):
+    """Whether a folder can be written, or made; where there is no home it begins with ~."""
+    while not os.path.exists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
+
+
+def _own_folder():
+    """A temporary folder that stays for the next time, and that nobody else can write to."""
+    folder = Path(tempfile.gettempdir()) / f"bayes_gpx-{os.getuid()}"
+    if not os.path.lexists(folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+    if private and found.st_uid == os.getuid():
+        return folder
+    return Path(tempfile.mkdtemp(prefix="bayes_gpx-"))

@@ -1,0 +1,46 @@
+"""One number for many: digests that tell whether arguments, or a file, are still the same."""
+
+import re
+from hashlib import sha256
+
+import numpy as np
+
+SEAL = "bayes_gpx sha256 "
+BLANK = SEAL + 64 * "0"
+"""Text that a file's bytes hold once, for `sealed` to write their checksum over its zeros."""
+
+
+def digest(*parts):
+    """SHA-256 of arrays, and of anything else by its `repr`, as hexadecimal digits."""
+    found = sha256()
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            array = np.ascontiguousarray(part)
+            head = f"{array.dtype} {array.shape}"
+            body = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
+        else:
+            head, body = type(part).__name__, repr(part).encode()
+        found.update(f"{head} {len(body)} ".encode())
+        found.update(body)
+    return found.hexdigest()
+
+
+def sealed(data):
+    """The bytes of a file with a checksum of themselves, in the place of `BLANK`."""
+    data = bytearray(data)
+    start = data.index(BLANK.encode()) + len(SEAL)
+    data[start : start + 64] = sha256(data).hexdigest().encode()
+    return data
+
+
+def intact(data):
+    """Whether bytes are those that were sealed; None where they hold no checksum."""
+    found = re.search(SEAL.encode() + rb"([0-9a-f]{64})", data)
+    if found is None:
+        return None
+    start, end = found.span(1)
+    parts = memoryview(data)[:start], b"0" * 64, memoryview(data)[end:]
+    checked = sha256()
+    for part in parts:
+        checked.update(part)
+    return checked.hexdigest().encode() == found[1]

@@ -1,0 +1,68 @@
+"""Files that appear whole or not at all: written beside their place, and renamed at the end."""
+
+import os
+import secrets
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def writable(path):
+    """A path, checked before anything is computed: a file in a folder that takes new files.
+
+    Raises
+    ------
+    ValueError
+        Naming what is in the way.
+    """
+    path = Path(path)
+    if not path.parent.is_dir() or path.is_dir():
+        raise ValueError(f"{path} cannot be written; expected a file name in a folder that exists.")
+    if _takes_bytes_only(path):
+        return path
+    beside = _beside(path)
+    try:
+        if path.exists():
+            path.open("ab").close()
+        beside.touch(exist_ok=False)
+        beside.unlink()
+    except OSError as refused:
+        raise ValueError(
+            f"{path} cannot be written: {refused.strerror}. Expected a folder, and a file if it "
+            "exists, that you may write to; choose another place."
+        ) from refused
+    return path
+
+
+@contextmanager
+def replaced(path):
+    """Yield a binary file, which takes the place of `path` once the block has ended.
+
+    Where the block fails, what was there stays, and what was written is removed. Writers of one
+    path do not meet: the last to end is read afterwards, whole.
+    """
+    path = Path(path)
+    if _takes_bytes_only(path):
+        with path.open("wb") as file:
+            yield file
+        return
+    place, beside = path.resolve(), _beside(path)
+    try:
+        with beside.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if place.exists():
+            shutil.copymode(place, beside)
+        os.replace(beside, place)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _takes_bytes_only(path):
+    """Whether nothing can be renamed to it, as to a pipe, a terminal or /dev/null."""
+    return path.exists() and not path.is_file()
+
+
+def _beside(path):
+    return path.resolve().with_name(f".{secrets.token_hex(8)}.unfinished")

@@ -1,0 +1,78 @@
+"""Whether matrices of all pairs of rows fit into memory, asked before they are made."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+
+LEAST_MATRICES = 5
+"""Matrices (n, n) that a fit holds at once, at least.
+
+Peaks of a fit by MAP at n = 2000 to 4000, by the process's largest resident size: 6.3 (linear
+kernel), 7.3 (squared exponential), 14 (GPX), 21 (labels).
+"""
+
+WORTH_ASKING = 2000
+"""Rows below which no machine is too small."""
+
+
+@contextmanager
+def room_for_pairs(n, approximation):
+    """Refuse what surely does not fit, and say of what did not fit how it would have.
+
+    Raises
+    ------
+    ValueError
+        Before anything is allocated.
+    MemoryError
+        Where memory ran out on the way.
+    """
+    if approximation is not None or n < WORTH_ASKING:
+        yield
+        return
+    needed, free = LEAST_MATRICES * 8 * n**2, available()
+    told = (
+        f"{n} rows without an approximation need matrices of {_size(8 * n**2)} each, "
+        f"{_size(needed)} at the least; {{}}. Pass approximation=bx.Inducing(m), with some hundred "
+        "points, or bx.HSGP for few columns; or take fewer rows."
+    )
+    if free is not None and needed > free:
+        raise ValueError(told.format(f"{_size(free)} are free"))
+    try:
+        yield
+    except MemoryError as full:
+        raise MemoryError(told.format("more than was free")) from full
+
+
+def available():
+    """Bytes that this process may yet take at most, or None where the system does not say."""
+    known = [*_of_machine(), *_of_group()]
+    return min(known) if known else None
+
+
+def _of_machine():
+    """Free memory and swap; all of the memory where only that is known."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        entries = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+        return [entries["MemAvailable"] + entries["SwapFree"]]
+    except (OSError, KeyError, ValueError, IndexError):
+        pass
+    try:
+        return [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (AttributeError, OSError, ValueError):
+        return []
+
+
+def _of_group():
+    """The limit of a container."""
+    found = []
+    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            found.append(int(Path("/sys/fs/cgroup", name).read_text()))
+        except (OSError, ValueError):  # no such file, or "max"
+            continue
+    return found
+
+
+def _size(count):
+    return f"{count / 2**30:.3g} GiB"
