@@ -8,7 +8,6 @@ the compiled function, so whatever depends on them alone is computed once.
 
 import os
 import threading
-from contextlib import nullcontext
 from functools import cached_property
 
 import numpy as np
@@ -16,7 +15,6 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.backends.arviz import find_observations
 from pymc.initial_point import make_initial_point_fn
-from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
@@ -25,8 +23,6 @@ from rich.progress import Progress
 
 from bayes_gpx.modes import BUFFERED_MODE, MODE
 from bayes_gpx.threads import BLAS, LOCK, ThreadedFunction, copy
-
-_TURN = threading.Lock()
 
 THREADED_FROM = 3000
 """Observations from which BLAS is given more than one thread."""
@@ -82,13 +78,6 @@ class Density:
             self._expand = pytensor.function([x], joined[2:], mode=MODE, trust_input=True)
             self._graph = x, joined[0]
 
-    @cached_property
-    def _turn(self):
-        """A lock where an operation's inner function is shared by all copies, else nothing."""
-        nodes = (v.owner for v in ancestors([self._graph[1]]) if v.owner is not None)
-        shared = any(isinstance(node.op, OpFromGraph) for node in nodes)
-        return _TURN if shared else nullcontext()
-
     def _compile_forward(self):
         inputs = {rv: rv.type(rv.name) for rv in self._free}
         pieces = []
@@ -123,10 +112,9 @@ class Density:
         """Function x -> (log density, gradient), for the use of one thread."""
         whole = self._value_and_slope
         compiled = whole.vm.jit_fn if self.native else copy(whole)
-        turn = nullcontext() if self.native else self._turn
 
         def evaluate(x):
-            with turn, np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):
                 value, slope = compiled(np.array(x, dtype="float64"))
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 return -np.inf, np.zeros_like(x)
@@ -141,7 +129,7 @@ class Density:
         compiled = ThreadedFunction([x], logp, mode=BUFFERED_MODE, trust_input=True)
 
         def evaluate(x):
-            with self._turn, np.errstate(all="ignore"):
+            with np.errstate(all="ignore"):
                 value = float(compiled(np.array(x, dtype="float64")))
             return value if np.isfinite(value) else -np.inf
 

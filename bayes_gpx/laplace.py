@@ -13,7 +13,6 @@ that may be negative.
 """
 
 from functools import cached_property
-from hashlib import sha256
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 
+from bayes_gpx.digests import digest
 from bayes_gpx.lapack import potrf, potri, potrs, trtrs
 from bayes_gpx.modes import MODE
 from bayes_gpx.threads import Copies
@@ -80,7 +80,7 @@ class _Search:
         if self._own.last is None:
             self._own.last = {}
         modes, concave = self._own.last, self.likelihood.concave
-        which = _digest(K, *rest)
+        which = digest(K, *rest)
         if which in modes:
             return [part.copy() for part in modes[which]]
         _, begun = next(reversed(modes.values()), (None, None))
@@ -94,14 +94,6 @@ class _Search:
         if 2 * len(modes) * mode[0].nbytes > REMEMBERED:
             del modes[next(iter(modes))]
         return [part.copy() for part in mode]
-
-
-def _digest(*arrays):
-    """What tells arguments from others: unlike a 64-bit hash, without two that are alike."""
-    digest = sha256()
-    for array in arrays:
-        digest.update(np.ascontiguousarray(array).data)
-    return digest.digest()
 
 
 def local_graph(likelihood):

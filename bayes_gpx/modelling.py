@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import threading
+import warnings
 from dataclasses import replace
 from functools import cached_property, partial
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from pytensor.graph.traversal import ancestors
 from bayes_gpx import inference
 from bayes_gpx.collapsed import observe
 from bayes_gpx.density import blas_threads
+from bayes_gpx.diagnostics import ConvergenceWarning
 from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.frames import Scaling
 from bayes_gpx.inducing import inducing_points
@@ -381,10 +383,24 @@ class Model:
             idata["variational"] = xr.DataTree(inducing_values(self, idata, progressbar))
         draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
         if draws >= DRAWS_WORTH_LOO:
-            terms = log_likelihood(self, idata, progressbar=progressbar)["log_likelihood"]
-            terms = terms.rename(obs=self.in_model("obs")) if self.name else terms
-            idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=self.in_model("y")))
+            self._add_left_out(idata, progressbar)
         return idata
+
+    def _add_left_out(self, idata, progressbar):
+        """Add the group log_likelihood, or say why not: the draws were more work than these."""
+        try:
+            terms = log_likelihood(self, idata, progressbar=progressbar)["log_likelihood"]
+        except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
+            warnings.warn(
+                f"The fit has no leave-one-out terms ({type(stopped).__name__}: {stopped}). Its "
+                "draws are complete; bx.log_likelihood computes the terms, of fewer draws by "
+                "num_draws.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+            return
+        terms = terms.rename(obs=self.in_model("obs")) if self.name else terms
+        idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=self.in_model("y")))
 
     def _starts(self, given):
         if given is None:

@@ -244,3 +244,15 @@ def test_functions_of_threads_do_not_disturb_each_other(regression, inner):
     with ThreadPoolExecutor(4) as pool:
         for values in pool.map(work, range(4)):
             assert_array_equal(values, expected * 5)
+
+
+def test_draws_are_kept_where_leave_one_out_fails(regression, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    X, Z, y, *_ = regression
+    model = bx.GPX(X, y, Z)
+    monkeypatch.setattr("bayes_gpx.modelling.log_likelihood", stopped)
+    with pytest.warns(ConvergenceWarning, match="no leave-one-out terms .KeyboardInterrupt"):
+        idata = model.fit("laplace", draws=120, seed=1, progressbar=False)
+    assert idata["posterior"].sizes["draw"] == 120 and "log_likelihood" not in idata
