@@ -74,6 +74,22 @@ def test_only_pairs_that_were_asked_for(model):
     assert_allclose(every["interaction_scaled"], scaled, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["relevance", "interaction"])
+def test_each_variable_says_its_own_units(model, name):
+    found = getattr(bx, {"interaction": "interactions"}.get(name, name))(model, THETA, **QUIET)
+    per_sd = (
+        f"per standard deviation of {'the feature' if name == 'relevance' else 'both features'}"
+    )
+    assert found.attrs["units"].startswith("per unit of feature")
+    for scaled in (f"{name}_scaled", f"{name}_scaled_sd", f"average_{name}"):
+        assert found[scaled].attrs["units"] == per_sd
+    ranked = bx.ranking(found)
+    assert ranked.attrs["units"] == per_sd
+    assert ranked["rank_mean"].attrs["units"] == "rank"
+    for chance in ("rank", "top", "above"):
+        assert ranked[f"probability_{chance}"].attrs["units"] == "probability"
+
+
 def test_screening_takes_the_more_relevant_half(model):
     near = bx.relevance(model, THETA, **QUIET)["average_relevance"].values[0, 0]
     best = [f"x{i}" for i in np.argsort(-near)[:2]]

@@ -71,8 +71,8 @@ def ranking(found, *, ci_prob=None):
     each = np.stack([(ranks == k + 1).mean(axis=samples) for k in range(size)], axis=-1)
     above = np.stack([(values > values[..., [k]]).mean(axis=samples) for k in range(size)], axis=-1)
     tails = np.quantile(values, [0.5 - prob / 2, 0.5 + prob / 2], axis=samples).T
-    by_rank = (item, "rank")
-    return xr.Dataset(
+    by_rank, of = (item, "rank"), "the feature" if item == "feature" else "both features"
+    ranked = xr.Dataset(
         {
             name: average,
             f"{name}_mean": (item, values.mean(axis=samples)),
@@ -84,8 +84,12 @@ def ranking(found, *, ci_prob=None):
             "probability_above": ((item, f"{item}_bis"), above),
         },
         {f"{item}_bis": average[item].values, "rank": np.arange(1, size + 1), "ci_bound": BOUNDS},
-        found.attrs | {"ci_prob": prob, "units": "in standard deviations of the features"},
+        found.attrs | {"ci_prob": prob, "units": f"per standard deviation of {of}"},
     )
+    for variable in ranked:
+        if not variable.startswith(name):
+            ranked[variable].attrs["units"] = "rank" if variable == "rank_mean" else "probability"
+    return ranked
 
 
 def _by_pair(average):

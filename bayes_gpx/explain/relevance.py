@@ -369,7 +369,12 @@ class _Kept:
         return self._named(variables | {f"average_{self._name}": (self._dims[1:], average)})
 
     def _named(self, variables):
-        return xr.Dataset(variables | {"value": self._value}, self._coords, self._attrs)
+        named = xr.Dataset(variables | {"value": self._value}, self._coords, self._attrs)
+        of = "the feature" if self._name == "relevance" else "both features"
+        for name in named:
+            if name.startswith((f"{self._name}_scaled", "average_")):
+                named[name].attrs["units"] = f"per standard deviation of {of}"
+        return named
 
 
 PAIRED = ("obs", "feature", "feature_bis")
