@@ -100,7 +100,11 @@ def _measures(dataset):
     for value in dataset.values():
         if set(value.dims) - {"class"} in known:
             refuse_several(value)
-    held = {str(name): value for name, value in dataset.items() if set(value.dims) in known}
+    held = {
+        str(name): value
+        for name, value in dataset.items()
+        if set(value.dims) in known and not str(name).endswith("_mc_error")
+    }
     if not held:
         raise ValueError(
             "The dataset has no measure with dims (feature) or (chain, draw, feature); expected "
