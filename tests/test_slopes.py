@@ -303,6 +303,25 @@ def test_round_off_in_a_difference_is_no_incompleteness(rng, way, scale):
         assert_allclose(found[f"attribution_{moment}"], expected, rtol=1e-7, atol=1e-13)
 
 
+@pytest.mark.parametrize("kernel", ["expquad", "matern32"])
+def test_a_cluster_far_away_changes_nothing(rng, kernel):
+    """Attributions in one of two clusters 1e6 lengthscales apart are those of the cluster alone."""
+    near = np.round(rng.normal(size=(20, 3)) * 2**20) / 2**20  # so that moving it is exact
+    far, y = near + 2.0**21, rng.normal(size=20)
+    theta = {"lengthscale": np.full(3, 2.0), "amplitude": 2.0, "sigma": 1e-3}
+    options = {"keep": "summary", "covariance": True, "progressbar": False}
+    alone, both = (
+        bx.GP(X, np.tile(y, len(X) // 20), kernel=kernel, scale=False)
+        for X in (near, np.vstack([far, near[::-1] - 2.0**21, near]))
+    )
+    expected = bx.attributions(alone, theta, near[:5] + 0.25, baseline=near[6], **options)
+    found = bx.attributions(both, theta, far[:5] + 0.25, baseline=far[6], **options)
+    for name in ("attribution_mean", "attribution_cov", "difference_sd"):
+        # round-off over sigma^2 = 1e-6
+        assert_allclose(found[name], expected[name], rtol=1e-6, atol=1e-8)
+    assert (np.diagonal(found["attribution_cov"], axis1=1, axis2=2) > 0).all()
+
+
 @pytest.mark.slow
 def test_matern_and_its_kin_have_attributions(regression):
     X, _, y, X_new, _ = regression
