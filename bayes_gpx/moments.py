@@ -53,11 +53,9 @@ def along(kernel, D, P, Q, terms, nodes=None):
     """
     if nodes is None and kernel.name == "ExpQuad" and terms == SLOPE:
         return _expquad(kernel, D, P, Q)
-    a = pt.sqr(D).sum(axis=1)[:, None]
     if nodes is None and kernel.name in SIDE_NODES:
-        line = _line(P, Q, D[:, :, None], a, (_onto(D, P), _onto(D, Q)), axis=1)
-        return _outward(kernel, line, terms)
-    p2, q2 = pt.sqr(P).sum(axis=-2), pt.sqr(Q).sum(axis=1)
+        return _outward(kernel, line_of(D, P, Q), terms)
+    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=-2), pt.sqr(Q).sum(axis=1)
 
     def place(t, w):
         return t, w, pt.maximum((1 - t) * p2 + t * q2 - t * (1 - t) * a, 0.0)
@@ -160,6 +158,12 @@ class _Line(NamedTuple):
     left: Any
     right: Any
     least: Any
+
+
+def line_of(D, P, Q):
+    """Line of each path and other point, (m, n), for D, P and Q as `along` takes them."""
+    a = pt.sqr(D).sum(axis=1)[:, None]
+    return _line(P, Q, D[:, :, None], a, (_onto(D, P), _onto(D, Q)), axis=1)
 
 
 def _line(P, Q, D, a, products, axis):
