@@ -1,6 +1,8 @@
 """Squared Euclidean distances between the rows of matrices, as one operation.
 
-Inner products of rows: one BLAS product and no array with both row axes and the column axis.
+Inner products of rows: one BLAS product and no array with both row axes and the column axis. They
+lose the digits of a distance that is small beside the rows' distances from their center, such as
+within one of two clusters far apart. Those pairs alone are taken again from differences.
 """
 
 import numpy as np
@@ -8,44 +10,145 @@ import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
+LEAST = 1000.0
+"""Squared norms, in scales, up to which inner products leave a squared distance 12 digits."""
+
+CLOSE = 64.0
+"""How many times smaller than the squared norms a squared distance loses too many digits."""
+
+BLOCK = 2**20
+"""Most numbers in an array of differences."""
+
 
 class SquaredDistances(Op):
-    """(A,) or (A, B) -> |a_i - b_j|^2, (n, m); of A with itself, exactly 0 on the diagonal.
+    """(X,) or (X, Xs) -> |x_i - xs_j|^2, (n, m); of X with itself, exactly 0 on the diagonal.
 
-    Round-off below 0 is clipped. The pullback is that of the unclipped distance, which is
-    continuous where rows coincide.
+    With ``scaled``, a last input `scale` (d,) divides the columns of all differences; it says how
+    small a distance matters, where otherwise all that lost digits are taken again. Round-off below
+    0 is clipped. The pullback is that of the unclipped distance, which is continuous where rows
+    coincide.
     """
+
+    __props__ = ("scaled",)
+
+    def __init__(self, scaled=False):
+        self.scaled = scaled
+
+    def make_node(self, *inputs):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in inputs]
+        points = inputs[: len(inputs) - self.scaled]
+        rows = [p.type.shape[0] for p in (points[0], points[-1])]
+        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=rows)])
+
+    def _split(self, inputs):
+        """Points, one of them or two, and their scale."""
+        return (inputs[:-1], inputs[-1]) if self.scaled else (inputs, 1.0)
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        points, scale = self._split(inputs)
+        with np.errstate(all="ignore"):
+            output_storage[0][0] = _squared(points, scale, LEAST if self.scaled else 0.0)
+
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        points, scale = self._split(inputs)
+        (distances,), (G,) = outputs, cotangents
+        center = points[-1].mean(axis=0)
+        rows = [(p - center) / scale for p in points]
+        if len(points) == 1:
+            both = G + G.T
+            pulled = [rows[0] * both.sum(axis=1)[:, None] - pt.dot(both, rows[0])]
+        else:
+            pulled = [
+                rows[0] * G.sum(axis=1)[:, None] - pt.dot(G, rows[1]),
+                rows[1] * G.sum(axis=0)[:, None] - pt.dot(G.T, rows[0]),
+            ]
+        pulled = [2.0 * part / scale for part in pulled]
+        if self.scaled:
+            pulled.append(-2.0 / scale * ScaleSlopes()(G, distances, *points, scale))
+        return pulled
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        points, _ = self._split(shapes)
+        return [(points[0][0], points[-1][0])]
+
+
+class ScaleSlopes(Op):
+    """(G, distances, X[, Xs], scale) -> sum_ij G_ij ((x_ia - xs_ja) / scale_a)^2, (d,)."""
 
     __props__ = ()
 
-    def make_node(self, *points):  # noqa: D102
-        points = [pt.as_tensor_variable(p) for p in points]
-        rows = [p.type.shape[0] for p in (points[0], points[-1])]
-        return Apply(self, points, [pt.tensor(dtype="float64", shape=rows)])
+    def make_node(self, *inputs):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=inputs[-1].type.shape)])
 
     def perform(self, node, inputs, output_storage):  # noqa: D102
-        A, B = inputs[0], inputs[-1]
-        a, b = (A * A).sum(axis=1, keepdims=True), (B * B).sum(axis=1, keepdims=True)
-        left = np.concatenate([-2.0 * A, a, np.ones_like(a)], axis=1)
-        right = np.concatenate([B, np.ones_like(b), b], axis=1)
-        distances = left @ right.T
-        np.maximum(distances, 0.0, out=distances)
-        if A is B:
-            distances.ravel()[:: len(A) + 1] = 0.0
-        output_storage[0][0] = distances
-
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
-        A, B, G = inputs[0], inputs[-1], cotangents[0]
-        if len(inputs) == 1:
-            G = G + G.T
-            return [2.0 * (A * G.sum(axis=1)[:, None] - pt.dot(G, A))]
-        return [
-            2.0 * (A * G.sum(axis=1)[:, None] - pt.dot(G, B)),
-            2.0 * (B * G.sum(axis=0)[:, None] - pt.dot(G.T, A)),
-        ]
+        G, distances, *points, scale = inputs
+        with np.errstate(all="ignore"):
+            output_storage[0][0] = _slopes(G, distances, points, scale)
 
     def infer_shape(self, node, shapes):  # noqa: D102
-        return [(shapes[0][0], shapes[-1][0])]
+        return [shapes[-1]]
 
 
-squared_distances = SquaredDistances()
+def squared_distances(*points, scale=None):
+    """Squared distances of rows X (n, d) from each other, or from rows Xs (m, d).
+
+    Parameters
+    ----------
+    *points : tensors
+        X, or X and Xs.
+    scale : tensor (d,), optional
+        What differences are divided by.
+
+    Returns
+    -------
+    tensor (n, n) or (n, m)
+    """
+    if scale is None:
+        return SquaredDistances()(*points)
+    return SquaredDistances(scaled=True)(*points, scale)
+
+
+def _squared(points, scale, least):
+    (A, a), (B, b) = _centered(points, scale)
+    left = np.concatenate([-2.0 * A, a, np.ones_like(a)], axis=1)
+    right = np.concatenate([B, np.ones_like(b), b], axis=1)
+    distances = left @ right.T
+    np.maximum(distances, 0.0, out=distances)
+    if len(points) == 1:
+        distances.ravel()[:: len(A) + 1] = 0.0
+    for places, apart in _again(distances, a, b, points, scale, least):
+        distances.ravel()[places] = (apart * apart).sum(axis=1)
+    return distances
+
+
+def _slopes(G, distances, points, scale):
+    (A, a), (B, b) = _centered(points, scale)
+    again = [*_again(distances, a, b, points, scale, LEAST)]
+    if again:
+        G = np.array(G, order="C")
+    total = np.zeros(A.shape[1])
+    for places, apart in again:
+        total += G.ravel()[places] @ (apart * apart)
+        G.ravel()[places] = 0.0
+    return total + G.sum(axis=1) @ (A * A) + G.sum(axis=0) @ (B * B) - 2.0 * (A * (G @ B)).sum(0)
+
+
+def _centered(points, scale):
+    """Rows of all points, with their squared norms (n, 1)."""
+    center = points[-1].mean(axis=0)
+    rows = [(p - center) / scale for p in points]
+    both = [(A, (A * A).sum(axis=1, keepdims=True)) for A in rows]
+    return both[0], both[-1]
+
+
+def _again(distances, a, b, points, scale, least):
+    """Yield flat places of pairs that inner products tell too badly, and their differences."""
+    X, Xs = points[0], points[-1]
+    if not a.max(initial=0.0) + b.max(initial=0.0) > least:
+        return
+    near, size = np.flatnonzero(CLOSE * distances < a + b.T), max(1, BLOCK // X.shape[1])
+    for start in range(0, len(near), size):
+        places = near[start : start + size]
+        rows, columns = np.divmod(places, len(Xs))
+        yield places, (X[rows] - Xs[columns]) / scale

@@ -2,9 +2,9 @@
 
 They are symbolic expressions in the hyperparameters of a PyMC model (`bayes_gpx.translation`). Two
 roads lead to k(x, x'). Matrices of values (`gram`, `value`) are inner products of columns centred
-once: one BLAS product, no array with both point axes and the feature axis. All else (`diag`,
-`derivative`) uses differences x - x', exact at coincident points and far from the origin. PyMC's
-clipped squared distance is never differentiated.
+once, but for pairs that these tell badly: one BLAS product, no array with both point axes and the
+feature axis. All else (`diag`, `derivative`) uses differences x - x', exact at coincident points
+and far from the origin. PyMC's clipped squared distance is never differentiated.
 """
 
 import math
@@ -162,12 +162,21 @@ class Stationary(Kernel):
     alpha: TensorVariable | None = None
     measured: bool = False
 
-    def _embed(self, X):
-        """Points whose Euclidean distance is s."""
-        if self.period is None:
-            return X / self.lengthscale
-        angle, radius = 2.0 * math.pi * X / self.period, 0.5 / self.lengthscale
-        return pt.concatenate([radius * pt.cos(angle), radius * pt.sin(angle)], axis=1)
+    def _squared(self, X, Xs):
+        """Squared distances s^2 between all rows of X and of Xs, (n, m).
+
+        Periodic columns go around a circle. Whole periods are left out first, which is exact.
+        """
+        if self.period is None and self.lengthscale.ndim == 0:
+            s2 = squared_distances(X) if X is Xs else squared_distances(X, Xs)
+            return s2 / pt.sqr(self.lengthscale)  # so that the data alone decide the distances
+        scale = self.lengthscale + pt.zeros(X.shape[1])
+        points = [X] if X is Xs else [X, Xs]
+        if self.period is not None:
+            angles = [2.0 * math.pi * pt.mod(p, self.period) / self.period for p in points]
+            points = [0.5 * pt.concatenate([pt.cos(a), pt.sin(a)], axis=1) for a in angles]
+            scale = pt.concatenate([scale, scale])
+        return squared_distances(*points, scale=scale)
 
     def _rates(self, delta):
         """s^2, and the derivatives of s^2 / 2 in delta, by their order; None is 0."""
@@ -188,11 +197,7 @@ class Stationary(Kernel):
 
     def _jet(self, pairs, slots):
         if pairs.matrix:
-            center = pairs.xs.mean(0)
-            shared = self.lengthscale.ndim == 0 and self.period is None
-            A, B, _ = pairs.map(lambda X: X - center if shared else self._embed(X - center))
-            s2 = squared_distances(A) if A is B else squared_distances(A, B)
-            return self.radial(s2 / pt.sqr(self.lengthscale) if shared else s2, 0)
+            return self.radial(self._squared(pairs.x, pairs.xs), 0)
         if not slots and pairs.x is pairs.xs:
             return self.radial(pt.zeros(tuple(pairs.x.shape)[:-1]), 0)
         return sum_of_products(self._chained(pairs, slots), len(slots))
@@ -205,10 +210,9 @@ class Stationary(Kernel):
     def _sloping(self, pairs):
         """Gradient in x, by inner products of differences from one point: 0 where all are equal."""
         self._require((0,), once=True)
-        one = pairs.xs[0, 0]
-        x, xs = ((points - one) / self.lengthscale for points in (pairs.x[:, 0], pairs.xs[0]))
-        rate = -self.radial(squared_distances(x, xs), 1)
-        return [[(rate, ()), (Apart(x / self.lengthscale, xs / self.lengthscale), (0,))]]
+        x, xs = pairs.x[:, 0], pairs.xs[0]
+        rate, metric = -self.radial(self._squared(x, xs), 1), pt.sqr(self.lengthscale)
+        return [[(rate, ()), (Apart((x - xs[0]) / metric, (xs - xs[0]) / metric), (0,))]]
 
     def _chained(self, pairs, slots):
         self._require(slots, once=True)

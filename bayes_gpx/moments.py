@@ -5,6 +5,8 @@ the path passes another point at the distance |P + t D|. A term (k, i, j) asks f
 ``(1 - t)^i t^j F_k(|P + t D|^2)`` over [0, 1]; F_k are the kernel's radial derivatives.
 """
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytensor.tensor as pt
 
@@ -51,11 +53,14 @@ def along(kernel, D, P, Q, terms, nodes=None):
     """
     if nodes is None and kernel.name == "ExpQuad" and terms == SLOPE:
         return _expquad(kernel, D, P, Q)
-    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=-2), pt.sqr(Q).sum(axis=1)
     if nodes is None and kernel.name in SIDE_NODES:
-        return _outward(kernel, _onto(D, P), a, p2, q2, terms)
-    nodes = nodes or gauss_legendre(PANEL_NODES, PANELS)
-    return _summed(kernel.radial, nodes, lambda t, w: (t, w), a, p2, q2, terms)
+        return _outward(kernel, line_of(D, P, Q), terms)
+    a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=-2), pt.sqr(Q).sum(axis=1)
+
+    def place(t, w):
+        return t, w, pt.maximum((1 - t) * p2 + t * q2 - t * (1 - t) * a, 0.0)
+
+    return _summed(kernel.radial, nodes or gauss_legendre(PANEL_NODES, PANELS), place, terms)
 
 
 def _onto(D, P):
@@ -140,12 +145,42 @@ def total_of(parts):
     return pt.tensordot(pt.ones(len(parts)), pt.stack(parts), axes=1)
 
 
-def _summed(radial, nodes, place, a, p2, q2, terms):
-    """Sum over nodes, a few at a time; `place` says where on the path a node lies."""
+class _Line(NamedTuple):
+    """Squared length of a path, and of its point nearest to another one: where it is, how near.
+
+    `left` and `right` are its shares of the path to the start and to the end; `start` and `end` the
+    products of the differences from the other point there with the path's own.
+    """
+
+    a: Any
+    start: Any
+    end: Any
+    left: Any
+    right: Any
+    least: Any
+
+
+def line_of(D, P, Q):
+    """Line of each path and other point, (m, n), for D, P and Q as `along` takes them."""
+    a = pt.sqr(D).sum(axis=1)[:, None]
+    return _line(P, Q, D[:, :, None], a, (_onto(D, P), _onto(D, Q)), axis=1)
+
+
+def _line(P, Q, D, a, products, axis):
+    """Line from P to Q, D = Q - P; from the nearer end, as a long one tells no digits of it."""
+    start, end = products
+    length = pt.maximum(a, TINY)
+    left, right = pt.clip(-start / length, 0.0, 1.0), pt.clip(end / length, 0.0, 1.0)
+    from_start, from_end = (pt.expand_dims(share, axis) for share in (left, right))
+    foot = pt.switch(from_start < 0.5, P + from_start * D, Q - from_end * D)
+    return _Line(a, start, end, left, right, pt.sqr(foot).sum(axis=axis))
+
+
+def _summed(radial, nodes, place, terms):
+    """Sum over nodes, a few at a time; `place` says where on the path a node lies, and how far."""
     parts = []
     for t, w in few(nodes, TOGETHER, 2):
-        t, w = place(t, w)
-        s2 = pt.maximum((1 - t) * p2 + t * q2 - t * (1 - t) * a, 0.0)
+        t, w, s2 = place(t, w)
         profiles = {k: w * radial(s2, k) for k in {k for k, _, _ in terms}}
         parts.append([((1 - t) ** i * t**j * profiles[k]).sum(axis=0) for k, i, j in terms])
     return [total_of(column) for column in zip(*parts, strict=True)]
@@ -178,25 +213,25 @@ def _expquad(kernel, D, P, Q):
     return [pt.switch(short, *pair) for pair in zip(by_nodes, (near, far), strict=True)]
 
 
-def _outward(kernel, dot, a, p2, q2, terms):
+def _outward(kernel, line, terms):
     """Integrate from the foot of the perpendicular outward, nodes dense where the kink is."""
     step = _graded if kernel.name in CLIP else _stretched
     nodes = gauss_legendre(SIDE_NODES[kernel.name])
-    return _from_foot(kernel, kernel.radial, step, nodes, dot, a, p2, q2, terms)
+    return _from_foot(kernel, kernel.radial, step, nodes, line, terms)
 
 
-def _from_foot(kernel, radial, step, nodes, dot, a, p2, q2, terms):
+def _from_foot(kernel, radial, step, nodes, line, terms):
     """Sum over nodes on both sides of the path's point that is nearest to the other point."""
-    foot = pt.clip(-dot / pt.maximum(a, TINY), 0.0, 1.0)
-    least = pt.maximum((1 - foot) * p2 + foot * q2 - foot * (1 - foot) * a, 0.0)
-    r, sides = pt.sqrt(pt.maximum(a, TINY)), []
-    for side, room in ((-1.0, foot), (1.0, 1.0 - foot)):
+    r, sides = pt.sqrt(pt.maximum(line.a, TINY)), []
+    for side, room, bend in ((-1.0, line.left, -line.end), (1.0, line.right, line.start)):
+        rise = 2.0 * pt.maximum(bend, 0.0)  # above 0 where the nearest point is an end
 
-        def place(y, w, side=side, room=room):
-            moved, stretch = step(kernel, room, r, least, y)
-            return foot + side * moved, w * stretch
+        def place(y, w, side=side, room=room, rise=rise):
+            moved, stretch = step(kernel, room, r, line.least, y)
+            s2 = line.least + moved * (rise + moved * line.a)
+            return line.left + side * moved, w * stretch, s2
 
-        sides.append(_summed(radial, nodes, place, a, p2, q2, terms))
+        sides.append(_summed(radial, nodes, place, terms))
     return [left + right for left, right in zip(*sides, strict=True)]
 
 
@@ -206,10 +241,11 @@ def of_pair(kernel, D, E):
     With v = D - t E: the integral over [0, 1] of M_1(|v|^2), and those of 1, t and t^2 times
     M_2(|v|^2), where M_k is the integral of p^(2k - 1) F_k(p^2 |v|^2) over p in [0, 1].
     """
-    a, p2 = pt.sqr(E).sum(axis=1), pt.sqr(D).sum(axis=1)[:, None]
-    q2 = pt.sqr(D[:, None] - E).sum(axis=2)
+    apart = D[:, None] - E
+    products = -pt.dot(D, E.T), -(apart * E).sum(axis=2)
+    line = _line(D[:, None], apart, -E, pt.sqr(E).sum(axis=1), products, axis=2)
     terms = (((1, 0), 0, 0), ((2, 2), 0, 0), ((2, 2), 0, 1), ((2, 2), 0, 2))
-    return _around_corner(kernel, -pt.dot(D, E.T), a, p2, q2, terms)
+    return _around_corner(kernel, line, terms)
 
 
 def of_fan(kernel, D, terms, nodes=None):
@@ -225,15 +261,17 @@ def of_fan(kernel, D, terms, nodes=None):
     nodes : Rule, optional
         A quadrature of both, from the paths' ends to the common point.
     """
-    apart = pt.sqr(D[:, :, None] - D[:, None]).sum(axis=3)
+    apart = D[:, :, None] - D[:, None]
     far = pt.sqr(D).sum(axis=2)
     ends = pt.broadcast_arrays(far[:, :, None], far[:, None])
-    dot = 0.5 * (ends[0] + ends[1] - apart)  # exact for a path with itself
+    dot = 0.5 * (ends[0] + ends[1] - pt.sqr(apart).sum(axis=3))  # exact for a path with itself
     if nodes is not None:
         return _of_fan_by_rule(kernel, ends, dot, terms, nodes)
-    pairs = [scalars.reshape((D.shape[0], -1)) for scalars in (-dot, *ends[::-1], apart)]
+    products = -dot, -(apart * D[:, None]).sum(axis=3)
+    line = _line(D[:, :, None], apart, -D[:, None], ends[1], products, axis=3)
+    line = _Line(*(part.reshape((D.shape[0], -1)) for part in line))
     asked = sorted({((k, i + j), 0, power) for k, i, j in terms for power in (i, j)})
-    found = _around_corner(kernel, *pairs, asked)
+    found = _around_corner(kernel, line, asked)
     first = {term: part.reshape(dot.shape) for term, part in zip(asked, found, strict=True)}
     return [
         first[(k, i + j), 0, j] + first[(k, i + j), 0, i].dimshuffle(0, 2, 1) for k, i, j in terms
@@ -255,7 +293,7 @@ def _off_kink(kernel, s2, k):
     return kernel.radial(s2, k) if k < 2 else pt.switch(s2 > 0.0, kernel.radial(s2, k), 0.0)
 
 
-def _around_corner(kernel, dot, a, p2, q2, terms):
+def _around_corner(kernel, line, terms):
     """Integrals over the triangle t < s of the unit square, by s = p and t = p theta.
 
     A term ((k, power), 0, j) asks for ``theta^j`` times that of ``p^(power + 1) F_k`` over p.
@@ -276,7 +314,7 @@ def _around_corner(kernel, dot, a, p2, q2, terms):
             closed = (2.0 * rise - far * kernel.radial(far, 1)) / pt.sqr(far)
         return pt.switch(s2 < 1.0, by_nodes, closed)
 
-    return _from_foot(kernel, radial, _apart, gauss_legendre(PAIR_NODES), dot, a, p2, q2, terms)
+    return _from_foot(kernel, radial, _apart, gauss_legendre(PAIR_NODES), line, terms)
 
 
 def _apart(kernel, room, r, least, y):

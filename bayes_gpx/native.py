@@ -25,8 +25,8 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.math import Dot
 
-from bayes_gpx import evidence, lapack, laplace
-from bayes_gpx.distances import SquaredDistances
+from bayes_gpx import distances, evidence, lapack, laplace
+from bayes_gpx.distances import CLOSE, LEAST, ScaleSlopes, SquaredDistances
 from bayes_gpx.evidence import LowRankEvidence, NormalEvidence, low_rank_logp_and_slopes
 from bayes_gpx.laplace import (
     LaplaceEvidence,
@@ -43,7 +43,9 @@ from bayes_gpx.laplace import (
 
 _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
 
-_SOURCES = [Path(room.__file__) for room in (evidence, lapack, laplace)] + [Path(__file__)]
+_SOURCES = [Path(room.__file__) for room in (distances, evidence, lapack, laplace)] + [
+    Path(__file__)
+]
 _EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 
 
@@ -142,37 +144,115 @@ def _low_rank_evidence(op, node, **kwargs):
     return low_rank_evidence, _key("low rank")
 
 
+@numba_njit
+def _centered(points, center, scale):
+    """Rows with their squared norms."""
+    rows, squares = np.empty(points.shape), np.zeros(len(points))
+    for i in range(len(points)):
+        for k in range(points.shape[1]):
+            rows[i, k] = (points[i, k] - center[k]) / scale[k]
+            squares[i] += rows[i, k] ** 2
+    return rows, squares
+
+
+@numba_njit
+def _center(points):
+    center = np.zeros(points.shape[1])
+    for i in range(len(points)):
+        center += points[i]
+    return center / len(points)
+
+
+@numba_njit
+def _squared(X, Xs, scale, least):
+    center = _center(Xs)
+    (A, a), (B, b) = _centered(X, center, scale), _centered(Xs, center, scale)
+    found = np.dot(A, B.T)
+    for i in range(len(A)):
+        for j in range(len(B)):
+            squares = a[i] + b[j]
+            square = max(squares - 2.0 * found[i, j], 0.0)
+            if squares > least and CLOSE * square < squares:
+                square = 0.0
+                for k in range(X.shape[1]):
+                    square += ((X[i, k] - Xs[j, k]) / scale[k]) ** 2
+            found[i, j] = square
+    return found
+
+
+@numba_njit
+def _squared_within(X, scale, least):
+    found = _squared(X, X, scale, least)
+    for i in range(len(X)):
+        found[i, i] = 0.0
+    return found
+
+
+@numba_njit
+def _slopes(G, found, X, Xs, scale):
+    center, d = _center(Xs), X.shape[1]
+    (A, a), (B, b) = _centered(X, center, scale), _centered(Xs, center, scale)
+    G, total, there = np.copy(G), np.zeros(d), np.zeros(len(B))
+    for i in range(len(A)):
+        here = 0.0
+        for j in range(len(B)):
+            squares = a[i] + b[j]
+            if squares > LEAST and CLOSE * found[i, j] < squares:
+                for k in range(d):
+                    total[k] += G[i, j] * ((X[i, k] - Xs[j, k]) / scale[k]) ** 2
+                G[i, j] = 0.0
+            here += G[i, j]
+            there[j] += G[i, j]
+        for k in range(d):
+            total[k] += here * A[i, k] ** 2
+    mixed = np.dot(np.ascontiguousarray(G), B)
+    for j in range(len(B)):
+        for k in range(d):
+            total[k] += there[j] * B[j, k] ** 2
+    for i in range(len(A)):
+        for k in range(d):
+            total[k] -= 2.0 * A[i, k] * mixed[i, k]
+    return total
+
+
 @register_funcify_and_cache_key(SquaredDistances)
 def _squared_distances(op, node, **kwargs):
-    one = len(node.inputs) == 1
+    if op.scaled:
+
+        @numba_njit
+        def between(X, Xs, scale):
+            return _squared(X, Xs, scale, LEAST)
+
+        @numba_njit
+        def within(X, scale):
+            return _squared_within(X, scale, LEAST)
+
+    else:
+
+        @numba_njit
+        def between(X, Xs):
+            return _squared(X, Xs, np.ones(X.shape[1]), 0.0)
+
+        @numba_njit
+        def within(X):
+            return _squared_within(X, np.ones(X.shape[1]), 0.0)
+
+    one = len(node.inputs) == 1 + op.scaled
+    return (within if one else between), _key("distances", one, op.scaled)
+
+
+@register_funcify_and_cache_key(ScaleSlopes)
+def _scale_slopes(op, node, **kwargs):
+    @numba_njit
+    def between(G, found, X, Xs, scale):
+        return _slopes(G, found, X, Xs, scale)
 
     @numba_njit
-    def squares(A):
-        totals = np.zeros(len(A))
-        for i in range(len(A)):
-            for value in A[i]:
-                totals[i] += value * value
-        return totals
+    def within(G, found, X, scale):
+        return _slopes(G, found, X, X, scale)
 
-    @numba_njit
-    def between(A, B):
-        distances = np.dot(np.ascontiguousarray(A), np.ascontiguousarray(B).T)
-        a, b = squares(A), squares(B)
-        for i in range(len(A)):
-            for j in range(len(B)):
-                distances[i, j] = max(a[i] + b[j] - 2.0 * distances[i, j], 0.0)
-            if one:
-                distances[i, i] = 0.0
-        return distances
-
-    if not one:
-        return between, _key("between")
-
-    @numba_njit
-    def within(A):
-        return between(A, A)
-
-    return within, _key("within")
+    one = len(node.inputs) == 4
+    return (within if one else between), _key("slopes of scale", one)
 
 
 class _Product(Dot):

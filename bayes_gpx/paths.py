@@ -5,7 +5,7 @@ baseline b. For a stationary kernel all that depends on the other point are two 
 of the kernel along the path, shared by all features. Closed forms hold for the squared
 exponential; Matern and rational quadratic kernels are integrated outward from the path's point
 nearest to the other point, where their derivatives have a kink; everything else by
-Gauss-Legendre panels.
+Gauss-Legendre panels, cut at the kinks of all parts.
 
 References
 ----------
@@ -17,7 +17,8 @@ from functools import singledispatch
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.kernels import Active, Constant, Kernel, Linear, Product, Stationary, Sum
+from bayes_gpx.additive import ElementarySymmetric
+from bayes_gpx.kernels import Active, Constant, Kernel, Linear, Power, Product, Stationary, Sum
 from bayes_gpx.moments import (
     PANEL_NODES,
     PANELS,
@@ -26,12 +27,22 @@ from bayes_gpx.moments import (
     WEIGHED_SLOPE,
     along,
     few,
+    line_of,
     of_length,
     of_pair,
     of_two,
     total_of,
 )
 from bayes_gpx.quadrature import gauss_legendre
+
+PIECE_NODES, DENSE = 28, 1.5
+"""Of each piece of a path between two kinks, and how dense nodes are at its ends.
+
+They integrate exponentials that fall by exp(-150) along a piece to 1e-11 of their height.
+"""
+
+PIECES = 6
+"""That are evaluated in one array."""
 
 
 @singledispatch
@@ -48,10 +59,49 @@ def cross(kernel: Kernel, x, baseline, xs, nodes=None):
         A quadrature; the most exact form known otherwise.
     """
     delta, parts = x - baseline, []
-    for t, w in few(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3):
+    kinks = [] if nodes else _kinks(kernel, x, baseline, xs)
+    by_panels = few(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3)
+    for t, w in _by_pieces(kinks) if kinks else by_panels:
         slopes = kernel.derivative(baseline[..., None, :] + t * delta[:, None], xs, 1, 0)
         parts.append((w * slopes).sum(axis=0))
     return delta[:, :, None] * total_of(parts).dimshuffle(0, 2, 1)
+
+
+def _kinks(kernel, x, baseline, xs):
+    """Where on each path a part of the kernel is not smooth, in [0, 1]: a list of (m, n).
+
+    Nowhere for the smooth, and for those of which that is not known here, such as a user's own.
+    """
+    if isinstance(kernel, Active):
+        own = kernel.columns
+        return _kinks(kernel.kernel, x[:, own], baseline[..., own], xs[:, own])
+    if isinstance(kernel, ElementarySymmetric):
+        columns = [
+            [point[..., [i]] for point in (x, baseline, xs)] for i in range(len(kernel.parts))
+        ]
+        each = zip(kernel.parts, columns, strict=True)
+        return [kink for part, points in each for kink in _kinks(part, *points)]
+    if isinstance(kernel, Sum | Product):
+        sides = kernel.left, kernel.right
+        return [kink for side in sides for kink in _kinks(side, x, baseline, xs)]
+    if isinstance(kernel, Power):
+        return _kinks(kernel.kernel, x, baseline, xs)
+    if isinstance(kernel, Stationary) and kernel.smoothness < np.inf and kernel.period is None:
+        D, (P, Q) = (x - baseline) / kernel.lengthscale, _ends(kernel, x, baseline, xs)
+        return [line_of(D, P, Q).left]
+    return []
+
+
+def _by_pieces(kinks):
+    """Yield nodes and weights (pieces, m, n, 1) between kinks, dense at both ends of each piece."""
+    still = pt.zeros_like(kinks[0])
+    ends = pt.sort(pt.stack([still, *kinks, still + 1.0]), axis=0)[..., None]
+    for first in range(0, len(kinks) + 1, PIECES):
+        starts, stops = ends[first:-1][:PIECES], ends[first + 1 :][:PIECES]
+        for y, w in zip(*gauss_legendre(PIECE_NODES), strict=True):
+            place, width = np.tanh(DENSE * (2.0 * y - 1.0)) / np.tanh(DENSE), stops - starts
+            rate = DENSE / np.tanh(DENSE) / np.cosh(DENSE * (2.0 * y - 1.0)) ** 2
+            yield starts + 0.5 * (1.0 + place) * width, rate * w * width
 
 
 @singledispatch

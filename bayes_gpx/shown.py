@@ -21,6 +21,8 @@ MOST_ROWS = 1000
 
 LONGEST_NAME = 40
 
+NO_INTERVAL = "no interval: one draw of the hyperparameters"
+
 
 def shown(
     dataset,
@@ -90,7 +92,7 @@ def shown(
     words = {
         "name": name,
         "label": f"{name} [{dataset.attrs['units']}]",
-        "interval": f"{prob:.0%} interval",
+        "interval": f"{prob:.0%} interval" if interval.notnull().any() else NO_INTERVAL,
         "title": _title(name, dataset, said),
     }
     return xr.Dataset(arrays, attrs=words)
@@ -104,8 +106,11 @@ def layered(found, layers):
 
 
 def interval_of(dataset, name, prob):
-    """Equal-tailed interval where the dataset has draws, else that of a normal variable."""
-    if name in dataset:
+    """Equal-tailed interval where the dataset has draws, else that of a normal variable.
+
+    NaN of what has no spread, such as relevance at one draw of the hyperparameters.
+    """
+    if name in dataset and dataset[name].sizes["chain"] * dataset[name].sizes["draw"] > 1:
         return dataset[name].azstats.eti(prob=prob, dim=["chain", "draw"])
     ends = xr.DataArray([-1.0, 1.0], {"ci_bound": ["lower", "upper"]}, ["ci_bound"])
     return dataset[f"{name}_mean"] + ends * float(ndtri((1 + prob) / 2)) * dataset[f"{name}_sd"]

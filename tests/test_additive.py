@@ -9,9 +9,11 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from numpy.testing import assert_allclose
+from scipy.integrate import quad
 
 import bayes_gpx as bx
 import oracle
+from bayes_gpx import paths
 from bayes_gpx.density import MODE
 from bayes_gpx.translation import from_pymc
 
@@ -203,6 +205,52 @@ def test_a_rough_base_has_no_gradient():
     assert kernel.smoothness == 0
     with pytest.raises(ValueError, match="Matern12 has no gradient"):
         kernel.derivative(np.zeros((1, 2)), np.ones((1, 2)), 1, 0)
+
+
+SLOPES = {
+    "matern52": lambda u: -5 / 3 * u * (1 + 5**0.5 * abs(u)) * np.exp(-(5**0.5) * abs(u)),
+    "matern32": lambda u: -3 * u * np.exp(-(3**0.5) * abs(u)),
+}
+ROUGH = {"matern52": pm.gp.cov.Matern52, "matern32": pm.gp.cov.Matern32}
+WHOLE = {
+    "additive": lambda base: bx.Additive(3, LS[:3], 2, VARIANCES[:2], base),
+    "sum and product": lambda base: (
+        prod(base(3, ls=LS[i], active_dims=[i]) for i in range(2))
+        + 0.3 * base(3, ls=LS[2], active_dims=[2])
+    ),
+}
+COEFFICIENTS = {  # of which features' kernels are multiplied
+    "additive": {(i,): 1.0 for i in range(3)} | {(0, 1): 0.4, (0, 2): 0.4, (1, 2): 0.4},
+    "sum and product": {(0, 1): 1.0, (2,): 0.3},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"), [("matern52", "additive"), ("matern32", "sum and product")]
+)
+def test_attributions_of_rough_parts_are_cut_at_every_kink(rng, name, whole):
+    """Against adaptive quadrature of each piece of the path between kinks."""
+    kernel, ls = from_pymc(WHOLE[whole](ROUGH[name])), LS[:3]
+    x, xs, baseline = rng.choice([-1.0, 1.0], (2, 3)), rng.normal(size=(3, 3)), 0.1 * np.ones(3)
+    x[1] *= 8.0
+    found = paths.cross(kernel, *(pt.as_tensor(v) for v in (x, baseline, xs))).eval(mode=MODE)
+    value = getattr(oracle, name).pair
+
+    def slope(t, point, other, i):
+        u = (baseline + t * (point - baseline) - other) / ls
+        each = [float(value(v, 0.0, 1.0)) for v in u[:, None]]
+        rate = (point[i] - baseline[i]) * SLOPES[name](u[i]) / ls[i]
+        parts = COEFFICIENTS[whole].items()
+        return sum(c * rate * prod(each[j] for j in of if j != i) for of, c in parts if i in of)
+
+    for (m, i, n), attribution in np.ndenumerate(found):
+        cuts = np.clip((xs[n] - baseline) / (x[m] - baseline), 0, 1)
+        ends = np.unique([0.0, *cuts, 1.0])
+        pieces = [
+            quad(slope, a, b, (x[m], xs[n], i), epsabs=1e-13, epsrel=1e-13, limit=200)[0]
+            for a, b in zip(ends[:-1], ends[1:], strict=True)
+        ]
+        assert_allclose(attribution, sum(pieces), rtol=0, atol=1e-10)
 
 
 def test_attributions_are_complete(rng):

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.special import softmax
 
 import bayes_gpx as bx
+from bayes_gpx.explain.importances import sobol
 
 QUIET = {"progressbar": False}
 
@@ -64,6 +65,106 @@ def test_sobol_indices_of_a_known_function():
     whole = first.sum() + pair
     assert_allclose(mean["sobol_first"], first / whole, atol=0.02)
     assert_allclose(mean["sobol_total"], (first + pair * np.array([1, 1, 0])) / whole, atol=0.02)
+
+
+def ishigami(x):
+    """On [-pi, pi]^3, after Ishigami and Homma (1990), with 7 and 0.1."""
+    return np.sin(x[..., 0]) + 7 * np.sin(x[..., 1]) ** 2 + 0.1 * x[..., 2] ** 4 * np.sin(x[..., 0])
+
+
+def g_function(x):
+    """On [0, 1]^4, after Saltelli and Sobol' (1995)."""
+    return ((np.abs(4 * x - 2) + OF_G) / (1 + OF_G)).prod(-1)
+
+
+def linear(x):
+    return x @ [1.0, -2.0, 0.0, 0.5, 3.0]
+
+
+def known_indices(first, pairs=()):
+    """First-order and total indices from partial variances: of features, and of pairs (i, j, v)."""
+    first = np.array(first)
+    total, whole = first.copy(), first.sum() + sum(v for *_, v in pairs)
+    for i, j, v in pairs:
+        total[[i, j]] += v
+    return first / whole, total / whole
+
+
+OF_G = np.array([0.0, 1.0, 4.5, 9.0])
+ALONE = 1 / (3 * (1 + OF_G) ** 2)
+OF_ISHIGAMI = known_indices(
+    [0.5 * (1 + 0.1 * np.pi**4 / 5) ** 2, 49 / 8, 0.0],
+    [(0, 2, 0.1**2 * np.pi**8 * (1 / 18 - 1 / 50))],
+)
+FUNCTIONS = {
+    "ishigami": (ishigami, np.pi * np.array([-1.0, 1.0]), OF_ISHIGAMI),
+    "g": (
+        g_function,
+        np.array([0.0, 1.0]),
+        (
+            ALONE / (np.prod(1 + ALONE) - 1),
+            ALONE * np.prod(1 + ALONE) / (1 + ALONE) / (np.prod(1 + ALONE) - 1),
+        ),
+    ),
+    "linear": (linear, np.array([2.0, 5.0]), known_indices([1.0, 4.0, 0.0, 0.25, 9.0])),
+}
+
+
+def evenly(rng, n, d, low, high):
+    """Rows whose every column is an even grid, in an order of its own."""
+    grid = low + (high - low) * (np.arange(n) + 0.5) / n
+    return np.column_stack([rng.permutation(grid) for _ in range(d)])
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_sobol_indices_come_with_their_monte_carlo_error(rng, name):
+    """Indices that are known in closed form; errors by as much as said, over 20 seeds."""
+    function, ends, known = FUNCTIONS[name]
+    X = evenly(rng, 1000, len(known[0]), *ends)
+    found = [sobol(lambda x: function(x)[None, None], X, seed) for seed in range(20)]
+    for k, truth in enumerate(known):
+        shares, errors = (np.array([one[k][part][0, 0] for one in found]) for part in (0, 1))
+        assert (np.abs(shares - truth) < 0.02).all()
+        missed, said = (np.sqrt((part**2).mean(axis=0)) for part in (shares - truth, errors))
+        varies = missed > 1e-12
+        assert (said[~varies] < 1e-12).all()
+        assert (said < 0.01).all()
+        # Roots of mean squares of 20 and of 60 numbers: their ratio is almost surely within these.
+        ratio = missed[varies] / said[varies]
+        assert (ratio > 0.45).all() and (ratio < 2.0).all()
+    again = sobol(lambda x: function(x)[None, None], X, 3)
+    assert_allclose(again, found[3], rtol=0)
+
+
+def test_importances_of_ishigamis_function(rng):
+    X = evenly(rng, 400, 3, -np.pi, np.pi)
+    theta = {"lengthscale": [1.8, 1.2, 3.0], "amplitude": 10.0, "sigma": 1e-2}
+    model, options = bx.GP(X, ishigami(X), scale=False), {"draws": 2, **QUIET}
+    measures = ["sobol_total", "sobol_first"]
+    found, other = (
+        bx.importances(model, theta, measures=measures, seed=seed, **options) for seed in (0, 1)
+    )
+    for name, truth in zip(("sobol_first", "sobol_total"), OF_ISHIGAMI, strict=True):
+        # 400 rows tell the function but for 0.3% of its variance
+        assert_allclose(found[name].mean(("chain", "draw")), truth, atol=0.02)
+        assert found[f"{name}_mc_error"].dims == found[name].dims
+        assert (found[f"{name}_mc_error"] < 0.01).all()
+        assert (np.abs(found[name] - other[name]) > 0).all()
+    assert list(found) == [f"{name}{end}" for name in measures for end in ("", "_mc_error")]
+
+
+def test_each_measure_says_its_own_units(fitted):
+    model, idata, _ = fitted
+    found = bx.importances(model, idata, seed=1, **QUIET)
+    of = {name: found[name].attrs["units"] for name in found}
+    assert of["inverse_lengthscale"] == "lengthscales per standard deviation of the feature"
+    assert of["mean_absolute_derivative"] == "pressure per standard deviation of the feature"
+    assert of["mean_squared_derivative"].startswith("square of pressure per standard deviation")
+    for name in ("sobol_first", "sobol_total", "sobol_first_mc_error", "sobol_total_mc_error"):
+        assert of[name] == "share of the variance"
+    assert "units" not in found.attrs
+    panels = bx.plot_importances(found, backend="none").viz["plot"]
+    assert list(panels["measure"].values) == [n for n in found if not n.endswith("_mc_error")]
 
 
 def test_a_linear_function_has_its_coefficients(rng):

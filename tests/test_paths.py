@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from numpy.testing import assert_allclose
 
+import oracle
 from bayes_gpx import paths
 from bayes_gpx.density import MODE
 from bayes_gpx.quadrature import gauss_legendre, rule
@@ -172,6 +173,20 @@ def test_attributions_are_complete(rng, name):
     assert_allclose(block, block.transpose(0, 2, 1), atol=1e-14)
     assert (np.linalg.eigvalsh(block) > -1e-9).all()
     assert (block[0] == 0).all() and (cross[0] == 0).all()
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_long_paths_end_and_pass_near_other_points(rng, name):
+    """Over 1e6 lengthscales: sums over features are differences of values, here by differences."""
+    function = compiled(named(name), "cross")
+    lengthscale, alpha = np.array([0.8, 1.5, 1.0]), [ALPHA] * (name == "RatQuad")
+    baseline, way = rng.normal(size=D), 1e6 * np.array([1.0, 0.5, -0.25])
+    x = baseline + way + rng.normal(size=(4, D))
+    xs = np.vstack([baseline + rng.normal(size=(5, D)), x + 0.1, baseline + way / 2])
+    (cross,) = function(x, baseline, xs, lengthscale)
+    K = getattr(oracle, name.lower())(np.vstack([x, baseline]), xs, lengthscale, *alpha)
+    # Rules of 24 to 48 nodes leave 1e-9, of the rational quadratic's long tails 4e-8.
+    assert_allclose(cross.sum(axis=1), K[:4] - K[4], atol=1e-7 if alpha else 1e-8)
 
 
 AMONG = [*PROFILES, "Linear", "sum on columns", "times linear"]

@@ -74,6 +74,22 @@ def test_only_pairs_that_were_asked_for(model):
     assert_allclose(every["interaction_scaled"], scaled, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["relevance", "interaction"])
+def test_each_variable_says_its_own_units(model, name):
+    found = getattr(bx, {"interaction": "interactions"}.get(name, name))(model, THETA, **QUIET)
+    per_sd = (
+        f"per standard deviation of {'the feature' if name == 'relevance' else 'both features'}"
+    )
+    assert found.attrs["units"].startswith("per unit of feature")
+    for scaled in (f"{name}_scaled", f"{name}_scaled_sd", f"average_{name}"):
+        assert found[scaled].attrs["units"] == per_sd
+    ranked = bx.ranking(found)
+    assert ranked.attrs["units"] == per_sd
+    assert ranked["rank_mean"].attrs["units"] == "rank"
+    for chance in ("rank", "top", "above"):
+        assert ranked[f"probability_{chance}"].attrs["units"] == "probability"
+
+
 def test_screening_takes_the_more_relevant_half(model):
     near = bx.relevance(model, THETA, **QUIET)["average_relevance"].values[0, 0]
     best = [f"x{i}" for i in np.argsort(-near)[:2]]
@@ -166,6 +182,38 @@ def test_matern32_has_second_derivatives_in_one_point():
         rough.derivative(left, right, 2, 0)
 
 
+def test_one_draw_of_hyperparameters_claims_no_spread(model):
+    near, pairs = bx.relevance(model, THETA, **QUIET), bx.interactions(model, THETA, **QUIET)
+    for found, name in ((near, "relevance"), (pairs, "interaction")):
+        assert found[f"{name}_sd"].isnull().all() and found[f"{name}_scaled_sd"].isnull().all()
+        ranked = bx.ranking(found)
+        spread = [f"average_{name}_sd", f"average_{name}_interval"]
+        for variable in [*spread, "probability_rank", "probability_top", "probability_above"]:
+            assert ranked[variable].isnull().all()
+        assert ranked["rank_mean"].notnull().all()
+    plot = bx.plot_relevance(bx.ranking(near), backend="matplotlib")
+    assert plot.viz["plot"].sizes["panel"] == 1
+    assert "no interval: one draw" in title_of(plot) and "%" not in title_of(plot)
+    plot = bx.plot_interactions(bx.ranking(pairs), backend="matplotlib")
+    assert plot.viz["plot"].sizes["panel"] == 1
+    assert "no probabilities: one draw" in title_of(plot)
+    for found in (near, bx.relevance(model, THETA, keep="summary", **QUIET)):
+        plot = bx.plot_dependence(found, features=["x0"], backend="matplotlib")
+        assert "no interval: one draw" in title_of(plot) and "%" not in title_of(plot)
+    measures = ["inverse_lengthscale", "mean_squared_derivative"]
+    other = bx.importances(model, THETA, measures=measures, draws=5, seed=1, **QUIET)
+    plot = bx.plot_importances(near, other, backend="matplotlib")
+    assert "one value, no interval: relevance, inverse lengthscale" in title_of(plot)
+    for name, lines in (("relevance", 1), ("inverse_lengthscale", 1), (measures[1], 2)):
+        panel = plot.viz["plot"].sel(measure=name).item()
+        assert len(panel.lines) == lines  # the line at 0, and intervals
+    plt.close("all")
+
+
+def title_of(plot):
+    return plot.viz["figure"].item().get_suptitle()
+
+
 def test_plots_show_ranks_and_pairs(model):
     rng = np.random.default_rng(2)
     near = bx.ranking(averages(rng.gamma([9.0, 1.0, 4.0], size=(2, 50, 3))))
@@ -187,7 +235,7 @@ def test_plots_show_ranks_and_pairs(model):
     plt.close("all")
 
     pairs = bx.interactions(model, THETA, pairs=[("x0", "x1"), ("x1", "x2")], **QUIET)
-    found = bx.ranking(pairs)
+    found = bx.ranking(xr.concat([pairs[["average_interaction"]]] * 2, "draw"))
     plot = bx.plot_interactions(found, top=1, backend="matplotlib")
     left, right = (plot.viz["plot"].sel(panel=name).item() for name in ("mean", "top"))
     names = [tick.get_text() for tick in left.get_yticklabels()]

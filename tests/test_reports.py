@@ -11,8 +11,10 @@ import pytest
 
 import bayes_gpx as bx
 from bayes_gpx import sections
+from bayes_gpx.findings import Findings
 from bayes_gpx.pages import number
 from bayes_gpx.sections import observations
+from bayes_gpx.sections.slopes import SLOPES
 
 SEED = 3
 HOSTILE = "dose <b> & co"
@@ -96,6 +98,8 @@ def test_the_card_says_what_was_fitted(page, fitted):
 def test_what_a_map_hides_is_said(page):
     assert "as if they were known" in page.text
     assert "Leave-one-out checks need 100 draws" in page.text
+    assert "how sure relevances, interactions and their ranks are is not known" in page.text
+    assert "how probable each rank is" not in page.text
 
 
 def test_a_slash_in_a_name_costs_no_section(data, tmp_path):
@@ -135,6 +139,24 @@ def test_tables_agree_with_the_verbs(page, fitted):
     sloped = bx.slopes(*fitted, seed=SEED, progressbar=False)["average_slope_mean"].values
     for value in sloped:
         assert np.isclose(page.cells, value, rtol=1e-10).any()
+
+
+def test_every_label_has_its_average_slopes(data):
+    X, _ = data
+    labels = pd.Series(np.repeat(["low", "mid", "high"], 7)[:20], name="grade")
+    model, theta = (
+        bx.GP(X, labels, likelihood="categorical"),
+        {"lengthscale": 1.0, "amplitude": 1.0},
+    )
+    options = {"obs": None, "baseline": "mean", "units": None, "seed": SEED}
+    findings = Findings(model, theta, None, None, **options)
+    tables = [part for make in SLOPES.makers for part in make(findings)]
+    expected = bx.slopes(model, theta, seed=SEED, progressbar=False)["average_slope_mean"]
+    for table, label in zip(tables, ["high", "low", "mid"], strict=True):
+        said = f"Average slopes of label {label} over 20 rows, probability of grade per unit"
+        assert table.caption.startswith(said)
+        found = [row[1] for row in table.rows]
+        assert np.allclose(found, expected.sel({"class": label}), rtol=1e-10)
 
 
 def test_a_section_that_fails_says_so_and_the_others_stand(fitted, tmp_path, monkeypatch):

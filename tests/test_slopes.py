@@ -285,6 +285,43 @@ def test_attributions_that_do_not_add_up_say_so(regression):
     assert "The means" in messages[0] and "The variances" in messages[1]
 
 
+@pytest.mark.parametrize("scale", [True, False])
+@pytest.mark.parametrize("way", [0.0, 1e-12, 1e-8, 1e-5])
+def test_round_off_in_a_difference_is_no_incompleteness(rng, way, scale):
+    """On a short path an attribution is the slope times the way; f(x) - f(b) is lost in f(x)."""
+    X = rng.normal(size=(60, 2))
+    y = 50.0 * (X[:, 0] * X[:, 1] + X[:, 0])
+    model = bx.GP(X, y, kernel="matern52", scale=scale)
+    theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0 if scale else 100.0}
+    theta["sigma"] = theta["amplitude"] / 40.0
+    start, options = np.array([[1e-3, -2e-3]]), {"keep": "summary", "progressbar": False}
+    found = bx.attributions(model, theta, start + way, baseline=start[0], **options)
+    slope = bx.derivatives(model, theta, start + way / 2, **options)
+    for moment in ("mean", "sd"):
+        expected = way * slope[f"derivative_{moment}"]
+        # atol: round-off in coordinates, times slopes
+        assert_allclose(found[f"attribution_{moment}"], expected, rtol=1e-7, atol=1e-13)
+
+
+@pytest.mark.parametrize("kernel", ["expquad", "matern32"])
+def test_a_cluster_far_away_changes_nothing(rng, kernel):
+    """Attributions in one of two clusters 1e6 lengthscales apart are those of the cluster alone."""
+    near = np.round(rng.normal(size=(20, 3)) * 2**20) / 2**20  # so that moving it is exact
+    far, y = near + 2.0**21, rng.normal(size=20)
+    theta = {"lengthscale": np.full(3, 2.0), "amplitude": 2.0, "sigma": 1e-3}
+    options = {"keep": "summary", "covariance": True, "progressbar": False}
+    alone, both = (
+        bx.GP(X, np.tile(y, len(X) // 20), kernel=kernel, scale=False)
+        for X in (near, np.vstack([far, near[::-1] - 2.0**21, near]))
+    )
+    expected = bx.attributions(alone, theta, near[:5] + 0.25, baseline=near[6], **options)
+    found = bx.attributions(both, theta, far[:5] + 0.25, baseline=far[6], **options)
+    for name in ("attribution_mean", "attribution_cov", "difference_sd"):
+        # round-off over sigma^2 = 1e-6
+        assert_allclose(found[name], expected[name], rtol=1e-6, atol=1e-8)
+    assert (np.diagonal(found["attribution_cov"], axis1=1, axis2=2) > 0).all()
+
+
 @pytest.mark.slow
 def test_matern_and_its_kin_have_attributions(regression):
     X, _, y, X_new, _ = regression

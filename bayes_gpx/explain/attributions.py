@@ -22,6 +22,13 @@ MOST_BASELINES = 20
 LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
 
+LEAST_DIFFERENCE = 1e-4
+"""Share of the response's sd that a smaller difference counts as, or round-off in it would warn.
+
+A difference is that of two values of f, and its variance one of values of order 1, so round-off in
+them is 1e-6 of what is as small as this; attributions of short paths have none of it.
+"""
+
 
 class CompletenessWarning(UserWarning):
     """Attributions do not add up to the difference that they explain."""
@@ -104,7 +111,8 @@ def attributions(
     Warns
     -----
     CompletenessWarning
-        Where a residual is above 1e-6 of the largest difference, or of its variance.
+        Where a residual is above 1e-6 of the largest difference, or of its variance; differences
+        below 1e-4 of the response's sd count as that much.
 
     References
     ----------
@@ -153,7 +161,8 @@ def _explained(model, idata, where, name, method, steps, **options):
     if method == "taylor":
         return _by_taylor(model, idata, where, name, steps, **options)
     quantity = questions.attribution(model, name, method, steps)
-    if bends(model, quantity, options.get("on", "response")):
+    on = options.get("on", "response")
+    if bends(model, quantity, on):
         if where.baseline.ndim > 1 or method != "exact":
             raise ValueError(
                 f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}; "
@@ -165,8 +174,13 @@ def _explained(model, idata, where, name, method, steps, **options):
         found = _by_functions(model, idata, Linear(quantity), where, **options)
     else:
         found = explain(model, idata, quantity, where, **options)
-    _warn_if_incomplete(found)
+    _warn_if_incomplete(found, LEAST_DIFFERENCE * _spread(model.training, on))
     return found
+
+
+def _spread(training, on):
+    """Order of the response's variation, never 0; that of latent values on a link is 1."""
+    return (training.y.std() if training.scales_y or on == "response" else 0.0) or 1.0
 
 
 def _by_taylor(
@@ -279,8 +293,9 @@ def _apart(model, idata, where, baselines, method, steps, *, seed=None, **option
     return merged.assign(value=each[0]["value"], baseline_value=values)
 
 
-def _warn_if_incomplete(found):
-    scale = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max())
+def _warn_if_incomplete(found, least):
+    largest = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max())
+    scale = max(largest, least)
     for name, size in (("", scale), ("_variance", scale**2)):
         residual = float(found[f"completeness_residual{name}"].max())
         if residual > LARGEST_RESIDUAL * size:

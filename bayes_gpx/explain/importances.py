@@ -20,8 +20,11 @@ MEASURES = (
     "sobol_total",
 )
 
-SOBOL_ROWS = 512
+SOBOL_ROWS = 1024
 """Rows of each of the two samples that Sobol indices are estimated from; a power of 2."""
+
+SOBOL_SAMPLES = 4
+"""Pairs of samples, each scrambled by itself: how far they disagree is the Monte Carlo error."""
 
 
 def importances(
@@ -66,19 +69,23 @@ def importances(
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     seed : int, optional
+        Of functions, and of the rows that Sobol indices are estimated from.
     progressbar : bool
 
     Returns
     -------
     xarray.Dataset
         With dims (chain, draw, feature): `inverse_lengthscale`, which says how far from linear f is
-        in a feature rather than how much it matters [1]_; `mean_absolute_derivative` and
-        `mean_squared_derivative` over observations, the latter also known as DGSM [2]_; these three
-        in units of f or S(f) (or its square) and standard deviations of the training columns; and,
-        as shares of its variance under independent features, each with the distribution of its
-        column, `sobol_first`, of a feature alone, and `sobol_total`, with all its interactions.
-        Estimates of shares that are about 0 may be below it. Of several classes all but
-        `inverse_lengthscale` have a last dim `class`.
+        in a feature rather than how much it matters [1]_, in lengthscales per standard deviation of
+        the training column; `mean_absolute_derivative` and `mean_squared_derivative` over
+        observations, the latter also known as DGSM [2]_, in units of f or S(f) (or its square) per
+        standard deviation; and, as shares of its variance under independent features, each with
+        the distribution of its column, `sobol_first`, of a feature alone, and `sobol_total`, with
+        all its interactions. `sobol_first_mc_error` and `sobol_total_mc_error` are the standard
+        errors of these shares that come from the rows they are estimated from, in four independent
+        samples. All draws share these rows, so that their mean is no more exact, and shares that
+        are about 0 may be estimated below it. Of several classes all but `inverse_lengthscale`
+        have a last dim `class`.
 
     Raises
     ------
@@ -145,7 +152,10 @@ def importances(
         def of(X):
             return values(functions, points(model, X), on, progressbar=progressbar)
 
-        found["sobol_first"], found["sobol_total"] = _sobol(of, where.X_values)
+        shares = zip(("sobol_first", "sobol_total"), sobol(of, where.X_values, seed), strict=True)
+        for name, (share, error) in shares:
+            if name in measures:
+                found |= {name: share, f"{name}_mc_error": error}
     size = next(iter(found.values())).shape[1]
     coords = {
         "chain": hyper.chain,
@@ -155,10 +165,28 @@ def importances(
     classes = model.specification.classes
     if classes is not None:
         coords["class"] = list(model.training.labels)
-    variables = {name: ((*dims, "class")[: found[name].ndim], found[name]) for name in measures}
-    units = response_units(model) if on_response else questions.latent_units(model)
-    attrs = {"units": f"{units}, in standard deviations of the features"}
-    return xr.Dataset(variables, coords, origin(model) | attrs)
+    units = _units(response_units(model) if on_response else questions.latent_units(model))
+    asked = {
+        name: found[name] for measure in measures for name in found if name.startswith(measure)
+    }
+    variables = {
+        name: ((*dims, "class")[: array.ndim], array, {"units": units[name]})
+        for name, array in asked.items()
+    }
+    return xr.Dataset(variables, coords, origin(model))
+
+
+def _units(of_f):
+    share = "share of the variance"
+    return {
+        "inverse_lengthscale": "lengthscales per standard deviation of the feature",
+        "mean_absolute_derivative": f"{of_f} per standard deviation of the feature",
+        "mean_squared_derivative": f"square of {of_f} per standard deviation of the feature",
+        "sobol_first": share,
+        "sobol_first_mc_error": share,
+        "sobol_total": share,
+        "sobol_total_mc_error": share,
+    }
 
 
 def _check(measures, absent):
@@ -181,11 +209,31 @@ def _lengthscale(model):
     return known[0].name if len(known) == 1 and known[0].dim == "feature" else None
 
 
-def _sobol(of, X):
-    """First-order and total indices (chain, draw, d, ...) of functions of independent columns."""
-    n, d = X.shape
-    uniform = qmc.Sobol(2 * d, seed=0).random(SOBOL_ROWS)
-    order = np.sort(X, axis=0)
+def sobol(of, X, seed=None):
+    """Sobol indices of functions of independent columns, each with the distribution of X's.
+
+    Parameters
+    ----------
+    of : callable
+        From rows (m, d) to the functions' values there, (chain, draw, m, ...).
+    X : array (n, d)
+    seed : int, optional
+
+    Returns
+    -------
+    list of two pairs of arrays (chain, draw, d, ...)
+        First-order indices and their standard errors over samples; the same of total indices.
+    """
+    seeds, order = np.random.SeedSequence(seed).spawn(SOBOL_SAMPLES), np.sort(X, axis=0)
+    samples = [_explained_variances(of, order, np.random.default_rng(own)) for own in seeds]
+    variance, *explained = (np.stack(parts) for parts in zip(*samples, strict=True))
+    return [_share(part, variance) for part in explained]
+
+
+def _explained_variances(of, order, rng):
+    """Variance (chain, draw, 1, ...), and what features explain of it alone and with others."""
+    n, d = order.shape
+    uniform = qmc.Sobol(2 * d, rng=rng).random(SOBOL_ROWS)
     both = order[(uniform * n).astype(int), np.tile(np.arange(d), 2)]
     A, B = both[:, :d], both[:, d:]
     moved = np.repeat(A[None], d, axis=0)
@@ -194,5 +242,13 @@ def _sobol(of, X):
     f = f.reshape((*f.shape[:2], d + 2, SOBOL_ROWS, *f.shape[3:]))
     one, other, mixed = f[:, :, :1], f[:, :, 1:2], f[:, :, 2:]
     variance = f[:, :, :2].var(axis=(2, 3))[:, :, None]
-    apart = [0.5 * ((mixed - whole) ** 2).mean(axis=3) / variance for whole in (other, one)]
-    return 1.0 - apart[0], apart[1]
+    left, total = (0.5 * ((mixed - whole) ** 2).mean(axis=3) for whole in (other, one))
+    return variance, variance - left, total
+
+
+def _share(part, variance):
+    """Ratio of means over samples, on the first axis, and its standard error, to first order."""
+    whole = variance.mean(axis=0)
+    share = part.mean(axis=0) / whole
+    apart = (part - share * variance).std(axis=0, ddof=1) / whole
+    return share, apart / np.sqrt(SOBOL_SAMPLES)

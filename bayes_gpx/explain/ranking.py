@@ -31,7 +31,8 @@ def ranking(found, *, ci_prob=None):
         `probability_rank` (feature, rank), rank 1 being the most relevant; `probability_top`
         (feature, rank), to be among that many; `rank_mean` (feature); `probability_above`
         (feature, feature_bis), to be more relevant than feature_bis. Features that are equal share
-        the best of their ranks. Of `interactions`: the same of `average_interaction` with a dim
+        the best of their ranks. One draw of the hyperparameters tells no spread: sds, intervals and
+        probabilities are then NaN. Of `interactions`: the same of `average_interaction` with a dim
         `pair`, labelled "a : b", in the place of feature, and the coordinates `first` and `second`.
 
     Raises
@@ -71,21 +72,26 @@ def ranking(found, *, ci_prob=None):
     each = np.stack([(ranks == k + 1).mean(axis=samples) for k in range(size)], axis=-1)
     above = np.stack([(values > values[..., [k]]).mean(axis=samples) for k in range(size)], axis=-1)
     tails = np.quantile(values, [0.5 - prob / 2, 0.5 + prob / 2], axis=samples).T
-    by_rank = (item, "rank")
-    return xr.Dataset(
+    sd, known = values.std(axis=samples), 1.0 if values[..., 0].size > 1 else np.nan
+    by_rank, of = (item, "rank"), "the feature" if item == "feature" else "both features"
+    ranked = xr.Dataset(
         {
             name: average,
             f"{name}_mean": (item, values.mean(axis=samples)),
-            f"{name}_sd": (item, values.std(axis=samples)),
-            f"{name}_interval": ((item, "ci_bound"), tails),
-            "probability_rank": (by_rank, each),
-            "probability_top": (by_rank, np.minimum(each.cumsum(axis=1), 1.0)),
+            f"{name}_sd": (item, known * sd),
+            f"{name}_interval": ((item, "ci_bound"), known * tails),
+            "probability_rank": (by_rank, known * each),
+            "probability_top": (by_rank, known * np.minimum(each.cumsum(axis=1), 1.0)),
             "rank_mean": (item, ranks.mean(axis=samples)),
-            "probability_above": ((item, f"{item}_bis"), above),
+            "probability_above": ((item, f"{item}_bis"), known * above),
         },
         {f"{item}_bis": average[item].values, "rank": np.arange(1, size + 1), "ci_bound": BOUNDS},
-        found.attrs | {"ci_prob": prob, "units": "in standard deviations of the features"},
+        found.attrs | {"ci_prob": prob, "units": f"per standard deviation of {of}"},
     )
+    for variable in ranked:
+        if not variable.startswith(name):
+            ranked[variable].attrs["units"] = "rank" if variable == "rank_mean" else "probability"
+    return ranked
 
 
 def _by_pair(average):

@@ -83,9 +83,10 @@ def relevance(
     xarray.Dataset
         `relevance` (chain, draw, obs, feature), per unit of x, and `relevance_scaled`, the same
         times the standard deviation of the training column, for comparing features; of both
-        `_mean` and `_sd` over draws (obs, feature). `average_relevance` (chain, draw, feature), the
-        mean of `relevance_scaled` over observations, which `ranking` takes. `value`. With
-        ``over="mixture"`` without dims chain and draw, means and sds.
+        `_mean` and `_sd` over draws (obs, feature), the sd of one draw being NaN.
+        `average_relevance` (chain, draw, feature), the mean of `relevance_scaled` over
+        observations, which `ranking` takes. `value`. With ``over="mixture"`` without dims chain and
+        draw, means and sds.
 
     Raises
     ------
@@ -355,8 +356,10 @@ class _Kept:
         variables = {
             name: (("chain", "draw", *self._dims), array) for name, array in self._stores.items()
         }
+        known = 1.0 if np.prod(self._average.shape[:2]) > 1 else np.nan  # one draw has no spread
         for name, mixture in self._mixtures.items():
-            for suffix, moment in zip(("mean", "sd"), mixture.moments()[:2], strict=True):
+            mean, sd, _ = mixture.moments()
+            for suffix, moment in (("mean", mean), ("sd", known * sd)):
                 variables[f"{name}_{suffix}"] = self._dims, moment.reshape(self._shape)
         variables[f"average_{self._name}"] = ("chain", "draw", *self._dims[1:]), self._average
         return self._named(variables)
@@ -369,7 +372,12 @@ class _Kept:
         return self._named(variables | {f"average_{self._name}": (self._dims[1:], average)})
 
     def _named(self, variables):
-        return xr.Dataset(variables | {"value": self._value}, self._coords, self._attrs)
+        named = xr.Dataset(variables | {"value": self._value}, self._coords, self._attrs)
+        of = "the feature" if self._name == "relevance" else "both features"
+        for name in named:
+            if name.startswith((f"{self._name}_scaled", "average_")):
+                named[name].attrs["units"] = f"per standard deviation of {of}"
+        return named
 
 
 PAIRED = ("obs", "feature", "feature_bis")

@@ -42,7 +42,7 @@ def plot_importances(*datasets, ci_prob=None, backend=None, **pc_kwargs):
         Features stand in the order of the first.
     ci_prob : float, optional
         Probability of the intervals, with equal tails, of measures with draws; ArviZ's
-        ``stats.ci_prob`` by default.
+        ``stats.ci_prob`` by default. Those that do not vary over draws have no interval.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -57,7 +57,7 @@ def plot_importances(*datasets, ci_prob=None, backend=None, **pc_kwargs):
         If a dataset has no such variable, or other features than the first.
     """
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
-    means, intervals = {}, {}
+    means, intervals, single = {}, {}, []
     for dataset in datasets:
         held = _measures(dataset)
         for name, measure in held.items():
@@ -65,8 +65,10 @@ def plot_importances(*datasets, ci_prob=None, backend=None, **pc_kwargs):
             mean = measure.mean(samples)
             largest = float(mean.max()) or 1.0
             means[name] = mean / largest
-            wide = measure.azstats.eti(prob=prob, dim=samples) if samples else mean + EMPTY
+            varies = samples and float(measure.std(samples).max()) > 0
+            wide = measure.azstats.eti(prob=prob, dim=samples) if varies else mean + EMPTY
             intervals[name] = wide / largest
+            single += [] if varies else [name.replace("_", " ")]
     features = next(iter(means.values()), xr.DataArray([]))
     for name, mean in means.items():
         if set(mean["feature"].values) != set(features["feature"].values):
@@ -89,7 +91,8 @@ def plot_importances(*datasets, ci_prob=None, backend=None, **pc_kwargs):
     pc.map(_points, "point_estimate", data=mean, color="C0", names=names)
     pc.map(_title, "title", data=mean)
     pc.map(axis_labels, "xlabel", data=mean, x="share of the largest")
-    add_title(pc, f"Measures of relevance, {prob:.0%} intervals")
+    none = f"\none value, no interval: {', '.join(single)}" if single else ""
+    add_title(pc, f"Measures of relevance, {prob:.0%} intervals{none}")
     return pc
 
 
@@ -100,7 +103,11 @@ def _measures(dataset):
     for value in dataset.values():
         if set(value.dims) - {"class"} in known:
             refuse_several(value)
-    held = {str(name): value for name, value in dataset.items() if set(value.dims) in known}
+    held = {
+        str(name): value
+        for name, value in dataset.items()
+        if set(value.dims) in known and not str(name).endswith("_mc_error")
+    }
     if not held:
         raise ValueError(
             "The dataset has no measure with dims (feature) or (chain, draw, feature); expected "

@@ -16,7 +16,7 @@ from bayes_gpx.marks import (
     vertical_zero,
 )
 from bayes_gpx.panels import add_title, beside, lay_out
-from bayes_gpx.shown import short
+from bayes_gpx.shown import NO_INTERVAL, short
 from bayes_gpx.specification import count
 
 SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
@@ -24,6 +24,8 @@ SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
 
 MOST_NUMBERS = 16
 """Rows of a matrix up to which numbers stand in its cells."""
+
+NO_PROBABILITIES = "no probabilities: one draw of the hyperparameters"
 
 LEAST, DARK = 0.005, 0.75
 """Shares of the largest from which on numbers are written, and are white on their cells."""
@@ -84,10 +86,16 @@ def _held(ranked, name, max_features, backend):
     return backend
 
 
+def _alone(ranked):
+    """Whether the ranks are those of one draw, without probabilities."""
+    return bool(ranked["probability_rank"].isnull().all())
+
+
 def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
     """Plot features' average relevance with intervals, and the probability of each rank.
 
-    Features stand in the order of their mean ranks.
+    Features stand in the order of their mean ranks. Of one draw of the hyperparameters there are
+    neither intervals nor probabilities, and a panel of averages alone.
 
     Parameters
     ----------
@@ -111,32 +119,34 @@ def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
     backend = _held(ranked, "average_relevance_mean", max_features, backend)
     order = np.argsort(ranked["rank_mean"].values, kind="stable")[:max_features]
     chosen = ranked.isel(feature=order, rank=slice(max_features))
-    m = len(order)
+    m, alone = len(order), _alone(ranked)
+    panels = ["average"] if alone else ["average", "rank"]
 
     def panel(variable, name):
         found = xr.Dataset({"relevance": chosen[variable]}).expand_dims(panel=[name])
-        return found.reindex(panel=["average", "rank"])  # panels of nothing but NaN are skipped
+        return found.reindex(panel=panels)  # panels of nothing but NaN are skipped
 
     mean, ranks = panel("average_relevance_mean", "average"), panel("probability_rank", "rank")
     names, size = [short(name) for name in chosen["feature"].values], (5.2, 1.5 + 0.32 * m)
-    lay_out(pc_kwargs, 2, size, backend=backend, above=0.5, between=beside(names))
+    lay_out(pc_kwargs, len(panels), size, backend=backend, above=0.5, between=beside(names))
     pc = PlotCollection.wrap(mean, cols=["panel"], backend=backend, **pc_kwargs)
     intervals = panel("average_relevance_interval", "average")
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_bars, "interval", data=intervals, color="C0", width=3)
+    if not alone:
+        pc.map(_bars, "interval", data=intervals, color="C0", width=3)
     pc.map(_points, "point_estimate", data=mean, color="C0")
-    drawn = {"data": ranks, "dims": ("feature", "rank")}
-    drawn["largest"] = xr.DataArray(1.0)
-    pc.map(_shades, "ranks", **drawn)
-    pc.map(_numbers, "probabilities", store_artist=False, form=".2f", **drawn)
     pc.map(_ticks, "names", data=mean, store_artist=False, rows=names)
-    numbers = chosen["rank"].values if m <= MOST_NUMBERS else []
-    pc.map(_ticks, "rank_names", data=ranks, store_artist=False, rows=names, columns=numbers)
     pc.map(axis_labels, "xlabel", data=mean, x="relevance per sd of the feature")
-    pc.map(axis_labels, "rank_label", data=ranks, x="rank, with its probability")
+    if not alone:
+        drawn = {"data": ranks, "dims": ("feature", "rank"), "largest": xr.DataArray(1.0)}
+        pc.map(_shades, "ranks", **drawn)
+        pc.map(_numbers, "probabilities", store_artist=False, form=".2f", **drawn)
+        numbers = chosen["rank"].values if m <= MOST_NUMBERS else []
+        pc.map(_ticks, "rank_names", data=ranks, store_artist=False, rows=names, columns=numbers)
+        pc.map(axis_labels, "rank_label", data=ranks, x="rank, with its probability")
     left = ranked.sizes["feature"] - m
     some = f", first {m} of {m + left} features" if left else ""
-    interval = f"{ranked.attrs['ci_prob']:.0%} intervals"
+    interval = NO_INTERVAL if alone else f"{ranked.attrs['ci_prob']:.0%} intervals"
     add_title(pc, f"Relevance, averaged over observations{some}\n{interval}")
     return pc
 
@@ -145,7 +155,8 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
     """Plot average interactions of pairs, and the probability of each to be among the first.
 
     Features stand in the order of their strongest interactions. Pairs that were not asked for, and
-    the diagonal, are gray.
+    the diagonal, are gray. Of one draw of the hyperparameters there are no probabilities, and a
+    panel of averages alone.
 
     Parameters
     ----------
@@ -177,6 +188,10 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
     every = dict.fromkeys(np.column_stack([first, second])[strongest].ravel())
     names = list(every)[:max_features]
 
+    alone, numbers = _alone(ranked), {"mean": mean}
+    if not alone:
+        numbers["top"] = ranked["probability_top"].sel(rank=top).values
+
     def panel(values, name):
         square = np.full((len(names), len(names)), np.nan)
         for a, b, value in zip(first, second, values, strict=True):
@@ -186,18 +201,18 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
         dims = ("panel", "feature", "feature_bis")
         coords = {"panel": [name], "feature": names, "feature_bis": names}
         found = xr.Dataset({"interaction": (dims, square[None])}, coords)
-        return found.reindex(panel=["mean", "top"])  # panels of nothing but NaN are skipped
+        return found.reindex(panel=[*numbers])  # panels of nothing but NaN are skipped
 
-    panels = [panel(mean, "mean"), panel(ranked["probability_top"].sel(rank=top).values, "top")]
+    panels = [panel(values, name) for name, values in numbers.items()]
     m = len(names)
     labels, largest = [short(name) for name in names], xr.DataArray([np.nanmax(mean), 1.0])
     side = 1.6 + 0.42 * m
     room = {"above": 0.6, "narrowest": 8.0, "between": beside(labels)}
-    lay_out(pc_kwargs, 2, (side + 0.8, side), backend=backend, **room)
+    lay_out(pc_kwargs, len(panels), (side + 0.8, side), backend=backend, **room)
     pc = PlotCollection.wrap(panels[0], cols=["panel"], backend=backend, **pc_kwargs)
     upright = max(map(len, labels)) > 4
     titles = ["average, per sd of both", f"probability to be among the first {top}"]
-    for k, title in enumerate(titles):
+    for k, title in enumerate(titles[: len(panels)]):
         dims = ("feature", "feature_bis")
         drawn = {"data": panels[k], "dims": dims, "largest": largest[k]}
         pc.map(_shades, f"map_{k}", **drawn)
@@ -208,5 +223,6 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
         pc.map(_title, f"title_{k}", data=panels[k], text=title)
     left = len(every) - m
     some = f", {m} of {m + left} features" if left else ""
-    add_title(pc, f"Interactions, averaged over observations{some}")
+    second = f"\n{NO_PROBABILITIES}" if alone else ""
+    add_title(pc, f"Interactions, averaged over observations{some}{second}")
     return pc

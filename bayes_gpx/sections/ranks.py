@@ -13,11 +13,15 @@ def _relevance(findings):
         "in how sure it is. It is in standard deviations of the feature, and has no sign."
     )
     if findings.alone:
-        yield Prose("One draw of the hyperparameters: ranks look sure, and are not.", "note")
+        yield Prose(
+            "One draw of the hyperparameters: how sure relevances, interactions and their ranks "
+            "are is not known.",
+            "note",
+        )
     yield from _table(findings, ranked, "average_relevance", "feature", "relevance")
     yield picture(
         plot_relevance(ranked, backend="matplotlib"),
-        "Features by relevance, and how probable each rank is.",
+        "Features by relevance" + ("." if findings.alone else ", and how probable each rank is."),
     )
 
 

@@ -1,6 +1,6 @@
 """How the prediction changes with each feature: weights of a GPX, slopes of a GP."""
 
-from bayes_gpx.pages import Prose, Section, Table, picture
+from bayes_gpx.pages import Section, Table, picture
 from bayes_gpx.plots import plot_beeswarm, plot_dependence
 
 PANELS = 6
@@ -41,17 +41,22 @@ def _contributions(findings):
 def _slopes(findings):
     if findings.model.training.Z is not None:
         return
-    if findings.classes:
-        yield Prose("Average slopes are not known for more than two labels.", "note")
-        return
     found = findings.sloped
+    if not findings.classes:
+        yield _average_slopes(findings, found, "")
+        return
+    for label in found["class"].values:
+        yield _average_slopes(findings, found.sel({"class": label}), f" of label {label}")
+
+
+def _average_slopes(findings, found, whose):
     tails = found["average_slope"].quantile(findings.tails, ["chain", "draw"])
     rows = []
     for i, name in enumerate(found["feature"].values):
         row = [str(name), float(found["average_slope_mean"][i]), *map(float, tails.values[:, i])]
         rows.append([*row, 100 * float(found["probability_positive"][i])])
-    yield Table(
-        f"Average slopes over {found.sizes['obs']} rows, {found.attrs['units']}.",
+    return Table(
+        f"Average slopes{whose} over {found.sizes['obs']} rows, {found.attrs['units']}.",
         ["feature", "mean", "from", "to", "P(above 0), %"],
         rows,
     )
