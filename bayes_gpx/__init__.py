@@ -65,6 +65,7 @@ _MAP = {
     "plot_waterfall": "bayes_gpx.plots:plot_waterfall",
     "plot_weights": "bayes_gpx.plots:plot_weights",
     "predictive_checks": "bayes_gpx.interchange:predictive_checks",
+    "sample_posterior_predictive": "bayes_gpx.interchange:sample_posterior_predictive",
     "power_scaling": "bayes_gpx.interchange:power_scaling",
     "to_pandas": "bayes_gpx.interchange:to_pandas",
     "to_shap": "bayes_gpx.interchange:to_shap",

@@ -12,7 +12,7 @@ INTERRUPTED = 130
 
 SAID = {
     "map": "One draw: what hyperparameters might else be is not seen.",
-    "laplace": "Draws from a normal approximation; only NUTS tells how good it is.",
+    "laplace": "Draws around the mode, weighted by the posterior density.",
 }
 
 EXAMPLE = """\b

@@ -14,6 +14,68 @@ LARGEST = 2.0**62
 """Counts above are cut to it: ArviZ asks for whole numbers."""
 
 
+def sample_posterior_predictive(
+    model, idata, X_new=None, Z_new=None, *, exposure=None, joint=True, seed=None, progressbar=True
+):
+    """Draw responses given the data: what PyMC's function of this name does for other models.
+
+    ``pm.sample_posterior_predictive(idata, model=model.pymc)`` draws y from the hyperparameters
+    alone, since the function is integrated out: its replications know nothing of the training
+    responses. Where latent values are in ``model.pymc`` but not in the fit, it draws them from
+    their prior. The responses drawn here are conditioned on y.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree or dict
+        What ``model.fit`` or ``pm.sample`` returned, or a dict of fixed hyperparameters on the
+        model's scale.
+    X_new, Z_new : frame or array, optional
+        New samples; None for the training samples.
+    exposure : array (m,), optional
+        Of new counts.
+    joint : bool
+        Draw all rows jointly, as a set of data that the model makes, which is what PyMC does: at
+        most 5000 rows. Else each row by itself, which is faster.
+    seed : int, optional
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.DataTree
+        `posterior_predictive` with `y` (chain, draw, obs) in user units, labels coded 0, 1, ...,
+        and `observed_data`; of new samples the group `predictions` alone.
+
+    Raises
+    ------
+    ValueError
+        If `idata` belongs to another model, or samples do not fit it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> tree = bx.sample_posterior_predictive(model, theta, seed=1, progressbar=False)
+    >>> drawn = tree["posterior_predictive"]["y"]
+    >>> round(np.corrcoef(drawn.isel(chain=0, draw=0), np.sin(X[:, 0]))[0, 1].item(), 2)
+    1.0
+    """
+    options = {"joint": joint, "seed": seed, "progressbar": progressbar}
+    drawn = predictions(model, idata, X_new, Z_new, exposure=exposure, **options)["y"]
+    name, obs = model.in_model("y"), model.in_model("obs")
+    found = {"posterior_predictive" if X_new is None else "predictions": drawn.rename(obs=obs)}
+    if X_new is None:
+        observed = xr.DataArray(model.training.y, {obs: model.training.X.index}, [obs])
+        found["observed_data"] = observed
+    if model.specification.observation.discrete:
+        found = {k: values.clip(max=LARGEST).astype("int64") for k, values in found.items()}
+    groups = {k: values.drop_attrs().to_dataset(name=name) for k, values in found.items()}
+    return xr.DataTree.from_dict(groups)
+
+
 def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True):
     """The fit with all that ArviZ's predictive checks take: responses drawn at the training rows.
 
@@ -36,29 +98,22 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     Returns
     -------
     xarray.DataTree
-        A copy of the fit with the groups `posterior_predictive`, `y` (chain, draw, obs) in user
-        units, labels coded 0 and 1; and `observed_data`. Without `log_likelihood`: its terms are
-        of responses that have not been seen, so ``az.plot_loo_pit`` would weigh these replications
-        as what they are not.
+        A copy of the fit with the groups that `sample_posterior_predictive` returns. Without
+        `log_likelihood`: its terms are of responses that have not been seen, so
+        ``az.plot_loo_pit`` would weigh these replications as what they are not.
 
     Raises
     ------
     ValueError
         If `idata` belongs to another model.
     """
-    drawn = predictions(model, idata, joint=joint, seed=seed, progressbar=progressbar)["y"]
-    name, obs = model.in_model("y"), model.in_model("obs")
-    fitted = not isinstance(idata, dict)
-    tree = idata.drop_nodes("log_likelihood", errors="ignore") if fitted else xr.DataTree()
-    observed = xr.DataArray(model.training.y, {obs: model.training.X.index}, [obs])
-    kept = {
-        "posterior_predictive": drawn.rename(obs=obs) if model.name else drawn,
-        "observed_data": observed,
-    }
-    if model.specification.observation.mean_name is not None:
-        kept = {k: values.clip(max=LARGEST).astype("int64") for k, values in kept.items()}
-    for group, values in kept.items():
-        tree[group] = xr.DataTree(values.drop_attrs().to_dataset(name=name))
+    options = {"joint": joint, "seed": seed, "progressbar": progressbar}
+    drawn = sample_posterior_predictive(model, idata, **options)
+    if isinstance(idata, dict):
+        return drawn
+    tree = idata.drop_nodes("log_likelihood", errors="ignore")
+    for group, found in drawn.children.items():
+        tree[group] = found
     return tree
 
 

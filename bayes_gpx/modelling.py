@@ -193,6 +193,13 @@ class Model:
         """The generative `pymc.Model`: hyperparameters and collapsed y, in user units.
 
         Where noise is not normal: hyperparameters, whitened latent values, and y.
+
+        PyMC's functions of the prior take it as any model. Those of the posterior need
+        care: ``pm.sample_posterior_predictive(idata, model=model.pymc)`` draws y from the
+        hyperparameters alone, not given the observed responses, since the function is integrated
+        out; and where the fit holds no whitened latent values, PyMC draws them from their prior.
+        What is conditioned on the data comes from `bayes_gpx.sample_posterior_predictive` and
+        `bayes_gpx.predictions`.
         """
         _register_numba()
         return self._pymc
@@ -297,8 +304,11 @@ class Model:
         ----------
         method : {"map", "laplace", "nuts", "svgp"}
             "map" maximises the posterior density of the hyperparameters themselves and
-            gives one draw. "laplace" draws from a normal approximation at the mode of the
-            unconstrained density. "nuts" samples, from starts around that mode. "svgp", of models
+            gives one draw. "laplace" draws around the mode of the unconstrained density, from t
+            distributions of that scale, and resamples the draws by their weights, smoothed by
+            PSIS: `draws` that count alike. `idata.attrs["khat"]`, the Pareto k of the weights,
+            says whether they stand for the posterior; `sample_stats` has the log density `lp` of
+            each draw and that of the proposals, `lp_approximation`. "nuts" samples, from starts around that mode. "svgp", of models
             with inducing points, is "map" with the trace of the bound in the group `elbo`, and the
             posterior of the inducing values in `variational`; with `minibatch` by that many rows
             at a time, for very large n. Its variances are too small rather than too large; with few

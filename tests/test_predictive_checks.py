@@ -3,6 +3,7 @@
 import arviz as az
 import matplotlib
 import numpy as np
+import pymc as pm
 import pytest
 from numpy.testing import assert_allclose
 
@@ -64,3 +65,38 @@ def test_one_draw_is_replicated(checked):
     theta = {"lengthscale": [1.0], "amplitude": 1.0}
     tree = bx.predictive_checks(model, theta, joint=True, seed=0, **QUIET)
     assert tree["posterior_predictive"]["y"].sizes["draw"] == 1000
+
+
+def test_responses_are_drawn_given_the_data():
+    """Jointly, with the covariance of the dense formula; PyMC's own know nothing of the data."""
+    x = np.linspace(0, 3, 12)[:, None]
+    y = np.sin(2 * x[:, 0]) + 0.1 * RNG.normal(size=12)
+    model = bx.GP(x, y, scale=False)
+    theta = {"lengthscale": [0.6], "amplitude": 1.0, "sigma": 0.1}
+    tree = bx.sample_posterior_predictive(model, theta, seed=1, **QUIET)
+    assert list(tree.children) == ["posterior_predictive", "observed_data"]
+    drawn = tree["posterior_predictive"]["y"].values[0]
+    K = np.exp(-((x - x.T) ** 2) / (2 * 0.6**2))
+    C = K + 0.01 * np.eye(12)
+    mean, cov = K @ np.linalg.solve(C, y), K - K @ np.linalg.solve(C, K) + 0.01 * np.eye(12)
+    sd = np.sqrt(np.diag(cov))
+    assert_allclose(drawn.mean(0), mean, atol=(5 * sd / np.sqrt(1000)).max())
+    assert np.abs(np.cov(drawn.T) - cov).max() < 5 * np.sqrt(2 / 1000) * sd.max() ** 2
+    idata = model.fit("laplace", draws=60, seed=1, **QUIET)
+    options = {"random_seed": 1, "compile_kwargs": {"mode": "FAST_COMPILE"}} | QUIET
+    blind = pm.sample_posterior_predictive(idata, model=model.pymc, **options)
+    given = bx.sample_posterior_predictive(model, idata, seed=1, **QUIET)
+    likeness = [
+        np.mean([np.corrcoef(one, y)[0, 1] for one in found["posterior_predictive"]["y"].values[0]])
+        for found in (blind, given)
+    ]
+    assert likeness[0] < 0.5 and likeness[1] > 0.95
+
+
+def test_new_samples_have_predictions(checked):
+    name, model, idata, _ = checked
+    new = bx.sample_posterior_predictive(model, idata, X[:3], seed=2, **QUIET)
+    assert list(new.children) == ["predictions"]
+    expected = bx.predictions(model, idata, X[:3], joint=True, seed=2, **QUIET)["y"]
+    assert_allclose(new["predictions"]["y"], expected)
+    assert new["predictions"]["y"].dtype.kind == "i"

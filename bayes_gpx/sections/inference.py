@@ -12,6 +12,9 @@ from bayes_gpx.modes import MODE
 from bayes_gpx.pages import Prose, Section, Table, number, picture
 
 LOWEST_BFMI = 0.3
+LARGEST_K = 0.7
+"""Pareto k up to which importance weights are reliable (Vehtari et al., 2024)."""
+
 MOST_PANELS = 12
 PRIOR_DRAWS = 2000
 DIVISION = "\N{DIVISION SLASH}"
@@ -29,11 +32,7 @@ def _verdict(findings):
             "note",
         )
     elif findings.method == "laplace":
-        yield Prose(
-            "Draws from a normal approximation at the mode; how good it is cannot be seen from "
-            "them. NUTS tells.",
-            "note",
-        )
+        yield _weights(idata.attrs.get("khat"))
     elif posterior.sizes["draw"] >= FEWEST_DRAWS:
         diagnosis = diagnose(idata)
         verdict = idata.attrs.get("verdict", diagnosis.verdict)
@@ -43,6 +42,20 @@ def _verdict(findings):
             f"{number(diagnosis.ess_bulk)} (bulk) and {number(diagnosis.ess_tail)} (tail), "
             f"{diagnosis.divergences} divergent transitions."
         )
+
+
+def _weights(khat):
+    """What the Pareto k of a Laplace fit's weights says; files of earlier versions have none."""
+    if khat is None:
+        return Prose(
+            "Draws from a normal approximation at the mode; how good it is cannot be seen from "
+            "them. NUTS tells.",
+            "note",
+        )
+    said = f"Draws around the mode, weighted by the posterior density: Pareto k {number(khat)}. "
+    if khat < LARGEST_K:
+        return Prose(said + f"Below {LARGEST_K} the weights are reliable.", "good")
+    return Prose(said + f"Above {LARGEST_K} they are not: use NUTS, or more draws.", "bad")
 
 
 def _energy(findings):
