@@ -303,17 +303,18 @@ class Model:
         Parameters
         ----------
         method : {"map", "laplace", "nuts", "svgp"}
-            "map" maximises the posterior density of the hyperparameters themselves and
-            gives one draw. "laplace" draws around the mode of the unconstrained density, from t
-            distributions of that scale, and resamples the draws by their weights, smoothed by
-            PSIS: `draws` that count alike. `idata.attrs["khat"]`, the Pareto k of the weights,
-            says whether they stand for the posterior; `sample_stats` has the log density `lp` of
-            each draw and that of the proposals, `lp_approximation`. "nuts" samples, from starts around that mode. "svgp", of models
-            with inducing points, is "map" with the trace of the bound in the group `elbo`, and the
-            posterior of the inducing values in `variational`; with `minibatch` by that many rows
-            at a time, for very large n. Its variances are too small rather than too large; with few
-            rows most of what "map" and "svgp" miss is the uncertainty of hyperparameters: of 60
-            labels their 90 % intervals held 6 of 10 probabilities (`benchmarks/intervals.py`).
+            "map" maximises the posterior density of the hyperparameters themselves and gives one
+            draw. "laplace" draws around the mode of the unconstrained density, from t distributions
+            of that scale, and resamples the draws by their weights, smoothed by PSIS: `draws` that
+            count alike. `idata.attrs["khat"]`, the Pareto k of the weights, says whether they stand
+            for the posterior; `sample_stats` has the log density `lp` of each draw and that of the
+            proposals, `lp_approximation`. "nuts" samples, from starts around that mode. "svgp", of
+            models with inducing points, is "map" with the trace of the bound in the group `elbo`,
+            and the posterior of the inducing values in `variational`; with `minibatch` by that many
+            rows at a time, for very large n. Its variances are too small rather than too large;
+            with few rows most of what "map" and "svgp" miss is the uncertainty of hyperparameters:
+            of 60 labels their 90 % intervals held 6 of 10 probabilities
+            (`benchmarks/intervals.py`).
         draws, tune, chains : int
             Of "nuts", for each chain; "laplace" gives `draws` in one chain.
         seed : int, optional
