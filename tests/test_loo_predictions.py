@@ -98,6 +98,14 @@ def test_weights_are_those_of_psis(fitted):
     assert_allclose(found["y_sd"], np.sqrt(second), rtol=1e-10)
 
 
+def test_few_draws_have_weights_without_smoothing(fitted):
+    found = bx.loo_predictions(*fitted, num_draws=12, **QUIET)
+    assert np.isnan(found["pareto_k"]).all()
+    terms = bx.log_likelihood(*fitted, num_draws=12, **QUIET)["log_likelihood"]
+    weights = np.exp(-terms) / np.exp(-terms).sum(("chain", "draw"))
+    assert_allclose(np.exp(found["log_weights"]), weights, rtol=1e-10)
+
+
 @LARGE_K
 def test_thinned_draws_and_seeds(fitted):
     found = bx.loo_predictions(*fitted, num_draws=50, seed=3, **QUIET)

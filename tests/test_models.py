@@ -326,6 +326,7 @@ class OwnKernel(pm.gp.cov.Covariance):
         return pt.exp(-0.5 * ((apart / self.ls) ** 2).sum(axis=-1))
 
 
+@pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 @pytest.mark.parametrize("kernel", [gibbs, warped, lambda d: OwnKernel(d, pm.HalfNormal("reach"))])
 def test_nonstationary_and_user_written_kernels_learn(kernel):
     rng = np.random.default_rng(0)

@@ -113,6 +113,7 @@ def test_a_strong_prior_is_flagged_and_a_vague_one_is_not(fitted, caplog):
     assert said["vague"]["prior"].max() < 0.05
 
 
+@pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 def test_latent_values_are_no_hyperparameters(data):
     X, y = data
     model = bx.GP(X, y > 0, likelihood="bernoulli", priors={"lengthscale": 1.0})
@@ -124,6 +125,7 @@ def test_latent_values_are_no_hyperparameters(data):
     assert np.isfinite(az.psense(tree, group="likelihood")["amplitude"])
 
 
+@pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 def test_what_has_no_draws_of_the_fit_is_refused(fitted, data):
     model, idata, _ = fitted["vague"]
     for options in ({"keep": "summary"}, {"num_draws": 10}):

@@ -26,9 +26,9 @@ Y = X[:, 0] + 0.2 * RNG.normal(size=20)
 
 
 def test_threads_do_not_change_each_others_numbers():
-    """One call in six of every verb, likelihood and approximation; all of them: below."""
-    wrong, number = compared("threads", every=6)
-    assert wrong == {} and number > 10
+    """One call in eleven of every verb, likelihood and approximation; all of them: below."""
+    wrong, number = compared("threads", every=11)
+    assert wrong == {} and number > 5
 
 
 @pytest.mark.slow

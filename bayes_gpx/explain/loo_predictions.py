@@ -11,6 +11,9 @@ from bayes_gpx.responses import mean_response
 from bayes_gpx.specification import count
 
 LEAD = ("chain", "draw")
+FEWEST_SMOOTHED = 25
+"""Draws from which the tail of their weights can be smoothed."""
+
 OF_ONE = 1000
 """Responses drawn where there is a single draw of the hyperparameters."""
 
@@ -53,8 +56,9 @@ def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True
         `y` (chain, draw, obs), drawn from p(y_i | y_-i, theta), without weights; `log_weights`
         (chain, draw, obs), whose exponentials sum to 1 over the draws. What follows is weighted by
         them, (obs): `y_mean` and `y_sd`, in units of y; `residual`, y less its mean; `elpd`, the
-        log predictive density; `pareto_k`, NaN for a single draw; and `pit`, the probability of at
-        most y_i, ``sum_s w_is P(Y_i <= y_i | y_-i, theta_s)``.
+        log predictive density; `pareto_k`, NaN for fewer than 25 draws, whose weights are not
+        smoothed; and `pit`, the probability of at most y_i,
+        ``sum_s w_is P(Y_i <= y_i | y_-i, theta_s)``.
 
         Of counts `rate_mean` and `rate_sd`, of the rate times the exposure, in the place of
         `y_mean` and `y_sd`, and `pit` is randomised between the probabilities of less than y_i and
@@ -157,16 +161,19 @@ def _averaged(weights, values):
 
 def _weights(idata, hyper, terms):
     """Smoothed log weights (chain, draw, n), which sum to 1, and the Pareto k (n,)."""
-    if len(hyper) == 1:
-        return np.zeros_like(terms), np.full(terms.shape[-1], np.nan)
+    if len(hyper) < FEWEST_SMOOTHED:
+        return _normalised(-terms), np.full(terms.shape[-1], np.nan)
     coords = {"chain": hyper.chain, "draw": hyper.draw}
     posterior = idata["posterior"].to_dataset().sel(draw=hyper.draw)
     left_out = xr.Dataset({"y": ((*LEAD, "obs"), terms)}, coords)
     tree = xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": left_out})
     found = az.loo(tree, pointwise=True)
-    log_weights = found.log_weights.transpose(*LEAD, "obs").values
-    flat = log_weights.reshape((-1, log_weights.shape[-1]))
-    return log_weights - np.logaddexp.reduce(flat, axis=0), found.pareto_k.values
+    return _normalised(found.log_weights.transpose(*LEAD, "obs").values), found.pareto_k.values
+
+
+def _normalised(log_weights):
+    """Log weights (chain, draw, n) that sum to 1 over the draws."""
+    return log_weights - np.logaddexp.reduce(log_weights.reshape((-1, log_weights.shape[-1])))
 
 
 def _drawn(observation, hyper, mean, spread, training, each, rng):
