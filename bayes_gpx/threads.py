@@ -17,11 +17,6 @@ from bayes_gpx.modes import MODE
 LOCK = threading.RLock()
 """Held while PyTensor compiles or copies a function: neither is made for two threads at once."""
 
-if "register_at_fork" in vars(os):  # a child must not inherit a lock that another thread holds
-    os.register_at_fork(
-        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=LOCK.release
-    )
-
 
 def copy(function):
     """A compiled function for one thread."""
@@ -86,25 +81,47 @@ class _Limit:
     """
 
     def __init__(self):
-        self._turn, self._asked, self._outermost = threading.Lock(), [], None
+        self._asked, self._outermost = [], None
 
     @contextmanager
     def held(self, number):
         """Context in which BLAS uses at most `number` threads."""
-        with self._turn:
+        asked = number, threading.get_ident()
+        with LOCK:
             lowest = min(self._asked, default=None)
-            self._asked.append(number)
+            self._asked.append(asked)
             if lowest is None:
                 self._outermost = threadpool_limits(number)
-            elif number < lowest:
+            elif number < lowest[0]:
                 threadpool_limits(number)
         try:
             yield
         finally:
-            with self._turn:
-                self._asked.remove(number)
-                if not self._asked:
-                    self._outermost.restore_original_limits()
+            with LOCK:
+                self._asked.remove(asked)
+                self._restore()
+
+    def forget_others(self):
+        """Drop what other threads asked for, which a forked process does not have."""
+        held = bool(self._asked)
+        self._asked = [one for one in self._asked if one[1] == threading.get_ident()]
+        if held:
+            self._restore()
+
+    def _restore(self):
+        if not self._asked:
+            self._outermost.restore_original_limits()
 
 
 BLAS = _Limit()
+
+
+def _after_fork():
+    BLAS.forget_others()
+    LOCK.release()
+
+
+if "register_at_fork" in vars(os):  # a child must not inherit a lock that another thread holds
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_after_fork
+    )

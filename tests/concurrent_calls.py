@@ -66,7 +66,7 @@ VERBS = {
     "contributions": {"draws": 20, "seed": 1},
     "relevance": {},
     "interactions": {},
-    "importances": {"seed": 1},
+    "importances": {"draws": 2, "seed": 1},
     "partial_dependence": {"draws": 20, "seed": 1},
     "log_likelihood": {},
     "loo_predictions": {"seed": 1},

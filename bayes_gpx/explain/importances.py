@@ -59,7 +59,7 @@ def importances(
     measures : list of str, optional
         Some of the variables below. By default all, without `inverse_lengthscale` where the kernel
         does not have one lengthscale for each feature, and without Sobol indices of a GPX with a Z
-        of its own.
+        of its own. Sobol indices take nearly all of the time: 4096 (d + 2) rows of each function.
     obs : label or list of labels, optional
         Only these observations.
     on : {"response", "latent"}
