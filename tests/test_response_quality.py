@@ -27,6 +27,7 @@ def functions(rng, x):
     return np.cos(x * rates + phase) @ weights, -np.sin(x * rates + phase) * rates @ weights
 
 
+@pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 @pytest.mark.parametrize("likelihood", ["poisson", "negative_binomial"])
 def test_intervals_of_simulated_counts(likelihood):
     rng, shares = np.random.default_rng(3), []
