@@ -14,7 +14,7 @@ from pymc.backends.arviz import find_constants, find_observations
 from scipy.optimize import minimize
 from scipy.stats import multivariate_t
 
-from bayes_gpx.density import MODE, Density, progress_bar
+from bayes_gpx.density import MODE, THREADED_FROM, Density, observations, progress_bar
 from bayes_gpx.diagnostics import ConvergenceWarning, diagnose
 from bayes_gpx.resampling import resampled
 
@@ -227,8 +227,14 @@ def _log_t(points, center, root):
 
 
 def _heights(density, points, progressbar):
-    """Log densities at points (S, d), by parallel threads."""
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool, progress_bar(progressbar) as progress:
+    """Log densities at points (S, d), by parallel threads.
+
+    By as many as need no more memory together than one does with the rows from which BLAS has
+    threads of its own.
+    """
+    alone = (THREADED_FROM // max(1, observations(density.model))) ** 2
+    workers = max(1, min(os.cpu_count() or 1, alone))
+    with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
         found = pool.map(density.height, points)
         return np.array([*progress.track(found, total=len(points), description="Weighing")])
 

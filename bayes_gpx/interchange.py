@@ -7,6 +7,7 @@ from pymc.stats import compute_log_prior
 
 from bayes_gpx.arguments import probability, refuse_other_model
 from bayes_gpx.density import MODE
+from bayes_gpx.draws import LARGEST_JOINT
 from bayes_gpx.explain import log_likelihood, predictions
 from bayes_gpx.shown import ONE_UNIT, interval_of, shown
 
@@ -49,7 +50,8 @@ def sample_posterior_predictive(
     Raises
     ------
     ValueError
-        If `idata` belongs to another model, or samples do not fit it.
+        If `idata` belongs to another model, samples do not fit it, or there are too many rows to
+        be drawn jointly.
 
     Examples
     --------
@@ -63,6 +65,12 @@ def sample_posterior_predictive(
     >>> round(np.corrcoef(drawn.isel(chain=0, draw=0), np.sin(X[:, 0]))[0, 1].item(), 2)
     1.0
     """
+    rows = model.training.n if X_new is None else len(X_new)
+    if joint and rows > LARGEST_JOINT:
+        raise ValueError(
+            f"{rows} rows would be drawn jointly; at most {LARGEST_JOINT} are. Pass joint=False to "
+            "draw each row by itself, or fewer new samples."
+        )
     options = {"joint": joint, "seed": seed, "progressbar": progressbar}
     drawn = predictions(model, idata, X_new, Z_new, exposure=exposure, **options)["y"]
     name, obs = model.in_model("y"), model.in_model("obs")

@@ -80,10 +80,22 @@ def coverage(dataset, y, ci_prob=None):
     drawn, dims = dataset["y"], ("chain", "draw")
     seen = read_observed(dataset, y)
     below = (drawn < seen).mean(dims) + 0.5 * (drawn == seen).mean(dims)
-    place = dataset.get("pit", below)
+    place = _places_left_out(dataset, seen) if "pit" in dataset else below
     wanted = xr.DataArray(prob, {"ci_prob": prob}, ["ci_prob"])
     inside = (np.abs(2.0 * place - 1.0) <= wanted).mean("obs").rename("coverage")
     return inside.isel(ci_prob=0) if np.ndim(ci_prob) == 0 else inside
+
+
+def _places_left_out(dataset, seen):
+    """PITs of the observed responses, which are those that the model was fitted to."""
+    mean = dataset["y_mean" if "y_mean" in dataset else "rate_mean"]
+    fitted = mean + dataset["residual"]
+    if not np.allclose(seen, fitted, rtol=1e-9, atol=1e-9 * float(np.abs(fitted).max())):
+        raise ValueError(
+            "y differs from the responses that were left out; expected those that the model was "
+            "fitted to, or the result of bx.predictions for other ones."
+        )
+    return dataset["pit"]
 
 
 def stability(dataset, neighbours=10):

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 from scipy.optimize import minimize
@@ -13,6 +12,7 @@ from bayes_gpx.arguments import hyperparameter_draws
 from bayes_gpx.collapsed import left_out
 from bayes_gpx.density import BUFFERED_MODE, blas_threads
 from bayes_gpx.specification import count
+from bayes_gpx.threads import ThreadedFunction
 from bayes_gpx.views import prior
 
 
@@ -112,4 +112,4 @@ def _bound_and_slope(model, theta, shape):
     bound = left_out(specification, process, held, s)[0]
     own = {rv: held[rv.name] for rv in model.own_variables}
     outputs = graph_replace([bound, pt.grad(bound, points)], own, strict=False)
-    return pytensor.function([points], outputs, mode=BUFFERED_MODE, trust_input=True)
+    return ThreadedFunction([points], outputs, mode=BUFFERED_MODE, trust_input=True)

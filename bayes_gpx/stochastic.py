@@ -14,7 +14,6 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.replace import clone_replace
 
@@ -22,7 +21,7 @@ from bayes_gpx.conditioning import solve_root
 from bayes_gpx.density import Density, progress_bar
 from bayes_gpx.diagnostics import ConvergenceWarning
 from bayes_gpx.inference import NowhereFinite
-from bayes_gpx.modes import MODE
+from bayes_gpx.threads import ThreadedFunction
 from bayes_gpx.variational import LEAST_SD, expected_log
 from bayes_gpx.views import seen_through
 
@@ -107,7 +106,7 @@ class Ascent:
         height = prior + bound[0]
         outputs = [height, pt.grad(height, x), *bound[1:]]
         inputs = [x, *rows.values(), batch.share, batch.coefficients, batch.root]
-        self._at = pytensor.function(inputs, outputs, mode=MODE, on_unused_input="ignore")
+        self._at = ThreadedFunction(inputs, outputs)
 
     def __call__(self, start, *, steps, rate, seed, progressbar):
         """Return hyperparameters by name and their height, averaged over the last steps; the trace.

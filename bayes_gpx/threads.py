@@ -109,7 +109,9 @@ class _Limit:
             self._restore()
 
     def _restore(self):
-        if not self._asked:
+        if self._asked:
+            threadpool_limits(min(self._asked)[0])
+        else:
             self._outermost.restore_original_limits()
 
 

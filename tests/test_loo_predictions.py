@@ -261,3 +261,42 @@ def test_pits_of_one_data_set_pass_a_test_that_allows_for_their_dependence(rng):
     seen = bx.predictive_checks(model, idata, seed=1, **QUIET)
     drawn, observed = seen["posterior_predictive"]["y"], seen["observed_data"]["y"]
     assert (drawn <= observed).mean(("chain", "draw")).std() < 0.24
+
+
+@LARGE_K
+def test_draws_that_repeat_leave_no_tail_and_say_so(fitted):
+    model, idata = fitted
+    posterior = idata["posterior"].to_dataset().isel(draw=slice(40))
+    rarest = int(idata["log_likelihood"]["y"].isel(obs=5, draw=slice(40)).argmin("draw").item())
+    many = xr.concat([posterior.isel(draw=[rarest] * 60), posterior], "draw")
+    tree = xr.DataTree.from_dict({"posterior": many})
+    found = bx.loo_predictions(model, tree, seed=1, **QUIET)
+    assert np.isinf(found["pareto_k"][5]) and np.isfinite(found["elpd"]).all()
+    assert_allclose(np.exp(found["log_weights"]).sum(("chain", "draw")), 1.0)
+
+
+def test_spread_of_rates_does_not_hang_on_how_many_draws_there_are():
+    counts = RNG.poisson(np.exp((Y - Y.mean()) / Y.std()))
+    model, theta = bx.GP(X, counts, likelihood="poisson"), {"lengthscale": [0.8, 1.3]}
+    few = {"amplitude": 1.1}
+    single = bx.loo_predictions(model, theta | few, seed=1, **QUIET)
+    draws = xr.Dataset(
+        {
+            "lengthscale": (("chain", "draw", "feature"), np.full((1, 2, 2), [0.8, 1.3])),
+            "amplitude": (("chain", "draw"), np.full((1, 2), 1.1)),
+        },
+        {"chain": [0], "draw": [0, 1], "feature": ["x0", "x1"]},
+    )
+    tree = xr.DataTree.from_dict({"posterior": draws})
+    double = bx.loo_predictions(model, tree, seed=2, **QUIET)
+    assert_allclose(single["rate_mean"], double["rate_mean"])
+    assert_allclose(single["rate_sd"], double["rate_sd"], rtol=0.5)
+
+
+@LARGE_K
+def test_coverage_of_rows_left_out_takes_their_own_responses(fitted):
+    found = bx.loo_predictions(*fitted, num_draws=40, seed=1, **QUIET)
+    inside = (np.abs(2 * found["pit"] - 1) <= 0.9).mean()
+    assert_allclose(bx.metrics.coverage(found, Y, 0.9), inside)
+    with pytest.raises(ValueError, match="y differs from the responses that were left out"):
+        bx.metrics.coverage(found, Y + 1.0, 0.9)

@@ -100,3 +100,9 @@ def test_new_samples_have_predictions(checked):
     expected = bx.predictions(model, idata, X[:3], joint=True, seed=2, **QUIET)["y"]
     assert_allclose(new["predictions"]["y"], expected)
     assert new["predictions"]["y"].dtype.kind == "i"
+
+
+def test_too_many_rows_to_draw_jointly_are_refused_with_the_cure(checked):
+    _, model, idata, _ = checked
+    with pytest.raises(ValueError, match="6000 rows would be drawn jointly.*joint=False"):
+        bx.sample_posterior_predictive(model, idata, np.zeros((6000, 1)), **QUIET)

@@ -11,7 +11,7 @@ from bayes_gpx.responses import mean_response
 from bayes_gpx.specification import count
 
 LEAD = ("chain", "draw")
-FEWEST_SMOOTHED = 25
+FEWEST_SMOOTHED = 30
 """Draws from which the tail of their weights can be smoothed."""
 
 OF_ONE = 1000
@@ -56,7 +56,7 @@ def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True
         `y` (chain, draw, obs), drawn from p(y_i | y_-i, theta), without weights; `log_weights`
         (chain, draw, obs), whose exponentials sum to 1 over the draws. What follows is weighted by
         them, (obs): `y_mean` and `y_sd`, in units of y; `residual`, y less its mean; `elpd`, the
-        log predictive density; `pareto_k`, NaN for fewer than 25 draws, whose weights are not
+        log predictive density; `pareto_k`, NaN for fewer than 30 draws, whose weights are not
         smoothed; and `pit`, the probability of at most y_i,
         ``sum_s w_is P(Y_i <= y_i | y_-i, theta_s)``.
 
@@ -114,10 +114,10 @@ def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True
     terms, mean, spread, expected, *at_most = found
     observation, training = model.specification.observation, model.training
     scaling = training.y_scaling if training.scales_y else Scaling(0.0, 1.0)
-    log_weights, pareto_k = _weights(idata, hyper, terms)
+    log_weights, pareto_k = _weights(model, hyper, terms)
     rng, each = np.random.default_rng(seed), OF_ONE if hyper.alone else 1
     f, y = _drawn(observation, hyper, mean, spread, training, each, rng)
-    every = np.repeat(log_weights, each, axis=1) - np.log(each)
+    every = _repeated(log_weights, each)
     weights = np.exp(log_weights)
     first = _averaged(weights, expected)
     if observation.mean_name is None:
@@ -127,7 +127,8 @@ def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True
         first = scaling.center + scaling.scale * first
     else:
         response = mean_response(observation, f, training.scaled().get("exposure", 1.0))
-        sd = np.sqrt(_averaged(np.exp(every), (response - first) ** 2))
+        share = _repeated(log_weights, f.shape[1] // log_weights.shape[1])
+        sd = np.sqrt(_averaged(np.exp(share), (response - first) ** 2))
     name, dims = observation.mean_name or "y", ("obs", "class")[: first.ndim]
     joint = (terms + log_weights).reshape((-1, training.n))
     variables = {
@@ -159,16 +160,44 @@ def _averaged(weights, values):
     return np.einsum("cdn,cdn...->n...", weights, values)
 
 
-def _weights(idata, hyper, terms):
+def _repeated(log_weights, each):
+    """Log weights of several values for each draw, (chain, draw * each, n)."""
+    return np.repeat(log_weights, each, axis=1) - np.log(each)
+
+
+def _weights(model, hyper, terms):
     """Smoothed log weights (chain, draw, n), which sum to 1, and the Pareto k (n,)."""
     if len(hyper) < FEWEST_SMOOTHED:
         return _normalised(-terms), np.full(terms.shape[-1], np.nan)
-    coords = {"chain": hyper.chain, "draw": hyper.draw}
-    posterior = idata["posterior"].to_dataset().sel(draw=hyper.draw)
-    left_out = xr.Dataset({"y": ((*LEAD, "obs"), terms)}, coords)
+    coords = {"chain": hyper.chain, "draw": np.arange(len(hyper.draw))}
+    inferred = {
+        name: ((*LEAD, *(f"{name}_{k}" for k in range(values.ndim - 2))), values)
+        for name, values in hyper.values.items()
+        if name not in model.fixed
+    }
+    posterior = xr.Dataset(inferred, coords)
+    try:
+        return _smoothed(posterior, terms)
+    except ValueError:  # a tail of equal weights, as repeated draws may leave
+        parts = [_smoothed_alone(posterior, terms[..., [i]]) for i in range(terms.shape[-1])]
+        log_weights, pareto_k = zip(*parts, strict=True)
+        return np.concatenate(log_weights, axis=-1), np.concatenate(pareto_k)
+
+
+def _smoothed(posterior, terms):
+    left_out = xr.Dataset({"y": ((*LEAD, "obs"), terms)}, posterior.coords)
     tree = xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": left_out})
     found = az.loo(tree, pointwise=True)
-    return _normalised(found.log_weights.transpose(*LEAD, "obs").values), found.pareto_k.values
+    log_weights = found.log_weights.transpose(*LEAD, "obs").values
+    return _normalised(log_weights), found.pareto_k.values.reshape(-1)
+
+
+def _smoothed_alone(posterior, terms):
+    """The same of one observation; as they are, and an infinite k, where there is no tail."""
+    try:
+        return _smoothed(posterior, terms)
+    except ValueError:
+        return _normalised(-terms), np.array([np.inf])
 
 
 def _normalised(log_weights):
@@ -177,15 +206,18 @@ def _normalised(log_weights):
 
 
 def _drawn(observation, hyper, mean, spread, training, each, rng):
-    """Latent values and responses drawn given the others, (chain, draw * each, n[, C])."""
+    """Latent values and responses drawn given the others, (chain, draw * each, n[, C]).
+
+    More latent values, of labels and counts, whose sds come from them.
+    """
     exposure, parts = training.scaled().get("exposure"), []
+    many = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))
     for at, theta in hyper:
-        normal = rng.standard_normal((each, *mean[at].shape))
+        normal = rng.standard_normal((many, *mean[at].shape))
         if observation.classes is None:
             f = mean[at] + np.sqrt(spread[at]) * normal
         else:
             f = mean[at] + np.einsum("nij,dnj->dni", spread[at], normal)
-        parts.append((f, observation.draw(f, theta, rng, exposure)))
-    lead = len(hyper.chain), len(hyper.draw) * each
+        parts.append((f, observation.draw(f[:each], theta, rng, exposure)))
     f, y = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return f.reshape((*lead, *f.shape[1:])), y.reshape((*lead, *y.shape[1:]))
+    return [v.reshape((len(hyper.chain), -1, *v.shape[1:])) for v in (f, y)]
