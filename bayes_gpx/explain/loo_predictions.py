@@ -3,6 +3,7 @@
 import arviz as az
 import numpy as np
 import xarray as xr
+from arviz_stats.base import array_stats
 
 from bayes_gpx.collapsed import left_out
 from bayes_gpx.draws import origin, scalars
@@ -179,9 +180,9 @@ def _weights(model, hyper, terms):
     try:
         return _smoothed(posterior, terms)
     except ValueError:  # a tail of equal weights, as repeated draws may leave
-        parts = [_smoothed_alone(posterior, terms[..., [i]]) for i in range(terms.shape[-1])]
-        log_weights, pareto_k = zip(*parts, strict=True)
-        return np.concatenate(log_weights, axis=-1), np.concatenate(pareto_k)
+        columns = terms.reshape((-1, terms.shape[-1])).T
+        log_weights, pareto_k = zip(*map(_smoothed_alone, columns), strict=True)
+        return _normalised(np.stack(log_weights, axis=1).reshape(terms.shape)), np.array(pareto_k)
 
 
 def _smoothed(posterior, terms):
@@ -192,12 +193,12 @@ def _smoothed(posterior, terms):
     return _normalised(log_weights), found.pareto_k.values.reshape(-1)
 
 
-def _smoothed_alone(posterior, terms):
-    """The same of one observation; as they are, and an infinite k, where there is no tail."""
+def _smoothed_alone(terms):
+    """Log weights (S,) of one observation; as they are, and an infinite k, where there is no tail."""
     try:
-        return _smoothed(posterior, terms)
+        return array_stats.psislw(terms)
     except ValueError:
-        return _normalised(-terms), np.array([np.inf])
+        return -terms, np.inf
 
 
 def _normalised(log_weights):
