@@ -194,7 +194,7 @@ def _smoothed(posterior, terms):
 
 
 def _smoothed_alone(terms):
-    """Log weights (S,) of one observation; as they are, and an infinite k, where there is no tail."""
+    """Log weights (S,) of one observation, and its k: infinite where there is no tail."""
     try:
         return array_stats.psislw(terms)
     except ValueError:
