@@ -125,8 +125,8 @@ def _tell(explained, predicted, patient, observed, say):
 def _figures(folder, model, idata, explained, patients, seed):
     """Draw and save each figure; yields paths."""
 
-    def keep(figure, name):
-        path = folder / name
+    def keep(collection, name):
+        path, figure = folder / name, collection.viz["figure"].item()
         with replaced(path) as file:
             figure.savefig(file, format="png", dpi=110)
         return path
