@@ -33,9 +33,11 @@ def coverage(dataset, y, ci_prob=None):
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.predictions` returned, with draws of `y`.
+        What `bayes_gpx.predictions` returned, with draws of `y`; or `bayes_gpx.loo_predictions`, of
+        which the PITs tell where each response lies, randomised for counts.
     y : array or pandas.Series (m,)
-        What was observed, in the order of the dataset's observations.
+        What was observed, in the order of the dataset's observations; of rows that were left out,
+        what the model was fitted to.
     ci_prob : float or list of float, optional
         Probability of the intervals; ArviZ's ``stats.ci_prob`` by default.
 
@@ -50,7 +52,7 @@ def coverage(dataset, y, ci_prob=None):
     ------
     ValueError
         For a dataset without draws of `y`, labels, which have no intervals, a `y` that does not
-        fit, and a `ci_prob` that is no probability.
+        fit or was not the one left out, and a `ci_prob` that is no probability.
 
     Examples
     --------
