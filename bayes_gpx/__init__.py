@@ -5,26 +5,26 @@ Names are loaded when they are first used, so that importing the package takes n
 
 from importlib import import_module
 
-from bayes_gpx.caches import settle as _settle
+from bayes_gpx.system.caches import settle as _settle
 
 _MAP = {
     # the composable core, for people who write their own PyMC model
-    "Additive": "bayes_gpx.additive:Additive",
-    "operators": "bayes_gpx.operators",
+    "Additive": "bayes_gpx.kernels.additive:Additive",
+    "operators": "bayes_gpx.processes.operators",
     "posteriors": "bayes_gpx.posteriors",
     "likelihoods": "bayes_gpx.likelihoods",
-    "GaussianProcess": "bayes_gpx.processes:GaussianProcess",
-    "WeightProcess": "bayes_gpx.processes:WeightProcess",
-    "expanded": "bayes_gpx.expansions:expanded",
+    "GaussianProcess": "bayes_gpx.processes.gaussian_process:GaussianProcess",
+    "WeightProcess": "bayes_gpx.processes.weight_process:WeightProcess",
+    "expanded": "bayes_gpx.processes.basis_process:expanded",
     # models
-    "GP": "bayes_gpx.models:GP",
-    "GPX": "bayes_gpx.models:GPX",
-    "interaction_model": "bayes_gpx.surrogates:interaction_model",
-    "lengthscale_prior": "bayes_gpx.lengthscales:lengthscale_prior",
-    "Inducing": "bayes_gpx.approximations:Inducing",
-    "HSGP": "bayes_gpx.approximations:HSGP",
-    "optimise_inducing": "bayes_gpx.placement:optimise_inducing",
-    "RandomFeatures": "bayes_gpx.approximations:RandomFeatures",
+    "GP": "bayes_gpx.model.gp:GP",
+    "GPX": "bayes_gpx.model.gp:GPX",
+    "interaction_model": "bayes_gpx.model.interaction_model:interaction_model",
+    "lengthscale_prior": "bayes_gpx.model.lengthscale_prior:lengthscale_prior",
+    "Inducing": "bayes_gpx.processes.approximations:Inducing",
+    "HSGP": "bayes_gpx.processes.approximations:HSGP",
+    "optimise_inducing": "bayes_gpx.model.placement:optimise_inducing",
+    "RandomFeatures": "bayes_gpx.processes.approximations:RandomFeatures",
     # verbs
     "predictions": "bayes_gpx.explain:predictions",
     "weights": "bayes_gpx.explain:weights",
@@ -41,12 +41,12 @@ _MAP = {
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     "loo_predictions": "bayes_gpx.explain:loo_predictions",
-    "combined": "bayes_gpx.imputations:combined",
-    "metrics": "bayes_gpx.metrics",
+    "combined": "bayes_gpx.explain.imputation:combined",
+    "metrics": "bayes_gpx.assess.metrics",
     # data, keeping and showing
-    "datasets": "bayes_gpx.datasets",
-    "save": "bayes_gpx.io:save",
-    "load": "bayes_gpx.io:load",
+    "datasets": "bayes_gpx.data.datasets",
+    "save": "bayes_gpx.model.storage:save",
+    "load": "bayes_gpx.model.storage:load",
     "plot_attributions": "bayes_gpx.plots:plot_attributions",
     "plot_beeswarm": "bayes_gpx.plots:plot_beeswarm",
     "plot_contributions": "bayes_gpx.plots:plot_contributions",
@@ -64,12 +64,12 @@ _MAP = {
     "plot_slopes": "bayes_gpx.plots:plot_slopes",
     "plot_waterfall": "bayes_gpx.plots:plot_waterfall",
     "plot_weights": "bayes_gpx.plots:plot_weights",
-    "predictive_checks": "bayes_gpx.interchange:predictive_checks",
-    "sample_posterior_predictive": "bayes_gpx.interchange:sample_posterior_predictive",
-    "power_scaling": "bayes_gpx.interchange:power_scaling",
-    "to_pandas": "bayes_gpx.interchange:to_pandas",
-    "to_shap": "bayes_gpx.interchange:to_shap",
-    "report": "bayes_gpx.reports:report",
+    "predictive_checks": "bayes_gpx.export.arviz:predictive_checks",
+    "sample_posterior_predictive": "bayes_gpx.export.arviz:sample_posterior_predictive",
+    "power_scaling": "bayes_gpx.export.arviz:power_scaling",
+    "to_pandas": "bayes_gpx.export.long_form:to_pandas",
+    "to_shap": "bayes_gpx.export.shap:to_shap",
+    "report": "bayes_gpx.reporting.report:report",
     "sklearn": "bayes_gpx.sklearn",
 }
 

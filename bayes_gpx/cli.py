@@ -172,10 +172,10 @@ def fit(
     \b
     bayes-gpx fit houses.csv --target price --features rooms age lat lon --out run/
     """
-    from bayes_gpx.approximations import Inducing
-    from bayes_gpx.files import writable
-    from bayes_gpx.models import GP, GPX
-    from bayes_gpx.sheets import columns_of, read_sheet
+    from bayes_gpx.export.tables import columns_of, read_sheet
+    from bayes_gpx.model.gp import GP, GPX
+    from bayes_gpx.processes.approximations import Inducing
+    from bayes_gpx.system.files import writable
 
     say = _sayer(quiet)
     if (out / FIT).exists() and not force:
@@ -213,7 +213,7 @@ def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
 
     Nothing but a complete fit takes the place of an earlier one, and that point of nothing at all.
     """
-    from bayes_gpx.io import save
+    from bayes_gpx.model.storage import save
 
     meanwhile = path.with_name(INTERRUPTED_FIT) if path.exists() else path
     options = {"seed": seed, "progressbar": progressbar}
@@ -259,8 +259,8 @@ def explain(run, new, baseline, out, seed, quiet):
     """
     from arviz_base import rcParams
 
-    from bayes_gpx.files import replaced, writable
-    from bayes_gpx.sheets import CHUNK, as_csv, explained
+    from bayes_gpx.export.tables import CHUNK, as_csv, explained
+    from bayes_gpx.system.files import replaced, writable
 
     say = _sayer(quiet)
     writable(out)
@@ -288,7 +288,7 @@ def explain(run, new, baseline, out, seed, quiet):
 
 
 def _load(run):
-    from bayes_gpx.io import load
+    from bayes_gpx.model.storage import load
 
     path = run / FIT
     if not path.is_file():
@@ -301,14 +301,14 @@ def _load(run):
 
 def _rows(model, path):
     """Rows of a sheet that the model can explain."""
-    from bayes_gpx.sheets import columns_of, read_sheet
+    from bayes_gpx.export.tables import columns_of, read_sheet
 
     known = model.training.X
     return columns_of(read_sheet(path), known.sources, str(path), known.levels)
 
 
 def _baseline(model, given):
-    from bayes_gpx.arguments import BASELINES
+    from bayes_gpx.draws.points import BASELINES
     from bayes_gpx.explain.attributions import MOST_BASELINES
 
     if given in BASELINES or not Path(given).is_file():
@@ -338,8 +338,8 @@ def report(run, new, baseline, out, seed, quiet):
     \b
     bayes-gpx report run/
     """
-    from bayes_gpx.files import writable
-    from bayes_gpx.reports import report as write
+    from bayes_gpx.reporting.report import report as write
+    from bayes_gpx.system.files import writable
 
     say = _sayer(quiet)
     writable(out or run / REPORT)
@@ -362,8 +362,8 @@ def datasets(name, out, path):
     \b
     bayes-gpx datasets diabetes --out diabetes.csv
     """
-    from bayes_gpx.datasets import IN_FOLDER, NAMES, load
-    from bayes_gpx.files import replaced, writable
+    from bayes_gpx.data.datasets import IN_FOLDER, NAMES, load
+    from bayes_gpx.system.files import replaced, writable
 
     if name is None:
         if out is not None:
@@ -380,7 +380,7 @@ def datasets(name, out, path):
         click.echo(f"  {column!s:24}{data.units.get(str(column), '')}")
     click.echo(data.source)
     if out is not None:
-        from bayes_gpx.sheets import as_csv
+        from bayes_gpx.export.tables import as_csv
 
         with replaced(out) as file:
             file.write(as_csv(data.X.assign(**{str(data.y.name): data.y})))

@@ -9,14 +9,14 @@ import matplotlib
 import numpy as np
 import xarray as xr
 
-from bayes_gpx import datasets
-from bayes_gpx.diagnostics import ConvergenceWarning
+from bayes_gpx.assess.metrics import coverage
+from bayes_gpx.data import datasets
 from bayes_gpx.explain import contributions, predictions, weights
-from bayes_gpx.files import replaced, writable
-from bayes_gpx.io import save
-from bayes_gpx.metrics import coverage
-from bayes_gpx.models import GP, GPX
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.model.gp import GP, GPX
+from bayes_gpx.model.storage import save
 from bayes_gpx.plots import plot_contributions, plot_weights
+from bayes_gpx.system.files import replaced, writable
 
 TEST_ROWS = 89
 LEVEL = 0.9

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from bayes_gpx.explain import attributions, contributions, predictions
-from bayes_gpx.models import GP, GPX
+from bayes_gpx.model.gp import GP, GPX
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin

@@ -11,8 +11,9 @@ import torch
 from scipy.optimize import minimize
 
 import bayes_gpx as bx
-from bayes_gpx.density import Density, blas_threads
-from bayes_gpx.inference import _ascend
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.optimise import _ascend
+from bayes_gpx.numerics.threads import blas_threads
 from digits_weights import NAMES, split, timed
 
 PRIOR_SD = 10.0

@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_digits
 from threadpoolctl import threadpool_limits
 
 import bayes_gpx as bx
-from bayes_gpx.density import Density
+from bayes_gpx.inference.log_density import Density
 
 
 def best(task, repeats):

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bayes_gpx as bx
-from bayes_gpx.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
 
 FOLDS = KFold(5, shuffle=True, random_state=0)
 NUTS = {"method": "nuts", "draws": 250, "tune": 250, "chains": 2, "seed": 0}

@@ -1,10 +1,10 @@
 """Relevance of 12 features and interactions of their 66 pairs at 400 rows, against peers.
 
 Of the same posterior mean, at the training rows: Friedman and Popescu's H-statistic and the
-variation of partial dependence of Greenwell et al., from their definitions (`models/peers.py`),
-and scikit-learn's permutation importance. Of the same posterior: RATE, from its definition (L.
-Crawford, S. R. Flaxman, D. E. Runcie and M. West, "Variable prioritization in nonlinear black box
-methods" (2019)).
+variation of partial dependence of Greenwell et al., from their definitions
+(`models/shared/peers.py`), and scikit-learn's permutation importance. Of the same posterior: RATE,
+from its definition (L. Crawford, S. R. Flaxman, D. E. Runcie and M. West, "Variable prioritization
+in nonlinear black box methods" (2019)).
 """
 
 import resource
@@ -19,7 +19,7 @@ from sklearn.inspection import permutation_importance
 
 import bayes_gpx as bx
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "models"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "models" / "shared"))
 import peers  # noqa: E402
 
 ROWS, FEATURES, CHAINS, DRAWS = 400, 12, 4, 50

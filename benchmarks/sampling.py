@@ -19,8 +19,9 @@ import pymc as pm
 import pytensor.tensor as pt
 
 import bayes_gpx as bx
-from bayes_gpx import inference
-from bayes_gpx.density import Density, blas_threads
+from bayes_gpx.inference import laplace, nuts
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.numerics.threads import blas_threads
 
 NAMES = ["lengthscale", "amplitude", "sigma_w", "sigma"]
 SEEDS = (3, 4)
@@ -107,13 +108,13 @@ def ours(model, target_accept=0.9, length=LENGTH):
     start = time.perf_counter()
     with blas_threads(model.training.n, 2):
         density = Density(model.objective, jacobian=True, many=True)
-        _, mode, spread = inference._mode_and_spread(density, model.starts(), False)
+        _, mode, spread = laplace._mode_and_spread(density, model.starts(), False)
     wait = time.perf_counter() - start
 
     def task(seed):
         with blas_threads(model.training.n, 2):
             options = {"target_accept": target_accept}
-            return inference._nutpie(
+            return nuts._nutpie(
                 density, mode, spread, **length, seed=seed, progressbar=False, kwargs=options
             )
 

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bayes_gpx as bx
-from bayes_gpx.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from regression import HEADING, NUTS, held_out, predictive, process, worst_r_hat
 
 PLACE = ["longitude", "latitude"]

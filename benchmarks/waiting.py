@@ -92,7 +92,7 @@ def evaluation(mode):
     import numpy as np
     from threadpoolctl import threadpool_limits
 
-    from bayes_gpx.density import Density
+    from bayes_gpx.inference.log_density import Density
 
     gpx, _ = model()
     with threadpool_limits(1):
@@ -109,10 +109,10 @@ def explanation(mode):
     import numpy as np
 
     import bayes_gpx as bx
-    from bayes_gpx import draws
+    from bayes_gpx.draws import evaluate
 
     if mode == "numba":
-        draws.MODE = "NUMBA"
+        evaluate.MODE = "NUMBA"
     gpx, X_new = model()
     options = {"keep": "summary", "covariance": True, "progressbar": False}
     compiled, _ = seconds(lambda: bx.contributions(gpx, THETA, X_new, **options))

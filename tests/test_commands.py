@@ -16,9 +16,12 @@ import xarray as xr
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx import cli, inference, reports, sheets
-from bayes_gpx.diagnostics import ConvergenceWarning
-from bayes_gpx.files import replaced, writable
+from bayes_gpx import cli
+from bayes_gpx.export import tables
+from bayes_gpx.inference import nuts
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.reporting import report
+from bayes_gpx.system.files import replaced, writable
 
 COMMAND = str(Path(sys.executable).parent / "bayes-gpx")
 MOMENTS = ("mean", "sd", "lower", "upper")
@@ -109,19 +112,19 @@ def test_the_seed_decides_and_parquet_is_read(folder, tmp_path):
 
 
 def test_rows_come_in_blocks_and_stay_when_interrupted(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sheets, "CHUNK", 2)
+    monkeypatch.setattr(tables, "CHUNK", 2)
     out = tmp_path / "e.csv"
     words = ["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]
     cli.main(words)
     whole = pd.read_csv(out)
     assert whole["row"].tolist() == [1, 1, 2, 2, 3, 3]
-    whole_blocks = sheets.explained
+    whole_blocks = tables.explained
 
     def stopped(*args, **kwargs):
         yield next(iter(whole_blocks(*args, **kwargs)))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sheets, "explained", stopped)
+    monkeypatch.setattr(tables, "explained", stopped)
     assert refused(capsys, *words)[0] == 130
     pd.testing.assert_frame_equal(pd.read_csv(out), whole[:4])
 
@@ -140,7 +143,7 @@ def test_a_baseline_from_a_table_is_averaged_over(folder, tmp_path, capsys):
 
 
 def test_report_writes_where_it_says(folder, capsys, monkeypatch):
-    monkeypatch.setattr(reports, "SECTIONS", reports.SECTIONS[:1])
+    monkeypatch.setattr(report, "SECTIONS", report.SECTIONS[:1])
     assert cli.main(["report", f"{folder}/run"]) == 0
     assert f"wrote {folder}/run/report.html" in capsys.readouterr().out
     assert "Model card" in (folder / "run" / "report.html").read_text()
@@ -229,7 +232,7 @@ def test_tables_whose_names_do_not_fit_are_refused(text, message, tmp_path, caps
 
 def test_commas_at_the_ends_of_rows_shift_nothing(tmp_path):
     (tmp_path / "odd.csv").write_text("a,c,price\n1,2,3,\n5,6,7,\n")
-    assert sheets.read_sheet(tmp_path / "odd.csv").to_dict("list") == {
+    assert tables.read_sheet(tmp_path / "odd.csv").to_dict("list") == {
         "a": [1, 5], "c": [2, 6], "price": [3, 7],
     }  # fmt: skip
 
@@ -239,10 +242,10 @@ def test_spreadsheets_find_no_formulas_in_what_is_written():
     frame = pd.DataFrame([names, names], columns=names).assign(
         kind=pd.Categorical(["=a", "b"]), mean=[-1.5, 2.0], row=[-1, 1]
     )
-    told = sheets.as_csv(frame).decode()
+    told = tables.as_csv(frame).decode()
     for cell in next(csv.reader([told.splitlines()[0]])):
-        assert not cell.startswith(sheets.FORMULA)
-    read = pd.read_csv(io.BytesIO(sheets.as_csv(frame)))
+        assert not cell.startswith(tables.FORMULA)
+    read = pd.read_csv(io.BytesIO(tables.as_csv(frame)))
     assert read["a=1"].tolist() == ["a=1", "a=1"] and read["kind"].tolist() == ["'=a", "b"]
     for name in names[:-1]:
         assert read[f"'{name}"].tolist() == [f"'{n}" for n in [name] * 2]
@@ -283,11 +286,11 @@ def test_draws_that_an_interruption_left_are_whole():
     posterior = xr.Dataset({"a": (("chain", "draw"), values), "b": (("chain", "draw", "k"), both)})
     tree = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": posterior[["a"]]})
     with pytest.warns(ConvergenceWarning, match="5 of 8 draws are kept, of 2 of 3 chains"):
-        kept = inference._finished(tree, 8)
+        kept = nuts._finished(tree, 8)
     for group in ("posterior", "sample_stats"):
         assert np.array_equal(kept[group]["a"], values[:2, :5])
     with pytest.raises(KeyboardInterrupt):
-        inference._finished(tree.isel(chain=[2]), 8)
+        nuts._finished(tree.isel(chain=[2]), 8)
 
 
 def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, monkeypatch, capsys):
@@ -324,8 +327,10 @@ def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, mo
 
 
 def test_where_nothing_can_be_written_nothing_is_computed(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("bayes_gpx.io.load", lambda *_: pytest.fail("the fit was read"))
-    monkeypatch.setattr("bayes_gpx.datasets.load", lambda *_, **__: pytest.fail("data were read"))
+    monkeypatch.setattr("bayes_gpx.model.storage.load", lambda *_: pytest.fail("the fit was read"))
+    monkeypatch.setattr(
+        "bayes_gpx.data.datasets.load", lambda *_, **__: pytest.fail("data were read")
+    )
     out = ["--out", tmp_path / "nowhere" / "file"]
     for words in (
         ["explain", folder / "run", folder / "new.csv"],
@@ -337,18 +342,18 @@ def test_where_nothing_can_be_written_nothing_is_computed(folder, tmp_path, monk
 
 
 def test_what_fails_on_the_way_leaves_the_earlier_file(folder, tmp_path, monkeypatch, capsys):
-    out, whole_blocks = tmp_path / "out", sheets.explained
+    out, whole_blocks = tmp_path / "out", tables.explained
     out.write_text("earlier")
 
     def stopped(*args, **kwargs):
         yield next(iter(whole_blocks(*args, **kwargs)))
         raise ValueError("stopped")
 
-    monkeypatch.setattr(sheets, "explained", stopped)
+    monkeypatch.setattr(tables, "explained", stopped)
     words = ["explain", folder / "run", folder / "new.csv", "--out", out]
     assert refused(capsys, *words, "--quiet") == (1, "Error: stopped\n")
-    monkeypatch.setattr(reports, "SECTIONS", [])
-    monkeypatch.setattr(reports, "_html", lambda *_: [][0])
+    monkeypatch.setattr(report, "SECTIONS", [])
+    monkeypatch.setattr(report, "_html", lambda *_: [][0])
     with pytest.raises(IndexError):
         bx.report(*bx.load(folder / "run" / "fit.nc"), path=out)
     assert out.read_text() == "earlier" and [p.name for p in tmp_path.iterdir()] == ["out"]

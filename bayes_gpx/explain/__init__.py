@@ -1,15 +1,16 @@
 """The verbs: each takes a model and its idata and returns a Dataset."""
 
+from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.explain.attributions import attributions
-from bayes_gpx.explain.derivatives import derivatives, path_slopes, slopes
-from bayes_gpx.explain.functions import RandomFunctions, sample_functions
+from bayes_gpx.explain.derivatives import derivatives
 from bayes_gpx.explain.importances import importances
-from bayes_gpx.explain.log_likelihood import log_likelihood
 from bayes_gpx.explain.loo_predictions import loo_predictions
-from bayes_gpx.explain.partial import partial_dependence
+from bayes_gpx.explain.partial_dependence import partial_dependence
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.ranking import ranking
 from bayes_gpx.explain.relevance import interactions, relevance
+from bayes_gpx.explain.sample_functions import RandomFunctions, sample_functions
+from bayes_gpx.explain.slopes import path_slopes, slopes
 from bayes_gpx.explain.weights import contributions, weights
 
 __all__ = [

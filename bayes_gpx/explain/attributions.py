@@ -6,15 +6,15 @@ from functools import partial
 import numpy as np
 import xarray as xr
 
-from bayes_gpx import questions
-from bayes_gpx.arguments import from_baseline, points
-from bayes_gpx.bases import NoBasis
-from bayes_gpx.columns import of_columns
-from bayes_gpx.draws import explain, origin
-from bayes_gpx.responses import Bent, Linear, bends
-from bayes_gpx.specification import count, one_of
-from bayes_gpx.stein import means
-from bayes_gpx.trajectories import by_functions
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.categorical_sums import of_columns
+from bayes_gpx.draws.evaluate import explain, origin
+from bayes_gpx.draws.points import from_baseline, points
+from bayes_gpx.draws.random_functions import by_functions
+from bayes_gpx.draws.response_means import means
+from bayes_gpx.draws.response_scale import Bent, Linear, bends
+from bayes_gpx.processes.basis_functions import NoBasis
+from bayes_gpx.validation import count, one_of
 
 MOST_BASELINES = 20
 """Whose average has an exact covariance in bearable time: it takes all pairs of them."""
@@ -77,7 +77,7 @@ def attributions(
         Only these observations.
     **options
         draws, num_draws, features, covariance, joint, keep, on, path, seed, progressbar: see
-        `bayes_gpx.draws.explain`.
+        `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -160,7 +160,7 @@ def _explained(model, idata, where, name, method, steps, **options):
         )
     if method == "taylor":
         return _by_taylor(model, idata, where, name, steps, **options)
-    quantity = questions.attribution(model, name, method, steps)
+    quantity = quantities.attribution(model, name, method, steps)
     on = options.get("on", "response")
     if bends(model, quantity, on):
         if where.baseline.ndim > 1 or method != "exact":
@@ -197,7 +197,7 @@ def _by_taylor(
     **options,
 ):
     """Means by Taylor expansion, and no draws."""
-    quantity = questions.attribution(model, name, "exact", steps)
+    quantity = quantities.attribution(model, name, "exact", steps)
     unused = [option for option, given in options.items() if given not in ("summary", None)]
     if unused and unused != ["seed"]:
         raise ValueError(

@@ -4,13 +4,14 @@ import numpy as np
 import xarray as xr
 from scipy.stats import qmc
 
-from bayes_gpx import questions
-from bayes_gpx.arguments import hyperparameter_draws, points
-from bayes_gpx.draws import origin
-from bayes_gpx.pathwise import WAVES
-from bayes_gpx.responses import Bent, Linear, responds, response_units
-from bayes_gpx.specification import one_of
-from bayes_gpx.trajectories import answer, draw_functions, values
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import origin
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.points import points
+from bayes_gpx.draws.random_functions import answer, draw_functions, values
+from bayes_gpx.draws.response_scale import Bent, Linear, responds, response_units
+from bayes_gpx.posteriors.pathwise import WAVES
+from bayes_gpx.validation import one_of
 
 MEASURES = (
     "inverse_lengthscale",
@@ -141,7 +142,7 @@ def importances(
     if "inverse_lengthscale" in measures:
         found["inverse_lengthscale"] = np.repeat(sd / hyper.values[lengthscale], each, axis=1)
     if {"mean_absolute_derivative", "mean_squared_derivative"} & set(measures):
-        slope = questions.derivative(model)
+        slope = quantities.derivative(model)
         asked = Bent(model, slope, where) if on_response else Linear(slope)
         slopes = answer(functions, asked, where, progressbar=progressbar)["derivative"]
         slopes = slopes * xr.DataArray(training.X_deviations, dims="feature")
@@ -165,7 +166,7 @@ def importances(
     classes = model.specification.classes
     if classes is not None:
         coords["class"] = list(model.training.labels)
-    units = _units(response_units(model) if on_response else questions.latent_units(model))
+    units = _units(response_units(model) if on_response else quantities.latent_units(model))
     asked = {
         name: found[name] for measure in measures for name in found if name.startswith(measure)
     }

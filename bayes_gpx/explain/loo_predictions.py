@@ -5,11 +5,11 @@ import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
 
-from bayes_gpx.collapsed import left_out
-from bayes_gpx.draws import origin, scalars
-from bayes_gpx.frames import Scaling
-from bayes_gpx.responses import mean_response
-from bayes_gpx.specification import count
+from bayes_gpx.data.features import Scaling
+from bayes_gpx.draws.evaluate import origin, scalars
+from bayes_gpx.draws.response_scale import mean_response
+from bayes_gpx.posteriors.collapsed import left_out
+from bayes_gpx.validation import count
 
 LEAD = ("chain", "draw")
 FEWEST_SMOOTHED = 30

@@ -5,13 +5,14 @@ from functools import lru_cache
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx import questions
-from bayes_gpx.arguments import hyperparameter_draws, points
-from bayes_gpx.conditioning import sqrt_psd
-from bayes_gpx.draws import explain
-from bayes_gpx.responses import mean_response
-from bayes_gpx.specification import one_of
-from bayes_gpx.threads import ThreadedFunction
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.points import points
+from bayes_gpx.draws.response_scale import mean_response
+from bayes_gpx.numerics.linear_algebra import sqrt_psd
+from bayes_gpx.numerics.threads import ThreadedFunction
+from bayes_gpx.validation import one_of
 
 
 def predictions(
@@ -45,7 +46,7 @@ def predictions(
         Of new counts, in the order of X_new; 1 by default, and for training samples their own.
     **options
         draws, num_draws, covariance, joint, keep, path, seed, progressbar: see
-        `bayes_gpx.draws.explain`.
+        `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -85,7 +86,7 @@ def predictions(
     one_of("keep", keep, ("draws", "summary"))
     several = model.specification.classes
     where = points(model, X_new, Z_new, obs=obs)
-    quantity = questions.value(model, across=several is not None)
+    quantity = quantities.value(model, across=several is not None)
     given = len(where.X) if X_new is None else len(X_new)
     exposure = _exposures(model, exposure, where, given)
     options |= {"seed": seed}

@@ -5,7 +5,7 @@ import xarray as xr
 from arviz_base import rcParams
 from scipy.stats import rankdata
 
-from bayes_gpx.arguments import probability
+from bayes_gpx.validation import probability
 
 BOUNDS = ["lower", "upper"]
 

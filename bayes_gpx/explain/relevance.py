@@ -8,16 +8,11 @@ from numbers import Real
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.arguments import (
-    hyperparameter_draws,
-    names_among,
-    points,
-    read_pairs,
-)
-from bayes_gpx.draws import jets, origin
-from bayes_gpx.jets import change
-from bayes_gpx.mixtures import Mixture, PredictiveMixture
-from bayes_gpx.specification import one_of
+from bayes_gpx.draws.evaluate import jets, origin
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.mixtures import Mixture, PredictiveMixture
+from bayes_gpx.draws.points import points
+from bayes_gpx.validation import names_among, one_of, read_pairs
 
 STEP = 1e-4
 """Of finite differences, in standard deviations of the feature, unless another is asked for."""
@@ -381,3 +376,36 @@ class _Kept:
 
 
 PAIRED = ("obs", "feature", "feature_bis")
+
+
+def change(parameters, factor=1.0):
+    """How fast a distribution leaves itself as x changes: KL-diff and KL-diff^2.
+
+    With parameters theta_k of Fisher information I_k, uncorrelated, the Kullback-Leibler divergence
+    from p(x) to p(x + t e_d) is ``t^2 / 2 sum_k I_k theta_k,d^2`` to second order.
+
+    Parameters
+    ----------
+    parameters : sequence of (Jet, array (m,))
+        Parameters of the distribution and the Fisher information of each.
+    factor : float
+        Of the sum for pairs of features.
+
+    Returns
+    -------
+    first : array (m, d)
+        ``sqrt(sum_k I_k theta_k,d^2)``.
+    second : array (m, d, d) or None
+        ``sqrt(factor sum_k I_k theta_k,de^2)``.
+
+    References
+    ----------
+    Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
+    (2021), equations 2 and 3; the supplement has the latter with a factor of 1.
+    """
+    roots = [(jet, np.sqrt(information)) for jet, information in parameters]
+    first = sum((root[:, None] * jet.first) ** 2 for jet, root in roots)
+    if any(jet.second is None for jet, _ in roots):
+        return np.sqrt(first), None
+    second = sum((root[:, None, None] * jet.second) ** 2 for jet, root in roots)
+    return np.sqrt(first), np.sqrt(factor * second)

@@ -2,10 +2,10 @@
 
 from functools import partial
 
-from bayes_gpx import questions
-from bayes_gpx.arguments import points
-from bayes_gpx.columns import of_columns
-from bayes_gpx.draws import explain
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.categorical_sums import of_columns
+from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.points import points
 
 
 def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **options):
@@ -25,7 +25,7 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
         Only these observations.
     **options
         draws, num_draws, features, covariance, joint, keep, path, seed, progressbar: see
-        `bayes_gpx.draws.explain`.
+        `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -54,7 +54,7 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
     >>> found["weight_mean"].values.round(2).ravel()  # y = x x: the weight is x
     array([1., 2.])
     """
-    quantity = questions.weight(model, smooth=smooth)
+    quantity = quantities.weight(model, smooth=smooth)
     where = points(model, X_new, Z_new, obs=obs, needs_z=False)
     return explain(model, idata, quantity, where, **options)
 
@@ -104,7 +104,7 @@ def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
     >>> found["contribution_mean"].values.round(2)
     array([[4.]])
     """
-    quantity = questions.contribution(model)
+    quantity = quantities.contribution(model)
     where = points(model, X_new, Z_new, obs=obs)
     ask = partial(explain, model, idata, quantity, where)
     if model.training.Z.levels:

@@ -16,18 +16,18 @@ All of them know, elementwise and for one draw of the hyperparameters,
 - ``center(y, exposure)``, the prior mean of f that fits the size of y.
 
 For relevance they also know of y's predictive distribution at new points, in NumPy and with
-derivatives in x (`bayes_gpx.jets`): what it is where f ~ N(mean, variance) (`predictive`) and, from
-their family in `bayes_gpx.families`, which parameters it has, each with its Fisher information
-(`parameters`), and how far apart two of them are (`divergence`).
+derivatives in x (`bayes_gpx.numerics.jets`): what it is where f ~ N(mean, variance) (`predictive`)
+and, from their family in `bayes_gpx.likelihoods.predictive`, which parameters it has, each with its
+Fisher information (`parameters`), and how far apart two of them are (`divergence`).
 
 theta is a dict of hyperparameters, tensors of floats. `Categorical` has C latent values and
 matrices instead.
 """
 
+from bayes_gpx.likelihoods.classification import Bernoulli, Categorical
+from bayes_gpx.likelihoods.continuous import Normal, StudentT
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
-from bayes_gpx.likelihoods.labelled import Bernoulli, Categorical
-from bayes_gpx.likelihoods.real import Normal, StudentT
-from bayes_gpx.links import Logit, Probit
+from bayes_gpx.likelihoods.links import Logit, Probit
 
 KNOWN = {
     "normal": {"identity": Normal()},

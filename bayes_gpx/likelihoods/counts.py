@@ -6,12 +6,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayes_gpx.expectations import DROP, NODES, SDS, nodes, standard_nodes
-from bayes_gpx.families import Counted, Predictive
-from bayes_gpx.jets import expectation
-from bayes_gpx.labels import read_counts
-from bayes_gpx.links import Response
-from bayes_gpx.tails import log_rising_ratio, log_sum_exp, ndtr, softplus
+from bayes_gpx.data.response import read_counts
+from bayes_gpx.likelihoods.links import Response
+from bayes_gpx.likelihoods.predictive import Counted, Predictive
+from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes, standard_nodes
+from bayes_gpx.numerics.jets import expectation
+from bayes_gpx.numerics.special import log_rising_ratio, log_sum_exp, ndtr, softplus
 
 MOST = 1e15
 """Above this, a drawn count equals its rate: the difference is below 1e-7 of it."""

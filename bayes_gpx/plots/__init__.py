@@ -1,17 +1,17 @@
 """Plots of the verbs' results; each computes nothing and returns a PlotCollection."""
 
+from bayes_gpx.plots.attributions import plot_attributions, plot_contributions
 from bayes_gpx.plots.beeswarm import plot_beeswarm
 from bayes_gpx.plots.dependence import plot_dependence
 from bayes_gpx.plots.derivatives import plot_derivatives
 from bayes_gpx.plots.heatmap import plot_heatmap
 from bayes_gpx.plots.image import plot_image
 from bayes_gpx.plots.importances import plot_importances
-from bayes_gpx.plots.maps import plot_map
-from bayes_gpx.plots.partial import plot_partial_dependence
+from bayes_gpx.plots.map import plot_map
+from bayes_gpx.plots.partial_dependence import plot_partial_dependence
 from bayes_gpx.plots.path import plot_path
 from bayes_gpx.plots.predictions import plot_predictions
 from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
-from bayes_gpx.plots.shares import plot_attributions, plot_contributions
 from bayes_gpx.plots.slopes import plot_slopes
 from bayes_gpx.plots.waterfall import plot_waterfall
 from bayes_gpx.plots.weights import plot_weights

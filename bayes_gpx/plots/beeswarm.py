@@ -6,7 +6,9 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
-from bayes_gpx.marks import (
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
+from bayes_gpx.plots.visuals import (
     ON_WHITE,
     axis_labels,
     colour_bar,
@@ -14,8 +16,6 @@ from bayes_gpx.marks import (
     colours,
     vertical_zero,
 )
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 
 BINS = 90
 """Along the axis; points of one bin are stacked around their feature's line."""

@@ -5,9 +5,9 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, few_numbers, horizontal_zero, interval_bars
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import MOST_ROWS, QUANTITIES, short, shown
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import MOST_ROWS, QUANTITIES, short, shown
+from bayes_gpx.plots.visuals import axis_labels, few_numbers, horizontal_zero, interval_bars
 
 
 def _bars(da, target, *, value, **kwargs):

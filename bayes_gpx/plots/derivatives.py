@@ -5,15 +5,15 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import (
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import panel_features, refuse_several, short
+from bayes_gpx.plots.visuals import (
     axis_labels,
     coloured_points,
     few_numbers,
     horizontal_zero,
     interval_bars,
 )
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import panel_features, refuse_several, short
 
 SIGNS = ("#0072b2", "#d55e00", "#999999")
 """Colours of a positive, a negative and an open sign: Okabe and Ito's blue and vermilion."""

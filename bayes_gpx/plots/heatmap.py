@@ -6,7 +6,9 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import (
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
+from bayes_gpx.plots.visuals import (
     SIGNED,
     axis_labels,
     cells,
@@ -14,8 +16,6 @@ from bayes_gpx.marks import (
     refuse_without_images,
     symmetric,
 )
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 
 GRAY, KEPT = 0.8, 0.25
 """Cells of open sign are mixed with this gray, and keep this share of their colour."""

@@ -9,7 +9,9 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
-from bayes_gpx.marks import (
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import MOST_PANELS, layered, panel_rows, short, shown
+from bayes_gpx.plots.visuals import (
     SIGNED,
     UNSIGNED,
     cells,
@@ -18,8 +20,6 @@ from bayes_gpx.marks import (
     refuse_without_images,
     symmetric,
 )
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import MOST_PANELS, layered, panel_rows, short, shown
 
 LAYERS = ("value", "mean", "sd")
 

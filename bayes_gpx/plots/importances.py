@@ -7,10 +7,10 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.arguments import probability
-from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
-from bayes_gpx.panels import add_title, beside, lay_out
-from bayes_gpx.shown import refuse_several, short
+from bayes_gpx.plots.layout import add_title, beside, lay_out
+from bayes_gpx.plots.selection import refuse_several, short
+from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
+from bayes_gpx.validation import probability
 
 
 def _bars(da, target, **kwargs):

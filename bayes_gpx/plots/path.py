@@ -5,10 +5,10 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, horizontal_zero
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import against, refuse_several, short
-from bayes_gpx.specification import count, one_of
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import against, refuse_several, short
+from bayes_gpx.plots.visuals import axis_labels, horizontal_zero
+from bayes_gpx.validation import count, one_of
 
 
 def _band(da, target, **kwargs):

@@ -6,11 +6,12 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.arguments import probability, read_observed
-from bayes_gpx.marks import axis_labels, coloured_points, few_numbers, interval_bars
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import MOST_PANELS, MOST_ROWS, interval_of, short
-from bayes_gpx.specification import one_of
+from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.points import read_observed
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, short
+from bayes_gpx.plots.visuals import axis_labels, coloured_points, few_numbers, interval_bars
+from bayes_gpx.validation import one_of, probability
 
 INSIDE, OUTSIDE = "#222222", "#d55e00"
 """Observed responses: black, and Okabe and Ito's vermilion."""

@@ -7,7 +7,9 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import (
+from bayes_gpx.plots.layout import add_title, beside, lay_out
+from bayes_gpx.plots.selection import NO_INTERVAL, short
+from bayes_gpx.plots.visuals import (
     axis_labels,
     cells,
     interval_bars,
@@ -15,9 +17,7 @@ from bayes_gpx.marks import (
     refuse_without_images,
     vertical_zero,
 )
-from bayes_gpx.panels import add_title, beside, lay_out
-from bayes_gpx.shown import NO_INTERVAL, short
-from bayes_gpx.specification import count
+from bayes_gpx.validation import count
 
 SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
 """Colours from 0, white, to the largest; and the gray of what was not asked for."""

@@ -6,9 +6,9 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, interval_bars, is_plotly, vertical_zero
-from bayes_gpx.panels import add_title, beside, lay_out
-from bayes_gpx.shown import panel_features, panel_rows, refuse_several, short
+from bayes_gpx.plots.layout import add_title, beside, lay_out
+from bayes_gpx.plots.selection import panel_features, panel_rows, refuse_several, short
+from bayes_gpx.plots.visuals import axis_labels, interval_bars, is_plotly, vertical_zero
 
 
 def _bars(da, target, **kwargs):

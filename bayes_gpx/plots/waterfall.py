@@ -6,9 +6,9 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import axis_labels, interval_bars, vertical_zero
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import ONE_UNIT, against, short, shown, with_values
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import ONE_UNIT, against, short, shown, with_values
+from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
 
 HALF = 0.32
 """Half of a bar's height."""

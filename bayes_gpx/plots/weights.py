@@ -7,9 +7,9 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
-from bayes_gpx.marks import few_numbers, horizontal_zero
-from bayes_gpx.panels import add_title, lay_out
-from bayes_gpx.shown import panel_features, refuse_several
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import panel_features, refuse_several
+from bayes_gpx.plots.visuals import few_numbers, horizontal_zero
 
 
 def _band(da, target, *, value, **kwargs):

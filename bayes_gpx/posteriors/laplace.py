@@ -2,9 +2,11 @@
 
 import pytensor.tensor as pt
 
-from bayes_gpx.conditioning import Posterior, cholesky, informed
-from bayes_gpx.laplace import laplace_mode
-from bayes_gpx.operators import evaluate
+from bayes_gpx.numerics.linear_algebra import cholesky
+from bayes_gpx.posteriors.evidence.laplace import laplace_mode
+from bayes_gpx.posteriors.gaussian import Posterior
+from bayes_gpx.processes.operators import evaluate
+from bayes_gpx.processes.weight_process import informed
 
 
 def prior_covariance(gp, X, Z=None, *, jitter=0.0):

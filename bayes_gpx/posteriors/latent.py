@@ -2,8 +2,10 @@
 
 import pytensor.tensor as pt
 
-from bayes_gpx.conditioning import Posterior, cholesky, informed, solve
-from bayes_gpx.operators import Operator, evaluate
+from bayes_gpx.numerics.linear_algebra import cholesky, solve
+from bayes_gpx.posteriors.gaussian import Posterior
+from bayes_gpx.processes.operators import Operator, evaluate
+from bayes_gpx.processes.weight_process import informed
 
 
 def latent(gp, X, f, Z=None, *, jitter=0.0):

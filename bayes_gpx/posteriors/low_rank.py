@@ -12,10 +12,16 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx.conditioning import Projected, cholesky, informed, solve_root
-from bayes_gpx.expansions import BasisProcess, by_observation, has_own_noise, own_variances
-from bayes_gpx.operators import AtPoints, Operator, evaluate
-from bayes_gpx.processes import Process
+from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
+from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.basis_process import (
+    BasisProcess,
+    by_observation,
+    has_own_noise,
+    own_variances,
+)
+from bayes_gpx.processes.operators import AtPoints, Operator, evaluate
+from bayes_gpx.processes.weight_process import informed
 
 JITTER = 1e-10
 """Added to the covariance of inducing values, as a multiple of its mean diagonal."""
@@ -247,6 +253,96 @@ class LowRank:
             turn, own = z[:, :, None] * turn, z[:, :, None] * own * z[:, None, :]
             shift = None if shift is None else z * shift
         return Moved(smooth, turn, shift, own)
+
+
+@dataclass(frozen=True, eq=False)
+class Projected:
+    """As `Gaussian`, where data were seen through M standard normal coefficients only.
+
+    The operator's values are `design` times the coefficients, whose posterior is
+    N(coefficients, (root root')^-1) or N(coefficients, spread spread'), and what no coefficient
+    knows of, `rest`.
+
+    Attributes
+    ----------
+    process : Process
+    operator : Operator
+    seen : object
+        Its ``design(L)`` is what multiplies the coefficients in L's values, (c m, M);
+        ``summed(L, W)`` the sums of that over coefficients times weights (m | 1, M), (m, c).
+    coefficients : tensor (M,)
+    root : tensor (M, M) or None
+    rest : bool
+        Whether the process varies beyond its coefficients.
+    spread : tensor (M, k) or None
+        In the place of `root`.
+    """
+
+    process: Process
+    operator: Operator
+    seen: Any
+    coefficients: Any
+    root: Any
+    rest: bool
+    spread: Any = None
+
+    @cached_property
+    def design(self):  # noqa: D102
+        return self.seen.design(self.operator)
+
+    @cached_property
+    def mean(self):  # noqa: D102
+        return pt.dot(self.design, self.coefficients)
+
+    @cached_property
+    def mean_alone(self):
+        """`mean` of a gradient or Hessian, computed without `design`."""
+        return self.seen.summed(self.operator, self.coefficients[None]).reshape((-1,))
+
+    def cross(self, value):
+        """Covariance (m, c) of a gradient's or Hessian's components with f at the same points.
+
+        `value` is the posterior of these f. Computed without `design`.
+        """
+        known = self.spread is not None
+        left = pt.dot(value._left.T, self.spread.T) if known else solve(self.root, value.design.T).T
+        if not self.rest:
+            return self.seen.summed(self.operator, left)
+        known = self.seen.summed(self.operator, value.design - left)
+        return self.process.cross(self.operator) - known
+
+    @cached_property
+    def _left(self):
+        if self.spread is not None:
+            return pt.dot(self.spread.T, self.design.T)
+        return solve_root(self.root, self.design.T)
+
+    @cached_property
+    def variance(self):  # noqa: D102
+        left = pt.sqr(self._left).sum(axis=0)
+        if not self.rest:
+            return left
+        known = pt.sqr(self.design).sum(axis=1)
+        return left + pt.maximum(self.process.variance(self.operator) - known, 0.0)
+
+    @cached_property
+    def block(self):  # noqa: D102
+        obs = pt.as_tensor_variable(self.operator.X).shape[0]
+        left = self._left.T.reshape((obs, -1, self._left.shape[0]))
+        within = pt.matmul(left, left.transpose(0, 2, 1))
+        if not self.rest:
+            return within
+        known = self.design.reshape((obs, -1, self.design.shape[1]))
+        prior = self.process.block(self.operator)
+        return within + prior - pt.matmul(known, known.transpose(0, 2, 1))
+
+    @cached_property
+    def cov(self):  # noqa: D102
+        left = pt.dot(self._left.T, self._left)
+        if not self.rest:
+            return left
+        prior = self.process.covariance(self.operator, self.operator)
+        return left + prior - pt.dot(self.design, self.design.T)
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx.conditioning import Gaussian, solve, solve_root
-from bayes_gpx.operators import Operator
-from bayes_gpx.processes import Process
-from bayes_gpx.softmax import factor
+from bayes_gpx.numerics.linear_algebra import solve, solve_root
+from bayes_gpx.posteriors.evidence.softmax import factor
+from bayes_gpx.posteriors.gaussian import Gaussian
+from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.operators import Operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +94,7 @@ class Coupled:
     u : Operator
     alpha : tensor (n, C)
     root : tensor (n C, n C)
-        See `bayes_gpx.softmax`.
+        See `bayes_gpx.posteriors.evidence.softmax`.
     y : tensor (n,)
         Codes.
     """

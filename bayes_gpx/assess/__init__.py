@@ -1,0 +1,1 @@
+"""What explanations and intervals are held to."""

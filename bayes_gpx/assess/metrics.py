@@ -1,0 +1,395 @@
+"""What to hold an explanation to: faithfulness, sufficiency, stability; and intervals: coverage.
+
+The first three are of posterior means.
+"""
+
+from functools import partial
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from scipy.spatial import KDTree
+
+from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.draws.points import points, read_observed
+from bayes_gpx.draws.response_scale import responds, response_units
+from bayes_gpx.explain.predictions import predictions
+from bayes_gpx.validation import count, probability
+
+REMOVABLE = ("attribution", "contribution")
+NEIGHBOURLY = ("weight", "derivative", *REMOVABLE)
+PER_VALUE = ("weight", "derivative")
+
+ASKED = {"keep": "summary", "draws": 2, "seed": 0}
+"""Of predictions, whose means alone are looked at."""
+
+ROWS = 20_000
+"""Most rows that are predicted at a time."""
+
+
+def coverage(dataset, y, ci_prob=None):
+    """Share of observed responses within central intervals of predicted ones.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.predictions` returned, with draws of `y`; or `bayes_gpx.loo_predictions`, of
+        which the PITs tell where each response lies, randomised for counts.
+    y : array or pandas.Series (m,)
+        What was observed, in the order of the dataset's observations; of rows that were left out,
+        what the model was fitted to.
+    ci_prob : float or list of float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default.
+
+    Returns
+    -------
+    xarray.DataArray
+        A number, or one for each `ci_prob`. Draws that equal a response, as of counts, lie half
+        below and half above it, so that counts of some size are covered as often as they should
+        be; small ones have no interval of about that probability.
+
+    Raises
+    ------
+    ValueError
+        For a dataset without draws of `y`, labels, which have no intervals, a `y` that does not
+        fit or was not the one left out, and a `ci_prob` that is no probability.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 1))
+    >>> y = np.sin(X[:, 0]) + 0.1 * rng.normal(size=200)
+    >>> model = bx.GP(X, y, scale=False)
+    >>> theta = {"lengthscale": [1.5], "amplitude": 1.0, "sigma": 0.1}
+    >>> found = bx.predictions(model, theta, seed=0, progressbar=False)
+    >>> bx.metrics.coverage(found, y, [0.5, 0.9]).values.round(1)
+    array([0.5, 0.9])
+    """
+    if "labels" in dataset.attrs:
+        raise ValueError(
+            "The response is a label, which has no interval; expected a number. See "
+            "bx.predictive_checks and ArviZ's plots of calibration for probabilities."
+        )
+    if "y" not in dataset or not {"chain", "draw", "obs"} <= set(dataset["y"].dims):
+        raise ValueError(
+            "The dataset has no draws of `y` over observations; expected the result of "
+            "bx.predictions with keep='draws', a single observation as dataset.isel(obs=[0])."
+        )
+    default = rcParams["stats.ci_prob"]
+    prob = [probability(p, default) for p in np.ravel([ci_prob])]
+    drawn, dims = dataset["y"], ("chain", "draw")
+    seen = read_observed(dataset, y)
+    below = (drawn < seen).mean(dims) + 0.5 * (drawn == seen).mean(dims)
+    place = _places_left_out(dataset, seen) if "pit" in dataset else below
+    wanted = xr.DataArray(prob, {"ci_prob": prob}, ["ci_prob"])
+    inside = (np.abs(2.0 * place - 1.0) <= wanted).mean("obs").rename("coverage")
+    return inside.isel(ci_prob=0) if np.ndim(ci_prob) == 0 else inside
+
+
+def _places_left_out(dataset, seen):
+    """PITs of the observed responses, which are those that the model was fitted to."""
+    mean = dataset["y_mean" if "y_mean" in dataset else "rate_mean"]
+    fitted = mean + dataset["residual"]
+    if not np.allclose(seen, fitted, rtol=1e-9, atol=1e-9 * float(np.abs(fitted).max())):
+        raise ValueError(
+            "y differs from the responses that were left out; expected those that the model was "
+            "fitted to, or the result of bx.predictions for other ones."
+        )
+    return dataset["pit"]
+
+
+def stability(dataset, neighbours=10):
+    """Largest change of an explanation between an observation and its neighbours, per distance.
+
+    ``max_j |e_i - e_j| / |x_i - x_j|`` over the nearest neighbours j, an estimate of the local
+    Lipschitz constant: the smaller, the stabler. Values are divided by their sd over the
+    observations; e are posterior means, with weights and derivatives times these sds, so that all
+    is in units of y. Weights and contributions of a GPX with Z of its own are compared over z.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        Of weights, contributions, derivatives or attributions, at two observations or more.
+    neighbours : int
+        How many of them are looked at; of fewer, all others.
+
+    Returns
+    -------
+    xarray.DataArray
+        (obs), or (obs, class); NaN where no neighbour has another value.
+
+    Raises
+    ------
+    ValueError
+        For another dataset, and categorical columns, whose levels have no distance.
+
+    References
+    ----------
+    Alvarez-Melis and Jaakkola, "On the robustness of interpretability methods" (2018); Yoshikawa
+    and Iwata, IEEE TNNLS 34 (2023), equation 19.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GPX(X, X[:, 0] ** 2, scale=False)
+    >>> theta = {"lengthscale": [1.5], "amplitude": 3.0, "sigma_w": 0.0, "sigma": 0.01}
+    >>> found = bx.weights(model, theta, keep="summary", progressbar=False)
+    >>> wide = X.std() ** 2  # the weight is x; both it and x are scaled
+    >>> round(float(bx.metrics.stability(found, 2).median() / wide), 2)
+    1.0
+    """
+    count("neighbours", neighbours)
+    name = _named(dataset, NEIGHBOURLY)
+    if dataset.sizes.get("obs", 1) < 2:
+        raise ValueError("The dataset has one observation; expected two or more.")
+    if "level" in dataset:
+        raise ValueError("Levels of categorical columns have no distance; expected numbers alone.")
+    value = dataset["value"].transpose("obs", "feature")
+    sd = value.std("obs")
+    mean = dataset[f"{name}_mean"] * (sd if name in PER_VALUE else 1.0)
+    mean = mean.transpose("obs", "feature", ...)
+    x = (value / sd.where(sd > 0, 1.0)).values
+    apart, which = KDTree(x).query(x, min(neighbours + 1, len(x)))
+    change = np.linalg.norm(mean.values[which] - mean.values[:, None], axis=2)
+    apart = apart.reshape((*apart.shape, *[1] * (change.ndim - 2)))
+    found = np.full(change.shape, -np.inf)
+    np.divide(change, apart, out=found, where=np.broadcast_to(apart > 0, change.shape))
+    largest = found.max(axis=1)
+    kept = mean.isel(feature=0, drop=True)
+    return kept.copy(data=np.where(np.isinf(largest), np.nan, largest)).rename("stability")
+
+
+def faithfulness(
+    model, idata, dataset, X_new=None, Z_new=None, *, num_draws=None, progressbar=True
+):
+    """Whether predictions drop by what an explanation says when a feature is taken away.
+
+    Correlation over features between the explanation of an observation and by how much its mean
+    response changes when that feature alone is put where the explanation starts from: the baseline
+    of attributions, the center of contributions. 1 for additive models. Interactions lower it,
+    since what several features add together is taken away with each of them.
+
+    Parameters
+    ----------
+    model, idata
+        What was explained.
+    dataset : xarray.Dataset
+        Attributions, or contributions, of all features.
+    X_new, Z_new : frame or array, optional
+        The samples, as they were given to the verb; None for training samples. Predictions are
+        those of new samples with these values: in GPX without the own deviations of training
+        samples.
+    num_draws : int, optional
+        Thin the posterior to that many draws.
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.DataArray
+        (obs), or (obs, class), within -1 and 1; NaN where explanation or change is the same for
+        all features.
+
+    Raises
+    ------
+    ValueError
+        For another dataset, other features than the model's, several baselines, categorical
+        columns, samples whose values are not the dataset's, and probabilities or rates of a GPX:
+        attributions are of its smooth part, predictions are not.
+
+    References
+    ----------
+    Alvarez-Melis and Jaakkola, "Towards robust interpretability with self-explaining neural
+    networks" (2018), section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(40, 3))
+    >>> model = bx.GP(X, X @ [1.0, 2.0, 3.0], kernel="linear", scale=False)
+    >>> theta = {"amplitude": 3.0, "sigma": 0.1}
+    >>> options = {"keep": "summary", "progressbar": False}
+    >>> found = bx.attributions(model, theta, baseline="zero", **options)
+    >>> found = bx.metrics.faithfulness(model, theta, found, progressbar=False)
+    >>> round(float(found.min()), 6)
+    1.0
+    """
+    without = _Without(model, idata, dataset, X_new, Z_new, num_draws, progressbar)
+    p = len(without.features)
+    found = without(np.vstack([np.ones((1, p), bool), ~np.eye(p, dtype=bool)])[:, None])
+    drops = found.isel(variant=0) - found.isel(variant=slice(1, None))
+    drops = drops.rename(variant="feature").assign_coords(feature=without.features)
+    return xr.corr(without.mean, drops, "feature").rename("faithfulness")
+
+
+def sufficiency(
+    model, idata, dataset, X_new=None, Z_new=None, *, kept=None, num_draws=None, progressbar=True
+):
+    """What predictions lose when only the features with the largest explanations are kept.
+
+    ``f(x) - f(x with the others at the baseline)`` of the mean response: close to 0 already for
+    few features where the explanation names those that matter.
+
+    Parameters
+    ----------
+    model, idata, dataset, X_new, Z_new, num_draws, progressbar
+        See `faithfulness`.
+    kept : int or list of int, optional
+        How many features are kept, those with the largest absolute means; all numbers from 0 by
+        default.
+
+    Returns
+    -------
+    xarray.DataArray
+        (kept, obs), or (kept, obs, class), in units of the explanation. Where there are classes,
+        features are kept by the explanation of each.
+
+    Raises
+    ------
+    ValueError
+        See `faithfulness`; and for `kept` that are no numbers of features, or repeat.
+
+    References
+    ----------
+    DeYoung et al., "ERASER: a benchmark to evaluate rationalized NLP models" (2020), section 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(40, 3))
+    >>> model = bx.GP(X, X @ [1.0, 0.0, 3.0], kernel="linear", scale=False)
+    >>> theta = {"amplitude": 3.0, "sigma": 0.01}
+    >>> options = {"keep": "summary", "progressbar": False}
+    >>> found = bx.attributions(model, theta, baseline="zero", **options)
+    >>> lost = bx.metrics.sufficiency(model, theta, found, kept=[0, 2], progressbar=False)
+    >>> abs(lost).mean("obs").values.round(1)  # one of the three has no effect
+    array([2.1, 0. ])
+    """
+    without = _Without(model, idata, dataset, X_new, Z_new, num_draws, progressbar)
+    p = len(without.features)
+    kept = np.arange(p + 1).tolist() if kept is None else np.ravel(kept).tolist()
+    for k in kept:
+        count("kept", k, 0)
+    if not kept or max(kept) > p or len(set(kept)) < len(kept):
+        raise ValueError(f"kept is {kept}; expected different numbers of features, at most {p}.")
+    mean = without.mean.transpose("class", "obs", "feature", missing_dims="ignore")
+    place = np.argsort(np.argsort(-abs(mean.values), axis=-1), axis=-1)
+    present = np.reshape([place < k for k in [p, *kept]], (-1, *place.shape[-2:]))
+    found = without(present)
+    if "class" in mean.dims:  # each class's response, with the features that are kept for it
+        several = range(mean.sizes["class"])
+        each = [found.isel({"class": c, "variant": slice(c, None, len(several))}) for c in several]
+        found = xr.concat(each, mean["class"])
+    lost = found.isel(variant=0) - found.isel(variant=slice(1, None))
+    lost = lost.rename(variant="kept").assign_coords(kept=kept)
+    return lost.transpose("kept", "obs", ...).rename("sufficiency")
+
+
+class _Without:
+    """Mean responses of observations of which some features are put at the baseline."""
+
+    def __init__(self, model, idata, dataset, X_new, Z_new, num_draws, progressbar):
+        name, training = _named(dataset, REMOVABLE), model.training
+        weighed = training.p - training.intercept
+        own_z = training.Z is not None and not training.z_is_x
+        self._of_z = own_z and name == "contribution"
+        frame = training.Z.first(weighed) if self._of_z else training.X
+        _refuse_other(model, dataset, frame, name)
+        self.features = list(frame.columns)
+        chosen = dataset.sel(feature=self.features)
+        self.mean = chosen[f"{name}_mean"]
+        self._start = chosen[_start(dataset, name)].values
+        whole = (training.X.index if X_new is None else points(model, X_new, Z_new).index).tolist()
+        labels = dataset["obs"].values
+        where = points(model, X_new, Z_new, obs=None if whole == labels.tolist() else labels)
+        own = None if where.Z_values is None else where.Z_values[:, :weighed]
+        self._rows = own if self._of_z else where.X_values
+        if not np.array_equal(self._rows, chosen["value"].transpose("obs", "feature").values):
+            raise ValueError(
+                "The dataset explains samples with other values; expected X_new and Z_new as they "
+                "were given to the verb, or some of them by labels that do not repeat."
+            )
+        self._X, self._Z = where.X_values, own if own_z else None
+        self._name = "f_mean"
+        if _of_response(model, dataset):
+            self._name = f"{model.specification.observation.mean_name}_mean"
+        options = ASKED | {"num_draws": num_draws, "progressbar": progressbar}
+        self._ask = partial(predictions, model, idata, **options)
+
+    def __call__(self, present):
+        """Mean responses where `present` (variant, 1 or obs, feature) are left.
+
+        Returns
+        -------
+        DataArray (variant, obs) or (variant, obs, class)
+        """
+        some = max(1, ROWS // len(self._rows))
+        parts = [self._of(present[k : k + some]) for k in range(0, len(present), some)]
+        return xr.concat(parts, "variant")
+
+    def _of(self, present):
+        changed = np.where(present, self._rows, self._start)
+        variants, m, p = changed.shape
+        X, Z = (None if v is None else np.tile(v, (variants, 1)) for v in (self._X, self._Z))
+        changed = changed.reshape((variants * m, p))
+        found = self._ask(X, changed) if self._of_z else self._ask(changed, Z)
+        mean = found[self._name]
+        if "class" in self.mean.coords:
+            mean = mean.sel({"class": self.mean["class"]})
+        values = mean.values.reshape((variants, m, *mean.shape[1:]))
+        coords = {"obs": self.mean["obs"]} | {d: mean[d] for d in mean.dims[1:]}
+        return xr.DataArray(values, coords, ("variant", *mean.dims))
+
+
+def _start(dataset, name):
+    if name == "contribution":
+        return "center"
+    return "baseline_value" if "baseline_value" in dataset else "baseline"
+
+
+def _of_response(model, dataset):
+    """Whether a dataset is of probabilities or rates, not of latent values."""
+    return responds(model, "response") and dataset.attrs["units"] == response_units(model)
+
+
+def _refuse_other(model, dataset, frame, name):
+    if frame.levels:
+        raise ValueError(
+            f"The columns {sorted(frame.levels)} are categorical, and have no value to be put at "
+            "a baseline; expected numbers."
+        )
+    start = dataset[_start(dataset, name)]
+    if start.dims != ("feature",):
+        raise ValueError(
+            f"The dataset has several baselines, {start.dims}; expected one. Of named ones choose "
+            "by dataset.sel(baseline=...)."
+        )
+    held = dataset["feature"].values.tolist()
+    if set(held) - {INTERCEPT} != set(frame.columns) - {INTERCEPT}:
+        raise ValueError(
+            f"The dataset is of the features {held}; expected all of {list(frame.columns)}, and no "
+            "others."
+        )
+    if model.specification.family == "GPX" and _of_response(model, dataset):
+        raise ValueError(
+            "Attributions of a GPX are of its smooth part, and predictions of probabilities and "
+            "rates are not; expected attributions with on='latent'."
+        )
+
+
+def _named(dataset, names):
+    held = [name for name in names if f"{name}_mean" in dataset]
+    if not held or "obs" not in dataset.dims:
+        verbs = " or ".join(f"bx.{name}s" for name in names)
+        raise ValueError(
+            f"The dataset has no {' or '.join(names)} over observations; expected the result of "
+            f"{verbs}, a single observation as dataset.isel(obs=[0])."
+        )
+    if "value" not in dataset:
+        raise ValueError("The dataset has no `value`; give the verb Z_new, which it is of.")
+    return held[0]

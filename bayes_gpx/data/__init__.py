@@ -1,0 +1,1 @@
+"""Tables in: features, responses and real data sets, checked, scaled and named."""

@@ -1,0 +1,385 @@
+"""Names, checks and units of what the user hands over; the same door for X and X_new.
+
+Everything is refused here, before any sampling starts, with the row or column and the cure.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import narwhals as nw
+import numpy as np
+
+from bayes_gpx.data.categorical import codes, declared, indicator, is_missing, plain
+
+MINIMUM_ROWS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A table of numbers with names.
+
+    Attributes
+    ----------
+    values : array (n, d)
+    columns : tuple of str
+    index : array (n,)
+        Labels of the rows: the frame's index, or 0..n-1.
+    labelled : bool
+        Whether the rows came with labels of their own.
+    levels : dict
+        Levels of each categorical column, whose indicators are among the columns.
+    """
+
+    values: np.ndarray
+    columns: tuple
+    index: np.ndarray
+    labelled: bool
+    levels: dict = field(default_factory=dict)
+
+    def __len__(self):
+        return len(self.values)
+
+    @property
+    def sources(self):
+        """The user's own columns, before categorical ones were told by indicators."""
+        return tuple(dict.fromkeys(self._source_of.get(c, c) for c in self.columns))
+
+    @property
+    def groups(self):
+        """Which of the sources each column tells of, (d,)."""
+        place = {source: k for k, source in enumerate(self.sources)}
+        return np.array([place[self._source_of.get(c, c)] for c in self.columns], dtype=int)
+
+    def of_source(self, source):
+        """Columns that tell of one of the sources."""
+        own = self.levels.get(source)
+        return [source] if own is None else [indicator(source, level) for level in own]
+
+    @property
+    def _source_of(self):
+        pairs = ((c, level) for c, levels in self.levels.items() for level in levels)
+        return {indicator(c, level): c for c, level in pairs}
+
+    def with_column(self, name, values):
+        """Append a column on the right."""
+        if name in self.columns:
+            raise ValueError(f"There is a column named {name!r} already; rename it.")
+        stacked = np.column_stack([self.values, values])
+        return replace(self, values=stacked, columns=(*self.columns, name))
+
+    def first(self, k):
+        """The first k columns alone."""
+        return replace(self, values=self.values[:, :k], columns=self.columns[:k])
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Centers and scales frozen at training time; ``(values - center) / scale``."""
+
+    center: np.ndarray
+    scale: np.ndarray
+
+    def apply(self, values):
+        """From user units to the model's scale."""
+        return (values - self.center) / self.scale
+
+
+def no_scaling(frame, name):
+    """Scaling that changes nothing, for ``scale=False``."""
+    return Scaling(np.zeros(len(frame.columns)), np.ones(len(frame.columns)))
+
+
+def standard_scaling(frame, name):
+    """Center and standard deviation (ddof 0) of each column; constant columns are refused.
+
+    All indicators of a categorical column have one scale, the root of their summed variances, so
+    that two rows at random are as far apart in it as in any other column.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        center, scale = frame.values.mean(axis=0), frame.values.std(axis=0)
+        if frame.levels:
+            scale = np.sqrt(np.bincount(frame.groups, scale**2))[frame.groups]
+    alike, close = indistinct(frame.values, scale)
+    if close.any():
+        raise ValueError(f"{name} has columns {_named(frame, close)} whose values {TOO_CLOSE}")
+    if alike.any():
+        raise ValueError(
+            f"{name} has constant columns {_named(frame, alike)}, which cannot be scaled. "
+            "Drop them, or pass scale=False."
+        )
+    huge = [c for c, sd in zip(frame.columns, scale, strict=True) if not np.isfinite(sd)]
+    if huge:
+        raise ValueError(f"{name} has columns {huge} too large to be scaled; use other units.")
+    return Scaling(center, scale)
+
+
+TOO_CLOSE = (
+    "are equal, or differ by less than 64-bit floats can tell at their size. Subtract a constant "
+    "first, from integers before they become floats; or drop what only numbers the rows."
+)
+"""What is said of `indistinct` values."""
+
+LARGEST_INTEGER = 2.0**53
+"""From which on not every whole number is a float of its own."""
+
+
+def indistinct(values, scale):
+    """Which columns have too small a scale to be divided by it, and which of them may yet vary."""
+    largest = np.abs(values).max(axis=0)
+    alike = scale <= 1e-14 * largest
+    return alike, alike & ((np.ptp(values, axis=0) > 0) | (largest >= LARGEST_INTEGER))
+
+
+def _named(frame, chosen):
+    return [column for column, which in zip(frame.columns, chosen, strict=True) if which]
+
+
+def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_ROWS):
+    """Read a feature table.
+
+    Parameters
+    ----------
+    X : pandas or polars frame, xarray.DataArray (n, d) or array (n, d)
+    name : str
+        What error messages call it.
+    prefix : str
+        Columns of arrays are named prefix0, prefix1, ...
+    like : Frame, optional
+        Training features: a frame is matched to their columns by name, in any order, extra columns
+        ignored; an array by position. Categorical columns may be given as their indicators.
+    minimum_rows : int
+
+    Returns
+    -------
+    Frame
+
+    Raises
+    ------
+    ValueError
+        For anything that is not a finite numeric table of the expected columns.
+    """
+    table = _open(X, name, prefix)
+    _refuse_repeated(table.columns, name)
+    if table.n_rows < minimum_rows:
+        raise ValueError(
+            f"{name} has {table.n_rows} rows; expected at least {minimum_rows}."
+            + (" Pass X_new=None to explain the training samples." if like else "")
+        )
+    if not table.columns:
+        raise ValueError(f"{name} has no columns; expected at least one feature.")
+    if like is None:
+        given = [(j, column, table.levels(j)) for j, column in enumerate(table.columns)]
+    else:
+        given = _matched(table, like, name)
+    values, columns, levels = [], [], {} if like is None else like.levels
+    for j, column, own in given:
+        if own is None:
+            values.append(_numeric(table.column(j), name, column, table.index))
+            columns.append(column)
+            continue
+        values.append(_indicators(table.column(j), own, name, column, table.index))
+        columns += [indicator(column, level) for level in own]
+        levels = {**levels, column: own}
+    _refuse_repeated(columns, name)
+    return Frame(np.column_stack(values), tuple(columns), table.index, table.labelled, levels)
+
+
+def read_response(y, frame, name="y", read=None):
+    """Read the response: one finite number for each row of the frame X, (n,).
+
+    With `read`, whatever that makes of the values.
+
+    Raises
+    ------
+    ValueError
+        If y is not one-dimensional, numeric and finite, if its length differs from the
+        number of rows, or if it carries another index than X.
+    """
+    if np.ma.isMaskedArray(y) and read is None:
+        y = np.ma.filled(y.astype(float), np.nan)
+    values = np.asarray(y)
+    if values.ndim != 1:
+        raise ValueError(
+            f"{name} has shape {values.shape}; expected one dimension, one value for each row "
+            "of X. For a single column use .ravel(), or pick one column."
+        )
+    if len(values) != len(frame):
+        raise ValueError(f"X has {len(frame)} rows and {name} has {len(values)}; expected as many.")
+    labels = row_labels(y)
+    if labels is not None and frame.labelled:
+        refuse_misaligned(frame.index, labels, "X", name)
+    return _numeric(values, name, None, frame.index).copy() if read is None else read(y)
+
+
+def refuse_misaligned(index, other, name, other_name):
+    """Raise if labels say that rows of two tables do not belong together.
+
+    Labels 0..n-1 on one side count as none, unless the other side has the same labels in
+    another order.
+    """
+    if np.array_equal(index, other):
+        return
+    default = np.arange(len(index))
+    reset = np.array_equal(index, default) or np.array_equal(other, default)
+    if not reset or set(index.tolist()) == set(other.tolist()):
+        raise ValueError(
+            f"The index of {other_name} differs from the index of {name}, so rows may not belong "
+            f"together. Align them, or pass {other_name}.to_numpy() to match by position."
+        )
+
+
+def row_labels(table):
+    """Labels that the rows brought along, or None."""
+    if hasattr(table, "dims") and hasattr(table, "coords"):
+        return table[table.dims[0]].values if table.dims[0] in table.coords else None
+    index = getattr(table, "index", None)
+    return _labels(index) if hasattr(index, "equals") else None
+
+
+def _refuse_repeated(columns, name):
+    repeated = sorted({str(c) for c in columns if columns.count(c) > 1})
+    if repeated:
+        raise ValueError(f"{name} has repeated column names {repeated}; rename them.")
+
+
+@dataclass(frozen=True)
+class _Table:
+    """A table that was opened: names, readers of column j and of its levels, row labels."""
+
+    columns: list
+    column: Callable
+    levels: Callable
+    index: np.ndarray
+    labelled: bool
+    named: bool
+    n_rows: int
+
+
+def _open(X, name, prefix):
+    if hasattr(X, "dims") and hasattr(X, "data_vars"):
+        raise ValueError(f"{name} is an xarray Dataset; expected one table: use .to_dataframe().")
+    labels = row_labels(X)
+    if hasattr(X, "dims") and hasattr(X, "coords"):
+        if X.ndim != 2:
+            raise ValueError(f"{name} has dims {X.dims}; expected two, (rows, features).")
+        named = X.dims[1] in X.coords
+        names = [str(c) for c in X[X.dims[1]].values] if named else None
+        values = X.values
+    else:
+        _refuse_repeated(list(getattr(X, "columns", ())), name)
+        native = nw.from_native(X, eager_only=True, pass_through=True)
+        if isinstance(native, nw.DataFrame):
+            series = list(native.iter_columns())
+            index = np.arange(len(native)) if labels is None else labels
+            columns = [str(c) for c in native.columns]
+            reader = lambda j: series[j].to_numpy()  # noqa: E731
+            levels = lambda j: declared(series[j])  # noqa: E731
+            return _Table(columns, reader, levels, index, labels is not None, True, len(native))
+        names, values = None, _array(X, name)
+    names_given = names is not None
+    names = names or [f"{prefix}{j}" for j in range(values.shape[1])]
+    index = np.arange(len(values)) if labels is None else labels
+    reader = lambda j: values[:, j]  # noqa: E731
+    levels = lambda j: None  # noqa: E731
+    return _Table(names, reader, levels, index, labels is not None, names_given, len(values))
+
+
+def _array(X, name):
+    if np.ma.isMaskedArray(X):
+        return np.ma.filled(X.astype(float), np.nan)
+    try:
+        values = np.asarray(X)
+    except ValueError as ragged:
+        raise ValueError(f"{name} is not a table: its rows differ in length.") from ragged
+    if values.ndim == 0:
+        raise ValueError(
+            f"{name} is a {type(X).__name__}; expected a pandas or polars frame, an xarray "
+            "DataArray or an array (rows, features)."
+        )
+    if values.ndim != 2:
+        raise ValueError(
+            f"{name} has shape {values.shape}; expected two dimensions, (rows, features). "
+            "For one feature use .reshape(-1, 1) or .to_frame(); for one row use .reshape(1, -1)."
+        )
+    return values
+
+
+def _labels(index):
+    if getattr(index, "nlevels", 1) > 1:
+        return np.array(["/".join(map(str, label)) for label in index])
+    labels = np.asarray(index)
+    return labels.astype(str) if labels.dtype == object else labels
+
+
+def _matched(table, like, name):
+    """Position, name and levels of the expected columns: by name where there are names."""
+    columns, sources = table.columns, like.sources
+    if not table.named:
+        if len(columns) == len(like.columns):
+            return [(j, column, None) for j, column in enumerate(like.columns)]
+        if len(columns) != len(sources):
+            raise ValueError(
+                f"{name} has {len(columns)} columns; expected {len(sources)}: {list(sources)}."
+            )
+        return [(j, column, like.levels.get(column)) for j, column in enumerate(sources)]
+    wanted = []
+    for source in sources:
+        own = like.levels.get(source, ())
+        told = [indicator(source, level) for level in own]
+        coded = source not in columns and own and set(told) <= set(columns)
+        wanted += [(column, None) for column in told] if coded else [(source, own or None)]
+    missing = [column for column, _ in wanted if column not in columns]
+    if missing:
+        raise ValueError(
+            f"{name} lacks the columns {missing}; expected {list(sources)}, got {columns}. "
+            "Columns are matched by name; pass an array to match by position."
+        )
+    return [(columns.index(column), column, own) for column, own in wanted]
+
+
+def _indicators(values, levels, name, column, index):
+    """One column of 0 and 1 for each level, (n, levels)."""
+    where = f"{name}, column {column!r},"
+    found = codes(np.asarray(values, dtype=object), levels, where, index)
+    _refuse_gaps(found, where, index)
+    return (found[:, None] == np.arange(len(levels))).astype("float64")
+
+
+def _numeric(values, name, column, index):
+    where = name if column is None else f"{name}, column {column!r},"
+    kind = np.asarray(values).dtype.kind
+    if kind in "mM":
+        raise ValueError(f"{where} holds dates; expected numbers. Convert them, e.g. to days.")
+    if kind not in "biuf":
+        values = _from_objects(np.asarray(values, dtype=object), where, index)
+    values = np.asarray(values, dtype="float64")
+    _refuse_gaps(values, where, index, imputable=column is not None)
+    return values
+
+
+def _refuse_gaps(values, where, index, *, imputable=True):
+    cure = ", or impute them: several times (IterativeImputer), with a fit each, for bx.combined"
+    bad = np.flatnonzero(~np.isfinite(values))
+    if len(bad):
+        raise ValueError(
+            f"{where} has {len(bad)} missing or infinite values, the first at row "
+            f"{plain(index[bad[0]])!r}. Drop these rows{cure if imputable else ''}."
+        )
+
+
+def _from_objects(values, where, index):
+    """Numbers out of an object column; anything else is refused with its first row."""
+    numbers = np.empty(len(values))
+    for i, value in enumerate(values):
+        missing = is_missing(value)
+        if not missing and not isinstance(value, int | float | np.integer | np.floating | np.bool_):
+            raise ValueError(
+                f"{where} holds {value!r} ({type(value).__name__}) at row {plain(index[i])!r}; "
+                "expected numbers. Declare categories: in pandas .astype('category'), in polars "
+                ".cast(pl.Categorical)."
+            )
+        try:
+            numbers[i] = np.nan if missing else value
+        except OverflowError:  # an integer beyond all floats
+            numbers[i] = np.inf
+    return numbers

@@ -1,0 +1,257 @@
+"""The training data of a model: read, checked, scaled; and the door for new samples."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_gpx.data.features import (
+    TOO_CLOSE,
+    Frame,
+    Scaling,
+    indistinct,
+    no_scaling,
+    read_features,
+    read_response,
+    refuse_misaligned,
+    standard_scaling,
+)
+
+INTERCEPT = "intercept"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Training samples in user units, with the scaling that was frozen on them.
+
+    Attributes
+    ----------
+    X : Frame
+    Z : Frame or None
+        Features that GPX weighs, with the intercept column if there is one.
+    y : array (n,)
+    y_name : str
+    X_scaling, y_scaling, Z_scaling : Scaling
+        The last is None without Z.
+    z_is_x : bool
+        X itself is weighed.
+    intercept : bool
+    labels : tuple or None
+        What y codes by 0, 1, ..., where it holds labels.
+    exposure : array (n,) or None
+        Of counts, or ones; None where noise is normal.
+    scales_y : bool
+        Whether y itself is scaled; else its scaling is that of the latent values alone.
+    """
+
+    X: Frame
+    Z: Frame | None
+    y: np.ndarray
+    y_name: str
+    X_scaling: Scaling
+    y_scaling: Scaling
+    Z_scaling: Scaling | None
+    z_is_x: bool
+    intercept: bool
+    labels: tuple | None = None
+    exposure: np.ndarray | None = None
+    scales_y: bool = True
+
+    @property
+    def n(self):
+        """Number of samples."""
+        return len(self.y)
+
+    @property
+    def X_deviations(self):  # noqa: N802
+        """Standard deviations of X's columns, exactly 0 of constant ones, (d,)."""
+        values = self.X.values
+        return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0), 0.0)
+
+    @property
+    def d(self):
+        """Number of columns of X."""
+        return len(self.X.columns)
+
+    @property
+    def p(self):
+        """Number of features that are weighed; 1 without Z."""
+        return 1 if self.Z is None else len(self.Z.columns)
+
+    @property
+    def tied(self):
+        """Whether features are weighed that are X's own, and so change with it."""
+        return self.Z is not None and self.z_is_x
+
+    @property
+    def sources(self):
+        """Number of the user's own columns in X, and of those that are weighed.
+
+        Smaller than d and p where categorical columns are told by indicators. On the model's scale
+        the squared length of a row is about that number.
+        """
+        return len(self.X.sources), 1 if self.Z is None else len(self.Z.sources)
+
+    def size(self, dim):
+        """Length of the dim "feature", "z_feature" or "column"."""
+        return {"feature": self.d, "z_feature": self.p, "column": self.sources[0]}[dim]
+
+    def scaled(self):
+        """Dict of X, y and, with Z, Z on the model's scale; exposure times the prior mean rate."""
+        y = self.y_scaling.apply(self.y) if self.scales_y else self.y
+        scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
+        if self.exposure is not None:
+            # A log link's prior mean is one more factor of the rate.
+            moved = 1.0 if self.scales_y else np.exp(self.y_scaling.center)
+            scaled["exposure"] = self.exposure * moved
+        if self.Z is not None:
+            scaled["Z"] = self.Z_scaling.apply(self.Z.values)
+        return scaled
+
+    def read_new(self, X_new, Z_new=None, *, needs_z=True):
+        """Read new samples in user units.
+
+        Returns
+        -------
+        X : Frame
+        Z : Frame or None
+            None for a model without Z, or where Z_new is absent and ``needs_z`` is False.
+
+        Raises
+        ------
+        ValueError
+            If columns are missing, rows do not match, or Z_new is missing or superfluous.
+        """
+        X = read_features(X_new, "X_new", like=self.X, minimum_rows=1)
+        if Z_new is not None and (self.Z is None or self.z_is_x):
+            reason = "has no Z" if self.Z is None else "weighs X itself"
+            raise ValueError(f"Z_new was given, but this model {reason}; leave it out.")
+        if self.Z is None:
+            return X, None
+        weighed = self.Z.first(self.p - self.intercept)
+        if self.z_is_x:
+            Z = X
+        elif Z_new is not None:
+            Z = read_features(Z_new, "Z_new", prefix="z", like=weighed, minimum_rows=1)
+        elif needs_z:
+            raise ValueError(
+                "This model weighs features Z of their own; pass Z_new with the columns "
+                f"{list(weighed.sources)} beside X_new."
+            )
+        else:
+            return X, None
+        _refuse_apart(X, Z, "X_new", "Z_new")
+        return X, with_intercept(Z) if self.intercept else Z
+
+
+def read_training(
+    X,
+    y,
+    Z=None,
+    *,
+    weighs,
+    observation=None,
+    exposure=None,
+    intercept=False,
+    scale=True,
+    scalings=None,
+):
+    """Read the training data of a model.
+
+    Parameters
+    ----------
+    X, Z : frame, DataArray or array
+    y : series or array
+    weighs : bool
+        Whether features are weighed: Z, or X itself where Z is None.
+    observation : object, optional
+        Likelihood that reads and centres y; None for normal noise.
+    exposure : array (n,), optional
+        Of counts.
+    intercept : bool
+        Weigh a constant 1 too, neither centred nor scaled.
+    scale : bool
+        Standardise X, Z and y.
+    scalings : tuple of Scaling, optional
+        Of X, y and Z, where they were frozen before.
+
+    Returns
+    -------
+    TrainingData
+    """
+    frame = read_features(X, "X")
+    scales_y, labels = observation is None or observation.scaled, None
+    if observation is None:
+        response = read_response(y, frame)
+        if exposure is not None:
+            raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
+    else:
+        response, labels = read_response(y, frame, read=observation.read)
+        exposure = _read_exposure(exposure, frame, observation)
+    weighed = None
+    if weighs:
+        weighed = frame if Z is None else read_features(Z, "Z", prefix="z")
+        _refuse_apart(frame, weighed, "X", "Z")
+    if scalings is None:
+        scaling = standard_scaling if scale else no_scaling
+        y_scaling = Scaling(0.0, 1.0)
+        if scale and scales_y:
+            y_scaling = _response_scaling(response)
+        elif scale:
+            y_scaling = Scaling(observation.center(response, exposure), 1.0)
+        scalings = (
+            scaling(frame, "X"),
+            y_scaling,
+            scaling(weighed, "Z") if weighs else None,
+        )
+        if intercept:
+            own = scalings[2]
+            extended = Scaling(np.append(own.center, 0.0), np.append(own.scale, 1.0))
+            scalings = (*scalings[:2], extended)
+    return TrainingData(
+        frame,
+        with_intercept(weighed) if intercept else weighed,
+        response,
+        str(getattr(y, "name", None) or "y"),
+        *scalings,
+        z_is_x=Z is None,
+        intercept=intercept,
+        labels=None if labels is None else tuple(labels),
+        exposure=exposure,
+        scales_y=scales_y,
+    )
+
+
+def _read_exposure(exposure, frame, observation):
+    if exposure is None:
+        return np.ones(len(frame))
+    if not observation.exposed:
+        raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
+    values = read_response(exposure, frame, "exposure")
+    if (values <= 0).any():
+        raise ValueError("exposure holds values that are not above 0; expected positive numbers.")
+    return values
+
+
+def with_intercept(frame):
+    """The frame with a last column of ones."""
+    return frame.with_column(INTERCEPT, np.ones(len(frame)))
+
+
+def _refuse_apart(X, Z, name, other):
+    if len(Z) != len(X):
+        raise ValueError(f"{name} has {len(X)} rows and {other} has {len(Z)}; expected as many.")
+    if X.labelled and Z.labelled:
+        refuse_misaligned(X.index, Z.index, name, other)
+
+
+def _response_scaling(y):
+    with np.errstate(over="ignore", invalid="ignore"):
+        center, scale = float(y.mean()), float(y.std())
+    if not np.isfinite(scale):
+        raise ValueError("y is too large to be scaled; use other units.")
+    alike, close = indistinct(y, scale)
+    if close:
+        raise ValueError(f"y has values that {TOO_CLOSE}")
+    if alike:
+        raise ValueError("y is constant, which cannot be scaled. Expected a varying response.")
+    return Scaling(center, scale)

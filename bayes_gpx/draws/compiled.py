@@ -1,0 +1,141 @@
+"""Graphs of one draw as functions of numbers, shared by all models of one structure.
+
+Neither new points nor a second model of the same kind compile anything.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from types import SimpleNamespace
+
+import pytensor.tensor as pt
+from pytensor.graph.replace import graph_replace
+
+from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
+from bayes_gpx.numerics.partial_evaluation import Staged
+from bayes_gpx.numerics.threads import LOCK
+from bayes_gpx.posteriors.strategies import WHITE, prior
+
+BUFFERED_BELOW = 1000
+"""Observations up to which keeping arrays is worth its memory (a third of the time)."""
+
+SYMBOLS = {
+    "X": pt.dmatrix,
+    "y": pt.dvector,
+    "Z": pt.dmatrix,
+    "jitter": pt.dscalar,
+    "alpha": pt.dvector,
+    "root": pt.dmatrix,
+    "X_new": pt.dmatrix,
+    "Z_new": pt.dmatrix,
+    "positions": pt.lvector,
+    "label": pt.lscalar,
+    "baseline": pt.dvector,
+    "baselines": pt.dmatrix,
+    "rng": pt.random.type.random_generator_type,
+    "move": pt.dvector,
+    "exposure": pt.dvector,
+    "U": pt.dmatrix,
+    "U_Z": pt.dmatrix,
+}
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What decides a model's graphs; the key of compiled functions.
+
+    A callable kernel may read anything, so what it returned, and the variables below it,
+    belong to the structure: two models share functions only if their kernels have names.
+    """
+
+    specification: object
+    hyperparameters: tuple
+    d: int
+    called_kernel: object
+    own_variables: tuple
+    intercept: bool
+    buffered: bool
+
+    @staticmethod
+    def of(model, hyper):
+        """Structure of a model with such hyperparameters, or latent values beside them."""
+        return Structure(
+            model.specification,
+            tuple((name, values.ndim - 2) for name, values in hyper.values.items()),
+            model.training.d,
+            model.called_kernel,
+            model.own_variables,
+            model.training.intercept,
+            model.training.n < BUFFERED_BELOW,
+        )
+
+    @property
+    def stacked(self):
+        """Symbols that have something for each of several classes."""
+        if self.specification.classes is None:
+            return set()
+        apart = self.specification.approximation is not None
+        apart = apart and WHITE not in dict(self.hyperparameters)
+        return {"alpha", "move", "root"} if apart else {"alpha", "move"}
+
+
+STACKED = {"alpha": 2, "root": 3, "move": 2}
+"""Dimensions of what each of several classes may have of its own."""
+
+CHANGING = ("jitter", "alpha", "root", "rng", "move", "label")
+"""Symbols whose values differ from draw to draw."""
+
+
+def compiled(structure, build, names, *, buffered=False):
+    """Compile a build function's graphs as functions of hyperparameters and `names`.
+
+    The hyperparameters and `CHANGING` change from call to call; what depends on the other
+    symbols alone is computed once for all draws.
+
+    Parameters
+    ----------
+    structure : Structure
+    build : callable
+        From the specification, the prior process, the dict of hyperparameters and the namespace
+        `s` of symbols to a list of graphs; hashable.
+    names : tuple of str
+        Keys of `SYMBOLS`, the arguments after the hyperparameters; those of `CHANGING` first.
+    buffered : bool
+        Keep intermediate arrays between calls, where the structure allows it.
+
+    Returns
+    -------
+    Staged
+    """
+    with LOCK:
+        return _compiled(structure, build, names, buffered)
+
+
+@lru_cache(maxsize=256)
+def _compiled(structure, build, names, buffered):
+    theta = {
+        name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
+        for name, ndim in structure.hyperparameters
+    }
+    symbols = {n: SYMBOLS[n](n) for n in names}
+    for several in structure.stacked & symbols.keys():
+        symbols[several] = pt.tensor(several, dtype="float64", shape=(None,) * STACKED[several])
+    for points in {"X", "X_new", "U", "baselines"} & symbols.keys():
+        symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
+    if "baseline" in symbols:
+        symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
+    context = SimpleNamespace(
+        **{**dict.fromkeys(SYMBOLS), "jitter": 0.0, **symbols, "intercept": structure.intercept}
+    )
+    process = prior(structure.specification, theta, structure.d, structure.called_kernel, context)
+    outputs = build(structure.specification, process, theta, context)
+    own = {rv: theta[rv.name] for rv in structure.own_variables}
+    outputs = graph_replace(outputs, own, strict=False) if own else outputs
+    changing = [*theta.values(), *(symbols[n] for n in names if n in CHANGING)]
+    fixed = [symbols[n] for n in names if n not in CHANGING]
+    mode = BUFFERED_MODE if buffered and structure.buffered else MODE
+    return Staged(changing, fixed, outputs, mode)
+
+
+def data_of(model):
+    """What a model conditions on, by the names of `SYMBOLS`."""
+    return {**model.training.scaled(), **model.inducing}

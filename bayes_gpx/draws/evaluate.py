@@ -1,0 +1,388 @@
+"""From one draw to all: compile once, loop, sample, name. The only file that does.
+
+Graphs are written for one draw, and compiled as functions of hyperparameters, data and jitter.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from importlib.metadata import version
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from bayes_gpx.draws.compiled import Structure, compiled, data_of
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.mixtures import Conditional
+from bayes_gpx.draws.results import Gathered
+from bayes_gpx.draws.stores import Memory, Store
+from bayes_gpx.numerics.jets import Jet
+from bayes_gpx.numerics.linear_algebra import with_jitter
+from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.threads import blas_threads
+from bayes_gpx.posteriors.collapsed import again, conditioned
+from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
+from bayes_gpx.posteriors.softmax import across
+from bayes_gpx.processes.expected_gradients import TOGETHER
+from bayes_gpx.system.digests import digest
+from bayes_gpx.validation import count, one_of
+
+BLOCK_BYTES = 32 * 2**20
+"""Size of the largest array that a block of rows may need."""
+
+LARGEST_JOINT = 5000
+"""Most quantities that are drawn jointly."""
+
+
+def factors_of(structure, data):
+    """Function from a list of hyperparameters to (alpha, root) and the jitter that they took."""
+    staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
+    factorise = staged.given(*data.values())
+    return lambda given: with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
+
+
+def symbols_of(where):
+    """Values of the symbols for points: one row for each, and common to all."""
+    at_points, start = {"X_new": where.X}, {}
+    if where.Z is not None:
+        at_points["Z_new"] = where.Z
+    if where.baseline is not None:
+        start["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
+    return at_points, start
+
+
+def _factorise(specification, process, theta, s):
+    return [*conditioned(specification, process, theta, s)]
+
+
+@dataclass(frozen=True)
+class _Ask:
+    """Posterior moments of an operator: the build function of an explanation."""
+
+    operator: Callable
+    moment: str
+    total: Callable | None
+    across: bool = False
+
+    def __call__(self, specification, process, theta, s):
+        s.sample = "new" if s.positions is None else s.positions
+        if self.across:
+            classes = range(specification.classes)
+            each = (again(specification, process, theta, s, label) for label in classes)
+            return [*across([q(self.operator(s)) for q in each], self.moment == "cov")]
+        q = again(specification, process, theta, s, s.label)
+        posterior = q(self.operator(s))
+        outputs = [posterior.mean, getattr(posterior, self.moment)]
+        if self.total is not None:
+            total = q(self.total(s))
+            outputs += [total.mean, total.variance]
+        return outputs
+
+
+def scalars(model, idata, build, *, num_draws=None, progressbar=True):
+    """Evaluate ``build``, a list of graphs of the training data alone, at every draw.
+
+    Returns
+    -------
+    list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
+    """
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    data, rows, largest = data_of(model), [], 0.0
+    staged = compiled(Structure.of(model, hyper), build, ("jitter", *data), buffered=True)
+    function = staged.given(*data.values())
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        for _, theta in progress.track(hyper, total=len(hyper), description="Leave-one-out"):
+            found, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
+            rows.append([np.array(array) for array in found])
+            largest = max(largest, jitter)
+    shape = len(hyper.chain), len(hyper.draw)
+    columns = [np.stack(column) for column in zip(*rows, strict=True)]
+    return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, largest
+
+
+def explain(
+    model,
+    idata,
+    quantity,
+    where,
+    *,
+    draws=1000,
+    num_draws=None,
+    features=None,
+    covariance=False,
+    joint=False,
+    keep="draws",
+    on="response",
+    path=None,
+    seed=None,
+    progressbar=True,
+    watch=None,
+):
+    """Posterior of a linear quantity at points, for every hyperparameter draw.
+
+    Parameters
+    ----------
+    model : Model
+    idata : xarray.DataTree or dict
+        A fit of this model, or a dict of fixed hyperparameters.
+    quantity : Quantity
+    where : Points
+    draws : int
+        With a single hyperparameter draw: how many conditional draws to take. With more,
+        each hyperparameter draw gives one.
+    num_draws : int, optional
+        Thin the hyperparameter draws evenly to at most this many.
+    features : list of str, optional
+        Only these components.
+    covariance : bool
+        Also the covariance between components, `name_cov`.
+    joint : bool
+        Draw all observations jointly.
+    keep : {"draws", "summary"}
+    on : {"response", "latent"}
+        The same where noise is normal.
+    path : str or path, optional
+        Stream the draws to a new zarr store there, instead of holding them in memory. It grows
+        beside its place, in `path` with ".unfinished" added, what is not computed yet being NaN.
+        Asked for the same again after an interruption, it goes on from there, to the same numbers;
+        with the response of labels and counts it begins again. Once finished it replaces an
+        earlier store; anything that the package did not write is left alone and refused.
+    seed : int, optional
+    progressbar : bool
+    watch : callable, optional
+        Called with rows and each `Conditional` there, in user units.
+
+    Returns
+    -------
+    xarray.Dataset
+    """
+    one_of("keep", keep, ("draws", "summary"))
+    one_of("on", on, ("response", "latent"))
+    observation = model.specification.observation
+    if quantity.bends and on == "response" and observation.mean_name is not None:
+        raise ValueError(
+            f"{quantity.name} of the {observation.mean_name} cannot be drawn jointly with others; "
+            f"pass on='latent' for that of f, in units of {quantity.units}."
+        )
+    count("draws", draws)
+    if seed is not None:
+        count("seed", seed, 0)
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    sampled = keep == "draws"
+    shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * len(quantity.factor)
+    if joint and size > LARGEST_JOINT:
+        raise ValueError(
+            f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} are. "
+            "Explain fewer observations at a time with obs=."
+        )
+    by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
+    by_variance = by_variance and not quantity.across
+    moment = "cov" if joint else "variance" if by_variance else "block"
+    each, m = draws if hyper.alone else 1, len(where.X)
+    gathered = by_class(
+        model, path, lambda: Gathered(quantity, features, m, covariance), quantity.across
+    )
+    shapes = [g.shapes((shape[0], shape[1] * each, m)) if sampled else {} for g in gathered]
+    largest_jitter = np.zeros(1)
+    sums = [*gathered[0].sums, largest_jitter]
+    if path is None or not sampled:
+        place = Memory(shapes, seed)
+    else:
+        asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
+        place = Store(path, shapes[0], seed, asked, sums)
+    keep_freed_memory()
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        begun, first = place.done
+        tracked = progress.track(
+            [*hyper][begun:], total=len(hyper) - begun, description="Explaining"
+        )
+        for at, theta, rows, label, (mean, second, *total), jitter in _moments(
+            model, hyper, tracked, quantity, where, moment, each, first
+        ):
+            own = gathered[label]
+            largest_jitter[:] = max(largest_jitter[0], jitter)
+            noise = float(theta["sigma"]) if quantity.noisy else None
+            part = Conditional(mean, second, moment, own.drawn, quantity.factor, quantity.offset)
+            own.add(rows, part, noise, total)
+            if watch is not None:
+                watch(rows, part)
+            if not sampled:
+                continue
+            which = () if len(gathered) == 1 else (label,)
+            key = np.random.SeedSequence(place.entropy, spawn_key=(*at, rows.start, *which))
+            normal = np.random.default_rng(key).standard_normal(
+                (2 if quantity.noisy else 1, each, *part.mean.shape)
+            )
+            kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
+            for name, array in own.sample(part, noise, normal).items():
+                place.arrays[label][name][kept] = array
+            number = at[0] * shape[1] + at[1]
+            place.keep((number, rows.stop) if rows.stop < m else (number + 1, 0), sums)
+    dataset = joined(model, gathered, where, place)
+    between = "" if len(gathered) == 1 else ", independent between classes"
+    between = ", joint over classes" if quantity.across else between
+    attrs = {
+        "relative_jitter": float(largest_jitter[0]),
+        "dependence": DEPENDENCE[joint] + between,
+        "samples": quantity.samples or SAMPLES[where.positions is None],
+    }
+    return finished(dataset, model, quantity, hyper, each, sampled, place, attrs)
+
+
+def _asked(model, hyper, quantity, where, *options):
+    """Digest of all that decides what `explain` computes, but for what a callable kernel does."""
+    training, operator = model.training, quantity.operator
+    arrays = [*training.scaled().values(), training.X.values, training.y]
+    arrays += [*hyper.values.values(), hyper.chain, hyper.draw, quantity.factor]
+    arrays += [where.X, where.Z, where.positions, where.index, where.baseline]
+    said = getattr(operator, "__qualname__", None) or repr(operator)
+    told = [model.signature, quantity.name, said, quantity.attrs, version("bayes_gpx")]
+    return digest(*arrays, *told, options)
+
+
+def by_class(model, path, make, across=False):
+    """A list of what `make` makes: one for each class, or for all together."""
+    number = 1 if across else model.specification.classes or 1
+    if path is not None and model.specification.classes is not None:
+        raise ValueError(
+            "path with likelihood='categorical'; expected no path: classes are kept in memory. "
+            "Explain fewer observations at a time with obs=, or keep='summary'."
+        )
+    return [make() for _ in range(number)]
+
+
+def joined(model, gathered, where, place):
+    """Name what was gathered, of all classes, `class` being the last dim."""
+    parts = [g.dataset(model, where, s) for g, s in zip(gathered, place.held, strict=True)]
+    if len(parts) == 1:
+        return parts[0]
+    common = [v for v in ("value", "center", "offset", "baseline") if v in parts[0]]
+    labels = xr.DataArray(list(model.training.labels), dims="class", name="class")
+    found = xr.concat([part.drop_vars(common) for part in parts], labels)
+    found = found.transpose(..., "class").assign(parts[0][common])
+    found.attrs.update(parts[0].attrs)
+    return found
+
+
+def keep_freed_memory():
+    """Have the C library keep what arrays free, by freeing one block of just under 32 MiB.
+
+    glibc gives blocks back to the system and takes them again page by page, which is half of
+    the time of an explanation, until it has seen a block of that size freed.
+    """
+    np.empty(32 * 2**20 - 2**16, np.uint8)
+
+
+DEPENDENCE = {
+    False: "joint over features within an observation, independent between observations",
+    True: "joint over features and observations",
+}
+SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
+
+
+def _moments(model, hyper, tracked, quantity, where, moment, each, first):
+    """Yield, for each draw, block of rows and class: what `_in_blocks` does.
+
+    The blocks depend on the model and the quantity alone, never on how many rows are asked for:
+    their first rows are part of the seeds.
+    """
+    paths = 1 if where.baseline is None else len(np.atleast_2d(where.baseline))
+    total = quantity.total and quantity.total[1]
+    build = _Ask(quantity.operator, moment, total, quantity.across)
+    c = len(quantity.factor)
+    pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
+    squares = 16 * c**2 if quantity.square else 0
+    width = 8 * max(c * paths * max(model.training.n, each), pairs, squares)
+    size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // width)
+    labels = () if quantity.across else range(model.specification.classes or 0)
+    return _in_blocks(model, hyper, tracked, build, where, lambda known: size, labels, first)
+
+
+def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0):
+    """Evaluate a build function at points, for each draw and block of rows.
+
+    `size_of` is given the length of alpha and returns how many rows a block has. Rows before the
+    `first` are left out of the first draw.
+
+    Yields
+    ------
+    position, hyperparameters, rows, class (0 without `labels`), arrays, jitter
+    """
+    structure, data = Structure.of(model, hyper), data_of(model)
+    at_points, start = symbols_of(where)
+    if where.positions is not None:
+        at_points["positions"] = where.positions
+    common = data | start
+    factorise = factors_of(structure, data)
+    names = ("jitter", "alpha", "root", *(("label",) if labels else ()), *common, *at_points)
+    ask, m, blocks, only = compiled(structure, build, names), len(where.X), None, None
+
+    def asked(rows):
+        return ask.given(*common.values(), *[values[rows] for values in at_points.values()])
+
+    for at, theta in tracked:
+        given = list(theta.values())
+        (alpha, root), jitter = factorise(given)
+        if blocks is None:
+            size = size_of(len(alpha))
+            blocks = [slice(start, min(start + size, m)) for start in range(0, m, size)]
+            only = asked(blocks[0]) if len(blocks) == 1 else None
+        for rows in [block for block in blocks if block.start >= first]:
+            at_rows = only or asked(rows)
+            for label in labels or (0,):
+                which = (np.asarray(label),) if labels else ()
+                found = at_rows(*given, np.asarray(jitter), alpha, root, *which)
+                yield at, theta, rows, label, found, jitter
+        first = 0
+
+
+def jets(model, hyper, where, order, *, smooth=False, only=None, progressbar=True):
+    """Yield, for each draw, or `only` those, what `Sensitivity` finds of f at points.
+
+    Or of its smooth part.
+
+    Yields
+    ------
+    at : (chain, draw)
+    theta : dict of hyperparameters
+    mean, variance : Jet
+        Of f, on the model's scale; with a last dim of classes, and two for their covariances.
+    jitter : float
+    """
+    kind = Sensitivity if model.specification.classes is None else ClassSensitivity
+    build = kind(order, model.training.tied, smooth)
+
+    def size_of(known):
+        return max(1, BLOCK_BYTES // (8 * known * model.training.d**order))
+
+    keep_freed_memory()
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        draws = [*hyper] if only is None else [draw for k, draw in enumerate(hyper) if k in only]
+        tracked = progress.track(draws, total=len(draws), description="Explaining")
+        new, parts = replace(where, positions=None), []
+        for at, theta, rows, _, found, jitter in _in_blocks(
+            model, hyper, tracked, build, new, size_of
+        ):
+            parts.append([np.array(part) for part in found])
+            if rows.stop == len(where.X):
+                whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
+                yield at, theta, Jet(*whole[::2]), Jet(*whole[1::2]), jitter
+                parts = []
+
+
+def finished(dataset, model, quantity, hyper, each, sampled, place, attrs):
+    """Name the draws, say what the numbers are, and put a store with them in its place."""
+    if sampled:
+        draw = np.arange(each) if hyper.alone else hyper.draw
+        dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
+    dataset.attrs.update(origin(model), units=quantity.units, **attrs)
+    return place.finished(dataset)
+
+
+def origin(model):
+    """What every result's attrs say of where it comes from."""
+    return {
+        "likelihood": model.specification.likelihood,
+        "bayes_gpx": version("bayes_gpx"),
+        "pymc": pm.__version__,
+    }

@@ -1,0 +1,143 @@
+"""Draws of the hyperparameters that a verb is given, checked against its model."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bayes_gpx.posteriors.strategies import OWN_WHITE, WHITE
+from bayes_gpx.validation import count
+
+
+@dataclass(frozen=True, eq=False)
+class HyperparameterDraws:
+    """Hyperparameters on the model's scale.
+
+    Attributes
+    ----------
+    values : dict of arrays (chain, draw, ...)
+        In the model's order; last whitened latent values, where they were sampled.
+    chain, draw : arrays
+        Labels.
+    alone : bool
+        Whether the fit holds a single draw.
+    """
+
+    values: dict
+    chain: np.ndarray
+    draw: np.ndarray
+    alone: bool
+
+    def __iter__(self):
+        """Pairs of (chain, draw) positions and the dict of hyperparameters there."""
+        for at in np.ndindex(len(self.chain), len(self.draw)):
+            yield at, {name: np.asarray(values[at]) for name, values in self.values.items()}
+
+    def __len__(self):
+        return len(self.chain) * len(self.draw)
+
+
+def hyperparameter_draws(model, idata, num_draws=None):
+    """Hyperparameters of every draw, checked to belong to the model.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree or dict
+        A fit of this model, or fixed hyperparameters (one draw).
+    num_draws : int, optional
+        Thin evenly to at most this many.
+
+    Returns
+    -------
+    HyperparameterDraws
+
+    Raises
+    ------
+    ValueError
+        If `idata` belongs to another model, has no dims chain and draw, or is not finite.
+    """
+    if num_draws is not None:
+        count("num_draws", num_draws)
+    if isinstance(idata, dict):
+        fixed = model.fixed_hyperparameters(idata)
+        values = {name: fixed[name][None, None] for name in model.hyperparameters}
+        return HyperparameterDraws(values, np.arange(1), np.arange(1), True)
+    refuse_other_model(model, idata)
+    posterior = idata["posterior"].to_dataset().transpose("chain", "draw", ...)
+    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    kept = draws if num_draws is None else min(num_draws // chains, draws)
+    if not kept:
+        raise ValueError(
+            f"num_draws is {num_draws} for {chains} chains; expected at least one for each chain."
+        )
+    posterior = posterior.isel(draw=np.linspace(0, draws - 1, kept).round().astype(int))
+    dims = {h.name: h.dim for h in model.specification.hyperparameters}
+    values = {}
+    for name in model.hyperparameters:
+        if name in model.fixed:
+            fixed = model.fixed[name]
+            value = np.broadcast_to(fixed, (chains, kept, *fixed.shape))
+        else:
+            value = posterior[model.posterior_names[name]].values
+            if dims.get(name) and value.ndim == 2:
+                value = np.repeat(value[..., None], model.training.size(dims[name]), axis=-1)
+        if not np.isfinite(value).all():
+            raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
+        values[name] = np.asarray(value, dtype="float64")
+    if not model.specification.normal:
+        for name in (WHITE, OWN_WHITE):
+            sampled = f"{model.in_model('y')}_{name}"
+            if sampled in posterior:
+                values[name] = posterior[sampled].values
+    labels = [posterior[dim].values for dim in ("chain", "draw")]
+    return HyperparameterDraws(values, *labels, chains * draws == 1)
+
+
+def refuse_other_model(model, idata):
+    """Raise if a DataTree is not a fit of this model, as far as its contents tell."""
+    if "posterior" not in getattr(idata, "children", {}):
+        raise ValueError(
+            "idata has no group `posterior`; expected the DataTree of model.fit or pm.sample, or "
+            "a dict of fixed hyperparameters."
+        )
+    posterior = idata["posterior"]
+    if not {"chain", "draw"} <= set(posterior.sizes):
+        raise ValueError(f"idata.posterior has dims {list(posterior.sizes)}; expected chain, draw.")
+    for difference in _differences(model, idata):
+        raise ValueError(
+            f"idata belongs to another model: {difference}. Pass the idata that this model's fit "
+            "returned."
+        )
+
+
+def _differences(model, idata):
+    written = idata.attrs.get(model.signature_key, model.signature)
+    if written != model.signature:
+        yield f"expected {model.signature}, got {written}"
+    posterior, names = idata["posterior"], model.posterior_names
+    inferred = [names[n] for n in model.hyperparameters if n not in model.fixed]
+    missing = [name for name in inferred if name not in posterior]
+    if missing:
+        yield f"it lacks {missing}, and has {list(posterior.data_vars)}"
+        return
+    columns = {"feature": model.training.X.columns}
+    if model.training.Z is not None:
+        columns["z_feature"] = model.training.Z.columns
+    for h in model.specification.hyperparameters:
+        if h.name in model.fixed or h.dim is None:
+            continue
+        found = posterior[names[h.name]]
+        labels = found.coords.get(found.dims[-1]) if found.ndim == 3 else None
+        if found.ndim == 3 and found.shape[-1] != len(columns[h.dim]):
+            yield f"{h.name} has {found.shape[-1]} values, expected {len(columns[h.dim])}"
+        elif labels is not None and (own := tuple(map(str, labels.values))) != columns[h.dim]:
+            yield f"{h.name} is labelled {list(own)}, expected {list(columns[h.dim])}"
+    data = model.training.scaled() | {"y": model.training.y, "X": model.training.X.values}
+    for group, name in (
+        ("observed_data", "y"),
+        ("constant_data", "X"),
+        ("constant_data", "exposure"),
+    ):
+        known = idata[group] if group in idata.children else {}
+        kept = model.in_model(name)
+        if name in data and kept in known and not np.array_equal(known[kept].values, data[name]):
+            yield f"its {name} differ"

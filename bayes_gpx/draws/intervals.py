@@ -1,0 +1,19 @@
+"""Intervals: the probability they hold, and the names of their bounds."""
+
+import arviz_stats  # noqa: F401
+import xarray as xr
+from scipy.special import ndtri
+
+
+def interval_of(dataset, name, prob):
+    """Equal-tailed interval where the dataset has draws, else that of a normal variable.
+
+    NaN of what has no spread, such as relevance at one draw of the hyperparameters.
+    """
+    if name in dataset and dataset[name].sizes["chain"] * dataset[name].sizes["draw"] > 1:
+        return dataset[name].azstats.eti(prob=prob, dim=["chain", "draw"])
+    ends = xr.DataArray([-1.0, 1.0], {"ci_bound": ["lower", "upper"]}, ["ci_bound"])
+    return dataset[f"{name}_mean"] + ends * float(ndtri((1 + prob) / 2)) * dataset[f"{name}_sd"]
+
+
+BOUNDS = ["lower", "upper"]

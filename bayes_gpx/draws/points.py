@@ -1,0 +1,194 @@
+"""What a verb is given: samples to explain, and draws of the hyperparameters."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
+from bayes_gpx.data.response import read_reals, texts
+from bayes_gpx.processes.approximations import HSGP
+from bayes_gpx.validation import one_of
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Samples to explain, on the model's scale, with what names them.
+
+    Attributes
+    ----------
+    X, Z : array
+        Z is None where none is needed.
+    positions : integer array or None
+        Positions in the training set; None for new samples.
+    X_values, Z_values : array
+        The same in user units.
+    index : array
+        Labels of the rows.
+    baseline : array (d,), (B, d) or None
+        Where the paths of attributions start, on the model's scale; several are averaged over.
+    baseline_values : array or None
+        The same in user units.
+    rows : integer array or None
+        Which of the given samples these are.
+    """
+
+    X: np.ndarray
+    Z: np.ndarray | None
+    positions: np.ndarray | None
+    X_values: np.ndarray
+    Z_values: np.ndarray | None
+    index: np.ndarray
+    baseline: np.ndarray | None = None
+    baseline_values: np.ndarray | None = None
+    rows: np.ndarray | None = None
+
+
+def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
+    """New samples, or training samples (X_new=None); `obs` picks some of them by label."""
+    if X_new is None:
+        if Z_new is not None:
+            raise ValueError("Z_new was given without X_new; pass both, or neither.")
+        X, Z = model.training.X, model.training.Z
+    else:
+        X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
+    rows = rows_labelled(X.index, obs)
+    refuse_outside(model, X.values[rows], "X_new")
+    scaled_Z = None if Z is None else model.training.Z_scaling.apply(Z.values[rows])
+    return Points(
+        model.training.X_scaling.apply(X.values[rows]),
+        scaled_Z,
+        rows if X_new is None else None,
+        X.values[rows],
+        None if Z is None else Z.values[rows],
+        X.index[rows],
+        rows=rows,
+    )
+
+
+BASELINES = {
+    "mean": lambda values: values.mean(axis=0),
+    "median": lambda values: np.median(values, axis=0),
+    "zero": lambda values: np.zeros(values.shape[1]),
+}
+
+
+def read_baseline(model, baseline, name="baseline"):
+    """Point (d,) or points (B, d) in user units.
+
+    Parameters
+    ----------
+    model : Model
+    baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or frame row
+        "mean" and "median" are those of the training rows; one row is one point.
+    name : str
+        What error messages call it.
+
+    Raises
+    ------
+    ValueError
+        For an unknown name, and rows that are not one finite number for each feature.
+    """
+    X = model.training.X
+    if isinstance(baseline, str):
+        one_of(name, baseline, BASELINES)
+        point = BASELINES[baseline](X.values)
+        refuse_outside(model, point[None], name)
+        return point
+    rows = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
+    if not hasattr(rows, "columns") and np.ndim(rows) == 1:
+        rows = np.asarray(rows)[None]
+    read = read_features(rows, name, like=X, minimum_rows=1)
+    refuse_outside(model, read.values, name)
+    return read.values[0] if len(read) == 1 else read.values
+
+
+def from_baseline(model, where, baseline, name="baseline"):
+    """Points with a baseline, or several, for their paths to start from; see `read_baseline`."""
+    start = read_baseline(model, baseline, name)
+    scaled = model.training.X_scaling.apply(start)
+    return replace(where, baseline=scaled, baseline_values=start)
+
+
+def refuse_outside(model, values, name):
+    """Raise if rows lie outside of the box on which an HSGP's basis functions are meant."""
+    approximation = model.specification.approximation
+    if not isinstance(approximation, HSGP):
+        return
+    low, high = (bound(model.training.X.values, axis=0) for bound in (np.min, np.max))
+    outside = 2.0 * np.abs(values - 0.5 * (low + high)) > approximation.c * (high - low)
+    if outside.any():
+        row, column = np.argwhere(outside)[0]
+        raise ValueError(
+            f"{name}: {outside.any(axis=1).sum()} rows lie outside of HSGP's box, such as row "
+            f"{row} with {model.training.X.columns[column]} = {values[row, column]:g}. Give it a "
+            f"larger c than {approximation.c:g} (and more m), or use bx.RandomFeatures."
+        )
+
+
+def rows_labelled(index, obs):
+    """Positions of observations by label, list of labels or mask; None for all."""
+    if obs is None:
+        return np.arange(len(index))
+    wanted = np.atleast_1d(np.asarray(obs))
+    if wanted.dtype == bool:
+        if wanted.shape != index.shape:
+            raise ValueError(
+                f"obs is a mask of shape {wanted.shape}; expected one value for each of "
+                f"{len(index)} rows, or labels."
+            )
+        wanted = index[wanted]
+    if wanted.ndim != 1:
+        raise ValueError(f"obs has shape {wanted.shape}; expected a label or a list of labels.")
+    rows = [np.flatnonzero(index == label) for label in wanted]
+    missing = [str(label) for label, found in zip(wanted, rows, strict=True) if not len(found)]
+    if missing or not len(wanted):
+        examples = ", ".join(map(str, index[:3]))
+        raise ValueError(
+            f"obs: no rows labelled {missing}; expected labels of the index, such as {examples}."
+        )
+    return np.concatenate(rows)
+
+
+def refuse_classes(model, what):
+    """Raise for a model of several classes, for which something is not known."""
+    if model.specification.classes is not None:
+        raise ValueError(
+            f"{what} with likelihood='categorical'; expected another, since it is not known yet "
+            "for several classes. See bx.derivatives and bx.attributions of their probabilities."
+        )
+
+
+def read_observed(dataset, y):
+    """Responses observed where a dataset predicts, (obs,); labels as their codes.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.predictions` returned.
+    y : array or pandas.Series (m,)
+        In the order of the dataset's observations.
+
+    Raises
+    ------
+    ValueError
+        For another length or index, unknown labels, and what the model's own `y` may not be.
+    """
+    index = dataset["obs"].values
+    if np.shape(y) != index.shape:
+        raise ValueError(
+            f"y has shape {np.shape(y)}; expected one value for each of the dataset's observations,"
+            f" {index.shape}."
+        )
+    labels = row_labels(y)
+    if labels is not None:
+        refuse_misaligned(index, labels, "the dataset", "y")
+    known = dataset.attrs.get("labels")
+    if known is None:
+        values = read_reals(y)
+    else:
+        read = texts(y)
+        for label in set(read):
+            one_of("y", label, known)
+        values = np.array([known.index(label) for label in read])
+    return xr.DataArray(values, {"obs": index}, ["obs"])

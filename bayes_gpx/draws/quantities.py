@@ -1,0 +1,250 @@
+"""The quantities that verbs ask for: which operator, in which units, under which names."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bayes_gpx.numerics.quadrature import METHODS, rule
+from bayes_gpx.posteriors.predictive_derivatives import features_along
+from bayes_gpx.processes import operators
+from bayes_gpx.validation import one_of
+
+STEPS = 50
+"""Of a quadrature along paths, unless others are asked for."""
+
+SMOOTH = "of the smooth function, without eps_w"
+
+
+def value(model, *, smooth=False, across=False):
+    """f(x), and y; or the smooth part of f alone; or of all classes together."""
+    if across:
+        return replace(
+            value(model),
+            components=model.training.labels,
+            factor=np.ones(model.specification.classes),
+            across=True,
+        )
+    return Quantity(
+        name="f",
+        operator=_smooth_value if smooth else _value,
+        components=None,
+        factor=np.array([model.training.y_scaling.scale]),
+        offset=model.training.y_scaling.center,
+        units=latent_units(model),
+        noisy="y" if model.specification.normal and not smooth else None,
+        samples=SMOOTH if smooth else None,
+    )
+
+
+def latent_units(model):
+    """Units of f."""
+    return model.specification.observation.units.format(y=model.training.y_name)
+
+
+def derivative(model, order=1):
+    """Derivatives in each feature, or of order 2 in each pair of them."""
+    if isinstance(order, bool) or order not in (1, 2):
+        raise ValueError(f"order is {order!r}; expected 1 or 2.")
+    if order == 2:
+        return _second_derivative(model)
+    training = model.training
+    return Quantity(
+        name="derivative",
+        operator=_tied_gradient if training.tied else _gradient,
+        components=training.X.columns,
+        factor=training.y_scaling.scale / training.X_scaling.scale,
+        units=f"{latent_units(model)} per unit of the feature",
+        samples=SMOOTH,
+        bends=True,
+    )
+
+
+def _second_derivative(model):
+    training = model.training
+    per_unit = 1.0 / training.X_scaling.scale
+    return Quantity(
+        name="second_derivative",
+        operator=_tied_hessian if training.tied else _hessian,
+        components=training.X.columns,
+        factor=training.y_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
+        units=f"{latent_units(model)} per unit of the feature per unit of feature_bis",
+        samples=SMOOTH,
+        square=True,
+        bends=True,
+    )
+
+
+def attribution(model, baseline, method, steps):
+    """Integrated gradients from a baseline of that name, and the difference that they sum to."""
+    one_of("method", method, ("exact", *METHODS))
+    if method == "exact":
+        if steps is not None:
+            raise ValueError("steps was given, but method 'exact' has none; leave it out.")
+    else:
+        steps = STEPS if steps is None else steps
+        rule(method, steps)
+    training = model.training
+    return Quantity(
+        name="attribution",
+        operator=_Attribution(training.tied, method, steps),
+        components=training.X.columns,
+        factor=np.full(training.d, training.y_scaling.scale),
+        units=latent_units(model),
+        samples=SMOOTH,
+        bends=True,
+        total=("difference", _Difference(training.tied)),
+        attrs={"baseline": baseline, "method": method}
+        | ({} if steps is None else {"steps": steps}),
+    )
+
+
+def weight(model, *, smooth=False):
+    """Weights of a GPX, with or without `eps_w`."""
+    _refuse_gp(model, "weights")
+    training = model.training
+    return Quantity(
+        name="weight",
+        operator=_smooth_weight if smooth else _weight,
+        components=training.Z.columns,
+        of_z=True,
+        factor=training.y_scaling.scale / training.Z_scaling.scale,
+        units=f"{latent_units(model)} per unit of the feature",
+        samples="weight functions g, without eps_w" if smooth else None,
+    )
+
+
+def contribution(model):
+    """Contributions of a GPX."""
+    _refuse_gp(model, "contributions")
+    training = model.training
+    return Quantity(
+        name="contribution",
+        operator=_contribution,
+        components=training.Z.columns,
+        of_z=True,
+        factor=np.full(training.p, training.y_scaling.scale),
+        units=latent_units(model),
+        center=training.Z_scaling.center,
+    )
+
+
+def _refuse_gp(model, verb):
+    if model.training.Z is None:
+        raise ValueError(
+            f"{verb} are defined for GPX; a GP has no weights. Expected a bx.GPX, got a bx.GP."
+        )
+
+
+def _value(s):
+    return operators.evaluate(s.X_new, s.Z_new, sample=s.sample)
+
+
+def _smooth_value(s):
+    return operators.evaluate(s.X_new, s.Z_new, sample=s.sample, smooth=True)
+
+
+def _gradient(s):
+    return operators.gradient(s.X_new, s.Z_new)
+
+
+def _tied_gradient(s):
+    return operators.gradient(s.X_new, features_along(s), tied=True)
+
+
+def _hessian(s):
+    return operators.hessian(s.X_new, s.Z_new)
+
+
+def _tied_hessian(s):
+    return operators.hessian(s.X_new, features_along(s), tied=True)
+
+
+def _weight(s):
+    return operators.weight(s.X_new, sample=s.sample)
+
+
+def _smooth_weight(s):
+    return operators.weight(s.X_new, sample=s.sample, smooth=True)
+
+
+def _contribution(s):
+    return operators.contribution(s.X_new, s.Z_new, sample=s.sample)
+
+
+@dataclass(frozen=True)
+class _Attribution:
+    tied: bool
+    method: str
+    steps: int | None
+
+    def __call__(self, s):
+        Z = features_along(s) if self.tied else s.Z_new
+        options = {"method": self.method, "steps": self.steps, "tied": self.tied}
+        return operators.integrated_gradient(s.X_new, _start(s), Z, **options)
+
+
+@dataclass(frozen=True)
+class _Difference:
+    tied: bool
+
+    def __call__(self, s):
+        Z = features_along(s) if self.tied else s.Z_new
+        return operators.difference(s.X_new, _start(s), Z, tied=self.tied)
+
+
+def _start(s):
+    return s.baselines if s.baseline is None else s.baseline
+
+
+@dataclass(frozen=True, eq=False)
+class Quantity:
+    """What a verb asks for and how its numbers are named.
+
+    Attributes
+    ----------
+    name : str
+    operator : callable
+        From the namespace of symbols to an Operator; hashable.
+    components : tuple of str or None
+        Labels along `feature`; None for one number at each observation.
+    factor : array (c,)
+        From the model's scale to user units.
+    units : str
+    offset : float
+        Added after the factor.
+    center : array (c,) or None
+        What the components' features are centred at, kept beside the numbers.
+    noisy : str or None
+        Name of the same quantity with observation noise.
+    samples : str or None
+        What attrs say about the samples' own noise, if not the usual.
+    total : tuple of (str, callable) or None
+        Name and operator of what the components sum to.
+    of_z : bool
+        Whether the components are Z's columns, not X's.
+    square : bool
+        Whether there is a component for each pair of features, row-major and symmetric.
+    bends : bool
+        Whether it is another quantity for the mean response than for the latent values.
+    across : bool
+        Whether the components are all classes' values, jointly, instead of features.
+    attrs : dict
+        What else the result's attrs say.
+    """
+
+    name: str
+    operator: Callable
+    components: tuple | None
+    factor: np.ndarray
+    units: str
+    offset: float = 0.0
+    center: np.ndarray | None = None
+    noisy: str | None = None
+    samples: str | None = None
+    total: tuple | None = None
+    of_z: bool = False
+    square: bool = False
+    bends: bool = False
+    across: bool = False
+    attrs: dict = field(default_factory=dict)

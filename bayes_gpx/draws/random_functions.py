@@ -1,0 +1,258 @@
+"""Random functions of a posterior: drawn once, and asked for quantities at any points."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.draws import evaluate as one_to_all
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.compiled import Structure, compiled, data_of
+from bayes_gpx.draws.evaluate import (
+    DEPENDENCE,
+    by_class,
+    factors_of,
+    finished,
+    joined,
+    keep_freed_memory,
+    symbols_of,
+)
+from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
+from bayes_gpx.draws.mixtures import Conditional
+from bayes_gpx.draws.response_means import means
+from bayes_gpx.draws.response_scale import Bent, Linear, mean_response, responds
+from bayes_gpx.draws.results import Gathered
+from bayes_gpx.draws.stores import Memory, Store, refuse_foreign
+from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.threads import blas_threads
+from bayes_gpx.posteriors.pathwise import WAVES, Follow, Settle
+from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
+from bayes_gpx.validation import count, one_of
+
+EXACT = "means exact over the normal approximation of f"
+"""What attrs say of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Functions:
+    """Random functions of a posterior, one or more for each draw of the hyperparameters.
+
+    Attributes
+    ----------
+    model : Model
+    hyper : HyperparameterDraws
+    each : int
+        Functions for each of them.
+    waves : int
+    moves : list of arrays
+        What `bayes_gpx.posteriors.pathwise.Settle` found, for each function.
+    jitters : list of float
+        Of each draw of the hyperparameters.
+    entropy : int
+        Seed of all functions.
+    """
+
+    model: object
+    hyper: HyperparameterDraws
+    each: int
+    waves: int
+    moves: list
+    jitters: list
+    entropy: int
+
+    @property
+    def shape(self):
+        """Chains, and functions in each."""
+        return len(self.hyper.chain), len(self.hyper.draw) * self.each
+
+    def generator(self, number):
+        """What the frequencies and coefficients of a function are drawn from."""
+        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number,)))
+
+
+def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
+    """Draw functions from the posterior; see `Functions`."""
+    count("draws", draws)
+    if seed is not None:
+        count("seed", seed, 0)
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    structure, data = Structure.of(model, hyper), data_of(model)
+    each = draws if hyper.alone else 1
+    functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
+    factorise = factors_of(structure, data)
+    names = ("jitter", "alpha", "root", "rng", *data)
+    try:
+        settle = compiled(structure, Settle(waves), names).given(*data.values())
+    except NoBasis as none:
+        raise NoBasis(
+            f"The model's kernel has no random functions; expected sums and multiples of "
+            f"{', '.join(SPECTRAL)}, Linear and Constant."
+        ) from none
+    keep_freed_memory()
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        for _, theta in progress.track(hyper, total=len(hyper), description="Drawing functions"):
+            given = list(theta.values())
+            (alpha, root), jitter = factorise(given)
+            functions.jitters.append(jitter)
+            for _ in range(each):
+                rng = functions.generator(len(functions.moves))
+                (move,) = settle(*given, np.asarray(jitter), alpha, root, rng)
+                functions.moves.append(np.array(move))
+    return functions
+
+
+def answer(
+    functions,
+    asked,
+    where,
+    *,
+    features=None,
+    covariance=False,
+    keep="draws",
+    path=None,
+    progressbar=True,
+    exact=None,
+):
+    """Ask all functions for something at points; options and result as those of `explain`.
+
+    Means, standard deviations and covariances are those of the functions, but for `exact` means.
+
+    Parameters
+    ----------
+    functions : Functions
+    asked : Linear or Bent
+        See `bayes_gpx.draws.response_scale`.
+    where : Points
+    exact : list of arrays, optional
+        Means of the quantity (m, c), and of its total (m,).
+    """
+    one_of("keep", keep, ("draws", "summary"))
+    model, each, quantity = functions.model, functions.each, asked.quantity
+    c = len(quantity.factor)
+    m, (chains, draws) = len(where.X), functions.shape
+    gathered = by_class(model, path, lambda: Gathered(quantity, features, m, covariance))
+    sampled = keep == "draws"
+    shapes = [g.shapes((chains, draws, m)) if sampled else {} for g in gathered]
+    streamed = path is not None and sampled
+    place = Store(path, shapes[0], None) if streamed else Memory(shapes, None)
+    for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
+        size, kept = np.size(mean) // (c * len(gathered)), (*divmod(number, draws), rows)
+        none = np.zeros((size, c, c))
+        for label, own in enumerate(gathered):
+            of_all = mean, *total
+            of_one, *its_total = of_all if len(gathered) == 1 else (v[:, label] for v in of_all)
+            of_one = np.ravel(of_one)
+            part = Conditional(of_one, none, "block", own.drawn, quantity.factor, quantity.offset)
+            own.add(rows, part, None, [*its_total, np.zeros(size)])
+            if not sampled:
+                continue
+            certain = np.zeros((1, 1, *part.mean.shape))
+            for name, array in own.sample(part, None, certain).items():
+                place.arrays[label][name][kept] = array[0]
+    dataset = joined(model, gathered, where, place)
+    attrs = {
+        "relative_jitter": max(functions.jitters),
+        "dependence": DEPENDENCE[True],
+        "samples": quantity.samples,
+        "moments": "of the functions",
+    }
+    if exact is not None:
+        dataset = with_means(dataset, quantity, exact)
+        how = "" if len(gathered) == 1 else ", by quasi-random points"
+        attrs["moments"] = f"{EXACT}{how}, sds and covariances of the functions"
+    return finished(dataset, model, quantity, functions.hyper, each, sampled, place, attrs)
+
+
+def values(functions, where, on, *, progressbar):
+    """Values of functions (chain, draw, m), or (chain, draw, m, C): of f or the mean response."""
+    model = functions.model
+    asked = Linear(quantities.value(model, smooth=True))
+    f = answer(functions, asked, where, progressbar=progressbar)["f"].values
+    return mean_response(model.specification.observation, f) if responds(model, on) else f
+
+
+def by_functions(
+    model,
+    idata,
+    asked,
+    where,
+    *,
+    draws=1000,
+    num_draws=None,
+    seed=None,
+    progressbar=True,
+    joint=False,
+    **options,
+):
+    """Draw functions and ask them; they are joint over observations in any case."""
+    if options.get("path") is not None:
+        refuse_foreign(options["path"])
+    how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
+    functions = draw_functions(model, idata, waves=WAVES, **how)
+    where, exact = replace(where, positions=None), None
+    if isinstance(asked, Bent):
+        exact = means(model, idata, asked, num_draws=num_draws, progressbar=progressbar)
+    return answer(functions, asked, where, progressbar=progressbar, exact=exact, **options)
+
+
+def with_means(dataset, quantity, exact):
+    """Put exact means in their places; what they miss in adding up counts as that of draws does."""
+    names = [quantity.name, *([quantity.total[0]] if quantity.total else [])]
+    labels = {"feature": list(quantity.components)}
+    dims = ("obs", "class", "feature") if "class" in dataset.dims else ("obs", "feature")
+    mean = xr.DataArray(exact[0], labels, dims).sel(feature=dataset["feature"].values)
+    found = [mean, *(xr.DataArray(v, dims=dims[:-1]) for v in exact[1:])]
+    for name, values in zip(names, found, strict=True):
+        order = [dim for dim in ("obs", "feature", "class") if dim in values.dims]
+        dataset[f"{name}_mean"] = values.variable.transpose(*order)
+    if quantity.total:
+        missed = found[1].copy(data=np.abs(exact[0].sum(axis=-1) - exact[1])).variable
+        dataset["completeness_residual"] = np.maximum(dataset["completeness_residual"], missed)
+    return dataset
+
+
+def _answers(functions, asked, where, progressbar):
+    """Yield position of a function, rows of `where`, and what it answers there."""
+    c = len(asked.quantity.factor)
+    if isinstance(asked, Linear):
+        for number, rows, found in _follow(functions, asked, c, where, progressbar):
+            yield number, rows, asked.combine(rows, found)
+        return
+
+    def ask(parts, numbers):
+        for k, part in enumerate(parts):
+            for number, rows, found in _follow(
+                functions, part, c, part.where, progressbar, numbers
+            ):
+                yield number, k, rows, part.combine(rows, found)
+
+    yield from asked.answers(ask, len(functions.moves))
+
+
+def _follow(functions, asked, width, where, progressbar, only=None):
+    """Yield position of a function, or `only` of some, rows of `where`, and its values there."""
+    where, together = asked.spread(where), asked.together
+    structure, data = Structure.of(functions.model, functions.hyper), data_of(functions.model)
+    at_points, start = symbols_of(where)
+    common = data | start
+    names = ("jitter", "rng", "move", *common, *at_points)
+    staged = compiled(structure, Follow(functions.waves, asked.operators), names)
+    m, paths = len(where.X), len(np.atleast_2d(where.baseline)) if start else 1
+    training = functions.model.training
+    longest = max(training.n, functions.waves * (1 if training.Z is None else training.p))
+    size = together * max(1, one_to_all.BLOCK_BYTES // (8 * width * paths * longest * together))
+    keep_freed_memory()
+    with blas_threads(functions.model.training.n), progress_bar(progressbar) as progress:
+        blocks = [slice(first, min(first + size, m)) for first in range(0, m, size)]
+        for rows in progress.track(blocks, total=len(blocks), description="Following functions"):
+            values = staged.given(*common.values(), *[v[rows] for v in at_points.values()])
+            first = 0
+            for (_, theta), jitter in zip(functions.hyper, functions.jitters, strict=True):
+                for number in range(first, first + functions.each):
+                    if only is not None and number not in only:
+                        continue
+                    rng, move = functions.generator(number), functions.moves[number]
+                    found = values(*theta.values(), np.asarray(jitter), rng, move)
+                    own = slice(rows.start // together, rows.stop // together)
+                    yield number, own, found
+                first += functions.each

@@ -1,0 +1,84 @@
+"""Means of what is asked of the mean response, over all draws: exact, or by Taylor expansion."""
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.draws.evaluate import jets
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.points import refuse_classes
+from bayes_gpx.numerics.jets import Jet
+from bayes_gpx.numerics.threads import ThreadedFunction
+
+
+def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True):
+    """Means over draws of what a `Bent` asks for, where f is normal given each of them.
+
+    Parameters
+    ----------
+    asked : Bent
+    taylor : bool
+        By expansion of the response around the mean of f to second order, instead of exactly:
+
+            E S(f) = S + V / 2 S''      E S'(f) = S' + V / 2 S'''      E S''(f) = S''
+
+    Returns
+    -------
+    array (m, d) and, for attributions, the difference (m,); of several classes (m, C, d) and
+    (m, C); in user units
+
+    References
+    ----------
+    Seitz, "Gradient-based explanations for Gaussian process regression and classification
+    models" (2022), equation 35 with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its
+    right.
+    """
+    hyper, classes = hyperparameter_draws(model, idata, num_draws), model.specification.classes
+    if classes is None:
+        functions = _response(model.specification.observation, taylor)
+    elif taylor:
+        refuse_classes(model, "method='taylor'")
+
+    def response(m, V, *, slopes):
+        found = [part.reshape(m.shape) for part in functions[slopes](m.ravel(), V.ravel())]
+        return found if slopes else found[0]
+
+    def ask(parts, numbers):
+        spread = [part.spread(part.where) for part in parts]
+        where = replace(spread[0], X=np.concatenate([s.X for s in spread]), baseline=None)
+        if where.Z is not None:
+            where = replace(where, Z=np.concatenate([s.Z for s in spread]))
+        ends = np.cumsum([0, *(len(s.X) for s in spread)])
+        chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
+        shown = progressbar and numbers is None
+        found = jets(model, hyper, where, 1, smooth=True, only=chosen, progressbar=shown)
+        for number, (_, _, mean, variance, _) in zip(chosen, found, strict=True):
+            for k, part in enumerate(parts):
+                here = slice(ends[k], ends[k + 1])
+                own = [Jet(jet.value[here], jet.first[here]) for jet in (mean, variance)]
+                yield number, k, slice(None), part.expected(*own, response)
+
+    m, factor = len(asked.where.X), asked.quantity.factor
+    several = () if classes is None else (classes,)
+    totals = [np.zeros((m, *several, len(factor))), np.zeros((m, *several))]
+    for _, rows, found in asked.answers(ask, len(hyper)):
+        for total, column in zip(totals, found, strict=False):
+            total[rows] += column / len(hyper)
+    if not asked.latent.total:
+        return [totals[0] * factor]
+    return [totals[0] * factor, totals[1] * factor[0]]
+
+
+@lru_cache(maxsize=8)
+def _response(observation, taylor):
+    """Functions from mean and variance (k,) of f to [E S], and to [E S', E S'']."""
+    m, V = pt.dvectors("m", "V")
+    if not taylor:
+        value, *slopes = observation.expected(m, V)
+    else:
+        S, first, second = observation.response(m)
+        value, slopes = S + 0.5 * V * second, [first, second]
+        slopes[0] = first + 0.5 * V * pt.grad(second.sum(), m)
+    return [ThreadedFunction([m, V], outputs, trust_input=True) for outputs in ([value], slopes)]

@@ -1,0 +1,136 @@
+"""What a verb asks for, what is gathered of it over draws, and how that is named."""
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.draws.mixtures import Mixture
+from bayes_gpx.validation import one_of
+
+
+class Gathered:
+    """All that is gathered of a quantity and of what goes with it, over draws and blocks of rows.
+
+    Parameters
+    ----------
+    quantity : Quantity
+    features : list of str or None
+        Which components are wanted; all by default.
+    m : int
+        Number of observations.
+    covariance : bool
+    """
+
+    def __init__(self, quantity, features, m, covariance):
+        self._quantity, self._picked = quantity, _picked(quantity, features, covariance)
+        picked = self._picked
+        self.drawn = np.arange(len(quantity.factor)) if quantity.total else picked
+        self._kept = picked if quantity.total else slice(None)
+        self._place = np.arange(len(picked))
+        if quantity.square:
+            self.drawn, self._place = _distinct(picked, len(quantity.components))
+        self._shapes = {quantity.name: self._place.shape if quantity.components else ()}
+        for name in (quantity.noisy, quantity.total and quantity.total[0]):
+            if name:
+                self._shapes[name] = ()
+        self._mixtures = {
+            name: Mixture((m, self._place.max() + 1 if shape else 1), covariance and shape != ())
+            for name, shape in self._shapes.items()
+        }
+        self._residuals = np.zeros((2, m))
+
+    def shapes(self, shape):
+        """Shapes of the arrays of draws, by name."""
+        return {name: shape + own for name, own in self._shapes.items()}
+
+    @property
+    def sums(self):
+        """The arrays of all that was added so far."""
+        return [*(a for m in self._mixtures.values() for a in m.sums), self._residuals]
+
+    def add(self, rows, part, noise, total):
+        """Add one draw's normal; `noise` and `total` are on the model's scale."""
+        quantity, factor = self._quantity, self._quantity.factor[0]
+        self._mixtures[quantity.name].add(rows, *part.moments(self._kept))
+        if quantity.noisy:
+            variance = part.variance + (noise * factor) ** 2
+            self._mixtures[quantity.noisy].add(rows, part.mean, variance)
+        if quantity.total:
+            mean, variance = total[0] * factor, total[1] * factor**2
+            self._mixtures[quantity.total[0]].add(rows, mean[:, None], variance[:, None])
+            cov = part.cov.sum(axis=(1, 2))
+            apart = np.abs([part.mean.sum(axis=1) - mean, cov - variance])
+            self._residuals[:, rows] = np.maximum(self._residuals[:, rows], apart)
+
+    def sample(self, part, noise, normal):
+        """Turn standard normals (1 or 2, draw, m, c) into draws, by name."""
+        quantity, values = self._quantity, part.sample(normal[0])
+        if quantity.components is None:
+            values = values[..., 0]
+        elif quantity.square:
+            values = values[..., self._place]
+        found = {quantity.name: values}
+        if quantity.noisy:
+            found[quantity.noisy] = values + noise * quantity.factor[0] * normal[1][..., 0]
+        if quantity.total:
+            found |= {quantity.name: values[..., self._kept], quantity.total[0]: values.sum(-1)}
+        return found
+
+    def dataset(self, model, where, stores):
+        """Name what was gathered."""
+        quantity, training = self._quantity, model.training
+        wide = quantity.components is not None and not quantity.across
+        labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
+        values = where.Z_values if quantity.of_z else where.X_values
+        coords, variables = {"obs": where.index, "feature": list(labels)}, {}
+        if quantity.across:
+            coords["class"] = list(quantity.components)
+        for name, shape in self._shapes.items():
+            dims = ("obs", "feature", "feature_bis")[: 1 + len(shape)]
+            dims = ("obs", "class") if quantity.across else dims
+            mean, sd, cov = self._mixtures[name].moments()
+            place = self._place if shape else 0
+            mean, sd = mean[:, place], sd[:, place]
+            if name in stores:
+                variables[name] = (("chain", "draw", *dims), stores[name])
+            variables |= {f"{name}_mean": (dims, mean), f"{name}_sd": (dims, sd)}
+            if cov is not None:
+                variables[f"{name}_cov"] = ((*dims, "feature_bis"), cov)
+            if cov is not None or len(shape) == 2:
+                coords["feature_bis"] = list(labels)
+        if values is not None:
+            variables["value"] = (("obs", "feature"), values[:, self._picked] if wide else values)
+        if quantity.center is not None:
+            variables["center"] = ("feature", quantity.center[self._picked])
+            variables["offset"] = training.y_scaling.center
+        if where.baseline_values is not None:
+            points = where.baseline_values[..., self._picked]
+            variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
+        if quantity.total:
+            variables["completeness_residual"] = ("obs", self._residuals[0])
+            variables["completeness_residual_variance"] = ("obs", self._residuals[1])
+        return xr.Dataset(variables, coords, quantity.attrs)
+
+
+def _picked(quantity, features, covariance):
+    if quantity.components is None or quantity.across:
+        if features is not None or covariance:
+            raise ValueError(
+                f"{quantity.name} has no features; leave `features` and `covariance` out. For the "
+                "covariance between observations draw them with joint=True."
+            )
+        return np.arange(len(quantity.factor))
+    if features is None:
+        return np.arange(len(quantity.components))
+    if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
+        raise ValueError(f"features is {features!r}; expected a list of different names.")
+    for feature in features:
+        one_of("features", feature, quantity.components)
+    return np.array([quantity.components.index(f) for f in features])
+
+
+def _distinct(picked, d):
+    """Row-major places of the distinct pairs of picked features, and which pair is which (k, k)."""
+    rows, columns = np.triu_indices(len(picked))
+    which = np.empty((len(picked), len(picked)), int)
+    which[rows, columns] = which[columns, rows] = np.arange(len(rows))
+    return picked[rows] * d + picked[columns], which

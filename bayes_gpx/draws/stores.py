@@ -1,0 +1,184 @@
+"""Where draws go: into memory, or to a zarr store that appears whole and can be resumed.
+
+A store grows in a folder beside its place, `name.unfinished`, together with who asked for it and
+with the sums over draws so far. What is not computed yet is NaN. The finished store is renamed to
+its place, and only then is an earlier one removed.
+"""
+
+import json
+import secrets
+import shutil
+import time
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.system.files import replaced
+
+DIMS = ("chain", "draw", "obs", "feature", "feature_bis")
+
+WRITTEN = "bayes_gpx_arrays"
+"""Attribute of a store: all that the package wrote into it, and so may remove."""
+
+PAUSE = 10.0
+"""Seconds between two times that the sums are kept: at most so much is computed again."""
+
+
+class Memory:
+    """Arrays in memory.
+
+    Parameters
+    ----------
+    shapes : list of dict
+        Of the arrays, by name; one dict for each class.
+    seed : int or None
+
+    Attributes
+    ----------
+    arrays : list of dict of arrays (chain, draw, obs[, feature[, feature_bis]])
+    held : list of dict
+        Those that the result is to be made with.
+    entropy : int
+        What the draws' seeds are made from.
+    done : tuple of int
+        Hyperparameter draws that are done, and rows of the next.
+    """
+
+    def __init__(self, shapes, seed):
+        self.arrays = [{name: np.empty(s) for name, s in own.items()} for own in shapes]
+        self.held, self.done = self.arrays, (0, 0)
+        self.entropy = np.random.SeedSequence(seed).entropy
+
+    def keep(self, done, sums):
+        """Keep nothing: what is in memory cannot be resumed."""
+
+    def finished(self, dataset):
+        """Return the dataset, which has the arrays."""
+        return dataset
+
+
+class Store:
+    """Arrays of a zarr store on its way to a path; attributes and methods as those of `Memory`.
+
+    Parameters
+    ----------
+    path : str or path
+        A new one, or that of an earlier store.
+    shapes : dict of tuples
+        Of the arrays, by name.
+    seed : int or None
+    asked : str or None
+        Digest of all that decides the numbers: an unfinished store of the same is resumed. None
+        where the sums cannot be resumed: it then begins again.
+    sums : list of arrays
+        Filled with those that an unfinished store kept.
+
+    Raises
+    ------
+    ValueError
+        If there is something at the path that the package did not write, or beside it an
+        unfinished store that was asked for otherwise.
+    """
+
+    def __init__(self, path, shapes, seed, asked=None, sums=()):
+        import zarr
+
+        self._path = Path(path).resolve()
+        refuse_foreign(self._path)
+        self._folder = self._path.with_name(f"{self._path.name}.unfinished")
+        self._asked, self.done = self._folder / "asked.json", (0, 0)
+        self._sums, self._kept = self._folder / "sums.npz", time.monotonic()
+        self._store = self._folder / "store"
+        told = self._resumable(asked)
+        if told is None:
+            self.entropy = np.random.SeedSequence(seed).entropy
+            self._begin(shapes, asked)
+        else:
+            self.entropy = told["entropy"]
+            self._resume(sums)
+        group = zarr.open_group(self._store, mode="r+")
+        self.arrays, self.held = [{name: group[name] for name in shapes}], [{}]
+
+    def keep(self, done, sums):
+        """Keep the sums over all that is done, if the last time is long enough ago."""
+        if time.monotonic() - self._kept < PAUSE:
+            return
+        with replaced(self._sums) as file:
+            np.savez(file, *sums, done=done)
+        self._kept = time.monotonic()
+
+    def finished(self, dataset):
+        """Write the rest, and put the store in its place; returns what it holds."""
+        names = [*self.arrays[0], *dataset.variables]
+        dataset.assign_attrs({WRITTEN: names}).to_zarr(self._store, mode="a", consolidated=False)
+        if self._path.exists():
+            self._path.rename(self._folder / "earlier")
+        self._store.rename(self._path)
+        shutil.rmtree(self._folder)
+        return xr.open_zarr(self._path, chunks=None, consolidated=False)
+
+    def _resumable(self, asked):
+        """What an unfinished store of the same says of itself; None where there is none."""
+        if not self._folder.exists():
+            return None
+        if not self._asked.is_file():
+            raise ValueError(
+                f"path: {self._folder} is in the way, which is no unfinished store of this "
+                "package. Remove it, or pass another path."
+            )
+        told = json.loads(self._asked.read_text())
+        if told["asked"] is None or not self._store.exists():
+            return None
+        if told["asked"] != asked:
+            raise ValueError(
+                f"path: {self._folder} holds an unfinished store of other arguments. Pass the "
+                "same model, draws, samples, seed and options to resume it; or remove it, or pass "
+                "another path."
+            )
+        return told
+
+    def _begin(self, shapes, asked):
+        import zarr
+
+        made = self._folder.with_name(f".{secrets.token_hex(8)}.unfinished")
+        group = zarr.open_group(made / "store", mode="w")
+        for name, shape in shapes.items():
+            group.create_array(
+                name,
+                shape=shape,
+                chunks=(1, min(16, shape[1]), min(256, shape[2]), *shape[3:]),
+                dtype="float64",
+                fill_value=np.nan,
+                dimension_names=DIMS[: len(shape)],
+            )
+        (made / "asked.json").write_text(json.dumps({"asked": asked, "entropy": self.entropy}))
+        if self._folder.exists():
+            shutil.rmtree(self._folder)
+        made.rename(self._folder)
+
+    def _resume(self, sums):
+        if self._sums.is_file():
+            with np.load(self._sums) as kept:
+                self.done = tuple(map(int, kept["done"]))
+                for k, own in enumerate(sums):
+                    own[...] = kept[f"arr_{k}"]
+
+
+def refuse_foreign(path):
+    """Raise unless a path is free, an empty folder, or a store that the package wrote alone."""
+    path = Path(path)
+    if not path.exists() or (path.is_dir() and not any(path.iterdir())):
+        return
+    written = ()
+    if (path / "zarr.json").is_file():
+        written = (
+            json.loads((path / "zarr.json").read_text()).get("attributes", {}).get(WRITTEN, ())
+        )
+    others = {entry.name for entry in path.iterdir()} - {"zarr.json", *written} if written else None
+    if others != set():
+        told = f"holds {', '.join(sorted(others))} beside" if others else "exists and is"
+        raise ValueError(
+            f"path: {path} {told} no store that this package wrote alone; it is left as it is. "
+            "Pass a new path, or remove it yourself."
+        )

@@ -1,0 +1,160 @@
+"""Partial dependence: the function along one feature, averaged over all others as they are."""
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import origin
+from bayes_gpx.draws.points import points
+from bayes_gpx.draws.random_functions import draw_functions, values
+from bayes_gpx.draws.response_scale import responds, response_units
+from bayes_gpx.posteriors.pathwise import WAVES
+from bayes_gpx.validation import count, one_of, probability
+
+BOUNDS = ["lower", "upper"]
+
+
+def partial_dependence(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    obs=None,
+    features=None,
+    steps=20,
+    on="response",
+    ci_prob=None,
+    keep="summary",
+    draws=100,
+    num_draws=None,
+    seed=None,
+    progressbar=True,
+):
+    """The mean along each feature: of each observation (ICE), and averaged over them.
+
+    Where observations' curves are not parallel, the feature interacts with others. Both are
+    computed on random functions of the posterior, draw by draw: the average's band is what is not
+    known of the average, not how far observations differ.
+
+    Parameters
+    ----------
+    model : GP or GPX
+        In a GPX, of the smooth part z' g(x), with z held where Z was given.
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new, Z_new : frame or array, optional
+        Which observations are averaged over; None for the training samples.
+    obs : label or list of labels, optional
+        Only these observations.
+    features : list of str, optional
+        Only these.
+    steps : int
+        Places along each feature, evenly from its smallest to its largest value among these
+        observations.
+    on : {"response", "latent"}
+        What labels and counts are asked about: their probability or rate S(f), or f.
+    ci_prob : float, optional
+        Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
+    keep : {"summary", "draws"}
+        With "draws" every observation's curve is kept for every draw, not only its mean.
+    draws : int
+        With a single hyperparameter draw: how many functions. With more, each gives one.
+    num_draws : int, optional
+        Thin the hyperparameter draws evenly to at most this many.
+    seed : int, optional
+    progressbar : bool
+
+    Returns
+    -------
+    xarray.Dataset
+        `partial_dependence` (chain, draw, feature, step) with its `_mean`, `_sd` and
+        `partial_dependence_band` (feature, step, ci_bound), pointwise with equal tails; `ice_mean`
+        (obs, feature, step), and `ice` with chain and draw; `value` (feature, step). In units of f
+        or S(f); of several classes with a last dim `class` (before `ci_bound`).
+
+    Raises
+    ------
+    ValueError
+        For unknown features or `on`, fewer than two steps, kernels without random
+        functions, and samples or idata that do not fit the model.
+
+    References
+    ----------
+    Friedman, "Greedy function approximation: a gradient boosting machine" (2001), section 8.2;
+    Goldstein, Kapelner, Bleich and Pitkin, "Peeking inside the black box" (2015), for ICE.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(60, 2))
+    >>> model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 0], scale=False)
+    >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma": 0.05}
+    >>> options = {"steps": 3, "draws": 20, "seed": 1, "progressbar": False}
+    >>> bx.partial_dependence(model, theta, **options)["partial_dependence_mean"].dims
+    ('feature', 'step')
+    """
+    on_response = responds(model, on)
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    one_of("keep", keep, ("summary", "draws"))
+    count("steps", steps, 2)
+    columns, training = list(model.training.X.columns), model.training
+    names = columns if features is None else list(features)
+    for name in names:
+        one_of("features", name, columns)
+    where = points(model, X_new, Z_new, obs=obs)
+    held = None
+    if not training.tied and where.Z is not None:
+        own = where.Z_values[:, : training.p - training.intercept]
+        held = np.repeat(own, steps, axis=0)
+    functions = draw_functions(
+        model,
+        idata,
+        draws=draws,
+        num_draws=num_draws,
+        waves=WAVES,
+        seed=seed,
+        progressbar=progressbar,
+    )
+    curves, averages, places = [], [], []
+    for name in names:
+        j = columns.index(name)
+        low, high = where.X_values[:, j].min(), where.X_values[:, j].max()
+        places.append(np.linspace(low, high, steps))
+        X = np.repeat(where.X_values, steps, axis=0)
+        X[:, j] = np.tile(places[-1], len(where.X))
+        f = values(functions, points(model, X, held), on, progressbar=progressbar)
+        f = f.reshape((*functions.shape, len(where.X), steps, *f.shape[3:]))
+        averages.append(f.mean(axis=2))
+        curves.append(f if keep == "draws" else f.mean(axis=(0, 1)))
+    several = model.specification.classes is not None
+    average, along = np.stack(averages, axis=2), ("feature", "step", "class")[: 2 + several]
+    tails = np.quantile(average, [0.5 - prob / 2, 0.5 + prob / 2], axis=(0, 1))
+    variables = {
+        "partial_dependence": (("chain", "draw", *along), average),
+        "partial_dependence_mean": (along, average.mean(axis=(0, 1))),
+        "partial_dependence_sd": (along, average.std(axis=(0, 1))),
+        "partial_dependence_band": ((*along, "ci_bound"), np.moveaxis(tails, 0, -1)),
+        "value": (("feature", "step"), np.stack(places)),
+    }
+    if keep == "draws":
+        ice = np.stack(curves, axis=3)
+        variables["ice"] = ("chain", "draw", "obs", *along), ice
+        curves = list(np.moveaxis(ice.mean(axis=(0, 1)), 1, 0))
+    variables["ice_mean"] = ("obs", *along), np.stack(curves, axis=1)
+    hyper = functions.hyper
+    coords = {
+        "chain": hyper.chain,
+        "draw": np.arange(functions.each) if hyper.alone else hyper.draw,
+        "obs": where.index,
+        "feature": names,
+        "step": np.arange(steps),
+        "ci_bound": BOUNDS,
+    }
+    if several:
+        coords["class"] = list(model.training.labels)
+    units = response_units(model) if on_response else quantities.latent_units(model)
+    attrs = {"units": units, "ci_prob": prob}
+    return xr.Dataset(variables, coords, origin(model) | attrs)

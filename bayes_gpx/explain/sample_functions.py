@@ -1,0 +1,156 @@
+"""Random functions of a posterior, to be evaluated anywhere."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.points import from_baseline, points
+from bayes_gpx.draws.random_functions import answer, draw_functions
+from bayes_gpx.draws.response_scale import Bent, Linear, bends
+from bayes_gpx.posteriors.pathwise import WAVES
+from bayes_gpx.processes.basis_functions import NoBasis
+from bayes_gpx.validation import count
+
+
+def sample_functions(
+    model, idata, *, draws=1000, num_draws=None, waves=WAVES, seed=None, progressbar=True
+):
+    """Draw functions from the posterior, which can then be asked anywhere, and again.
+
+    For whatever is not linear in f: draw functions, compute it for each, and look at how it
+    spreads. For values, derivatives and attributions themselves the verbs are exact.
+
+    Parameters
+    ----------
+    model : GP or GPX
+        In a GPX the functions are the smooth part z' g(x), without `eps_w`.
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    draws : int
+        With a single hyperparameter draw: how many functions. With more, each hyperparameter
+        draw gives one.
+    num_draws : int, optional
+        Thin the hyperparameter draws evenly to at most this many.
+    waves : int
+        Sines and cosines that a prior function is made of, for each summand of the kernel; even.
+    seed : int, optional
+    progressbar : bool
+
+    Returns
+    -------
+    RandomFunctions
+
+    Raises
+    ------
+    ValueError
+        If `waves` is odd or not positive, or if idata do not fit the model.
+
+    Notes
+    -----
+    Matheron's rule: a prior function made of waves with random frequencies, new ones for each
+    function, is moved by the exact correction to the data. Mean and covariance over functions are
+    those of the posterior for any number of waves; with few, single functions look less like draws
+    of a Gaussian process; the slopes of a Matern 3/2 are then so heavy-tailed that their covariance
+    needs very many functions to be seen. Linear and constant summands are exact. Models with basis
+    functions have functions of those, models with inducing points are corrected there.
+
+    Kernels without a spectral density (periodic, polynomial, products, a user's own) have no such
+    functions: each question is then answered by exact joint draws at the points that it asks
+    about, and answers to different questions do not belong to the same functions
+    (`RandomFunctions.joint` is True).
+
+    References
+    ----------
+    Wilson, Borovitskiy, Terenin, Mostowsky and Deisenroth, "Efficiently sampling functions from
+    Gaussian process posteriors" (2020).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> functions = bx.sample_functions(model, theta, draws=50, seed=1, progressbar=False)
+    >>> grid = np.linspace(0.0, 3.0, 61)[:, None]
+    >>> highest = functions.predictions(grid)["f"].argmax("obs").values
+    >>> round(float(grid[highest, 0].mean()), 1)  # where the functions are highest: at pi / 2
+    1.6
+    """
+    count("waves", waves)
+    if waves % 2:
+        raise ValueError(f"waves is {waves}; expected an even number, of sines and cosines.")
+    options = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
+    try:
+        functions = draw_functions(model, idata, waves=waves, **options)
+    except NoBasis:
+        functions = None
+    return RandomFunctions(model, idata, functions, options)
+
+
+class RandomFunctions:
+    """Functions drawn from a posterior by `sample_functions`.
+
+    Its methods are those of the verbs, with the same names, dims and units; each answers for the
+    same functions, so that what one returns can be combined with what another does.
+
+    Attributes
+    ----------
+    joint : bool
+        Whether each answer consists of joint draws of its own, because the kernel has no functions
+        that can be asked again.
+    """
+
+    def __init__(self, model, idata, functions, options):
+        self._model, self._idata, self._functions = model, idata, functions
+        self._options, self.joint = options, functions is None
+
+    def predictions(self, X_new=None, Z_new=None, *, obs=None):
+        """Values of the functions: `f` (chain, draw, obs), on the latent scale."""
+        where = self._points(X_new, Z_new, obs)
+        return self._ask(quantities.value(self._model, smooth=True), where)
+
+    def derivatives(self, X_new=None, Z_new=None, *, obs=None, order=1, on="response"):
+        """Return `derivative` (chain, draw, obs, feature), or of `order` 2 `second_derivative`."""
+        quantity = quantities.derivative(self._model, order)
+        return self._ask(quantity, self._points(X_new, Z_new, obs), on)
+
+    def attributions(
+        self,
+        X_new=None,
+        Z_new=None,
+        *,
+        baseline="mean",
+        method="exact",
+        steps=None,
+        obs=None,
+        on="response",
+    ):
+        """Return `attribution` (chain, draw, obs, feature), and `difference`, which they sum to."""
+        where = from_baseline(self._model, self._points(X_new, Z_new, obs), baseline)
+        name = baseline if isinstance(baseline, str) else "given"
+        return self._ask(quantities.attribution(self._model, name, method, steps), where, on)
+
+    def weights(self, X_new=None, *, obs=None):
+        """Weight functions of a GPX: `weight` (chain, draw, obs, feature), without `eps_w`."""
+        quantity = quantities.weight(self._model, smooth=True)
+        return self._ask(quantity, points(self._model, X_new, obs=obs, needs_z=False))
+
+    def _points(self, X_new, Z_new, obs):
+        return points(self._model, X_new, Z_new, obs=obs)
+
+    def _ask(self, quantity, where, on="latent"):
+        where, bent = replace(where, positions=None), bends(self._model, quantity, on)
+        if bent and (self.joint or quantity.square or np.ndim(where.baseline) == 2):
+            raise ValueError(
+                f"{quantity.name} of the response needs a kernel with random functions, one "
+                "baseline and order 1. Pass on='latent'."
+            )
+        if self.joint:
+            options = {"joint": True, "on": on, **self._options}
+            return explain(self._model, self._idata, quantity, where, **options)
+        asked = Bent(self._model, quantity, where) if bent else Linear(quantity)
+        shown = self._options["progressbar"]
+        return answer(self._functions, asked, where, progressbar=shown)

@@ -1,0 +1,260 @@
+"""Slopes: derivatives with probabilities of their sign, and along a path."""
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from arviz_base import rcParams
+
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import LARGEST_JOINT
+from bayes_gpx.draws.intervals import BOUNDS
+from bayes_gpx.draws.points import points, read_baseline
+from bayes_gpx.explain.derivatives import _explained
+from bayes_gpx.numerics.quadrature import rule
+from bayes_gpx.validation import probability
+
+
+def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob=None, **options):
+    """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
+
+    All are taken from joint draws over the observations, so that with few draws they are rough. For
+    each draw of the hyperparameters the time grows with the cube of the number of observations
+    times explained features, which is bounded: `features`, `obs` and `num_draws` make it less.
+
+    Parameters
+    ----------
+    model, idata, X_new, Z_new, obs
+        As in `derivatives`.
+    rope : tuple (low, high) or dict of feature to (low, high), optional
+        Region of practical equivalence: slopes that count as none, in units of y per unit of the
+        feature, ends included. A dict names a region for each explained feature.
+    ci_prob : float, optional
+        Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
+    **options
+        draws, num_draws, features, covariance, on, path, seed, progressbar: see
+        `bayes_gpx.draws.evaluate.explain`.
+
+    Returns
+    -------
+    xarray.Dataset
+        `average_slope` (chain, draw, feature), the mean over observations of each draw, with
+        `average_slope_mean` (exact), `average_slope_sd` (of the draws) and `probability_positive`
+        (feature); `probability_in_rope` (feature) and `rope` (feature, ci_bound) if `rope` is
+        given; `derivative_mean`, `derivative_sd` (exact) and `derivative_probability_positive`
+        (obs, feature); `band_pointwise`, `band_simultaneous` and `band_simultaneous_features`
+        (obs, feature, ci_bound); `value`. In units of y per unit of x. The attribute `along` names
+        the feature that varies alone over the observations, if there is one. Of labels and counts
+        these are slopes of the probability or rate unless ``on="latent"``, as in `derivatives`.
+
+    Raises
+    ------
+    ValueError
+        As `derivatives`; also for a `rope` that is no region for each feature, a `ci_prob` that is
+        not between 0 and 1, and more observations than can be drawn jointly.
+
+    Notes
+    -----
+    All bands are the mean and `c` standard deviations to either side; of several classes, for each
+    by itself. With the standardised
+    deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the `ci_prob` quantile
+    over draws
+
+    - pointwise: of the deviation at that observation, which then lies in its interval with
+      probability `ci_prob`;
+    - simultaneous: of the largest deviation over all observations, one `c` for each feature. The
+      feature's derivatives at all these observations lie in the band together with probability
+      `ci_prob`. It says nothing about places between observations, nor of two features at once;
+    - simultaneous over features: of the largest deviation over the explained features, one `c` for
+      each observation. All derivatives at this observation lie in the band together with
+      probability `ci_prob`. It says nothing of two observations at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.01}
+    >>> options = {"draws": 200, "seed": 1, "progressbar": False}
+    >>> found = bx.slopes(model, theta, [[0.5], [1.0]], rope=(-0.1, 0.1), **options)
+    >>> round(found["average_slope_mean"].item(), 2)  # (cos(0.5) + cos(1)) / 2
+    0.71
+    >>> found["probability_in_rope"].item()
+    0.0
+    """
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    training = model.training
+    features = options.get("features")
+    regions = None if rope is None else _regions(rope, features or training.X.columns)
+    where = points(model, X_new, Z_new, obs=obs)
+    quantity = quantities.derivative(model)
+    found = _explained(model, idata, quantity, where, joint=True, keep="draws", **options)
+    draws = found["derivative"]
+    average = draws.mean("obs")
+    samples = ["chain", "draw"]
+    result = found.drop_vars("derivative").assign(
+        average_slope=average,
+        average_slope_mean=found["derivative_mean"].mean("obs"),
+        average_slope_sd=average.std(samples),
+        probability_positive=(average > 0).mean(samples),
+        derivative_probability_positive=(draws > 0).mean(samples),
+        **_bands(draws, found["derivative_mean"], found["derivative_sd"], prob),
+    )
+    if regions is not None:
+        region = xr.DataArray(
+            regions, {"feature": found["feature"], "ci_bound": BOUNDS}, ("feature", "ci_bound")
+        )
+        inside = (average >= region.sel(ci_bound="lower", drop=True)) & (
+            average <= region.sel(ci_bound="upper", drop=True)
+        )
+        result = result.assign(probability_in_rope=inside.mean(samples), rope=region)
+    result.attrs["ci_prob"] = prob
+    varying = np.flatnonzero(np.ptp(where.X_values, axis=0))
+    held = training.tied or where.Z is None or not np.ptp(where.Z, axis=0).any()
+    if len(varying) == 1 and held:
+        result.attrs["along"] = training.X.columns[varying[0]]
+    return result
+
+
+def path_slopes(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    obs=None,
+    baseline="mean",
+    steps=40,
+    ci_prob=None,
+    **options,
+):
+    """Derivatives of f along the straight path from a baseline to one observation, with bands.
+
+    The area under a feature's derivative along the path, times the feature's way, is its
+    attribution: what `attributions` integrates, seen before it is integrated.
+
+    Parameters
+    ----------
+    model, idata, X_new, Z_new
+        As in `derivatives`; z is held along the path where Z was given.
+    obs : label
+        Which observation; needed where there are several.
+    baseline : {"mean", "median", "zero"}, array (d,) or frame row
+        Where the path starts, in user units.
+    steps : int
+        Even; the path has one place more.
+    ci_prob : float, optional
+        Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
+    **options
+        draws, num_draws, features, on, seed, progressbar: see `bayes_gpx.draws.evaluate.explain`.
+
+    Returns
+    -------
+    xarray.Dataset
+        Over places on the path, labelled in `obs` from 0, the baseline, to 1, the observation:
+        `derivative_mean`, `derivative_sd`, `derivative_probability_positive` (obs, feature),
+        `band_pointwise` and `band_simultaneous` (obs, feature, ci_bound), as in `slopes`, and
+        `value`; in units of y per unit of x. Besides `baseline` and `way` (feature), from it to the
+        observation; `attribution` (chain, draw, feature), `attribution_mean` and `attribution_sd`
+        (of the draws), by Simpson's rule, in units of y. The attribute `explains` is the
+        observation's label, as text.
+
+    Raises
+    ------
+    ValueError
+        As `derivatives`; for more than one observation or baseline, an odd number of steps, a
+        `ci_prob` that is not between 0 and 1, and more places than can be drawn jointly.
+
+    References
+    ----------
+    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
+    """
+    prob, (t, w) = probability(ci_prob, rcParams["stats.ci_prob"]), rule("simpson", steps)
+    where, training = points(model, X_new, Z_new, obs=obs), model.training
+    if len(where.X) != 1:
+        raise ValueError(
+            f"{len(where.X)} observations; expected one, at the end of the path. Pass its label "
+            f"as obs=, such as {where.index[0]}."
+        )
+    if len(t) * training.d > LARGEST_JOINT:
+        raise ValueError(
+            f"steps is {steps} for {training.d} features; expected at most "
+            f"{LARGEST_JOINT // training.d - 1}, which can be drawn jointly."
+        )
+    start = read_baseline(model, baseline)
+    if start.ndim > 1:
+        raise ValueError(f"baseline has {len(start)} rows; expected one, where the path starts.")
+    way = where.X_values[0] - start
+    path = pd.DataFrame(start + t[:, None] * way, index=t, columns=list(training.X.columns))
+    held = None
+    if not training.tied and where.Z is not None:
+        names = training.Z.columns[: training.p - training.intercept]
+        held = pd.DataFrame(np.tile(where.Z_values[:, : len(names)], (len(t), 1)), t, list(names))
+    along = points(model, path, held)
+    found = _explained(
+        model, idata, quantities.derivative(model), along, joint=True, keep="draws", **options
+    )
+    draws, samples = found["derivative"], ["chain", "draw"]
+    bands = _bands(draws, found["derivative_mean"], found["derivative_sd"], prob)
+    moved = xr.DataArray(way, {"feature": list(training.X.columns)}, ["feature"])
+    moved = moved.sel(feature=found["feature"])
+    shares = moved * xr.DataArray(w, {"obs": found["obs"]}, ["obs"])
+    attribution = (draws * shares).sum("obs")
+    result = found.drop_vars("derivative").assign(
+        derivative_probability_positive=(draws > 0).mean(samples),
+        band_pointwise=bands["band_pointwise"],
+        band_simultaneous=bands["band_simultaneous"],
+        baseline=found["value"].isel(obs=0, drop=True),
+        way=moved,
+        attribution=attribution,
+        attribution_mean=(found["derivative_mean"] * shares).sum("obs"),
+        attribution_sd=attribution.std(samples),
+    )
+    name = baseline if isinstance(baseline, str) else "given"
+    result.attrs |= {"ci_prob": prob, "baseline": name, "explains": str(where.index[0])}
+    return result
+
+
+def _bands(draws, mean, sd, prob):
+    """Bands by name, as in `slopes`; of several classes, for each by itself."""
+    if "class" in mean.dims:
+        parts = (
+            [v.isel({"class": c}) for v in (draws, mean, sd)] for c in range(mean.sizes["class"])
+        )
+        each = [_bands(*part, prob) for part in parts]
+        return {name: xr.concat([bands[name] for bands in each], mean["class"]) for name in BANDS}
+    factors = {name: np.empty(mean.shape) for name in BANDS}
+    largest = 0.0
+    for j in range(mean.sizes["feature"]):
+        center, scale = mean.values[:, j], sd.values[:, j]
+        deviation = np.abs(draws[..., j].values.reshape((-1, len(center))) - center)
+        deviation = np.divide(deviation, scale, out=np.zeros_like(deviation), where=scale > 0)
+        factors["band_pointwise"][:, j] = np.quantile(deviation, prob, axis=0)
+        factors["band_simultaneous"][:, j] = np.quantile(deviation.max(axis=1), prob)
+        largest = np.maximum(largest, deviation)
+    factors["band_simultaneous_features"][:] = np.quantile(largest, prob, axis=0)[:, None]
+    bounds = xr.DataArray([-1.0, 1.0], {"ci_bound": BOUNDS}, ["ci_bound"])
+    return {name: mean + bounds * (sd * factor) for name, factor in factors.items()}
+
+
+def _regions(rope, features):
+    """Array (feature, 2) of lower and upper ends."""
+    regions = rope if isinstance(rope, dict) else dict.fromkeys(features, rope)
+    if set(regions) != set(features):
+        raise ValueError(
+            f"rope names {list(regions)}; expected a region for each of {list(features)}, or pick "
+            "some of these with features=."
+        )
+    try:
+        ends = np.array([regions[feature] for feature in features], dtype=float)
+    except (TypeError, ValueError):
+        ends = np.empty(0)
+    if ends.shape != (len(features), 2) or not (ends[:, 0] <= ends[:, 1]).all():
+        raise ValueError(
+            f"rope is {rope!r}; expected (low, high) with low <= high, or a dict from each feature "
+            "to such a pair."
+        )
+    return ends
+
+
+BANDS = ("band_pointwise", "band_simultaneous", "band_simultaneous_features")

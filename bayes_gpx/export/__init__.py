@@ -1,0 +1,1 @@
+"""Results as other packages' own types."""

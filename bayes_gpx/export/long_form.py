@@ -1,0 +1,76 @@
+"""Explanations as data frames in long form."""
+
+import xarray as xr
+from arviz_base import rcParams
+
+from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.validation import probability
+
+LEADING = ("row", "feature", "feature_bis", "class", "baseline", "value", "level")
+
+
+DRAWS = {"chain", "draw"}
+
+
+def to_pandas(dataset, *, ci_prob=None):
+    """Lay out a verb's result in long form, a row for each observation and feature.
+
+    What spreadsheets, databases and grammars of graphics take. Polars reads it by
+    ``pl.from_pandas``.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What a verb returned, with draws or not.
+    ci_prob : float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
+        dataset has draws, else from mean and sd as if normal.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `row`, the observation's label, which is that of the frame's index where `X_new` had one;
+        `feature`, and whatever else there is one number for (class, baseline, ...); `value`, the
+        feature's, and `level` where there are categorical ones; and of each quantity of the verb
+        _mean, _sd, _lower and _upper, and its probabilities. What has no feature, such as
+        `difference`, is repeated for each.
+
+    Raises
+    ------
+    ValueError
+        For a dataset that has neither draws nor means, and a `ci_prob` that is no probability.
+    """
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]
+    drawn = [str(name) for name in dataset if DRAWS <= set(dataset[name].dims)]
+    columns = {}
+    for name in dict.fromkeys([*drawn, *means]):
+        columns |= _moments(dataset, name, prob)
+    if not columns:
+        raise ValueError(
+            f"The dataset has no draws and no means, but {list(dataset)}; expected what a verb "
+            "returned, such as bx.attributions."
+        )
+    dims = dict.fromkeys(dim for column in columns.values() for dim in column.dims)
+    for name in dataset:
+        said = name == "value" or "probability" in str(name)
+        if said and str(name) not in means + drawn and dims.keys() >= set(dataset[name].dims):
+            columns[str(name)] = dataset[name]
+    order = sorted(dims, key=lambda dim: {"obs": 0, "feature": 1}.get(dim, 2))
+    frame = xr.Dataset(columns).to_dataframe(order).reset_index().rename(columns={"obs": "row"})
+    axes = [column for column in frame if column not in columns and column not in LEADING]
+    lead = [column for column in LEADING if column in frame] + axes
+    return frame[lead + [column for column in frame if column not in lead]]
+
+
+def _moments(dataset, name, prob):
+    """Mean, sd and ends of the interval of a quantity, as far as they are known."""
+    found = {"mean": dataset.get(f"{name}_mean"), "sd": dataset.get(f"{name}_sd")}
+    if name in dataset:
+        for moment, of_draws in (("mean", dataset[name].mean), ("sd", dataset[name].std)):
+            if found[moment] is None:
+                found[moment] = of_draws(["chain", "draw"])
+    if found["sd"] is not None:
+        ends = interval_of(dataset, name, prob)
+        found |= {end: ends.sel(ci_bound=end, drop=True) for end in ("lower", "upper")}
+    return {f"{name}_{k}": array.drop_attrs() for k, array in found.items() if array is not None}

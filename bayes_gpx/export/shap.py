@@ -1,0 +1,90 @@
+"""Attributions as shap's own type."""
+
+import numpy as np
+
+from bayes_gpx.plots.selection import ONE_UNIT, shown
+
+
+def to_shap(dataset, *, predictions=None, obs=None, ci_prob=None):
+    """Hand attributions or contributions to the shap package, for its plots.
+
+    shap has one number for each feature of an observation and adds them to a base value. Here
+    they are posterior means, with the ends of their intervals as bounds.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws or not, of
+        all features.
+    predictions : xarray.Dataset, optional
+        What `bayes_gpx.predictions` returned for the same samples. The base values of attributions
+        are then f(x) less the difference, which is f(baseline), in a GPX with the sample's own
+        deviation; else they are 0, and the values add up to f(x) - f(baseline). Contributions bring
+        their `offset`.
+    obs : label or list of labels, optional
+        Only these observations.
+    ci_prob : float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
+        dataset has draws, else from mean and sd as if normal.
+
+    Returns
+    -------
+    shap.Explanation
+        `values`, `data`, `lower_bounds`, `upper_bounds` (obs, feature), `base_values` (obs),
+        `feature_names`, and `output_names`, the units.
+
+    Raises
+    ------
+    ImportError
+        If shap is not installed.
+    ValueError
+        For a dataset of another verb, attributions of some features only, several baselines,
+        unknown observations, and predictions of other samples or of contributions.
+
+    References
+    ----------
+    Lundberg and Lee, "A unified approach to interpreting model predictions" (2017).
+    """
+    found = shown(dataset, ONE_UNIT, obs=obs, ci_prob=ci_prob)
+    mean, rows = found["mean"].values, found["row"].values
+    if "difference_mean" in dataset:
+        _refuse_incomplete(dataset)
+    base = np.zeros(len(mean))
+    if predictions is not None:
+        if "difference_mean" not in dataset or "f_mean" not in predictions:
+            raise ValueError(
+                "predictions are for attributions: expected the results of bx.attributions and "
+                "bx.predictions; contributions bring their own offset."
+            )
+        if not np.array_equal(predictions["obs"].values, dataset["obs"].values):
+            raise ValueError("The obs of predictions differ; expected those of the dataset.")
+        base = (predictions["f_mean"] - dataset["difference_mean"]).values[rows]
+    elif "offset" in dataset:
+        base = np.full(len(mean), float(dataset["offset"]))
+    try:
+        import shap
+    except ImportError as missing:
+        raise ImportError(
+            "to_shap needs the package shap, which is not installed; `pip install shap`."
+        ) from missing
+    return shap.Explanation(
+        values=mean,
+        base_values=base,
+        data=found["value"].values,
+        feature_names=[str(feature) for feature in found["feature"].values],
+        output_names=dataset.attrs["units"],
+        lower_bounds=found["interval"].sel(ci_bound="lower").values,
+        upper_bounds=found["interval"].sel(ci_bound="upper").values,
+    )
+
+
+def _refuse_incomplete(dataset):
+    """Raise if attributions do not add up, beyond what quadrature leaves over."""
+    total = dataset["difference_mean"]
+    missing = np.abs(dataset["attribution_mean"].sum("feature") - total)
+    allowed = dataset["completeness_residual"] + 1e-6 * np.abs(total).max()
+    if (missing > allowed).any():
+        raise ValueError(
+            "The attributions do not add up to the difference, so some features are left out; "
+            "expected those of all. Leave `features` out of bx.attributions."
+        )

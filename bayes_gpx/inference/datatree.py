@@ -1,0 +1,49 @@
+"""A fit as a DataTree: posterior, sample statistics and optima, with named dims."""
+
+import numpy as np
+import xarray as xr
+from pymc.backends.arviz import find_constants, find_observations
+
+
+def of_one(model, values, height, trace, optima, *, method):
+    """The DataTree of one draw, with what was maximised there, and its trace."""
+    draws = {k: np.asarray(v)[None, None] for k, v in values.items()}
+    tree = _tree(model, draws, {"lp": np.array([[height]])}, optima, method=method)
+    found = xr.Dataset({"elbo": ("step", trace)})
+    tree["elbo"] = xr.DataTree(found.assign_attrs(units="bound plus log prior density, nats"))
+    return tree
+
+
+def _tree(model, draws, stats, optima, *, method):
+    """Assemble the DataTree with the model's dims and coordinates."""
+    coords = {k: list(v) for k, v in model.coords.items() if v is not None}
+
+    def dataset(arrays, lead):
+        variables = {}
+        for name, array in arrays.items():
+            own = model.named_vars_to_dims.get(name)
+            shape = np.shape(array)[len(lead) :]
+            own = own or tuple(f"{name}_dim_{i}" for i in range(len(shape)))
+            variables[name] = ((*lead, *own), array)
+        used = {d for dims, _ in variables.values() for d in dims}
+        return xr.Dataset(variables, coords={k: v for k, v in coords.items() if k in used})
+
+    lead = ("chain", "draw")
+    groups = {
+        "posterior": dataset(draws, lead),
+        "sample_stats": dataset(stats, lead),
+        "observed_data": dataset(find_observations(model), ()),
+        "constant_data": dataset(find_constants(model), ()),
+        "starts": xr.Dataset(
+            {
+                "log_density": ("start", [o.log_density for o in optima]),
+                "converged": ("start", [o.converged for o in optima]),
+                "evaluations": ("start", [o.evaluations for o in optima]),
+            }
+        ),
+    }
+    for name in ("posterior", "sample_stats"):
+        sizes = groups[name].sizes
+        groups[name] = groups[name].assign_coords({d: np.arange(sizes[d]) for d in lead})
+        groups[name].attrs.update(inference_library="bayes_gpx", inference_method=method)
+    return xr.DataTree.from_dict(groups)

@@ -1,0 +1,132 @@
+"""Laplace's approximation of the hyperparameters' posterior, reweighed to the posterior itself."""
+
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from arviz_stats.base import array_stats
+from scipy.stats import multivariate_t
+
+from bayes_gpx.inference.datatree import _tree
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.log_density import Density, observations
+from bayes_gpx.inference.optimise import (
+    FEWEST_PROPOSED,
+    LEAST_OWN,
+    NEGLIGIBLE,
+    PROPOSED,
+    ROUNDS,
+    TAILS,
+    climb,
+)
+from bayes_gpx.inference.resampling import resampled
+from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.threads import THREADED_FROM
+
+WIDEST = 5.0
+"""Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
+
+
+def fit_laplace(model, starts, *, draws=1000, seed=None, progressbar=True):
+    """Draw around the mode of the unconstrained density, weighted by that density.
+
+    Proposals come from multivariate t distributions: the tails of a normal one are lighter than a
+    posterior's, and no weight makes up for draws that are not there. Half of them lie around the
+    mode, scaled by Laplace's approximation, and half where the first half's weights put the
+    posterior. Weights are smoothed by PSIS, and the draws resampled, so that all count alike.
+
+    References
+    ----------
+    Cornuet et al., "Adaptive multiple importance sampling" (2012); Vehtari et al., "Pareto smoothed
+    importance sampling" (2024).
+    """
+    density = Density(model, jacobian=True)
+    optima, mode, spread = _mode_and_spread(density, starts, progressbar)
+    rng, count = np.random.default_rng(seed), max(PROPOSED * draws, FEWEST_PROPOSED)
+    points, log_p, log_q, log_weights, khat = _weighed(
+        density, mode, spread, count, rng, progressbar
+    )
+    largest = min(1.0 - 1.0 / np.log10(count), 0.7)
+    if khat > largest:
+        warnings.warn(
+            f"The posterior is far from its Laplace approximation: Pareto k of the weights is "
+            f"{khat:.2f} (want at most {largest:.2f}), so a few draws stand for most of it. Use "
+            "'nuts', more draws, or tighter priors.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    kept = resampled(np.exp(log_weights), draws, rng)
+    expand = density.expand()
+    columns = [expand(x) for x in points[kept]]
+    stacked = {k: np.stack([c[k] for c in columns])[None] for k in columns[0]}
+    stats = {"lp": log_p[kept][None], "lp_approximation": log_q[kept][None]}
+    tree = _tree(model, stacked, stats, optima, method="laplace")
+    tree.attrs["khat"] = khat
+    return tree
+
+
+def _weighed(density, mode, spread, count, rng, progressbar):
+    """Proposals (S, d), their log densities and the proposals' own, log weights (S,), Pareto k."""
+    points, log_p, proposals = np.empty((0, len(mode))), np.empty(0), [(mode, spread)]
+    for _ in range(ROUNDS):
+        center, root = proposals[-1]
+        standard = rng.standard_normal((count // ROUNDS, len(mode)))
+        standard /= np.sqrt(rng.chisquare(TAILS, len(standard)) / TAILS)[:, None]
+        new = center + standard @ root.T
+        points = np.concatenate([points, new])
+        log_p = np.concatenate([log_p, _heights(density, new, progressbar)])
+        log_q = np.logaddexp.reduce([_log_t(points, *one) for one in proposals])
+        log_q -= np.log(len(proposals))
+        log_weights, khat = array_stats.psislw(log_q - np.maximum(log_p, log_p.max() - NEGLIGIBLE))
+        weights = np.exp(log_weights)
+        mean = weights @ points
+        covariance = (weights[:, None] * (points - mean)).T @ (points - mean)
+        root = np.linalg.cholesky(covariance + LEAST_OWN * spread @ spread.T)
+        proposals.append((mean, root))
+    return points, log_p, log_q, log_weights, float(khat)
+
+
+def _log_t(points, center, root):
+    """Log density of the proposals' t distribution, (S,)."""
+    standard = np.linalg.solve(root, (points - center).T).T
+    log_density = multivariate_t.logpdf(standard, df=TAILS, shape=np.eye(len(center)))
+    return log_density - np.linalg.slogdet(root)[1]
+
+
+def _heights(density, points, progressbar):
+    """Log densities at points (S, d), by parallel threads.
+
+    By as many as need no more memory together than one does with the rows from which BLAS has
+    threads of its own.
+    """
+    alone = (THREADED_FROM // max(1, observations(density.model))) ** 2
+    workers = max(1, min(os.cpu_count() or 1, alone))
+    with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
+        found = pool.map(density.height, points)
+        return np.array([*progress.track(found, total=len(points), description="Weighing")])
+
+
+def _mode_and_spread(density, starts, progressbar):
+    """Mode, and a square root of the inverse negative Hessian there, by differences of slopes."""
+    optima = climb(density, starts, progressbar=progressbar)
+    mode = max(optima, key=lambda o: o.log_density).x
+    value_and_slope = density.value_and_slope()
+    step = 1e-4
+    hessian = np.stack(
+        [
+            (value_and_slope(mode + step * e)[1] - value_and_slope(mode - step * e)[1]) / (2 * step)
+            for e in np.eye(len(mode))
+        ]
+    )
+    curvature, directions = np.linalg.eigh(-(hessian + hessian.T) / 2)
+    if (curvature < WIDEST**-2).any():
+        warnings.warn(
+            "The posterior is nearly flat in some direction at its mode; the Laplace "
+            f"approximation is held to a standard deviation of {WIDEST:g} there. Use 'nuts', or "
+            "tighter priors.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    sd = 1.0 / np.sqrt(np.maximum(curvature, WIDEST**-2))
+    return optima, mode, directions * sd

@@ -1,0 +1,167 @@
+"""The functions of a PyMC model that inference runs on, compiled for few calls or for many.
+
+PyTensor's Python linker compiles in a moment, and what is heavy in these functions (LAPACK,
+BLAS, large elementwise operations) releases Python's lock. Numba takes seconds, and repays
+them where a sampler calls thousands of times from parallel threads. Data are constants of
+the compiled function, so whatever depends on them alone is computed once.
+"""
+
+from functools import cached_property
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pymc.backends.arviz import find_observations
+from pymc.initial_point import make_initial_point_fn
+from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.replace import clone_replace, graph_replace
+from pytensor.graph.traversal import ancestors, graph_inputs
+
+from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
+from bayes_gpx.numerics.threads import LOCK, ThreadedFunction, copy
+
+NATIVE_FROM = 1000
+"""Observations from which machine code is worth its compilation even to an optimiser."""
+
+
+class Density:
+    """A model's log density on the unconstrained vector, compiled.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    jacobian : bool
+        Whether the density is of the unconstrained variables (True) or of the
+        hyperparameters themselves (False).
+    many : bool
+        Whether there will be thousands of calls, so that log density and gradient are worth
+        compiling to machine code. Large models always are.
+    """
+
+    def __init__(self, model, *, jacobian, many=False):
+        self.model = model
+        if model.discrete_value_vars:
+            raise ValueError(
+                f"The model has discrete variables {model.discrete_value_vars}, which have no "
+                "gradient. Fix them, or give them continuous priors."
+            )
+        # Sums in another order, as fast maths allows, would differ between machine code that was
+        # just compiled and that kept from then; the same seed must give the same draws.
+        with LOCK, pytensor.config.change_flags(mode=MODE, numba__fastmath=False):
+            self._natural_point = make_initial_point_fn(model=model, return_transformed=False)(0)
+            values = model.continuous_value_vars
+            self._free = [model.values_to_rvs[v] for v in values]
+            self._forward = self._compile_forward()
+            logp = model.logp(jacobian=jacobian)
+            worth = many or observations(model) >= NATIVE_FROM
+            self.native = worth and not _interpreted(logp)
+            slopes = pt.grad(logp, values)
+            flat = pt.concatenate([g.ravel() for g in slopes])
+            expanded = model.replace_rvs_by_values(model.unobserved_RVs)
+            x = pt.vector("x", shape=(sum(map(_size, self._shapes)),))
+            joined = clone_replace(
+                [*_frozen([logp, flat]), *expanded], dict(zip(values, self.split(x), strict=True))
+            )
+            self._value_and_slope = pytensor.function(
+                [x],
+                joined[:2],
+                mode=_native_mode() if self.native else BUFFERED_MODE,
+                trust_input=True,
+            )
+            self._expand = pytensor.function([x], joined[2:], mode=MODE, trust_input=True)
+            self._graph = x, joined[0]
+
+    def _compile_forward(self):
+        inputs = {rv: rv.type(rv.name) for rv in self._free}
+        pieces = []
+        for rv in self._free:
+            transform = self.model.rvs_to_transforms[rv]
+            value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
+            pieces.append(value.ravel())
+        joined = graph_replace([pt.concatenate(pieces)], inputs, strict=False)
+        return pytensor.function(list(inputs.values()), joined[0], mode=MODE)
+
+    def unconstrain(self, start):
+        """Unconstrained vector of a dict of constrained values; the rest at prior centres."""
+        natural = [
+            np.broadcast_to(start.get(rv.name, self._natural_point[rv.name]), shape)
+            for rv, shape in zip(self._free, self._shapes, strict=True)
+        ]
+        return copy(self._forward)(*[np.array(v, dtype="float64") for v in natural])
+
+    @property
+    def _shapes(self):
+        return [np.shape(self._natural_point[rv.name]) for rv in self._free]
+
+    def split(self, x):
+        """The free variables' parts of x, each in its shape."""
+        ends = np.cumsum([_size(shape) for shape in self._shapes]).tolist()
+        return [
+            x[end - _size(shape) : end].reshape(shape)
+            for shape, end in zip(self._shapes, ends, strict=True)
+        ]
+
+    def value_and_slope(self):
+        """Function x -> (log density, gradient), for the use of one thread."""
+        whole = self._value_and_slope
+        compiled = whole.vm.jit_fn if self.native else copy(whole)
+
+        def evaluate(x):
+            with np.errstate(all="ignore"):
+                value, slope = compiled(np.array(x, dtype="float64"))
+            if not (np.isfinite(value) and np.isfinite(slope).all()):
+                return -np.inf, np.zeros_like(x)
+            return float(value), slope
+
+        return evaluate
+
+    @cached_property
+    def height(self):
+        """Function x -> log density, without the gradient's cost, for any thread."""
+        x, logp = self._graph
+        compiled = ThreadedFunction([x], logp, mode=BUFFERED_MODE, trust_input=True)
+
+        def evaluate(x):
+            with np.errstate(all="ignore"):
+                value = float(compiled(np.array(x, dtype="float64")))
+            return value if np.isfinite(value) else -np.inf
+
+        return evaluate
+
+    def expand(self):
+        """Function x -> dict of the model's unobserved variables, for one thread."""
+        compiled = copy(self._expand)
+        names = [rv.name for rv in self.model.unobserved_RVs]
+
+        def evaluate(x):
+            return dict(zip(names, compiled(np.array(x, dtype="float64")), strict=True))
+
+        return evaluate
+
+
+def _size(shape):
+    return int(np.prod(shape))
+
+
+def observations(model):
+    """Length of the longest observed variable."""
+    return max((len(np.atleast_1d(v)) for v in find_observations(model).values()), default=0)
+
+
+def _interpreted(graph):
+    """Whether an operation that runs in Python alone is part of a graph."""
+    above = (v.owner for v in ancestors([graph]) if v.owner is not None)
+    return any(getattr(node.op, "interpreted", False) for node in above)
+
+
+def _native_mode():
+    """Numba's mode, imported only where it is used."""
+    from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
+
+    return NATIVE_MODE
+
+
+def _frozen(outputs):
+    """The graphs with the model's data as they are now in the place of shared variables."""
+    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    return clone_replace(outputs, {v: pt.constant(v.get_value(), name=v.name) for v in shared})

@@ -1,0 +1,170 @@
+"""NUTS, started and scaled at the mode."""
+
+import os
+import warnings
+
+import numpy as np
+import pymc as pm
+import pytensor
+import xarray as xr
+
+from bayes_gpx.inference.datatree import _tree
+from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
+from bayes_gpx.inference.laplace import _mode_and_spread
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.numerics.compile_modes import MODE
+
+WORTHWHILE = 1000
+"""Steps of a sampler from which machine code is worth its compilation."""
+
+
+NEAR = 0.1
+"""Standard deviation of chains' starts around given values, unconstrained scale."""
+
+
+def fit_nuts(
+    model,
+    starts,
+    *,
+    draws=1000,
+    tune=1000,
+    chains=4,
+    cores=None,
+    seed=None,
+    progressbar=True,
+    nuts_sampler="nutpie",
+    target_accept=0.9,
+    around=None,
+    **kwargs,
+):
+    """Sample by NUTS, from overdispersed points around the mode; diagnose the draws.
+
+    Parameters
+    ----------
+    around : dict, optional
+        Constrained values by variable name, in the place of the mode; the rest at prior centres.
+        For a model with so many variables that its mode would be far from its mass.
+    nuts_sampler : str
+        "nutpie", or what `pymc.sample` knows: "pymc", "numpyro", "blackjax".
+    target_accept : float
+        0.8, the samplers' own default, leaves stray divergences on real data.
+    **kwargs
+        Passed on to `nutpie.sample` or `pymc.sample`.
+    """
+    cores = cores or min(chains, os.cpu_count() or 1)
+    kwargs["target_accept"] = target_accept
+    many = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
+    density = Density(model, jacobian=True, many=many)
+    if around is None:
+        optima, mode, spread = _mode_and_spread(density, starts, progressbar)
+    else:
+        mode = density.unconstrain(around)
+        optima, spread = [], NEAR * np.eye(len(mode))
+    if nuts_sampler == "nutpie":
+        idata = _nutpie(
+            density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs
+        )
+    else:
+        expanded = density.expand()(mode)
+        initial = {rv.name: expanded[rv.name] for rv in model.free_RVs}
+        with pytensor.config.change_flags(mode=MODE):
+            idata = pm.sample(
+                draws,
+                tune=tune,
+                chains=chains,
+                cores=cores,
+                random_seed=seed,
+                progressbar=progressbar,
+                nuts_sampler=nuts_sampler,
+                initvals=initial,
+                model=model,
+                **kwargs,
+            )
+    posterior = {k: v.values for k, v in idata["posterior"].data_vars.items()}
+    stats = {k: v.values for k, v in idata["sample_stats"].data_vars.items() if v.ndim == 2}
+    idata = _tree(model, posterior, stats, optima, method="nuts")
+    diagnosis = diagnose(idata)
+    idata.attrs.update(
+        r_hat_max=diagnosis.r_hat,
+        ess_min=min(diagnosis.ess_bulk, diagnosis.ess_tail),
+        divergences=diagnosis.divergences,
+        verdict=diagnosis.verdict,
+    )
+    if diagnosis.complaints:
+        warnings.warn(diagnosis.verdict, ConvergenceWarning, stacklevel=3)
+    return idata
+
+
+def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs):
+    """Sample z of x = mode + spread z: what is correlated in x near the mode is not in z."""
+    import nutpie
+    from nutpie.compiled_pyfunc import from_pyfunc
+
+    example = density.expand()(mode)
+
+    def initial(chain_seed):
+        return np.random.default_rng(chain_seed).standard_normal(len(mode))
+
+    def make_value_and_slope():
+        value_and_slope = density.value_and_slope()
+
+        def evaluate(z):
+            value, slope = value_and_slope(mode + spread @ z)
+            return value, slope @ spread
+
+        return evaluate
+
+    def make_expand(seed_1, seed_2, chain):
+        expand = density.expand()
+        return lambda z: {
+            k: np.asarray(v, dtype="float64") for k, v in expand(mode + spread @ z).items()
+        }
+
+    compiled = from_pyfunc(
+        len(mode),
+        make_logp_fn=make_value_and_slope,
+        make_expand_fn=make_expand,
+        expanded_dtypes=[np.dtype("float64")] * len(example),
+        expanded_shapes=[np.shape(v) for v in example.values()],
+        expanded_names=list(example),
+        make_initial_point_fn=initial,
+    )
+    sampled = nutpie.sample(
+        compiled,
+        draws=draws,
+        tune=tune,
+        chains=chains,
+        cores=cores,
+        seed=seed,
+        progress_bar=progressbar,
+        save_warmup=False,
+        **kwargs,
+    )
+    return _finished(sampled, draws)
+
+
+def _finished(idata, draws):
+    """What an interruption left: as many draws of as many chains as have them; or it goes on."""
+    posterior = idata["posterior"].to_dataset()
+    known = xr.concat(
+        [
+            np.isfinite(v).all([d for d in v.dims if d not in ("chain", "draw")])
+            for v in posterior.data_vars.values()
+        ],
+        "variable",
+    ).all("variable")
+    held = known.transpose("chain", "draw").values.cumprod(axis=1).sum(axis=1)
+    if (held == draws).all():
+        return idata
+    kept = max(held, key=lambda count: count * (held >= count).sum(), default=0)
+    if not kept:
+        raise KeyboardInterrupt
+    chains = np.flatnonzero(held >= kept)
+    warnings.warn(
+        f"Interrupted: {kept} of {draws} draws are kept, of {len(chains)} of {len(held)} chains.",
+        ConvergenceWarning,
+        stacklevel=5,
+    )
+    where = {"chain": chains, "draw": slice(kept)}
+    groups = ("posterior", "sample_stats")
+    return xr.DataTree.from_dict({g: idata[g].to_dataset().isel(where) for g in groups})

@@ -1,0 +1,137 @@
+"""From a PyMC model to posterior draws: MAP, Laplace, NUTS. Knows no Gaussian process."""
+
+import os
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from bayes_gpx.inference.datatree import _tree, of_one
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.numerics.progress import progress_bar
+
+LOST = 1e12
+"""Stands in for the objective where the log density is not finite."""
+
+
+CLIMBED = 2
+"""Starts of a variational bound that are worth climbing from."""
+
+PROPOSED, FEWEST_PROPOSED = 2, 1000
+"""Draws that a Laplace approximation proposes for each that is kept, and at the least."""
+
+ROUNDS, TAILS = 2, 5
+"""In which they are proposed, and degrees of freedom of the distributions that they come from."""
+
+LEAST_OWN = 0.01
+"""Of Laplace's covariance, added to that of the weighted draws, which few draws may rule."""
+
+NEGLIGIBLE = 500.0
+"""Log density below the highest, from which on a proposal's weight is as good as 0."""
+
+
+class NowhereFinite(ValueError):
+    """No start of an optimiser has a finite log density."""
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Where one start of the optimiser ended."""
+
+    x: np.ndarray
+    log_density: float
+    converged: bool
+    evaluations: int
+    trace: np.ndarray
+
+
+def climb(density, starts, *, progressbar=True):
+    """Maximise from every start by L-BFGS with exact gradients, starts in parallel threads.
+
+    Parameters
+    ----------
+    density : Density
+    starts : list of dict
+        Constrained values by variable name.
+
+    Returns
+    -------
+    list of Optimum, in the order of the starts
+    """
+    workers = min(len(starts), os.cpu_count() or 1)
+    with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
+        ends = pool.map(lambda start: _ascend(density, start), starts)
+        optima = list(progress.track(ends, total=len(starts), description="Maximising"))
+    if not any(o.log_density > -LOST for o in optima):
+        raise NowhereFinite(
+            "The log density is not finite at any start. Expected priors that allow "
+            "hyperparameters of moderate size on the model's scale, and noise that is not all but "
+            "0; check priors, fixed values such as sigma, and kernel."
+        )
+    best = max(optima, key=lambda o: o.log_density)
+    if not best.converged:
+        warnings.warn(
+            "The best start of the optimiser did not converge; see the group `starts`. "
+            "Give more starts, or tighter priors.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return optima
+
+
+def _ascend(density, start):
+    """Where one start ends; each call has functions of its own and may run in a thread."""
+    value_and_slope, trace = density.value_and_slope(), []
+    x0 = density.unconstrain(start)
+    best = [LOST, x0]
+
+    def objective(x):
+        value, slope = value_and_slope(x)
+        trace.append(value)
+        if not np.isfinite(value):
+            return LOST, slope
+        if -value < best[0]:
+            best[:] = -value, x.copy()
+        return -value, -slope
+
+    reach = np.maximum(20.0, np.abs(x0))
+    result = minimize(
+        objective,
+        x0,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(x0 - reach, x0 + reach, strict=True)),
+        options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4},
+    )
+    inside = (np.abs(result.x - x0) < 0.999 * reach).all()
+    flat = np.abs(result.jac).max() < 1e-2 * max(1.0, 1e-3 * abs(result.fun))
+    converged = bool((flat or (result.success and inside)) and result.fun < LOST)
+    value, x = best if best[0] < result.fun else (result.fun, result.x)
+    return Optimum(x, -float(value), converged, result.nfev, np.array(trace))
+
+
+def fit_map(model, starts, *, progressbar=True):
+    """Maximise the density in the hyperparameters themselves; one chain, one draw."""
+    density = Density(model, jacobian=False)
+    optima = climb(density, starts, progressbar=progressbar)
+    best = max(optima, key=lambda o: o.log_density)
+    draws = {k: np.asarray(v)[None, None] for k, v in density.expand()(best.x).items()}
+    stats = {"lp": np.array([[best.log_density]])}
+    return _tree(model, draws, stats, optima, method="map")
+
+
+def fit_svgp(model, starts, *, progressbar=True):
+    """As `fit_map`, for a variational bound; with the best start's values of it, group `elbo`.
+
+    From the starts of which the bound is largest, at most `CLIMBED`.
+    """
+    density = Density(model, jacobian=False)
+    value = density.value_and_slope()
+    starts = sorted(starts, key=lambda start: -value(density.unconstrain(start))[0])[:CLIMBED]
+    optima = climb(density, starts, progressbar=progressbar)
+    best = max(optima, key=lambda o: o.log_density)
+    values = density.expand()(best.x)
+    return of_one(model, values, best.log_density, best.trace, optima, method="svgp")

@@ -1,0 +1,131 @@
+"""Hyperparameters by the variational bound of a few rows at a time, for very many rows.
+
+At each step natural gradients move the posterior of the inducing values, and Adam the
+hyperparameters, both by an unbiased estimate of the bound. The posterior is dropped at the end: for
+given hyperparameters the best one follows from all rows.
+
+References
+----------
+Hensman, Fusi and Lawrence, "Gaussian processes for big data" (2013); Salimbeni, Eleftheriadis and
+Hensman, "Natural gradients in practice" (2018); Kingma and Ba, "Adam" (2015).
+"""
+
+import warnings
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.replace import clone_replace
+
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.optimise import NowhereFinite
+from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.threads import ThreadedFunction
+
+WINDOW = 200
+"""Steps over which the bound is averaged, to see whether it still grows."""
+
+MOMENTS = 0.9, 0.999
+"""Adam's forgetting factors."""
+
+FIRST_SHARE = 0.5
+"""Of a natural gradient step."""
+
+
+class Ascent:
+    """Stochastic ascent of the bound of a model with inducing points.
+
+    Parameters
+    ----------
+    model : pymc.Model
+        Of the hyperparameters alone.
+    bound : tuple of tensors
+        What `bound_of` returns.
+    batch : Batch
+    data : dict of arrays
+        All rows of what symbols and shared variables of the graph stand for.
+    sizes : tuple of int
+        Of a batch; number of coefficients; number of classes, 1 without any.
+    """
+
+    def __init__(self, model, bound, batch, data, sizes):
+        self._density, self._data = Density(model, jacobian=False), data
+        self._size, self._M, self._C = sizes
+        self._several = batch.coefficients.ndim > 1
+        prior, bound = model.logp(jacobian=False), model.replace_rvs_by_values(list(bound))
+        x = pt.dvector("x")
+        values = dict(zip(model.continuous_value_vars, self._density.split(x), strict=True))
+        rows = {symbol: symbol.type() for symbol in data}
+        prior, *bound = clone_replace([prior, *bound], values | rows)
+        height = prior + bound[0]
+        outputs = [height, pt.grad(height, x), *bound[1:]]
+        inputs = [x, *rows.values(), batch.share, batch.coefficients, batch.root]
+        self._at = ThreadedFunction(inputs, outputs)
+
+    def __call__(self, start, *, steps, rate, seed, progressbar):
+        """Return hyperparameters by name and their height, averaged over the last steps; the trace.
+
+        Of estimates of the bound plus the log prior density; the last quarter of the steps counts.
+
+        Raises
+        ------
+        NowhereFinite
+            If the bound is not finite at the start.
+        """
+        x, rng = self._density.unconstrain(start), np.random.default_rng(seed)
+        n, eye = len(next(iter(self._data.values()))), np.eye(self._M)
+        P, h = np.tile(eye, (self._C, 1, 1)), np.zeros((self._C, self._M))
+        first, second, path, trace = np.zeros_like(x), np.zeros_like(x), [], []
+        with progress_bar(progressbar) as progress:
+            for step in progress.track(range(steps), description="Climbing by batches"):
+                rows = rng.choice(n, self._size, replace=False)
+                root = np.linalg.cholesky(P)
+                m = np.linalg.solve(P, h[..., None])[..., 0]
+                expected, slope, F, local, W = self._evaluate(x, rows, n, m, root)
+                if not (np.isfinite(expected) and np.isfinite(slope).all()):
+                    break
+                path.append(x)
+                trace.append(expected - _gap(m, root))
+                decay = 1.0 / (1.0 + 4.0 * step / steps)
+                share, scale = FIRST_SHARE * decay, n / len(rows)
+                told = np.stack([(F * w[:, None]).T @ F for w in W.T])
+                P = (1.0 - share) * P + share * (eye + scale * told)
+                h = (1.0 - share) * h + share * scale * ((local + W * (F @ m.T)).T @ F)
+                first = MOMENTS[0] * first + (1.0 - MOMENTS[0]) * slope
+                second = MOMENTS[1] * second + (1.0 - MOMENTS[1]) * slope**2
+                size = np.sqrt(second / (1.0 - MOMENTS[1] ** (step + 1))) + 1e-8
+                x = x + rate * decay * first / (1.0 - MOMENTS[0] ** (step + 1)) / size
+        if not path:
+            raise NowhereFinite("The bound is not finite at the start; see the priors and kernel.")
+        _complain(np.array(trace), steps)
+        last = slice(-max(1, len(path) // 4), None)
+        found = self._density.expand()(np.mean(path[last], axis=0))
+        return found, np.mean(trace[last]), np.array(trace)
+
+    def _evaluate(self, x, rows, n, m, root):
+        taken = [np.ascontiguousarray(values[rows]) for values in self._data.values()]
+        own = (m, root) if self._several else (m[0], root[0])
+        expected, slope, F, local, W = self._at(x, *taken, np.float64(len(rows) / n), *own)
+        local, W = (v.reshape((len(rows), -1)) for v in (local, W))
+        return expected, slope, F, local, np.maximum(W, 0.0)
+
+
+def _gap(m, root):
+    """Kullback-Leibler divergence of N(m, (root root')^-1) from the prior, over all classes."""
+    logs = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum()
+    return 0.5 * ((np.linalg.inv(root) ** 2).sum() + (m**2).sum() - m.size + logs)
+
+
+def _complain(trace, steps):
+    """Warn where the bound stopped being finite, or still grew at the end."""
+    problem = None
+    if len(trace) < steps:
+        problem = f"The bound was not finite at step {len(trace)}, and the steps before it are kept"
+    elif steps >= 2 * WINDOW:
+        before, after = trace[-2 * WINDOW : -WINDOW], trace[-WINDOW:]
+        error = np.sqrt((before.var() + after.var()) / WINDOW)
+        if after.mean() - before.mean() > 4.0 * error:
+            problem = "The bound still grew over the last steps; see the group `elbo`"
+    if problem is not None:
+        cure = "Give more steps, a smaller learning_rate, or larger minibatches."
+        warnings.warn(f"{problem}. {cure}", ConvergenceWarning, stacklevel=4)

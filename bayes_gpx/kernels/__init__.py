@@ -1,0 +1,1 @@
+"""Covariance functions as values and derivatives that are exact at equal points too."""

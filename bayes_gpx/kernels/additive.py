@@ -1,0 +1,233 @@
+"""The additive kernel: interactions of every order between one-dimensional kernels.
+
+Elementary symmetric polynomials of the features' own kernels, by recursion over features: never
+2^d terms, and no division or difference, so that nothing cancels.
+
+References
+----------
+Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NeurIPS 24 (2011), equations 6
+to 11.
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations, permutations
+from math import comb
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.kernels.composite import Active
+from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.kernels.tensor_products import on_diagonal, partitions, sum_of_products
+
+
+class Additive(pm.gp.cov.Covariance):
+    """Sum over orders r of variance_r times all products of r different features' kernels.
+
+    ``k(x, x') = sum_r variances_r e_r(k_1(x_1, x'_1), ..., k_d(x_d, x'_d))`` with the elementary
+    symmetric polynomials e_r: order 1 holds main effects, order 2 interactions of two features, and
+    so on [1]_. Derivatives exist as far as those of each feature's kernel.
+
+    Parameters
+    ----------
+    input_dim : int
+        Number of columns of the points.
+    ls : scalar or tensor (d,)
+        Lengthscales of the d features, in their units.
+    order : int, optional
+        Highest order of interaction; d by default.
+    variances : tensor (order,), optional
+        Variance of each single product of that order. By default all orders have the same share
+        of a total variance of 1, given kernels of variance 1.
+    base : callable
+        One feature's covariance function, ``base(1, ls=ls_i)``.
+    active_dims : list of int, optional
+        The d columns that the kernel sees; all by default.
+
+    Raises
+    ------
+    ValueError
+        If `order` is not between 1 and d, or `variances` or `ls` do not fit.
+
+    References
+    ----------
+    .. [1] Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NeurIPS 24 (2011),
+       equation 9.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> kernel = bx.Additive(3, ls=[1.0, 1.0, 2.0], order=2)
+    >>> kernel.diag(np.zeros((1, 3))).eval().round(6)
+    array([1.])
+    """
+
+    def __init__(
+        self,
+        input_dim,
+        ls,
+        order=None,
+        variances=None,
+        base=pm.gp.cov.ExpQuad,
+        active_dims=None,
+    ):
+        super().__init__(input_dim, active_dims)
+        d, ls = self.n_dims, pt.as_tensor_variable(ls)
+        order = d if order is None else order
+        if not 1 <= order <= d:
+            raise ValueError(f"order is {order}; expected from 1 to the {d} features.")
+        if variances is None:
+            variances = [1.0 / (order * comb(d, r)) for r in range(1, order + 1)]
+        variances = pt.as_tensor_variable(variances).astype("floatX")
+        for name, values, size in (("ls", ls, d), ("variances", variances, order)):
+            scalar = name == "ls" and values.ndim == 0
+            if not scalar and (values.ndim != 1 or values.type.shape[0] not in (None, size)):
+                raise ValueError(f"{name} has shape {values.type.shape}; expected ({size},).")
+        self.order, self.variances = order, variances
+        self.parts = [base(1, ls=ls if ls.ndim == 0 else ls[i]) for i in range(d)]
+
+    def full(self, X, Xs=None):
+        """Covariance (n, m) of the points X (n, input_dim) with Xs, or with themselves."""
+        X, Xs = self._slice(X, Xs)
+        each = [
+            part.full(X[:, [i]], None if Xs is None else Xs[:, [i]])
+            for i, part in enumerate(self.parts)
+        ]
+        return _value(each, _weights(self.variances, self.order))
+
+    def diag(self, X):
+        """Variance (n,) at the points X (n, input_dim)."""
+        X, _ = self._slice(X, None)
+        each = [part.diag(X[:, [i]]) for i, part in enumerate(self.parts)]
+        return _value(each, _weights(self.variances, self.order))
+
+
+@dataclass(frozen=True, eq=False)
+class ElementarySymmetric(Kernel):
+    """k = sum_r variances_r e_r of one kernel for each column, r = 1, ..., order."""
+
+    parts: tuple[Kernel, ...]
+    variances: TensorVariable
+    order: int
+
+    @property
+    def smoothness(self):  # noqa: D102
+        return min(part.smoothness for part in self.parts)
+
+    def _jet(self, pairs, slots):
+        weights = _weights(self.variances, self.order)
+        if pairs.matrix:
+            columns = [pairs.map(lambda X, i=i: X[:, [i]]) for i in range(len(self.parts))]
+            points = zip(self.parts, columns, strict=True)
+            return _value([part.value(c.x, c.xs) for part, c in points], weights)
+        every = {s for n in range(len(slots) + 1) for s in combinations(slots, n)}
+        rates = {key: self._each(pairs, key.count(0), key.count(1)) for key in every}
+        values, terms = [rates[()][..., i] for i in range(len(self.parts))], []
+        if not slots:
+            return _value(values, weights)
+        others = {q: _without(values, weights, q) for q in range(1, len(slots) + 1)}
+        for blocks in partitions(len(slots)):
+            term = [(others[len(blocks)], tuple(block[0] for block in blocks))]
+            for block in blocks:
+                own = rates[tuple(slots[p] for p in block)]
+                term.append((on_diagonal(own, len(block), len(values)), block))
+            terms.append(term)
+        return sum_of_products(terms, len(slots))
+
+    def _each(self, pairs, i, j):
+        """Derivatives (..., d) of each column's kernel."""
+        ends = (..., *[0] * (i + j))
+        if self._alike is not None:
+            points = pairs.map(lambda points: points[..., None])
+            return self._alike.derivative(points.x, points.xs, i, j)[ends]
+        columns = [pairs.map(lambda points, a=a: points[..., [a]]) for a in range(len(self.parts))]
+        return pt.stack(
+            [
+                part.derivative(c.x, c.xs, i, j)[ends]
+                for part, c in zip(self.parts, columns, strict=True)
+            ],
+            axis=-1,
+        )
+
+    @cached_property
+    def _alike(self):
+        """One kernel of all columns, each a point of its own, where only scales differ."""
+        own = [part.kernel for part in self.parts if isinstance(part, Active)]
+        stationary = [kernel for kernel in own if isinstance(kernel, Stationary)]
+        periods = {kernel.period is None for kernel in stationary}
+        profiles = {kernel.radial for kernel in stationary}
+        if len(stationary) < len(self.parts) or len(periods) > 1 or len(profiles) > 1:
+            return None
+        scales = {"lengthscale": [kernel.lengthscale for kernel in stationary]}
+        if periods == {False}:
+            scales["period"] = [pt.as_tensor_variable(kernel.period) for kernel in stationary]
+        stacked = {
+            name: pt.stack([value.reshape((1,)) for value in values])
+            for name, values in scales.items()
+        }
+        return replace(stationary[0], **stacked)
+
+
+def _weights(variances, order):
+    """Coefficients of e_0, ..., e_order; e_0 is 1 and has none."""
+    return pt.concatenate([np.zeros(1), pt.specify_shape(variances, (order,))])
+
+
+def _lowered(weights, value):
+    """Coefficients, on other values, of what `weights` make of these and one more value."""
+    return pt.concatenate([weights[:-1] + value * weights[1:], weights[-1:]])
+
+
+def _value(each, weights):
+    """sum_r weights_r e_r of arrays (...)."""
+    weights = pt.expand_dims(weights, list(range(1, each[0].ndim + 1))) * pt.ones_like(each[0])
+    for value in each:
+        weights = _lowered(weights, value)
+    return weights[0]
+
+
+def _without(each, weights, q):
+    """Derivative of `_value` in q different arrays, (..., d repeated q times); None is 0.
+
+    With the arrays in a row, e_r without some of them is a product of polynomials before and
+    between them, grown forward, and one behind them, grown backward into the weights.
+    """
+    d, top = len(each), weights.type.shape[0]
+    if q > min(d, top - 1):
+        return None
+    ones, axes = pt.ones_like(each[0]), list(range(1, each[0].ndim + 1))
+    behind = [pt.expand_dims(weights, axes) * ones]
+    for value in reversed(each[1:]):
+        behind.append(_lowered(behind[-1], value))
+    one = pt.expand_dims(pt.as_tensor_variable(np.eye(top)[0]), axes)
+    grown = [((one * ones)[..., None], [()])]
+    found, places = [], []
+    for i, (value, rest) in enumerate(zip(each, reversed(behind), strict=True)):
+        if len(grown) == q:
+            polynomial, left_out = grown[-1]
+            found.append((polynomial[: top - q] * rest[q:, ..., None]).sum(axis=0))
+            places += [(*chosen, i) for chosen in left_out]
+        step = [
+            (pt.concatenate([p[:1], p[1:] + value[..., None] * p[:-1]]), chosen)
+            for p, chosen in grown
+        ]
+        for level in range(1, min(len(grown), q - 1) + 1):
+            p, chosen = grown[level - 1]
+            chosen = [(*c, i) for c in chosen]
+            if level == len(grown):
+                step.append((p, chosen))
+            else:
+                wider = pt.concatenate([step[level][0], p], axis=-1)
+                step[level] = (wider, [*step[level][1], *chosen])
+        grown = step
+    found.append(pt.zeros_like(each[0])[..., None])
+    index = np.full((d,) * q, len(places))
+    for at, place in enumerate(places):
+        for order in permutations(place):
+            index[order] = at
+    return pt.concatenate(found, axis=-1)[..., index]

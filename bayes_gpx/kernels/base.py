@@ -1,0 +1,144 @@
+"""Covariance functions: values and exact derivatives, as a tree of frozen kernels.
+
+They are symbolic expressions in the hyperparameters of a PyMC model
+(`bayes_gpx.kernels.from_pymc`). Two roads lead to k(x, x'). Matrices of values (`gram`, `value`)
+are inner products of columns centred once, but for pairs that these tell badly: one BLAS product,
+no array with both point axes and the feature axis. All else (`diag`, `derivative`) uses differences
+x - x', exact at coincident points and far from the origin. PyMC's clipped squared
+distance is never differentiated.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import reduce
+from operator import add
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.replace import vectorize_graph
+from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.kernels.tensor_products import (
+    summed,
+)
+
+HIGHEST_ORDER = 2
+CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
+
+
+class _Pairs(NamedTuple):
+    """Points x (..., d) with points xs, broadcast; or, as a matrix, each row with each row."""
+
+    x: TensorVariable
+    xs: TensorVariable
+    matrix: bool = False
+
+    def map(self, function: Callable) -> "_Pairs":
+        x = function(self.x)
+        return _Pairs(x, x if self.xs is self.x else function(self.xs), self.matrix)
+
+
+class Kernel(ABC):
+    """Covariance function k(x, x') of a scalar Gaussian process over points with d features."""
+
+    @property
+    def smoothness(self) -> float:
+        """How many times the process is mean-square differentiable: 0, 1, 2 or math.inf."""
+        parts = (part for part in vars(self).values() if isinstance(part, Kernel))
+        return min((part.smoothness for part in parts), default=math.inf)
+
+    def gram(self, X: TensorVariable) -> TensorVariable:
+        """Covariance (n, n) of the points X (n, d) with themselves, exact on the diagonal."""
+        return self.value(X, X)
+
+    def value(self, X: TensorVariable, Xs: TensorVariable) -> TensorVariable:
+        """Covariance (n, m) of the points X (n, d) with the points Xs (m, d)."""
+        value = self._jet(_Pairs(X, Xs, matrix=True).map(pt.as_tensor_variable), ())
+        return value if value.ndim else pt.full((X.shape[0], Xs.shape[0]), value)
+
+    def diag(self, X: TensorVariable) -> TensorVariable:
+        """Variance (n,) at the points X (n, d)."""
+        return self.derivative(X, X, 0, 0)
+
+    def derivative(self, x: TensorVariable, xs: TensorVariable, i: int, j: int) -> TensorVariable:
+        """Covariance of derivatives, d^i/dx^i d^j/dx'^j k(x, x'), built from differences.
+
+        Parameters
+        ----------
+        x, xs : tensor (..., d)
+            Points; their leading axes broadcast.
+        i, j : int
+            Orders in x and in xs, each at most 2. Orders (0, 0) give the value.
+
+        Returns
+        -------
+        tensor (..., d repeated i + j times)
+            The axes of x come first. In units of k per unit of each feature.
+        """
+        order = i + j
+        if max(i, j) > HIGHEST_ORDER:
+            raise ValueError(
+                f"Kernels are differentiated {HIGHEST_ORDER} times in each point, not {i} and {j}."
+            )
+        pairs = _Pairs(x, xs).map(pt.as_tensor_variable)
+        jet = self._jet(pairs, (0,) * i + (1,) * j)
+        *batch, d = pt.add(pairs.x, pairs.xs).broadcastable
+        if jet is not None and jet.broadcastable == (*batch, *[d] * order):
+            return jet
+        *batch, d = pt.broadcast_shape(pairs.x, pairs.xs)
+        return pt.broadcast_to(0.0 if jet is None else jet, (*batch, *[d] * order))
+
+    def summed(self, x, xs, weights, order: int) -> TensorVariable:
+        """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), order 1 or 2.
+
+        Parameters
+        ----------
+        x : tensor (m, d)
+        xs : tensor (n, d)
+        weights : tensor (m, n) or (1, n)
+        order : int
+
+        Returns
+        -------
+        tensor (m, d repeated `order` times)
+            Of most kernels by matrix products, without an array of all derivatives.
+        """
+        terms = self._terms(_Pairs(x[:, None], xs[None]), (0,) * order)
+        shape = (x.shape[0], *[x.shape[1]] * order)
+        total = reduce(add, (summed(term, weights) for term in terms), pt.zeros(()))
+        return pt.broadcast_to(total, shape)
+
+    @abstractmethod
+    def _jet(self, pairs: _Pairs, slots: tuple[int, ...]) -> TensorVariable | None:
+        """Derivative with one axis per slot, 0 for x and 1 for xs, to be broadcast; None is 0."""
+
+    def _terms(self, pairs: _Pairs, slots: tuple[int, ...]) -> list:
+        """The same as tensor products that add up to it, for `sum_of_products`."""
+        jet = self._jet(pairs, slots)
+        return [] if jet is None else [[(jet, tuple(range(len(slots))))]]
+
+    def _require(self, slots, once=False) -> None:
+        """Refuse derivatives that do not exist; `once`: those of order 2 in one point do, too."""
+        order = max(slots.count(0), slots.count(1))
+        if order > self.smoothness and not (once and len(slots) <= 2 * self.smoothness):
+            noun, cure = CURES[order]
+            note = ", by finite differences (take (x - xs)**2, not square_dist)"
+            note = note if self.measured else ""
+            raise ValueError(
+                f"{self.name} has no {noun}: its process is differentiable {self.smoothness} "
+                f"times{note}. Use {cure}, for example."
+            )
+
+
+def autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> TensorVariable:
+    """Derivative of a function of single points, of that shape, broadcast over batches of them."""
+    cells = [pt.tensor(shape=point.type.shape[-1:]) for point in points]
+    result = function(*cells)
+    for slot in slots:
+        probe, identity = pt.tensor(shape=shape), np.eye(math.prod(shape)).reshape(shape * 2)
+        row = pt.grad((probe * result).sum(), cells[slot], disconnected_inputs="ignore")
+        result = vectorize_graph(row, {probe: pt.constant(identity)})
+        shape += cells[slot].type.shape
+    return vectorize_graph(result, dict(zip(cells, points, strict=True)))

@@ -1,0 +1,96 @@
+"""From a PyMC covariance function to the package's kernel."""
+
+import math
+from functools import reduce
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.gp import cov
+
+from bayes_gpx.kernels.additive import Additive, ElementarySymmetric
+from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
+from bayes_gpx.kernels.composite import Active, Power, Product, Sum, Warped
+from bayes_gpx.kernels.elementary import Automatic, Constant, Linear
+from bayes_gpx.kernels.smoothness import measured
+from bayes_gpx.kernels.stationary import RADIAL, Stationary
+
+
+def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
+    """Translate a PyMC covariance function into a kernel with exact derivatives.
+
+    One that is not PyMC's own keeps its values. Its derivatives come from automatic
+    differentiation and are offered as far as they agree with finite differences, taken here.
+
+    Parameters
+    ----------
+    cov_func : pymc.gp.cov.Covariance
+        Also sums, products, powers, and multiples by numbers or random variables.
+    """
+    kind = type(cov_func)
+    if kind in COMBINATIONS:
+        return COMBINATIONS[kind](cov_func)
+    if not isinstance(cov_func, cov.BaseCovariance):
+        number = pt.as_tensor_variable(cov_func).squeeze().astype("floatX")
+        if number.ndim == 0:
+            return Constant(number)
+    if not isinstance(cov_func, cov.Covariance):
+        raise ValueError(
+            f"Expected a covariance function of points or a scalar, got {cov_func!r}. White noise "
+            f"belongs in the likelihood, as sigma or sigma_w; jitter is added where it is needed."
+        )
+    if kind in LEAVES:
+        return Active(LEAVES[kind](cov_func), cov_func.active_dims)
+    if isinstance(cov_func, cov.Stationary) and kind.full is cov.Stationary.full:
+        return Active(_stationary(cov_func), cov_func.active_dims)
+    kernel = measured(Automatic(cov_func, kind.__name__), cov_func.input_dim)
+    return Active(kernel, np.arange(cov_func.input_dim))
+
+
+def _gibbs(k: cov.Gibbs) -> Automatic:
+    def covariance(X, Xs):
+        scale, scale_s = (k.lfunc(points, k.args).flatten() for points in (X, Xs))
+        total = pt.sqr(scale)[:, None] + pt.sqr(scale_s)
+        return pt.sqrt(2.0 * scale[:, None] * scale_s / total) * pt.exp(-pt.sqr(X - Xs.T) / total)
+
+    return Automatic(covariance, "Gibbs", math.inf)
+
+
+def _stationary(k: cov.Stationary, period=None) -> Stationary:
+    """The profile of a known kernel, or of a user's own by autodiff, as smooth as measured."""
+    kind, ls, alpha = type(k), k.ls.astype("floatX"), getattr(k, "alpha", None)
+
+    def ratquad(s2, order):
+        power = pt.exp(-(alpha + order) * pt.log1p(0.5 * s2 / alpha))
+        return math.prod(1.0 + m / alpha for m in range(1, order)) * power
+
+    def other(s2, order):
+        value = k.full_from_distance(s2, squared=True)
+        for _ in range(order):
+            value = -2.0 * pt.grad(value.sum(), s2, disconnected_inputs="ignore")
+        return value
+
+    if kind is cov.RatQuad:
+        return Stationary("RatQuad", ls, ratquad, math.inf, period, alpha)
+    if kind in RADIAL:
+        return Stationary(kind.__name__, ls, *RADIAL[kind], period)
+    return measured(Stationary(kind.__name__, ls, other, HIGHEST_ORDER, period), k.n_dims)
+
+
+LEAVES = {
+    cov.Periodic: lambda k: _stationary(k, k.period),
+    cov.WrappedPeriodic: lambda k: _stationary(k.cov_func, k.period),
+    cov.Linear: lambda k: Linear(k.c),
+    cov.Polynomial: lambda k: Power(Sum(Linear(k.c), from_pymc(k.offset)), k.d),
+    cov.Gibbs: _gibbs,
+    cov.WarpedInput: lambda k: Warped(
+        from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim
+    ),
+    Additive: lambda k: ElementarySymmetric(tuple(map(from_pymc, k.parts)), k.variances, k.order),
+    cov.Coregion: lambda k: Automatic(k, "Coregion", 0),
+}
+COMBINATIONS = {
+    cov.Add: lambda k: reduce(Sum, map(from_pymc, k._factor_list)),
+    cov.Prod: lambda k: reduce(Product, map(from_pymc, k._factor_list)),
+    cov.Exponentiated: lambda k: Power(from_pymc(k.kernel), k.power),
+    cov.Constant: lambda k: from_pymc(k.c),
+}

@@ -1,0 +1,132 @@
+"""Stationary kernels: functions of a scaled distance, with their derivatives."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.gp import cov
+from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
+from bayes_gpx.kernels.distance import squared_distances
+from bayes_gpx.kernels.tensor_products import (
+    Apart,
+    chain,
+    on_diagonal,
+    sum_of_products,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Stationary(Kernel):
+    """k = F_0(s^2), s^2 = sum_a (delta_a / lengthscale_a)^2, a function of delta = x - x'.
+
+    With a period, delta_a stands for sin(pi (x_a - x'_a) / period_a), as in PyMC's Periodic.
+    `radial(s^2, k)` is F_k, where F_0 = rho and F_{k+1} = -F_k'(s) / s, or minus the derivative of
+    F_k with respect to s^2 / 2: F_1 and F_2 are g1 and g2. Where they grow without bound at s = 0
+    (Matern32's F_2, Matern52's F_3 and F_4) they are finite there, and meet differences that are 0.
+    """
+
+    name: str
+    lengthscale: TensorVariable
+    radial: Callable[[TensorVariable, int], TensorVariable]
+    smoothness: float = HIGHEST_ORDER
+    period: TensorVariable | None = None
+    alpha: TensorVariable | None = None
+    measured: bool = False
+
+    def _squared(self, X, Xs):
+        """Squared distances s^2 between all rows of X and of Xs, (n, m).
+
+        Periodic columns go around a circle. Whole periods are left out first, which is exact.
+        """
+        if self.period is None and self.lengthscale.ndim == 0:
+            s2 = squared_distances(X) if X is Xs else squared_distances(X, Xs)
+            return s2 / pt.sqr(self.lengthscale)  # so that the data alone decide the distances
+        scale = self.lengthscale + pt.zeros(X.shape[1])
+        points = [X] if X is Xs else [X, Xs]
+        if self.period is not None:
+            angles = [2.0 * math.pi * pt.mod(p, self.period) / self.period for p in points]
+            points = [0.5 * pt.concatenate([pt.cos(a), pt.sin(a)], axis=1) for a in angles]
+            scale = pt.concatenate([scale, scale])
+        return squared_distances(*points, scale=scale)
+
+    def _rates(self, delta):
+        """s^2, and the derivatives of s^2 / 2 in delta, by their order; None is 0."""
+        metric = pt.sqr(1.0 / self.lengthscale)
+        if self.period is None:
+            rates, sine = {1: delta, 2: np.ones(delta.type.shape[-1])}, delta
+        else:
+            rate = math.pi / self.period
+            wave, turn = pt.sin(2.0 * rate * delta), pt.cos(2.0 * rate * delta)
+            sine, rates = pt.sin(rate * delta), {1: 0.5 * rate * wave, 2: pt.sqr(rate) * turn}
+            rates |= {3: -2.0 * rate**3 * wave, 4: -4.0 * rate**4 * turn}
+
+        def inner(order):
+            each = rates.get(order)
+            return None if each is None else on_diagonal(each * metric, order, delta.type.shape[-1])
+
+        return pt.sqr(sine / self.lengthscale).sum(-1), inner
+
+    def _jet(self, pairs, slots):
+        if pairs.matrix:
+            return self.radial(self._squared(pairs.x, pairs.xs), 0)
+        if not slots and pairs.x is pairs.xs:
+            return self.radial(pt.zeros(tuple(pairs.x.shape)[:-1]), 0)
+        return sum_of_products(self._chained(pairs, slots), len(slots))
+
+    def _terms(self, pairs, slots):
+        if slots == (0,) and self.period is None:
+            return self._sloping(pairs)
+        return self._chained(pairs, slots) if slots else super()._terms(pairs, slots)
+
+    def _sloping(self, pairs):
+        """Gradient in x, by inner products of differences from one point: 0 where all are equal."""
+        self._require((0,), once=True)
+        x, xs = pairs.x[:, 0], pairs.xs[0]
+        rate, metric = -self.radial(self._squared(x, xs), 1), pt.sqr(self.lengthscale)
+        return [[(rate, ()), (Apart((x - xs[0]) / metric, (xs - xs[0]) / metric), (0,))]]
+
+    def _chained(self, pairs, slots):
+        self._require(slots, once=True)
+        s2, rate = self._rates(pairs.x - pairs.xs)
+
+        def inner(slots):
+            each = rate(len(slots))
+            return -each if each is not None and sum(slots) % 2 else each
+
+        return chain(lambda k: (-1) ** k * self.radial(s2, k), inner, slots)
+
+
+def _inverse(z):
+    """1 / z, finite at 0 like its cube and the derivatives of both."""
+    return 1 / (z + 1e-60)
+
+
+def _matern(smoothness: int, rate: float, *factors: Callable):
+    def radial(s2, order):
+        positive = s2 > 0
+        z = rate * pt.switch(positive, pt.sqrt(pt.switch(positive, s2, 1.0)), 0.0)
+        return factors[order](z) * pt.exp(-z)
+
+    return radial, smoothness
+
+
+RADIAL = {
+    cov.ExpQuad: (lambda s2, order: pt.exp(-0.5 * s2), math.inf),
+    cov.Periodic: (lambda s2, order: pt.exp(-0.5 * s2), math.inf),
+    cov.Matern52: _matern(
+        2,
+        5**0.5,
+        lambda z: 1 + z + z**2 / 3,
+        lambda z: 5 / 3 * (1 + z),
+        lambda z: 25 / 3,
+        lambda z: 125 / 3 * _inverse(z),
+        lambda z: 625 / 3 * (1 + z) * _inverse(z) ** 3,
+    ),
+    cov.Matern32: _matern(1, 3**0.5, lambda z: 1 + z, lambda z: 3, lambda z: 9 * _inverse(z)),
+    cov.Matern12: _matern(0, 1.0, lambda z: 1.0),
+    cov.Exponential: _matern(0, 0.5, lambda z: 1.0),
+}

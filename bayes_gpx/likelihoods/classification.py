@@ -1,0 +1,205 @@
+"""Labels: two with a logit or probit link, or C with a softmax."""
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.data.response import read_labels
+from bayes_gpx.likelihoods.links import Logit, Probit, Response
+from bayes_gpx.likelihoods.predictive import Labelled, Predictive
+from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
+from bayes_gpx.numerics.gaussian_expectations import standard_nodes
+from bayes_gpx.numerics.jets import expectation
+from bayes_gpx.numerics.special import log_softmax, log_sum_exp, softplus
+from bayes_gpx.numerics.threads import ThreadedFunction
+
+
+@dataclass(frozen=True)
+class Bernoulli(Labelled):
+    """Two labels in sorted order, coded 0 and 1; the probability is of the second."""
+
+    link: Logit | Probit
+    hyperparameters = ()
+    mean_name = "probability"
+    scaled = False
+    concave = True
+    exposed = False
+    classes = None
+    ordered, discrete = False, True
+
+    @property
+    def units(self):
+        """Of f."""
+        return f"{self.link.units} of {{y}}"
+
+    def logp(self, f, y, theta=None, exposure=None):
+        """Log probability of y given f."""
+        return self.link.log_probability(_sign(y) * f)
+
+    def derivatives(self, f, y, theta=None, exposure=None):
+        """First three derivatives of `logp` in f."""
+        first, second, third = self.link.slopes(_sign(y) * f)
+        return _sign(y) * first, second, _sign(y) * third
+
+    def fisher(self, f, theta=None, exposure=None):
+        """Expected information about f."""
+        return self.link.information(f)
+
+    def response(self, f, exposure=None):
+        """Probability of the second label, with two derivatives."""
+        return self.link.response(f)
+
+    def expected(self, mean, variance, exposure=None):
+        """Expected probability and derivatives where f ~ N(mean, variance)."""
+        return self.link.expected(mean, variance)
+
+    def log_predictive(self, y, mean, variance, theta=None, exposure=None):
+        """Log probability of y where f ~ N(mean, variance)."""
+        return self.link.log_expected(_sign(y) * mean, variance)
+
+    def draw(self, f, theta, rng, exposure=None):
+        """Random y given f."""
+        return (rng.random(np.shape(f)) < self.link.probability(f)).astype("float64")
+
+    def dist(self, name, f, theta=None, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand.
+
+        Its density, unlike `logp`, relies on PyTensor's rewrites: compiled with `fast_compile` it
+        is -inf for the unlikely label beyond |f| = 37 (logit) or 8 (probit).
+        """
+        return pm.Bernoulli(name, logit_p=self.link.log_odds(f), **kwargs)
+
+    def predictive(self, mean, variance, theta):
+        """Probabilities of both labels where f ~ N(mean, variance), jets."""
+        *both, one, two, three, four = _expected(self.link)(mean.value, variance.value)
+        signed = zip((-1.0, 1.0), both, strict=True)
+        return Predictive(
+            tuple(
+                expectation(mean, variance, p, [s * rate for rate in (one, two, three, four)])
+                for s, p in signed
+            )
+        )
+
+    def center(self, y, exposure=None):
+        """Return 0."""
+        return 0.0
+
+    def read(self, y, labels=None):
+        """Return codes 0 and 1, and the two labels."""
+        return read_labels(y, labels, two=True)
+
+
+@cache
+def _expected(link):
+    """Function from mean and variance of f to both labels' expected probabilities and `rates`."""
+    mean, variance = pt.dvectors("mean", "variance")
+    both = [pt.exp(link.log_expected(sign * mean, variance)) for sign in (-1.0, 1.0)]
+    outputs = [*both, *link.rates(mean, variance)]
+    return ThreadedFunction([mean, variance], outputs)
+
+
+def _sign(y):
+    return 2.0 * y - 1.0
+
+
+@dataclass(frozen=True)
+class Categorical(Labelled):
+    """C labels in sorted order, coded 0 to C - 1: softmax of C latent values, f (n, C).
+
+    There is no quadrature over C latent values: expectations of the response are averages over
+    draws of f. Jets of those, as the means of a `Predictive`, are all that relevance needs.
+    """
+
+    classes: int = 2
+    hyperparameters = ()
+    mean_name = "probability"
+    units = "latent value of {y}"
+    scaled = False
+    concave = True
+    exposed = False
+    ordered, discrete = False, True
+
+    def logp(self, f, y, theta=None, exposure=None):
+        """Log probability of y given f, (n,)."""
+        own = _one_hot(f, y)
+        ahead = f - (own * f).sum(axis=-1, keepdims=True)
+        return -softplus(log_sum_exp(pt.switch(own, -np.inf, ahead)))
+
+    def derivatives(self, f, y, theta=None, exposure=None):
+        """Gradient (n, C) and negative Hessian (n, C, C) of `logp`; the third: `contracted`."""
+        own = _one_hot(f, y)
+        others = (1.0 - own) * pt.exp(log_softmax(f))
+        return own * others.sum(axis=-1, keepdims=True) - others, self.fisher(f)
+
+    def fisher(self, f, theta=None, exposure=None):
+        """Expected information about f, diag(pi) - pi pi', (n, C, C)."""
+        p, diagonal = pt.exp(log_softmax(f)), pt.eye(f.shape[-1])
+        apart = p[..., :, None] * p[..., None, :] * (1.0 - diagonal)
+        return apart.sum(axis=-1, keepdims=True) * diagonal - apart
+
+    def response(self, f, exposure=None):
+        """Probabilities (n, C) and their derivatives (n, C, C), the latent value last.
+
+        Second derivatives come from `contracted`.
+        """
+        return Response(pt.exp(log_softmax(f)), self.fisher(f), None)
+
+    def expected(self, mean, root):
+        """Expected probabilities (n, C) where f ~ N(mean, root root'), by quasi-random points."""
+        f, weights = self._nodes(mean, root)
+        return (weights[:, None] * pt.exp(log_softmax(f))).sum(axis=1)
+
+    def contracted(self, f, M):
+        """Third derivatives of log sum exp f, summed against M (n, C, C), as (n, C).
+
+        Entry c is ``sum_jk M_jk d2 S_c / df_j df_k``, S the probabilities: what the chain rule of
+        a Gaussian expectation needs, with M_jk = Cov(df_j / dx, f_k). It is also the derivative
+        of ``trace(M fisher)`` in f_c, minus the third derivative of `logp` against M: what the
+        gradient of a Laplace approximation needs, with M the posterior covariance of f.
+        """
+        p = pt.exp(log_softmax(f))
+        diagonal = pt.diagonal(M, axis1=-2, axis2=-1)
+        both = ((M + pt.swapaxes(M, -1, -2)) * p[..., None, :]).sum(axis=-1)
+        centered = diagonal - both
+        return p * (centered - (p * centered).sum(axis=-1, keepdims=True))
+
+    def predictive(self, mean, variance, theta):
+        """Probabilities of all labels, jets, from those of f with its covariances."""
+        return Predictive(expected_probabilities(mean, variance))
+
+    def log_predictive(self, y, mean, root):
+        """Log probability of y where f ~ N(mean, root root'), by quasi-random points.
+
+        mean (n, C), root (n, C, C).
+        """
+        f, weights = self._nodes(mean, root)
+        return log_sum_exp(self.logp(f, y[:, None]) + np.log(weights))
+
+    def _nodes(self, mean, root):
+        x, weights = standard_nodes(self.classes)
+        return (mean[..., None] + pt.matmul(root, x)).transpose(0, 2, 1), weights
+
+    def draw(self, f, theta, rng, exposure=None):
+        """Random y given f (..., C)."""
+        return (f + rng.gumbel(size=np.shape(f))).argmax(axis=-1).astype("float64")
+
+    def dist(self, name, f, theta=None, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand."""
+        codes = kwargs.pop("observed", None)
+        codes = None if codes is None else np.asarray(codes, dtype="int64")
+        return pm.Categorical(name, logit_p=f, observed=codes, **kwargs)
+
+    def center(self, y, exposure=None):
+        """Return 0."""
+        return 0.0
+
+    def read(self, y, labels=None):
+        """Return codes, and the labels."""
+        return read_labels(y, labels)
+
+
+def _one_hot(f, y):
+    return pt.eq(pt.arange(f.shape[-1]), y[..., None]).astype("float64")

@@ -1,0 +1,152 @@
+"""Real numbers: normal noise, and Student-t noise for outliers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.data.response import read_reals
+from bayes_gpx.likelihoods.links import Response
+from bayes_gpx.likelihoods.predictive import Located, Predictive
+from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
+from bayes_gpx.numerics.special import log_normal, log_rising_ratio, ndtr
+
+
+class _Real(Located):
+    """y in real numbers around f; hyperparameters are on the scale of a standardised y."""
+
+    scaled = True
+    units = "{y}"
+    mean_name = None
+    concave = True
+    exposed = False
+    classes = None
+    ordered, discrete = True, False
+
+    def response(self, f, exposure=None):
+        """Return f itself."""
+        return Response(f, pt.ones_like(f), pt.zeros_like(f))
+
+    def expected(self, mean, variance, exposure=None):
+        """Return the mean itself."""
+        return self.response(mean)
+
+    def center(self, y, exposure=None):
+        """Return 0."""
+        return 0.0
+
+    def read(self, y, labels=None):
+        """Return finite real numbers, and None."""
+        return read_reals(y), None
+
+
+@dataclass(frozen=True)
+class Normal(_Real):
+    """y = f + noise, noise ~ N(0, sigma^2)."""
+
+    hyperparameters = ("sigma",)
+
+    def logp(self, f, y, theta, exposure=None):
+        """Log density of y given f."""
+        return log_normal(y, f, pt.sqr(theta["sigma"]))
+
+    def derivatives(self, f, y, theta, exposure=None):
+        """First three derivatives of `logp` in f."""
+        information = self.fisher(f, theta)
+        return information * (y - f), -information, pt.zeros_like(f)
+
+    def fisher(self, f, theta, exposure=None):
+        """Expected information about f."""
+        return pt.ones_like(f) / pt.sqr(theta["sigma"])
+
+    def log_predictive(self, y, mean, variance, theta, exposure=None):
+        """Log density of y where f ~ N(mean, variance)."""
+        return log_normal(y, mean, variance + pt.sqr(theta["sigma"]))
+
+    def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
+        """Probability of at most y where f ~ N(mean, variance)."""
+        return ndtr((y - mean) / pt.sqrt(variance + pt.sqr(theta["sigma"])))
+
+    def noise_variance(self, theta):
+        """Variance of y around f."""
+        return theta["sigma"] ** 2
+
+    def draw(self, f, theta, rng, exposure=None):
+        """Random y given f."""
+        return f + theta["sigma"] * rng.standard_normal(np.shape(f))
+
+    def dist(self, name, f, theta, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand."""
+        return pm.Normal(name, mu=f, sigma=theta["sigma"], **kwargs)
+
+    def predictive(self, mean, variance, theta):
+        """Distribution of y where f ~ N(mean, variance), jets: with the variance of the noise."""
+        return Predictive((mean,), variance.shifted(theta["sigma"] ** 2))
+
+
+@dataclass(frozen=True)
+class StudentT(_Real):
+    """y = f + sigma t, t ~ Student(nu): robust to outliers, and not log-concave in f.
+
+    Far from f the second derivative of the log density is positive: Newton's method needs
+    `fisher` in its place there.
+    """
+
+    hyperparameters = ("sigma", "nu")
+    concave = False
+
+    def logp(self, f, y, theta, exposure=None):
+        """Log density of y given f."""
+        nu, sigma = theta["nu"], theta["sigma"]
+        constant = log_rising_ratio(nu / 2.0, 0.5) - np.log(2.0 * np.pi) / 2.0 - pt.log(sigma)
+        return constant - (nu + 1.0) / 2.0 * pt.log1p(pt.sqr((y - f) / sigma) / nu)
+
+    def derivatives(self, f, y, theta, exposure=None):
+        """First three derivatives of `logp` in f."""
+        e, wide = y - f, theta["nu"] * pt.sqr(theta["sigma"])
+        spread = wide + pt.sqr(e)
+        slope = (theta["nu"] + 1.0) / spread
+        return (
+            slope * e,
+            slope * (pt.sqr(e) - wide) / spread,
+            2.0 * slope * (e / spread) * (pt.sqr(e) - 3.0 * wide) / spread,
+        )
+
+    def fisher(self, f, theta, exposure=None):
+        """Expected information about f."""
+        nu = theta["nu"]
+        return pt.ones_like(f) * (nu + 1.0) / ((nu + 3.0) * pt.sqr(theta["sigma"]))
+
+    def steps(self, f, y, theta, exposure=None):
+        """Positive curvature that bounds the density's own: steps with it never overshoot."""
+        return (theta["nu"] + 1.0) / (theta["nu"] * pt.sqr(theta["sigma"]) + pt.sqr(y - f))
+
+    def log_predictive(self, y, mean, variance, theta, exposure=None):
+        """Log density of y where f ~ N(mean, variance), by quadrature."""
+        return log_student_normal(y - mean, variance, theta["sigma"], theta["nu"])
+
+    def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
+        """Probability of at most y where f ~ N(mean, variance), by quadrature."""
+        return student_normal_cdf(y - mean, variance, theta["sigma"], theta["nu"])
+
+    def noise_variance(self, theta):
+        """Variance of y around f; infinite where nu is at most 2."""
+        nu = np.asarray(theta["nu"])
+        finite = nu / np.maximum(nu - 2.0, 1e-300)
+        return theta["sigma"] ** 2 * np.where(nu > 2.0, finite, np.inf)
+
+    def draw(self, f, theta, rng, exposure=None):
+        """Random y given f."""
+        return f + theta["sigma"] * rng.standard_t(theta["nu"], np.shape(f))
+
+    def dist(self, name, f, theta, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand."""
+        return pm.StudentT(name, nu=theta["nu"], mu=f, sigma=theta["sigma"], **kwargs)
+
+    def predictive(self, mean, variance, theta):
+        """Student-t distribution of y where f ~ N(mean, variance), jets.
+
+        Its squared scale is sigma^2 and the variance of f: an approximation, by the paper.
+        """
+        return Predictive((mean,), variance.shifted(theta["sigma"] ** 2), 1.0 / theta["nu"])

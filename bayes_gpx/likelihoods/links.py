@@ -1,0 +1,119 @@
+"""From a latent value to the probability of one of two labels."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from scipy.special import expit, ndtr
+
+from bayes_gpx.numerics.gaussian_expectations import nodes
+from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, softplus
+
+
+class Response(NamedTuple):
+    """Mean of the response, and its first and second derivative in the latent value."""
+
+    value: pt.TensorVariable
+    slope: pt.TensorVariable
+    curvature: pt.TensorVariable
+
+
+class Logit:
+    """Logistic function; log P(label) is -log(1 + exp(-z)), z the latent value towards it."""
+
+    units = "log odds"
+    probability = staticmethod(expit)
+
+    def log_probability(self, z):
+        """Log probability of a label towards which the latent value is z."""
+        return -softplus(-z)
+
+    def slopes(self, z):
+        """First three derivatives of `log_probability`."""
+        information = self.information(z)
+        return pt.sigmoid(-z), -information, information * pt.tanh(z / 2.0)
+
+    def information(self, z):
+        """Fisher information about the latent value."""
+        return pt.sigmoid(z) * pt.sigmoid(-z)
+
+    def response(self, f):
+        """Probability, with its derivatives."""
+        slope = self.information(f)
+        return Response(pt.sigmoid(f), slope, -slope * pt.tanh(f / 2.0))
+
+    def log_odds(self, f):
+        """Log odds of the probability."""
+        return f
+
+    def log_expected(self, mean, variance):
+        """Log of the expected probability where z ~ N(mean, variance), by quadrature."""
+        slope = pt.sigmoid(-mean)
+        return log_sum_exp(nodes(self.log_probability, mean, variance, slope, np.inf)[1])
+
+    def expected(self, mean, variance):
+        """Expected probability and expected derivatives where f ~ N(mean, variance)."""
+        f, weights = nodes(_log_logistic_slope, mean, variance, -pt.tanh(mean / 2.0), 0.0)
+        weights = pt.exp(weights)
+        return Response(
+            pt.exp(self.log_expected(mean, variance)),
+            weights.sum(axis=-1),
+            -(weights * pt.tanh(f / 2.0)).sum(axis=-1),
+        )
+
+    def rates(self, mean, variance):
+        """Expectations of the probability's first four derivatives where f ~ N(mean, variance)."""
+        f, weights = nodes(_log_logistic_slope, mean, variance, -pt.tanh(mean / 2.0), 0.0)
+        weights, t = pt.exp(weights), pt.tanh(f / 2.0)
+        ratios = (1.0, -t, 1.5 * pt.sqr(t) - 0.5, t * (2.0 - 3.0 * pt.sqr(t)))
+        return [(weights * ratio).sum(axis=-1) for ratio in ratios]
+
+
+def _log_logistic_slope(f):
+    return -softplus(f) - softplus(-f)
+
+
+class Probit:
+    """Standard normal distribution function; its expectations are closed."""
+
+    units = "probit"
+    probability = staticmethod(ndtr)
+
+    def log_probability(self, z):
+        """Log probability of a label towards which the latent value is z."""
+        return log_ndtr(z)
+
+    def slopes(self, z):
+        """First three derivatives of `log_probability`."""
+        return log_ndtr_slopes(z)
+
+    def information(self, z):
+        """Fisher information about the latent value."""
+        return log_ndtr_slopes(z)[0] * log_ndtr_slopes(-z)[0]
+
+    def response(self, f):
+        """Probability, with its derivatives."""
+        return self.expected(f, 0.0)
+
+    def log_odds(self, f):
+        """Log odds of the probability."""
+        return log_ndtr(f) - log_ndtr(-f)
+
+    def log_expected(self, mean, variance):
+        """Log of the expected probability where z ~ N(mean, variance)."""
+        return log_ndtr(mean / pt.sqrt(1.0 + variance))
+
+    def expected(self, mean, variance):
+        """Expected probability and expected derivatives where f ~ N(mean, variance)."""
+        wide = 1.0 + variance
+        u = mean / pt.sqrt(wide)
+        slope = pt.exp(-pt.sqr(u) / 2.0) / pt.sqrt(2.0 * np.pi * wide)
+        return Response(pt.erfc(-u / np.sqrt(2.0)) / 2.0, slope, -slope * mean / wide)
+
+    def rates(self, mean, variance):
+        """Expectations of the probability's first four derivatives where f ~ N(mean, variance)."""
+        sd = pt.sqrt(1.0 + variance)
+        u = mean / sd
+        slope = pt.exp(-pt.sqr(u) / 2.0) / (sd * np.sqrt(2.0 * np.pi))
+        hermite = (1.0, -u, pt.sqr(u) - 1.0, u * (3.0 - pt.sqr(u)))
+        return [slope * polynomial / sd**k for k, polynomial in enumerate(hermite)]

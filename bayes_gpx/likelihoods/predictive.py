@@ -1,0 +1,116 @@
+"""Families of predictive distributions: their Fisher information, and how far apart two are.
+
+In NumPy, for parameters that vary with x. Each family has two members: what stays the same with x
+is 0 in the first of them, and lets the second tend to it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from bayes_gpx.numerics.jets import Jet
+
+STEP, WIDTH, DROP = 0.2, 0.5, 40.0
+"""Of the trapezoid rule for Student's t: its step, in standard deviations where those are less, and
+the logarithm of what is left out."""
+
+
+class Predictive(NamedTuple):
+    """A new sample's y at m points: the parameters of its distribution, jets.
+
+    Attributes
+    ----------
+    means : tuple of Jet
+        Location or mean of y, or the probability of each label.
+    variance : Jet or None
+        Squared scale, where it is a parameter of its own.
+    excess : float
+        1 / nu of Student's t, 1 / dispersion of a negative binomial; 0 for a normal, a Poisson.
+    """
+
+    means: tuple
+    variance: Jet | None = None
+    excess: float = 0.0
+
+    def at(self, rows):
+        """The same at some points, without derivatives."""
+        means = tuple(Jet(jet.value[rows]) for jet in self.means)
+        variance = None if self.variance is None else Jet(self.variance.value[rows])
+        return Predictive(means, variance, self.excess)
+
+
+class Located:
+    """Normal and Student-t distributions."""
+
+    def parameters(self, found):
+        """Location and squared scale, each with its Fisher information (m,)."""
+        v, q = found.variance.value, 3.0 * found.excess
+        location = (1.0 + found.excess) / (v * (1.0 + q))
+        return (found.means[0], location), (found.variance, 0.5 / (v**2 * (1.0 + q)))
+
+    def divergence(self, here, there):
+        """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
+        scale, other = np.sqrt(here.variance.value), there.variance.value
+        growth = (other - here.variance.value) / here.variance.value
+        shift = there.means[0].value - here.means[0].value
+        if here.excess == 0.0:
+            return 0.5 * (np.log1p(growth) - growth / (1.0 + growth) + shift**2 / other)
+        nu = 1.0 / here.excess
+        z, weights = _student_nodes(nu)
+        square, far = z**2 / nu, growth / (1.0 + growth)
+        shift = shift[:, None]
+        moved = shift * (shift - 2.0 * scale[:, None] * z) / (nu * other[:, None])
+        further = (moved - square * far[:, None]) / (1.0 + square)
+        return 0.5 * np.log1p(growth) + 0.5 * (nu + 1.0) * np.log1p(further) @ weights
+
+
+def _student_nodes(nu):
+    """Nodes for expectations over Student's t; equal steps in arcsinh(t / sqrt(nu))."""
+    drop = DROP / nu
+    end = drop + np.log1p(np.sqrt(-np.expm1(-2.0 * drop)))
+    count = int(np.ceil(end / min(STEP, WIDTH / np.sqrt(nu))))
+    v = end / count * np.arange(-count, count + 1)
+    log_cosh = np.logaddexp(v, -v) - np.log(2.0)
+    weights = np.exp(-nu * log_cosh)
+    return np.sqrt(nu) * np.sinh(v), weights / weights.sum()
+
+
+class Counted:
+    """Poisson and negative binomial distributions."""
+
+    def parameters(self, found):
+        """The mean with its Fisher information (m,)."""
+        mu = found.means[0].value
+        return ((found.means[0], 1.0 / (mu * (1.0 + found.excess * mu))),)
+
+    def divergence(self, here, there):
+        """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
+        mu, q = here.means[0].value, here.excess
+        move = there.means[0].value - mu
+        apart = mu * _above_log(move / mu)
+        if q == 0.0:
+            return apart
+        return apart - (1.0 + q * mu) / q * _above_log(q * move / (1.0 + q * mu))
+
+
+class Labelled:
+    """One of several labels."""
+
+    def parameters(self, found):
+        """Probabilities, each with its share of their common Fisher information (m,)."""
+        return tuple((jet, _over(1.0, jet.value)) for jet in found.means)
+
+    def divergence(self, here, there):
+        """Kullback-Leibler divergence from one to another, (m,)."""
+        both = [(a.value, b.value) for a, b in zip(here.means, there.means, strict=True)]
+        return sum(p * _above_log(_over(moved - p, p)) for p, moved in both)
+
+
+def _above_log(t):
+    """Return t - log(1 + t), never negative."""
+    return t - np.log1p(t)
+
+
+def _over(a, p):
+    """Quotient by probabilities, 0 for those that are too small for a number."""
+    return np.divide(a, p, out=np.zeros_like(p), where=p > 0.0)

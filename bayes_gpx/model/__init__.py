@@ -1,0 +1,1 @@
+"""Data, kernel and likelihood become a plain `pymc.Model`; fitted, saved and loaded."""

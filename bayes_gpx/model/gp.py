@@ -1,0 +1,186 @@
+"""The models: Gaussian processes, and Gaussian processes of feature weights."""
+
+from bayes_gpx.data.training import read_training
+from bayes_gpx.model.model import Model
+from bayes_gpx.model.specification import Specification
+
+
+class GP(Model):
+    """Gaussian process regression.
+
+    ``y = f(x) + noise``, f a zero-mean Gaussian process (of the scaled response), noise
+    N(0, sigma^2).
+
+    Parameters
+    ----------
+    X : pandas or polars frame, xarray.DataArray or array (n, d)
+        A column of a categorical type, ``X["colour"].astype("category")``, is told by an indicator
+        for each level, `colour=red`, and all of these share one lengthscale; see Notes.
+    y : series or array (n,)
+    kernel : str or callable
+        "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic",
+        joined by ``+`` and ``*``; or ``kernel(d)``, called inside the model, that
+        returns a PyMC covariance function complete with its amplitude.
+    ard : bool
+        One lengthscale for each feature.
+    likelihood : str
+        "normal", "student_t", "bernoulli", "categorical", "poisson" or "negative_binomial": how y
+        varies around f. Labels may be strings, booleans or whole numbers. For "bernoulli" there are
+        two, and f is the log odds (or, by the link, the probit) of the second in sorted order; for
+        "categorical" each class has a function, with hyperparameters in common, and probabilities
+        are their softmax. f of counts is the log rate. All but "normal" are fitted by Laplace's
+        approximation or, with `approximation`, by the best Gaussian posterior.
+    link : {"logit", "probit"}, optional
+        Of "bernoulli"; logit by default.
+    approximation : Inducing, HSGP, RandomFeatures or None
+        Exact by default.
+    priors : dict, optional
+        Hyperparameter name -> callable returning a PyMC variable (called with the name, and
+        `dims` if it takes them), object with ``create_variable(name)``, or fixed number.
+    exposure : array (n,), optional
+        Of counts: what the rate is multiplied by.
+    scale : bool
+        Standardise X and, for "normal" and "student_t", y (sd with ddof 0); for counts, centre f at
+        the log of the mean rate. Priors and hyperparameters are on the scaled units, every result
+        is in user units.
+    name : str
+        Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
+
+    Raises
+    ------
+    ValueError
+        For data that is not finite, numeric, varying and of matching size, and for unknown
+        names, before any sampling starts.
+
+    Notes
+    -----
+    Without an approximation memory grows with n^2 and time with n^3, for C classes with (n C)^2 and
+    (n C)^3; with M basis functions or inducing points they grow with n M and n M^2. With inducing
+    points and normal noise the model's density is Titsias' bound on the exact one. Variances of a
+    variational posterior are too small rather than too large.
+
+    Indicators with one lengthscale make a stationary kernel exchangeable in the levels: k = 1 for
+    equal ones and rho for any two that differ, whatever their names and order, so a declared level
+    without rows can be predicted. Their scale, the root of their summed variances, puts two rows at
+    random as far apart as in a standardised number. Attributions and contributions are of the whole
+    column; derivatives, relevance and partial dependence are along indicators, between levels,
+    where there are no data. A callable kernel sees indicators as columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(30, 2))
+    >>> model = bx.GP(X, np.sin(X[:, 0]), kernel="matern52", priors={"sigma": 0.1})
+    >>> list(model.hyperparameters)
+    ['lengthscale', 'amplitude', 'sigma']
+    >>> idata = model.fit("map", progressbar=False)
+    >>> idata["posterior"]["lengthscale"].dims
+    ('chain', 'draw', 'feature')
+    """
+
+    def __init__(
+        self,
+        X,
+        y,
+        *,
+        kernel="expquad",
+        ard=True,
+        likelihood="normal",
+        link=None,
+        approximation=None,
+        priors=None,
+        scale=True,
+        exposure=None,
+        name="",
+    ):
+        specification = Specification(
+            "GP", kernel, ard, likelihood, approximation=approximation, link=link
+        )
+        training = read_training(
+            X, y, weighs=False, scale=scale, exposure=exposure, observation=specification.reader
+        )
+        super().__init__(training, specification, priors=priors, scale=scale, name=name)
+
+
+class GPX(Model):
+    """Regression with a Gaussian process on each feature's weight [1]_.
+
+    ``y = z' w(x) + noise``, ``w_l(x) = g_l(x) + eps_w,l``: g_l are zero-mean Gaussian
+    processes with the kernel, `eps_w` ~ N(0, sigma_w^2) is each sample's own, and noise is
+    N(0, sigma^2).
+
+    Parameters
+    ----------
+    X : pandas or polars frame, xarray.DataArray or array (n, d)
+        What the weights vary with.
+    y : series or array (n,)
+    Z : like X, (n, p), optional
+        Features that are weighed; X itself by default. Each level of a categorical column has a
+        weight.
+    kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
+        As in `GP`; `scale` standardises Z too.
+    weight_prior : {"shared", "per_feature", "horseshoe"}
+        One amplitude for all weight functions; one for each; or one for each under a
+        regularised horseshoe, where `eps_w,l` has sd ``sigma_w amplitude_l``.
+    intercept : bool
+        Weigh a constant 1 too, as the last column `intercept`.
+
+    Notes
+    -----
+    `sigma_w` is weakly identified: the data see it only through the variance of y growing
+    with the length of z, so its prior matters. State it when you publish weights of training
+    samples.
+
+    References
+    ----------
+    .. [1] Yoshikawa and Iwata, "Gaussian process regression with interpretable sample-wise
+       feature weights", IEEE Transactions on Neural Networks and Learning Systems 34 (2023)
+       5789-5803, equations 3 to 6 and 13.
+
+    Examples
+    --------
+    Coefficients of one feature that vary with place:
+
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> rng = np.random.default_rng(1)
+    >>> places, size = rng.normal(size=(40, 2)), rng.normal(size=(40, 1))
+    >>> price = size[:, 0] * np.sin(places[:, 0])
+    >>> model = bx.GPX(places, price, size, intercept=True)
+    >>> model.pymc.coords["z_feature"]
+    ('z0', 'intercept')
+    """
+
+    def __init__(
+        self,
+        X,
+        y,
+        Z=None,
+        *,
+        kernel="expquad",
+        ard=True,
+        likelihood="normal",
+        link=None,
+        approximation=None,
+        priors=None,
+        scale=True,
+        exposure=None,
+        name="",
+        weight_prior="shared",
+        intercept=False,
+    ):
+        specification = Specification(
+            "GPX", kernel, ard, likelihood, weight_prior, approximation, link
+        )
+        training = read_training(
+            X,
+            y,
+            Z,
+            weighs=True,
+            intercept=intercept,
+            scale=scale,
+            exposure=exposure,
+            observation=specification.reader,
+        )
+        super().__init__(training, specification, priors=priors, scale=scale, name=name)

@@ -1,0 +1,101 @@
+"""A prior for lengthscales from the data: between their spacing and their range."""
+
+from numbers import Real
+
+import numpy as np
+import pymc as pm
+from scipy.optimize import brentq
+from scipy.spatial import cKDTree
+from scipy.stats import invgamma
+
+from bayes_gpx.data.features import no_scaling, read_features, standard_scaling
+
+LEAST_RATIO = 10.0
+"""Of the upper to the lower bound; nearer ones are moved apart, as of a column of two values."""
+
+
+def lengthscale_prior(X, *, mass=0.9, scale=True):
+    """Prior of lengthscales with most of its mass between the data's spacing and their range.
+
+    Shorter lengthscales than the way to the next sample, and longer ones than the range, are
+    functions that these data cannot tell from noise and from a constant or a line. An inverse gamma
+    distribution for each column puts ``(1 - mass) / 2`` below the one and above the other: little
+    near zero, and a heavy tail of long lengthscales, by which a column may turn out not to matter.
+
+    Parameters
+    ----------
+    X : pandas or polars frame, xarray.DataArray or array (n, d)
+        What the model is given.
+    mass : float
+        Between both bounds.
+    scale : bool
+        As in the model: whether X is standardised there.
+
+    Returns
+    -------
+    callable
+        For ``priors={"lengthscale": ...}`` of `GP` and `GPX`. Its attribute `bounds` (2, columns)
+        holds what the mass lies between, on the model's scale. For ``ard=False`` these are the
+        smallest and the largest of all columns.
+
+    Raises
+    ------
+    ValueError
+        For X that a model refuses, and a `mass` that is no probability.
+
+    Notes
+    -----
+    The lower bound is the median difference of a sample to its nearest neighbour in that column,
+    where they differ; for a categorical column both bounds are around the distance of two levels.
+    Bounds of a ratio below 10 are moved apart to it, around their geometric mean. Both tails are
+    met exactly; ``pm.find_constrained_prior``, deprecated, meets `mass` alone.
+
+    References
+    ----------
+    Betancourt, "Robust Gaussian process modeling" (2020), section 3.
+    """
+    if not (isinstance(mass, Real) and 0 < mass < 1):
+        raise ValueError(f"mass is {mass!r}; expected a probability between 0 and 1.")
+    frame = read_features(X)
+    scaling = (standard_scaling if scale else no_scaling)(frame, "X")
+    bounds = _bounds(frame, scaling.apply(frame.values))
+
+    def prior(name, dims):
+        given = bounds if dims else np.array([bounds[0].min(), bounds[1].max()])
+        alpha, beta = np.vectorize(_inverse_gamma, otypes=[float, float])(*given, mass)
+        return pm.InverseGamma(name, alpha=alpha, beta=beta, dims=dims)
+
+    prior.bounds = bounds
+    return prior
+
+
+def _bounds(frame, values):
+    """Spacing and range of each of the user's columns, moved apart where they are too near."""
+    rows = np.unique(values, axis=0)
+    nearest = rows[cKDTree(rows).query(rows, k=2)[1][:, 1]]
+    found = []
+    for group, source in enumerate(frame.sources):
+        own = frame.groups == group
+        if source in frame.levels:
+            high = np.ptp(values[:, own], axis=0).max() * np.sqrt(2.0)
+            low = high
+        else:
+            ways = np.abs(rows[:, own] - nearest[:, own])
+            gaps = np.diff(np.unique(values[:, own]))
+            low = np.median(ways[ways > 0]) if (ways > 0).any() else np.median(gaps)
+            high = np.ptp(values[:, own])
+        middle, apart = np.sqrt(low * high), max(1.0, np.sqrt(LEAST_RATIO * low / high))
+        found.append((min(low, middle) / apart, max(high, middle) * apart))
+    return np.array(found).T
+
+
+def _inverse_gamma(low, high, mass):
+    """Shape and scale such that as much lies below `low` as above `high`, and `mass` between."""
+    below = (1.0 - mass) / 2.0
+
+    def excess(log_alpha):
+        law = invgamma(np.exp(log_alpha))
+        return np.log(law.isf(below) / law.ppf(below)) - np.log(high / low)
+
+    alpha = np.exp(brentq(excess, np.log(0.05), np.log(1e4)))
+    return alpha, low / invgamma(alpha).ppf(below)

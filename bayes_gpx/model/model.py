@@ -1,0 +1,495 @@
+"""What models share: data, kernel and priors become a plain `pymc.Model` with named dims; `fit`."""
+
+import json
+import os
+import pickle
+import threading
+import warnings
+from dataclasses import replace
+from functools import cached_property, partial
+from types import SimpleNamespace
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import xarray as xr
+from pytensor.graph.traversal import ancestors
+
+from bayes_gpx.data.features import Scaling
+from bayes_gpx.draws.leave_one_out import log_likelihood
+from bayes_gpx.inference import laplace, nuts, optimise
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.model.inducing_points import inducing_points
+from bayes_gpx.model.observed_response import marginal, observe
+from bayes_gpx.model.priors import by_column, create_variables, fixed_value, grouped
+from bayes_gpx.model.starting_points import starts
+from bayes_gpx.model.svgp import fit_by_batches, inducing_values
+from bayes_gpx.numerics.threads import blas_threads
+from bayes_gpx.posteriors.evidence.softmax import LARGEST
+from bayes_gpx.posteriors.strategies import prior
+from bayes_gpx.system.memory import room_for_pairs
+from bayes_gpx.validation import count, one_of
+
+FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
+"""Multiples of the response's variance that a fit is tried with; less leaves rough densities.
+
+Of 1, where noise is not normal.
+"""
+
+FITTERS = {"map": optimise, "laplace": laplace, "nuts": nuts, "svgp": optimise}
+"""Where each method of inference lives."""
+
+FIT_METHODS = ("map", "laplace", "nuts", "svgp")
+DRAWS_WORTH_LOO = 100
+"""From this many draws on, `fit` adds leave-one-out terms for `arviz.loo`."""
+
+
+class Model:
+    """What `GP` and `GPX` share; abstract.
+
+    Attributes
+    ----------
+    training : TrainingData
+        X, Z and y in user units, and their scaling.
+    specification : Specification
+    scale : bool
+    priors : dict
+        As given.
+    hyperparameters : dict
+        Hyperparameter name -> number of dimensions of one draw.
+    fixed : dict of arrays
+        Those that are not inferred.
+    inducing : dict of arrays
+        Inducing points on the model's scale, where there are any.
+    """
+
+    def __init__(self, training, specification, *, priors, scale, name):
+        self._read(training, specification, priors, scale, name)
+        self._build(pm.Model.get_context(error_if_none=False))
+
+    def _read(self, training, specification, priors, scale, name):
+        if specification.likelihood == "categorical":
+            specification = replace(specification, classes=len(training.labels))
+            _refuse_large(training.n, specification)
+        self.training, self.specification = training, specification
+        self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
+
+    @classmethod
+    def restored(cls, training, specification, **settings):
+        """The model of training data that were scaled before, on its own; for saved ones."""
+        model = cls.__new__(cls)
+        model._read(training, specification, **settings)
+        model._build(None)
+        return model
+
+    def __reduce__(self):
+        """Pickle what the model is made of; it is built anew where it arrives."""
+        if self._joined:
+            raise pickle.PicklingError(
+                "This model is part of a larger pm.Model, which it cannot be sent without. Build "
+                "it outside of the `with pm.Model()` block, or send what it is made of and build "
+                "both where they arrive."
+            )
+        settings = {"priors": self.priors, "scale": self.scale, "name": self.name}
+        return _rebuilt, (type(self), self.training, self.specification, settings)
+
+    def in_model(self, name):
+        """Name of a variable or dim of this model in its `pymc.Model`."""
+        return f"{self.name}_{name}" if self.name else name
+
+    def _build(self, outer):
+        self._joined = outer is not None
+        self._pymc = outer if self._joined else pm.Model(model=None)
+        if outer is not None:
+            _register_numba()
+        self.inducing = inducing_points(self.training, self.specification.approximation)
+        self._jitter, spec = pytensor.shared(0.0, "jitter"), self.specification
+        # One fit of a model at a time: the jitter is part of its graph while it is fitted.
+        self._fitting = threading.Lock()
+        with self._pymc:
+            theta, self.fixed, self.called_kernel, entries = self.posed(observe)
+        known = set(theta.values())
+        above = set(ancestors(entries, blockers=known))
+        self.own_variables = tuple(
+            rv for rv in self._pymc.free_RVs if rv in above and rv not in known
+        )
+        self.posterior_names = {name: variable.name for name, variable in theta.items()}
+        self.posterior_names |= {rv.name: rv.name for rv in self.own_variables}
+        self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
+        self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
+
+    def posed(self, observe):
+        """Put data, hyperparameters and what `observe` makes of y into the model at hand."""
+        data, spec = self.training, self.specification
+        x, z = self._points()
+        theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
+        called = spec.call_kernel(data.d)
+        scaled = data.scaled()
+        s = SimpleNamespace(X=x, y=scaled["y"], Z=z, jitter=0.0, U=None, U_Z=None)
+        vars(s).update({n: _points_tensor(v) for n, v in self.inducing.items()})
+        s.exposure = None
+        if "exposure" in scaled:
+            name, dim = self.in_model("exposure"), self.in_model("obs")
+            s.exposure = pm.Data(name, scaled["exposure"], dims=dim)
+        classes = {}
+        if spec.classes is not None:
+            classes["class_dim"] = self.in_model("class")
+            pm.modelcontext(None).add_coord(classes["class_dim"], [str(v) for v in data.labels])
+        entries = observe(
+            spec,
+            prior(spec, theta, data.d, called, s),
+            theta,
+            s,
+            ridge=self._jitter,
+            scaling=data.y_scaling if data.scales_y else Scaling(0.0, 1.0),
+            name=self.in_model("y"),
+            observed=data.y,
+            dims=self.in_model("obs"),
+            **classes,
+        )
+        return theta, fixed, called, entries
+
+    @cached_property
+    def objective(self):
+        """What `fit` works on: a model whose only random variables are hyperparameters."""
+        if self.specification.normal:
+            return self._pymc
+        with pm.Model(model=None) as objective:
+            self.posed(marginal)
+        outer = set(ancestors(objective.basic_RVs)) & set(self._pymc.free_RVs)
+        if outer:
+            raise ValueError(
+                f"Priors or kernel depend on {sorted(rv.name for rv in outer)}, of a surrounding "
+                "model, where noise is not normal; expected variables of their own. Sample with "
+                "pm.sample(model=model.pymc), latent values too, and explain these draws."
+            )
+        return objective
+
+    def _points(self):
+        """Put X and Z into the model as data, and return them on the model's scale."""
+        data, rename = self.training, self.in_model
+        obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
+        model = pm.modelcontext(None)
+        model.add_coords({obs: data.X.index, feature: list(data.X.columns)})
+        if data.X.levels:
+            model.add_coord(rename("column"), list(data.X.sources))
+        x = pm.Data(rename("X"), data.X.values, dims=(obs, feature))
+        x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
+        if data.Z is None:
+            return x, None
+        model.add_coords({z_feature: list(data.Z.columns)})
+        if data.z_is_x and not data.intercept:
+            return x, x
+        z = pm.Data(rename("Z"), data.Z.values, dims=(obs, z_feature))
+        return x, data.Z_scaling.apply(z)
+
+    @cached_property
+    def pymc(self):
+        """The generative `pymc.Model`: hyperparameters and collapsed y, in user units.
+
+        Where noise is not normal: hyperparameters, whitened latent values, and y.
+
+        PyMC's functions of the prior take it as any model. Those of the posterior need
+        care: ``pm.sample_posterior_predictive(idata, model=model.pymc)`` draws y from the
+        hyperparameters alone, not given the observed responses, since the function is integrated
+        out; and where the fit holds no whitened latent values, PyMC draws them from their prior.
+        What is conditioned on the data comes from `bayes_gpx.sample_posterior_predictive` and
+        `bayes_gpx.predictions`.
+        """
+        _register_numba()
+        return self._pymc
+
+    @property
+    def variables(self):
+        """PyMC's variable of each hyperparameter that is inferred, by its name here."""
+        inferred = (name for name in self.hyperparameters if name not in self.fixed)
+        return {name: self._pymc.named_vars[self.posterior_names[name]] for name in inferred}
+
+    @property
+    def signature_key(self):
+        """Attribute of an idata that holds the signature of the model that was fitted."""
+        return self.in_model("bayes_gpx_model")
+
+    @property
+    def signature(self):
+        """Text that tells one model from another: structure, columns and size."""
+        spec = self.specification
+        kernel = spec.kernel if isinstance(spec.kernel, str) else "callable"
+        return json.dumps(
+            {
+                "family": spec.family,
+                "kernel": kernel,
+                "ard": spec.ard,
+                "likelihood": spec.likelihood,
+                **({} if spec.link is None else {"link": spec.link}),
+                "weight_prior": spec.weight_prior,
+                "scale": self.scale,
+                "fixed": {name: value.tolist() for name, value in self.fixed.items()},
+                "features": self.training.X.columns,
+                "z_features": self.training.Z and self.training.Z.columns,
+                "n": self.training.n,
+                **(
+                    {}
+                    if spec.approximation is None
+                    else {"approximation": repr(spec.approximation)}
+                ),
+            }
+        )
+
+    def fixed_hyperparameters(self, values):
+        """Check a complete dict of fixed hyperparameters, on the model's scale.
+
+        Returns
+        -------
+        dict of arrays by hyperparameter name
+
+        Raises
+        ------
+        ValueError
+            For a name that is unknown or missing, or a value that is not admissible.
+        """
+        for name in values:
+            one_of("hyperparameters", name, self.hyperparameters)
+        missing = [n for n in self.hyperparameters if n not in values and n not in self.fixed]
+        if missing:
+            raise ValueError(
+                f"The dict of fixed hyperparameters lacks {missing}; expected all of "
+                f"{list(self.hyperparameters)}, on the model's scale."
+            )
+        known = {h.name: h for h in self.specification.hyperparameters}
+        checked = {
+            name: fixed_value(known[name], value, self.training)
+            if name in known
+            else _own_value(name, value, self.hyperparameters[name])
+            for name, value in values.items()
+        }
+        return {**self.fixed, **checked}
+
+    def starts(self):
+        """Where optimisers start, by variable name."""
+        return [self._start(start) for start in starts(self.training, self.specification)]
+
+    def _start(self, values):
+        """Values of hyperparameters by variable name, also of those by column."""
+        values = {name: value for name, value in values.items() if name not in self.fixed}
+        found = {self.posterior_names[name]: value for name, value in values.items()}
+        _, first = np.unique(self.training.X.groups, return_index=True)
+        for h in self.specification.hyperparameters:
+            if h.name in values and grouped(h, self.training):
+                value = np.asarray(values[h.name])
+                found[self.in_model(by_column(h.name))] = value[first] if value.ndim else value
+        return found
+
+    def fit(
+        self,
+        method="map",
+        *,
+        draws=1000,
+        tune=1000,
+        chains=4,
+        seed=None,
+        start=None,
+        latent="marginal",
+        progressbar=True,
+        **kwargs,
+    ):
+        """Infer the hyperparameters.
+
+        Parameters
+        ----------
+        method : {"map", "laplace", "nuts", "svgp"}
+            "map" maximises the posterior density of the hyperparameters themselves and gives one
+            draw. "laplace" draws around the mode of the unconstrained density, from t distributions
+            of that scale, and resamples the draws by their weights, smoothed by PSIS: `draws` that
+            count alike. `idata.attrs["khat"]`, the Pareto k of the weights, says whether they stand
+            for the posterior; `sample_stats` has the log density `lp` of each draw and that of the
+            proposals, `lp_approximation`. "nuts" samples, from starts around that mode. "svgp", of
+            models with inducing points, is "map" with the trace of the bound in the group `elbo`,
+            and the posterior of the inducing values in `variational`; with `minibatch` by that many
+            rows at a time, for very large n. Its variances are too small rather than too large;
+            with few rows most of what "map" and "svgp" miss is the uncertainty of hyperparameters:
+            of 60 labels their 90 % intervals held 6 of 10 probabilities
+            (`benchmarks/intervals.py`).
+        draws, tune, chains : int
+            Of "nuts", for each chain; "laplace" gives `draws` in one chain.
+        seed : int, optional
+        start : dict or xarray.DataTree, optional
+            Hyperparameters on the model's scale, or a fit (its medians), from which alone the
+            optimiser starts, as for a large model after a fit of some of its rows. By default it
+            starts from several places.
+        latent : {"marginal", "sample"}
+            Of "nuts" where noise is not normal: whether hyperparameters alone are sampled, from
+            Laplace's evidence or, with an approximation, the variational bound; or latent values
+            too, which is exact and slower. With `HSGP` and `RandomFeatures` the coefficients are
+            sampled in the place of the latent values.
+        progressbar : bool
+        **kwargs
+            Of "nuts": `nuts_sampler` ("nutpie", or "pymc", "numpyro", "blackjax"), `cores`,
+            `target_accept` (0.9) and whatever the sampler takes. Of "svgp": `minibatch`, and with
+            it `steps` (2000) and `learning_rate` (0.02).
+
+        Returns
+        -------
+        xarray.DataTree
+            Groups posterior, sample_stats, observed_data, constant_data, starts (the end of
+            each start of the optimiser) and, from 100 draws on, log_likelihood with the
+            leave-one-out terms that `arviz.loo` needs.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If an optimiser or sampler did not converge.
+        """
+        one_of("method", method, FIT_METHODS)
+        if latent != "sample" and not self.objective.free_RVs:
+            raise ValueError(
+                f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
+                "them to the verbs as a dict, or fix fewer of them."
+            )
+        for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
+            count(name, value)
+        if seed is not None:
+            count("seed", seed, 0)
+            if seed >= 2**64:
+                raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
+        common = {"progressbar": progressbar, **kwargs}
+        if method != "map":
+            common |= {"draws": draws, "seed": seed}
+        if method == "nuts":
+            common |= {"tune": tune, "chains": chains}
+            parallel = min(chains, common.get("cores") or os.cpu_count() or 1)
+        else:
+            parallel = 1
+        fitter = getattr(FITTERS[method], f"fit_{method}")
+        sampled = self._samples_latent(latent, method)
+        if method == "svgp" and not self.inducing:
+            raise ValueError(
+                f"method='svgp' with approximation={self.specification.approximation}; expected "
+                "approximation=bx.Inducing(m), the number of inducing points."
+            )
+        if method == "svgp":
+            del common["draws"], common["seed"]
+            if "minibatch" in common:
+                fitter = partial(fit_by_batches, self, seed=seed)
+            elif {"steps", "learning_rate"} & set(kwargs):
+                raise ValueError(
+                    "steps and learning_rate are for minibatches; pass minibatch too, or leave "
+                    "them out: with all rows the bound is climbed to its top."
+                )
+        room = room_for_pairs(self.training.n, self.specification.approximation)
+        with room, blas_threads(self.training.n, parallel):
+            starts = self._starts(start)
+            if sampled:
+                common["around"] = self._summit(starts, progressbar)
+            idata = self._fit_with_jitter(fitter, starts, common, sampled)
+        idata.attrs[self.signature_key] = self.signature
+        if seed is not None:
+            idata.attrs["seed"] = str(seed)
+        if method == "svgp":
+            idata["variational"] = xr.DataTree(inducing_values(self, idata, progressbar))
+        draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
+        if draws >= DRAWS_WORTH_LOO:
+            self._add_left_out(idata, progressbar)
+        return idata
+
+    def _add_left_out(self, idata, progressbar):
+        """Add the group log_likelihood, or say why not: the draws were more work than these."""
+        try:
+            terms = log_likelihood(self, idata, progressbar=progressbar)["log_likelihood"]
+        except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
+            warnings.warn(
+                f"The fit has no leave-one-out terms ({type(stopped).__name__}: {stopped}). Its "
+                "draws are complete; bx.log_likelihood computes the terms, of fewer draws by "
+                "num_draws.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+            return
+        terms = terms.rename(obs=self.in_model("obs")) if self.name else terms
+        idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=self.in_model("y")))
+
+    def _starts(self, given):
+        if given is None:
+            return self.starts()
+        if not isinstance(given, dict):
+            if "posterior" not in getattr(given, "children", {}):
+                raise ValueError("start has no group `posterior`; expected a dict or a fit.")
+            center = given["posterior"].to_dataset().median(("chain", "draw"))
+            own = self.posterior_names.items()
+            given = {name: center[kept].values for name, kept in own if kept in center}
+        values = self.fixed_hyperparameters(given)
+        return [self._start(values)]
+
+    def _samples_latent(self, latent, method):
+        one_of("latent", latent, ("marginal", "sample"))
+        if latent == "marginal":
+            return False
+        if method != "nuts" or self.specification.normal:
+            raise ValueError(
+                f"latent='sample' with method={method!r} and likelihood="
+                f"{self.specification.likelihood!r}; expected method='nuts', and other than normal "
+                "noise, which leaves no latent values to sample."
+            )
+        if self.inducing:
+            raise ValueError(
+                f"latent='sample' with {self.specification.approximation}; expected no "
+                "approximation, bx.HSGP or bx.RandomFeatures."
+            )
+        return True
+
+    def _summit(self, starts, progressbar):
+        """Hyperparameters, by variable name, where their marginal density is largest."""
+        if not self.objective.free_RVs:
+            return {}
+        fit = self._fit_with_jitter(optimise.fit_map, starts, {"progressbar": progressbar})
+        found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
+        return {name: value.values for name, value in found.data_vars.items()}
+
+    def _fit_with_jitter(self, fitter, starts, options, sampled=False):
+        """Fit; where no start has a finite density, again with more jitter, and say so."""
+        size = float(self.training.scaled()["y"].var()) if self.specification.normal else 1.0
+        for jitter in FIT_JITTERS:
+            with self._fitting:
+                self._jitter.set_value(jitter * size)
+                try:
+                    model = self.pymc if sampled else self.objective
+                    idata = fitter(model, starts, **options)
+                except optimise.NowhereFinite:
+                    if jitter == FIT_JITTERS[-1]:
+                        raise
+                    continue
+                finally:
+                    self._jitter.set_value(0.0)
+            idata.attrs["relative_jitter"] = jitter
+            return idata
+
+
+def _rebuilt(kind, training, specification, settings):
+    """The model that was pickled."""
+    return kind.restored(training, specification, **settings)
+
+
+def _register_numba():
+    """Give the log density its numba form, which takes a second, for whom samples by PyMC."""
+    from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
+
+
+def _refuse_large(n, specification):
+    if specification.approximation is None and n * specification.classes > LARGEST:
+        raise ValueError(
+            f"{n} rows times {specification.classes} classes are more than the {LARGEST} latent "
+            "values that are inferred jointly. Pass approximation=bx.Inducing(m)."
+        )
+
+
+def _points_tensor(points):
+    return pt.specify_shape(pt.constant(points), points.shape)
+
+
+def _own_value(name, value, ndim):
+    """Check a fixed value of a variable that a callable kernel brought."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.ndim != ndim:
+        raise ValueError(f"{name} is {value!r}; expected finite numbers with {ndim} dimensions.")
+    return array.astype("float64")

@@ -1,0 +1,115 @@
+"""Where inducing points lie best."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.replace import graph_replace
+from scipy.optimize import minimize
+
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.numerics.compile_modes import BUFFERED_MODE
+from bayes_gpx.numerics.threads import ThreadedFunction, blas_threads
+from bayes_gpx.posteriors.collapsed import left_out
+from bayes_gpx.posteriors.strategies import prior
+from bayes_gpx.processes.approximations import Inducing
+from bayes_gpx.validation import count
+
+
+def optimise_inducing(model, idata, *, steps=100):
+    """Move a model's inducing points to where the bound on its evidence is largest.
+
+    With the hyperparameters held at a fit's; make a model with the points that come back, and fit
+    it from there::
+
+        points = bx.optimise_inducing(model, idata)
+        better = bx.GP(X, y, approximation=points)
+        idata = better.fit(start=idata)
+
+    Parameters
+    ----------
+    model : GP or GPX
+        With inducing points, from which the optimiser starts.
+    idata : xarray.DataTree or dict
+        A fit of it, of whose draws the medians are taken, or a dict of fixed hyperparameters.
+    steps : int
+        Of L-BFGS, at most.
+
+    Returns
+    -------
+    Inducing
+        The points, in user units; the bound there is never below that at the start.
+
+    Raises
+    ------
+    ValueError
+        For a model without inducing points, and for idata that do not fit it.
+
+    References
+    ----------
+    Titsias, "Variational learning of inducing variables in sparse Gaussian processes" (2009),
+    section 3.
+    """
+    if not isinstance(model.specification.approximation, Inducing):
+        raise ValueError(
+            f"The model's approximation is {model.specification.approximation}; expected "
+            "bx.Inducing(m), whose points can be moved."
+        )
+    count("steps", steps)
+    hyper = hyperparameter_draws(model, idata)
+    theta = {name: np.median(v, axis=(0, 1)) for name, v in hyper.values.items()}
+    start = _free(model)
+    slope_of = _bound_and_slope(model, theta, start.shape)
+
+    def objective(flat):
+        value, slope = slope_of(flat.reshape(start.shape))
+        finite = np.isfinite(value) and np.isfinite(slope).all()
+        return (-value, -slope.ravel()) if finite else (np.inf, np.zeros(flat.size))
+
+    with np.errstate(all="ignore"):
+        begun = np.isfinite(objective(start.ravel())[0])
+    if not begun:
+        raise ValueError(
+            "The bound is not finite at the model's own points with the medians of this fit; "
+            "expected hyperparameters of moderate size, and sigma not all but 0."
+        )
+    with blas_threads(model.training.n), np.errstate(all="ignore"):
+        found = minimize(
+            objective, start.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": steps}
+        )
+    points, training = found.x.reshape(start.shape), model.training
+    d = training.d
+    moved = points[:, :d] * training.X_scaling.scale + training.X_scaling.center
+    if points.shape[1] > d:
+        width = points.shape[1] - d
+        own = training.Z_scaling
+        weighed = points[:, d:] * own.scale[:width] + own.center[:width]
+        moved = np.hstack([moved, weighed])
+    return Inducing(moved, model.specification.approximation.seed)
+
+
+def _free(model):
+    """What can move: the points' columns of X and, where Z is apart, those of Z."""
+    training, U = model.training, model.inducing["U"]
+    if training.Z is None or training.z_is_x:
+        return U
+    return np.hstack([U, model.inducing["U_Z"][:, : training.p - training.intercept]])
+
+
+def _bound_and_slope(model, theta, shape):
+    """Return a compiled function from the points to the bound and its gradient."""
+    training, points = model.training, pt.tensor("points", shape=shape, dtype="float64")
+    data = {name: pt.constant(v) for name, v in training.scaled().items()}
+    s = SimpleNamespace(**{"jitter": 0.0, "Z": None} | data)
+    s.U, s.U_Z = points[:, : training.d], None
+    if training.Z is not None:
+        weighed = s.U if training.z_is_x else points[:, training.d :]
+        ones = pt.ones((shape[0], int(training.intercept)))
+        s.U_Z = pt.concatenate([weighed, ones], axis=1)
+    held = {name: pt.constant(v) for name, v in theta.items()}
+    specification = model.specification
+    process = prior(specification, held, training.d, model.called_kernel, s)
+    bound = left_out(specification, process, held, s)[0]
+    own = {rv: held[rv.name] for rv in model.own_variables}
+    outputs = graph_replace([bound, pt.grad(bound, points)], own, strict=False)
+    return ThreadedFunction([points], outputs, mode=BUFFERED_MODE, trust_input=True)

@@ -1,0 +1,189 @@
+"""Priors: the defaults, and hyperparameters as random variables of a PyMC model."""
+
+import inspect
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.validation import one_of
+
+DEFAULT_PRIORS = {
+    "lengthscale": lambda name, dims, d, p: pm.LogNormal(
+        name, mu=0.5 * np.log(d) + 0.5, sigma=1.0, dims=dims
+    ),
+    "alpha": lambda name, dims, d, p: pm.Gamma(name, alpha=2.0, beta=0.5, dims=dims),
+    "period": lambda name, dims, d, p: pm.LogNormal(name, mu=0.0, sigma=1.0, dims=dims),
+    "offset": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
+    "amplitude": lambda name, dims, d, p: pm.HalfNormal(name, sigma=2.0 / np.sqrt(p), dims=dims),
+    "linear amplitude": lambda name, dims, d, p: pm.HalfNormal(
+        name, sigma=2.0 / np.sqrt(d * p), dims=dims
+    ),
+    "polynomial amplitude": lambda name, dims, d, p: pm.HalfNormal(
+        name, sigma=2.0 / ((1 + d) * np.sqrt(p)), dims=dims
+    ),
+    "sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims),
+    "relative sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5, dims=dims),
+    "sigma": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
+    "nu": lambda name, dims, d, p: pm.Gamma(name, alpha=2.0, beta=0.1, dims=dims),
+    "dispersion": lambda name, dims, d, p: pm.LogNormal(name, mu=1.0, sigma=1.5, dims=dims),
+}
+"""Default priors on the model's scale, with d columns of X and p weighed features.
+
+Weakly informative for standardised data; `docs/priors.md` shows what they imply.
+"""
+
+
+DEFAULT_VALUES = {"degree": 2.0}
+"""Hyperparameters that are fixed unless a prior is given."""
+
+
+MAY_BE_ZERO = ("sigma_w", "relative sigma_w", "offset")
+
+
+def create_variables(specification, priors, training, *, rename):
+    """Create the hyperparameters in the model on the context stack.
+
+    Parameters
+    ----------
+    specification : Specification
+    priors : dict
+        Hyperparameter name -> callable that returns a PyMC variable, object with
+        ``create_variable(name)``, or fixed number(s).
+    training : TrainingData
+        Where a column of X is told by several features, these share its lengthscale.
+    rename : callable
+        Turns names of variables and dims into those in the model.
+
+    Returns
+    -------
+    theta : dict of tensors by hyperparameter name
+    fixed : dict of arrays, those of them that are fixed
+    """
+    if not isinstance(priors, dict):
+        raise ValueError(f"priors is a {type(priors).__name__}; expected a dict by name.")
+    horseshoe = specification.weight_prior == "horseshoe" and specification.by_feature
+    parts = [f"{a.name}_{part}" for a in specification.amplitudes for part in HORSESHOE_PARTS]
+    known = [h.name for h in specification.hyperparameters] + (parts if horseshoe else [])
+    for name in priors:
+        one_of("priors", name, known)
+    d, p = training.sources
+    sizes = {dim: training.size(dim) for dim in ("feature", "z_feature", "column")}
+    theta, fixed = {}, {}
+    for h in specification.hyperparameters:
+        name, dim = h.name, h.dim
+        if grouped(h, training):
+            name, dim = by_column(h.name), "column"
+        dims = dim and rename(dim)
+        if h.name not in priors and horseshoe and h in specification.amplitudes:
+            theta[h.name] = _horseshoe(h, priors, p, sizes[h.dim], rename)
+            continue
+        given = [part for part in parts if part in priors and part.startswith(f"{h.name}_")]
+        if given and h in specification.amplitudes:
+            raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
+        default = DEFAULT_VALUES.get(h.kind, DEFAULT_PRIORS.get(h.kind))
+        prior = priors.get(h.name, default)
+        if prior is DEFAULT_PRIORS.get(h.kind):
+            theta[h.name] = prior(rename(name), dims, d, p)
+        elif callable(prior) or hasattr(prior, "create_variable"):
+            theta[h.name] = _from_prior(prior, rename(name), dims, sizes.get(dim))
+        else:
+            fixed[h.name] = fixed_value(h, prior, training)
+            theta[h.name] = pt.as_tensor(fixed[h.name])
+            continue
+        if name != h.name:
+            own = pt.broadcast_to(theta[h.name], (sizes["column"],))
+            each = own[training.X.groups]
+            theta[h.name] = pm.Deterministic(rename(h.name), each, dims=rename(h.dim))
+    return theta, fixed
+
+
+def grouped(h, training):
+    """Whether a hyperparameter of each feature has one value for all that tell of one column."""
+    return h.dim == "feature" and bool(training.X.levels)
+
+
+def by_column(name):
+    """Name of the variable that holds a hyperparameter of each of the user's columns."""
+    return f"{name}_by_column"
+
+
+HORSESHOE_PARTS = ("global", "local")
+
+
+_SLAB = 2.0
+
+
+def _horseshoe(h, priors, p, size, rename):
+    """Regularised horseshoe on amplitudes: tau lambda_l, softly capped at the slab's width.
+
+    Piironen and Vehtari, Electronic Journal of Statistics 11 (2017) 5018-5051, equation 2.8.
+    """
+    dim = rename(h.dim)
+    defaults = {
+        "global": lambda name, dims: pm.HalfCauchy(name, beta=1.0 / p, dims=dims),
+        "local": lambda name, dims: pm.HalfCauchy(name, beta=1.0, dims=dims),
+    }
+    tau, local = (
+        _from_prior(priors.get(f"{h.name}_{part}", default), rename(f"{h.name}_{part}"), dims, many)
+        for (part, default), dims, many in zip(
+            defaults.items(), (None, dim), (None, size), strict=True
+        )
+    )
+    wide = tau * local
+    slab = _SLAB / np.sqrt(p)
+    return pm.Deterministic(rename(h.name), wide / pt.sqrt(1 + (wide / slab) ** 2), dims=dim)
+
+
+def _from_prior(prior, name, dims, size):
+    """Create a variable from what the user gave, and check that it is that variable."""
+    if not (callable(prior) or hasattr(prior, "create_variable")):
+        raise ValueError(f"The prior of {name} is {prior!r}; expected a callable here.")
+    model = pm.modelcontext(None)
+    if hasattr(prior, "create_variable"):
+        variable = prior.create_variable(name)
+    else:
+        parameters = inspect.signature(prior).parameters
+        positional = [
+            key
+            for key, p in parameters.items()
+            if key != "dims"
+            and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
+        ]
+        named = {"dims": dims} if "dims" in parameters else {}
+        variable = prior(*([name] if positional else []), **named)
+    if variable is None or model.named_vars.get(model.name_for(name)) is not variable:
+        raise ValueError(
+            f"The prior of {name} returned {variable}; expected the variable that it created under "
+            f"that name, such as pm.HalfNormal({name!r}). Wrap an expression of other variables in "
+            f"pm.Deterministic({name!r}, ...)."
+        )
+    shape = variable.type.shape
+    if len(shape) > (dims is not None) or (shape and shape[0] not in (None, size)):
+        wanted = "a scalar" + (f" or {size} values" if dims else "")
+        raise ValueError(f"The prior of {name} has shape {shape}; expected {wanted}.")
+    return variable
+
+
+def fixed_value(h, value, training):
+    """Check a fixed hyperparameter and broadcast it to its dim.
+
+    Raises
+    ------
+    ValueError
+        If it is not finite and positive (`sigma_w` and `offset` may be 0), or does not fit
+        its dim.
+    """
+    array = np.asarray(value)
+    least = "at least 0" if h.kind in MAY_BE_ZERO else "above 0"
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise ValueError(f"{h.name} is {value!r}; expected a finite number {least}.")
+    if (array < 0).any() or ((array == 0).any() and h.kind not in MAY_BE_ZERO):
+        raise ValueError(f"{h.name} is {value!r}; expected {least}.")
+    shape = () if h.dim is None else (training.size(h.dim),)
+    if grouped(h, training) and array.shape == (training.size("column"),):
+        array = array[training.X.groups]
+    if array.shape not in ((), shape):
+        wanted = "a scalar" + (f" or {shape[0]} values, one for each {h.dim}" if h.dim else "")
+        raise ValueError(f"{h.name} has shape {array.shape}; expected {wanted}.")
+    return np.broadcast_to(array.astype("float64"), shape)

@@ -1,0 +1,251 @@
+"""What a model is made of, apart from its data: kernel, hyperparameters, priors.
+
+A `Specification` decides the structure of every graph and is the key under which compiled
+functions are shared: two models with equal specifications never compile twice.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.likelihoods import LIKELIHOODS, named
+from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+from bayes_gpx.processes.gaussian_process import GaussianProcess
+from bayes_gpx.processes.weight_process import WeightProcess
+from bayes_gpx.validation import one_of
+
+WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
+
+
+def _stationary(cov_class):
+    return lambda d, h: cov_class(d, ls=h["lengthscale"])
+
+
+FACTORS = {
+    "expquad": (("lengthscale",), _stationary(pm.gp.cov.ExpQuad)),
+    "matern52": (("lengthscale",), _stationary(pm.gp.cov.Matern52)),
+    "matern32": (("lengthscale",), _stationary(pm.gp.cov.Matern32)),
+    "ratquad": (
+        ("lengthscale", "alpha"),
+        lambda d, h: pm.gp.cov.RatQuad(d, ls=h["lengthscale"], alpha=h["alpha"]),
+    ),
+    "periodic": (
+        ("lengthscale", "period"),
+        lambda d, h: pm.gp.cov.Periodic(d, ls=h["lengthscale"], period=h["period"]),
+    ),
+    "linear": ((), lambda d, h: pm.gp.cov.Linear(d, c=0.0)),
+    "polynomial": (
+        ("offset", "degree"),
+        lambda d, h: pm.gp.cov.Polynomial(d, c=0.0, d=h["degree"], offset=h["offset"]),
+    ),
+}
+"""Kernel name -> hyperparameters of its own, and PyMC's covariance function from them."""
+
+
+@dataclass(frozen=True)
+class Hyperparameter:
+    """One hyperparameter: its name, the kind that decides its prior, its dim or None."""
+
+    name: str
+    kind: str
+    dim: str | None = None
+
+    @property
+    def ndim(self):
+        """Number of dimensions of one draw."""
+        return 0 if self.dim is None else 1
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One factor of a named kernel and what its hyperparameters' names begin with."""
+
+    kind: str
+    prefix: str
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Structure of a model; hashable, without data and without priors.
+
+    Attributes
+    ----------
+    family : {"GP", "GPX"}
+    kernel : str or callable
+        Names joined by ``+`` and ``*``, or ``kernel(d) -> pymc.gp.cov.Covariance``.
+    ard : bool
+        One lengthscale for each feature.
+    likelihood : str
+        One of `bayes_gpx.likelihoods.LIKELIHOODS`.
+    weight_prior : {"shared", "per_feature", "horseshoe"}
+        Of GPX: how the amplitudes of the weight functions are related.
+    approximation : Inducing, HSGP, RandomFeatures or None
+    link : str or None
+        Of the likelihood; None for its default.
+    classes : int or None
+        Number of labels of "categorical".
+    """
+
+    family: str
+    kernel: str | Callable
+    ard: bool = True
+    likelihood: str = "normal"
+    weight_prior: str = "shared"
+    approximation: Any = None
+    link: str | None = None
+    classes: int | None = None
+
+    def __post_init__(self):
+        one_of("likelihood", self.likelihood, LIKELIHOODS)
+        if named(self.likelihood, self.link) is named(self.likelihood):
+            object.__setattr__(self, "link", None)
+        one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
+        known = RandomFeatures | HSGP | Inducing | None
+        if not isinstance(self.approximation, known):
+            raise ValueError(
+                f"approximation is {self.approximation!r}; expected None, bx.Inducing(m), "
+                "bx.HSGP(m, c) or bx.RandomFeatures(m, seed)."
+            )
+        made = isinstance(self.kernel, pm.gp.cov.BaseCovariance | type)
+        if made or not (callable(self.kernel) or isinstance(self.kernel, str)):
+            raise ValueError(
+                f"kernel is {self.kernel!r}; expected a name, names joined by + and *, or a "
+                "callable kernel(d) that returns a PyMC covariance function, such as "
+                "lambda d: pm.HalfNormal('size') ** 2 * pm.gp.cov.Matern52(d, ls=2.0)."
+            )
+        for summand in self.summands:
+            for factor in summand:
+                one_of("kernel", factor.kind, FACTORS)
+
+    @cached_property
+    def summands(self):
+        """The named kernel as a sum of products of factors; empty for a callable."""
+        if callable(self.kernel):
+            return ()
+        names = [[f.strip() for f in term.split("*")] for term in self.kernel.split("+")]
+        alone = sum(map(len, names)) == 1
+        seen, summands = {}, []
+        for term in names:
+            factors = []
+            for kind in term:
+                seen[kind] = seen.get(kind, 0) + 1
+                repeat = str(seen[kind]) if seen[kind] > 1 else ""
+                factors.append(Factor(kind, "" if alone else f"{kind}{repeat}_"))
+            summands.append(tuple(factors))
+        return tuple(summands)
+
+    @property
+    def normal(self):
+        """Whether noise is normal, so that all but hyperparameters integrates out exactly."""
+        return self.likelihood == "normal"
+
+    @cached_property
+    def observation(self):
+        """How the response varies around the process; see `bayes_gpx.likelihoods`."""
+        likelihood = named(self.likelihood, self.link)
+        return likelihood if self.classes is None else replace(likelihood, classes=self.classes)
+
+    @property
+    def reader(self):
+        """What reads the response; None where it is any finite number."""
+        return None if self.normal else self.observation
+
+    @property
+    def by_feature(self):
+        """Whether each weight function has an amplitude of its own."""
+        return self.family == "GPX" and self.weight_prior != "shared"
+
+    @cached_property
+    def amplitudes(self):
+        """Hyperparameters that scale the summands; a callable kernel has its own."""
+        dim = "z_feature" if self.by_feature else None
+        if callable(self.kernel):
+            return (Hyperparameter("amplitude", "amplitude", dim),) if self.by_feature else ()
+        prefixes = [s[0].prefix for s in self.summands] if len(self.summands) > 1 else [""]
+        return tuple(
+            Hyperparameter(f"{prefix}amplitude", _amplitude_kind(summand), dim)
+            for prefix, summand in zip(prefixes, self.summands, strict=True)
+        )
+
+    @cached_property
+    def hyperparameters(self):
+        """All hyperparameters but those that a callable kernel creates."""
+        own = [
+            Hyperparameter(
+                factor.prefix + kind,
+                kind,
+                "feature" if kind == "lengthscale" and self.ard else None,
+            )
+            for summand in self.summands
+            for factor in summand
+            for kind in FACTORS[factor.kind][0]
+        ]
+        sigma_w = "relative sigma_w" if self.weight_prior == "horseshoe" else "sigma_w"
+        weights = [Hyperparameter("sigma_w", sigma_w)] if self.family == "GPX" else []
+        noise = [Hyperparameter(k, k) for k in self.observation.hyperparameters]
+        return (*own, *self.amplitudes, *weights, *noise)
+
+    def process(self, theta, d, called=None):
+        """Prior process on the model's scale, from hyperparameters by name.
+
+        Parameters
+        ----------
+        theta : dict of tensors
+        d : int
+        called : pymc.gp.cov.Covariance, optional
+            What a callable kernel returned; see `call_kernel`.
+        """
+        if callable(self.kernel):
+            summands = [called]
+        else:
+            summands = [self._product(summand, theta, d) for summand in self.summands]
+        amplitudes = [theta[a.name] for a in self.amplitudes]
+        if not self.by_feature:
+            if amplitudes:
+                summands = [a**2 * k for a, k in zip(amplitudes, summands, strict=True)]
+            cov_func = sum(summands[1:], start=summands[0])
+            if self.family == "GP":
+                return GaussianProcess(cov_func)
+            return WeightProcess(cov_func, theta["sigma_w"])
+        sigma_w = theta["sigma_w"]
+        if self.weight_prior == "horseshoe":
+            sigma_w = sigma_w * pt.sqrt(sum(pt.as_tensor(a) ** 2 for a in amplitudes))
+        return WeightProcess(summands, sigma_w, amplitudes)
+
+    def call_kernel(self, d):
+        """Call a callable kernel in the model on the context stack; None for a named one."""
+        if not callable(self.kernel):
+            return None
+        cov_func = self.kernel(d)
+        if not isinstance(cov_func, pm.gp.cov.BaseCovariance):
+            raise ValueError(
+                f"kernel(d) returned {type(cov_func).__name__}; expected a covariance function "
+                "of pymc.gp.cov, complete with its amplitude."
+            )
+        columns = np.max(getattr(cov_func, "active_dims", 0)) + 1
+        if columns > d:
+            raise ValueError(
+                f"kernel(d) returned a covariance function of {columns} columns; X has {d}. Use "
+                "the argument d as its input_dim."
+            )
+        return cov_func
+
+    def _product(self, summand, theta, d):
+        product = None
+        for factor in summand:
+            own, build = FACTORS[factor.kind]
+            cov_func = build(d, {kind: theta[factor.prefix + kind] for kind in own})
+            product = cov_func if product is None else product * cov_func
+        return product
+
+
+def _amplitude_kind(summand):
+    """Kernels whose variance grows with the number of columns have smaller amplitudes."""
+    kinds = {factor.kind for factor in summand}
+    growing = [kind for kind in ("polynomial", "linear") if kind in kinds]
+    return f"{growing[0]} amplitude" if growing else "amplitude"

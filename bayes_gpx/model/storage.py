@@ -1,0 +1,272 @@
+"""Save and load: data, scaling, specification and posterior in one netCDF file."""
+
+import json
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from bayes_gpx.data.categorical import indicator
+from bayes_gpx.data.features import Scaling
+from bayes_gpx.data.training import INTERCEPT, read_training
+from bayes_gpx.draws.hyperparameter_draws import refuse_other_model
+from bayes_gpx.model.gp import GP, GPX
+from bayes_gpx.model.specification import Specification
+from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+from bayes_gpx.system.digests import BLANK, intact, sealed
+from bayes_gpx.system.files import replaced, writable
+
+FORMAT = 1
+FAMILIES = {"GP": GP, "GPX": GPX}
+APPROXIMATIONS = {kind.__name__: kind for kind in (HSGP, Inducing, RandomFeatures)}
+"""What a file may ask for; a name outside of the list builds nothing."""
+
+CALLABLE = "callable"
+GROUP = "bayes_gpx"
+
+
+def save(model, idata, path):
+    """Write a model and its fit to one netCDF file.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree
+        What ``model.fit`` returned.
+    path : str or path
+        Replaced as a whole once everything is written.
+
+    Raises
+    ------
+    ValueError
+        If the place cannot be written to, or `idata` is no fit of this model.
+
+    Notes
+    -----
+    A callable kernel or prior cannot be written; `load` asks for it again. The file holds a
+    checksum of itself, by which `load` knows damage.
+    """
+    path = writable(path)
+    refuse_other_model(model, idata)
+    spec = asdict(model.specification)
+    if callable(spec["kernel"]):
+        spec["kernel"] = CALLABLE
+    approximation = model.specification.approximation
+    if approximation is not None:
+        spec["approximation"] = [type(approximation).__name__, spec["approximation"]]
+    settings = {
+        "format": FORMAT,
+        "sealed": True,
+        "specification": spec,
+        "scale": model.scale,
+        "intercept": model.training.intercept,
+        "z_is_x": model.training.z_is_x,
+        "name": model.name,
+        "y_name": model.training.y_name,
+        "y_center": model.training.y_scaling.center,
+        "y_scale": model.training.y_scaling.scale,
+        "labels": _plain(model.training.labels),
+        "levels": {
+            name: frame.levels
+            for name, frame in (("X", model.training.X), ("Z", model.training.Z))
+            if frame is not None
+        },
+        "fixed_priors": [name for name in model.priors if name in model.fixed],
+        "callable_priors": [name for name in model.priors if name not in model.fixed],
+    }
+    variables = {
+        "X": (("obs", "feature"), model.training.X.values),
+        "y": ("obs", model.training.y),
+        "X_center": ("feature", model.training.X_scaling.center),
+        "X_scale": ("feature", model.training.X_scaling.scale),
+    }
+    if model.training.exposure is not None:
+        variables["exposure"] = ("obs", model.training.exposure)
+    coords = {"obs": model.training.X.index, "feature": list(model.training.X.columns)}
+    if model.training.Z is not None:
+        variables["Z"] = (("obs", "z_feature"), model.training.Z.values)
+        variables["Z_center"] = ("z_feature", model.training.Z_scaling.center)
+        variables["Z_scale"] = ("z_feature", model.training.Z_scaling.scale)
+        coords["z_feature"] = list(model.training.Z.columns)
+    for name in settings["fixed_priors"]:
+        value = model.fixed[name]
+        variables[f"fixed_{name}"] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), value)
+    tree = xr.DataTree.from_dict(
+        {
+            **{name: child.to_dataset() for name, child in idata.children.items()},
+            GROUP: xr.Dataset(
+                variables, coords, {"settings": json.dumps(settings), "checksum": BLANK}
+            ),
+        }
+    )
+    tree.attrs.update(idata.attrs)
+    # In memory first: HDF5 may take the process down with it where a disk is full.
+    data = sealed(tree.to_netcdf(engine="h5netcdf"))
+    with replaced(path) as file:
+        file.write(data)
+
+
+def load(path, kernel=None, priors=None):
+    """Read what `save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    kernel : callable, optional
+        Needed where the model's kernel was a callable.
+    priors : dict, optional
+        Needed for the priors that were callables.
+
+    Returns
+    -------
+    model : GP or GPX
+    idata : xarray.DataTree
+
+    Raises
+    ------
+    ValueError
+        If the file was not written by `save`, was changed or damaged since then, or needs a kernel
+        or priors that are not given.
+    """
+    held = _read(path)
+    data, tree = _opened(path, held)
+    with _reading(path):
+        settings = json.loads(data.attrs["settings"])
+        written, with_checksum = settings["format"], settings.get("sealed", False)
+    if with_checksum and not intact(held):
+        raise ValueError(_changed(path, "its checksum is missing"))
+    if written != FORMAT:
+        raise ValueError(
+            f"{path} has format {written!r}; this version reads format {FORMAT}. Load it with the "
+            "version of bayes_gpx that saved it."
+        )
+    with _reading(path):
+        own_kernel, asked = settings["specification"]["kernel"], list(settings["callable_priors"])
+    if own_kernel == CALLABLE and kernel is None:
+        raise ValueError(f"The model in {path} has a callable kernel; pass kernel= again.")
+    if own_kernel != CALLABLE and kernel is not None:
+        raise ValueError(f"The kernel in {path} is {own_kernel!r}; leave kernel= out.")
+    priors = dict(priors or {})
+    superfluous = [name for name in priors if name not in asked]
+    if superfluous:
+        raise ValueError(f"The priors {superfluous} are in {path} already; leave them out.")
+    missing = [name for name in asked if name not in priors]
+    if missing:
+        raise ValueError(
+            f"The model in {path} has callable priors for {missing}; pass priors= with them again."
+        )
+    # What a caller's own functions raise is no fault of the file.
+    with nullcontext() if kernel or priors else _reading(path):
+        model = _restored(data, settings, kernel or own_kernel, priors)
+        idata = xr.DataTree.from_dict(
+            {name: child.to_dataset() for name, child in tree.children.items() if name != GROUP}
+        )
+        idata.attrs.update(tree.attrs)
+        refuse_other_model(model, idata)
+    return model, idata
+
+
+def _read(path):
+    """Bytes of a file, which are those that were sealed, if they were."""
+    if Path(path).is_dir():
+        raise ValueError(f"{path} is a folder; expected a file written by bx.save.")
+    held = Path(path).read_bytes()
+    if intact(held) is False:
+        raise ValueError(_changed(path, "its checksum differs"))
+    return held
+
+
+def _opened(path, held):
+    """The group of this package in a file's bytes, and all groups."""
+    try:
+        h5py.File(BytesIO(held)).close()  # h5netcdf does not close what it cannot open
+        with xr.open_datatree(BytesIO(held), engine="h5netcdf") as opened:
+            tree = opened.load()
+    except Exception as unreadable:  # whatever HDF5, h5netcdf and xarray make of damage
+        raise ValueError(
+            f"{path} is not a netCDF file written by bx.save, or it is damaged: {unreadable!r}. "
+            "Take a copy of it, or fit and save again."
+        ) from unreadable
+    if GROUP not in tree.children:
+        raise ValueError(f"{path} has no group `{GROUP}`; expected a file written by bx.save.")
+    return tree[GROUP].to_dataset(), tree
+
+
+@contextmanager
+def _reading(path):
+    """Say of any error that it comes from what a file holds."""
+    try:
+        yield
+    except Exception as wrong:
+        raise ValueError(_changed(path, repr(wrong))) from wrong
+
+
+def _changed(path, reason):
+    return (
+        f"{path} was changed or damaged since bx.save wrote it: {reason}. Take a copy of it, or "
+        "fit and save again."
+    )
+
+
+def _restored(data, settings, kernel, priors):
+    """The model that a file tells of."""
+    spec = settings["specification"] | {"kernel": kernel}
+    if spec.get("approximation"):
+        kind, values = spec["approximation"]
+        spec["approximation"] = APPROXIMATIONS[kind](**values)
+    fixed = {name: data[f"fixed_{name}"].values for name in settings["fixed_priors"]}
+    scalings = [
+        Scaling(data["X_center"].values, data["X_scale"].values),
+        Scaling(float(settings["y_center"]), float(settings["y_scale"])),
+        None,
+    ]
+    Z = None
+    if "Z" in data:
+        scalings[2] = Scaling(data["Z_center"].values, data["Z_scale"].values)
+        if not settings["z_is_x"]:
+            Z = _frame(data["Z"], settings).drop(
+                columns=[INTERCEPT] if settings["intercept"] else []
+            )
+    specification, y = Specification(**spec), data["y"].values
+    if settings.get("labels"):
+        y = np.array(settings["labels"])[y.astype(int)]
+    observation = specification.reader
+    training = read_training(
+        _frame(data["X"], settings),
+        pd.Series(y, index=data["obs"].values, name=settings["y_name"]),
+        Z,
+        weighs="Z" in data,
+        observation=observation,
+        exposure=data["exposure"].values if observation and observation.exposed else None,
+        intercept=settings["intercept"],
+        scalings=tuple(scalings),
+    )
+    return FAMILIES[spec["family"]].restored(
+        training,
+        specification,
+        priors={**fixed, **priors},
+        scale=settings["scale"],
+        name=settings["name"],
+    )
+
+
+def _plain(labels):
+    """Labels as JSON holds them."""
+    return labels and [getattr(label, "tolist", lambda own=label: own)() for label in labels]
+
+
+def _frame(array, settings):
+    """The table as it was given: categorical columns again in the place of their indicators."""
+    columns = [str(c) for c in array[array.dims[1]].values]
+    frame = pd.DataFrame(np.asarray(array.values), array["obs"].values, columns)
+    for column, levels in settings.get("levels", {}).get(array.name, {}).items():
+        told = [indicator(column, level) for level in levels]
+        held = pd.Categorical.from_codes(frame[told].to_numpy().argmax(axis=1), levels)
+        frame.insert(frame.columns.get_loc(told[0]), column, held)
+        frame = frame.drop(columns=told)
+    return frame

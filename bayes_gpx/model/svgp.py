@@ -1,0 +1,70 @@
+"""Sparse variational fits: by some rows at a time, and what they leave of the inducing values."""
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from bayes_gpx.draws.evaluate import scalars
+from bayes_gpx.inference import datatree
+from bayes_gpx.inference.stochastic import Ascent
+from bayes_gpx.posteriors.collapsed import inducing_moments
+from bayes_gpx.posteriors.minibatch import batch_of, bound_of
+from bayes_gpx.validation import count
+
+
+def inducing_values(model, idata, progressbar):
+    """Posterior moments of the values at the inducing points, on the model's scale.
+
+    The points are in user units: `U`, and `U_Z` of weighed features.
+    """
+    (mean, chol), hyper, _ = scalars(model, idata, inducing_moments, progressbar=progressbar)
+    training, lead = model.training, ("chain", "draw")
+    coords = {"chain": hyper.chain, "draw": hyper.draw}
+    classes = () if model.specification.classes is None else ("class",)
+    if classes:
+        coords["class"] = list(training.labels)
+    found = {
+        "u_mean": ((*lead, "inducing", *classes), mean),
+        "u_chol": ((*lead, *classes, "inducing", "inducing_bis"), chol),
+    }
+    placed = {"U": (training.X, training.X_scaling, "feature")}
+    placed["U_Z"] = training.Z, training.Z_scaling, "z_feature"
+    for name, points in model.inducing.items():
+        frame, scaling, dim = placed[name]
+        found[name] = ("inducing", dim), points * scaling.scale + scaling.center
+        coords[dim] = list(frame.columns)
+    return xr.Dataset(found, coords)
+
+
+def fit_by_batches(
+    model, _, starts, *, minibatch, seed, steps=2000, learning_rate=0.02, progressbar=True
+):
+    """Maximise the bound by some rows at a time, from the first start that is not empty."""
+    data, classes = model.training, model.specification.classes
+    count("minibatch", minibatch)
+    count("steps", steps)
+    if minibatch > data.n or model.specification.normal:
+        raise ValueError(
+            f"minibatch is {minibatch} with {data.n} rows and likelihood="
+            f"{model.specification.likelihood!r}; expected at most all rows, and other than "
+            "normal noise, whose bound is closed. Leave minibatch out to use all rows."
+        )
+    batch, bound = batch_of(classes), []
+
+    def observe(specification, process, theta, s, *, scaling, **_):
+        expected, *others = bound_of(specification, process, theta, s, batch)
+        bound.extend([expected - data.n * np.log(scaling.scale), *others])
+        return bound
+
+    with pm.Model(model=None) as objective:
+        model.posed(observe)
+    scaled = data.scaled()
+    rows = {batch.y: scaled["y"], batch.exposure: scaled["exposure"]}
+    for name, frame in (("X", data.X), ("Z", data.Z)):
+        if model.in_model(name) in objective.named_vars:
+            rows[objective[model.in_model(name)]] = frame.values
+    sizes = minibatch, len(model.inducing["U"]), classes or 1
+    climb = Ascent(objective, bound, batch, rows, sizes)
+    options = {"steps": steps, "rate": learning_rate, "progressbar": progressbar}
+    found, height, trace = climb(next(filter(None, starts), {}), seed=seed, **options)
+    return datatree.of_one(objective, found, height, trace, [], method="svgp")

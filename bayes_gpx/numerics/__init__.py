@@ -1,0 +1,1 @@
+"""Numerical tools that know no Gaussian process: linear algebra, quadrature, compilation."""

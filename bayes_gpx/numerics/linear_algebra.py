@@ -1,0 +1,67 @@
+"""Cholesky factors with adaptive jitter, and what is solved with them."""
+
+import numpy as np
+import pytensor.tensor as pt
+
+JITTERS = tuple(10.0**k for k in range(-14, -3))
+"""What `factor` is tried with, in turn, after 0: multiples of the mean diagonal."""
+
+
+def cholesky(C):
+    """Lower Cholesky factor of C (n, n); all NaN where C is not positive definite."""
+    return pt.linalg.cholesky(C, lower=True, on_error="nan")
+
+
+def solve_root(root, B):
+    """root^-1 B for a lower triangular root."""
+    return pt.linalg.solve_triangular(root, B, lower=True)
+
+
+def solve(root, B):
+    """C^-1 B for C = root root'."""
+    return pt.linalg.solve_triangular(root, solve_root(root, B), lower=True, trans="T")
+
+
+def with_jitter(attempt):
+    """Call ``attempt(jitter)`` with 0, then with growing jitter, until all is finite.
+
+    Parameters
+    ----------
+    attempt : callable
+        Takes the relative jitter, returns a sequence of arrays.
+
+    Returns
+    -------
+    arrays, jitter
+
+    Raises
+    ------
+    ValueError
+        If the largest jitter does not help.
+    """
+    for jitter in (0.0, *JITTERS):
+        arrays = attempt(jitter)
+        if all(np.isfinite(array).all() for array in arrays):
+            return arrays, jitter
+    raise ValueError(
+        "The covariance of the observations is not positive definite, even with "
+        f"{JITTERS[-1]:g} of its mean diagonal added. Expected finite hyperparameters of "
+        "moderate size; check them for values such as 0, inf or 1e150."
+    )
+
+
+def sqrt_psd(covariance):
+    """Square root A of covariances (..., c, c), A A' = covariance.
+
+    A Cholesky factor, or eigenvectors where a covariance is singular: components without variance
+    stay exactly without, and round-off below 0 counts as 0. Taken of correlations: beside a
+    component of huge units, a small one would be lost in round-off.
+    """
+    sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
+    scale = np.where(sd > 0, sd, 1.0)
+    correlation = covariance / scale[..., :, None] / scale[..., None, :]
+    try:
+        return sd[..., None] * np.linalg.cholesky(correlation)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(correlation)
+    return sd[..., None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]

@@ -1,0 +1,44 @@
+"""Compiled functions in two stages: what depends on fixed arguments alone is computed once."""
+
+from functools import partial
+
+import pytensor
+from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Constant
+
+from bayes_gpx.numerics.threads import LOCK, ThreadedFunction
+
+
+class Staged:
+    """A function that is called many times with some of its arguments the same.
+
+    ``Staged(changing, fixed, outputs, mode).given(*fixed)`` is a function of the changing ones.
+
+    Parameters
+    ----------
+    changing, fixed : list of tensor variables
+    outputs : list of tensor variables
+    mode : pytensor Mode
+    """
+
+    def __init__(self, changing, fixed, outputs, mode):
+        inputs = [*changing, *fixed]
+        with LOCK:
+            whole = pytensor.function(
+                inputs, outputs, mode=mode, on_unused_input="ignore"
+            ).maker.fgraph
+        changing, fixed = whole.inputs[: len(changing)], whole.inputs[len(changing) :]
+        settled, used = set(fixed), {}
+        for node in whole.toposort():
+            if all(v in settled or isinstance(v, Constant) for v in node.inputs):
+                settled.update(node.outputs)
+            else:
+                used |= dict.fromkeys(v for v in node.inputs if v in settled)
+        used = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
+        rewritten = {"mode": Mode(linker=mode.linker, optimizer=None), "trust_input": True}
+        self._settle = ThreadedFunction(fixed, used, **rewritten)
+        self._finish = ThreadedFunction([*used, *changing], whole.outputs, **rewritten)
+
+    def given(self, *fixed):
+        """Return the function of the changing arguments, for the running thread."""
+        return partial(self._finish.own, *[array.copy() for array in self._settle(*fixed)])

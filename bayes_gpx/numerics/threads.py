@@ -1,0 +1,143 @@
+"""Compiled functions and BLAS for several threads: PyTensor's functions serve one at a time.
+
+A function of PyTensor keeps its arguments and results in storage of its own, so two threads that
+call it at once overwrite each other's numbers. Whatever is compiled once and kept is therefore
+compiled here, and every thread calls a copy of its own.
+"""
+
+import os
+import threading
+from contextlib import contextmanager
+
+import pytensor
+from threadpoolctl import threadpool_limits
+
+from bayes_gpx.numerics.compile_modes import MODE
+
+LOCK = threading.RLock()
+"""Held while PyTensor compiles or copies a function: neither is made for two threads at once."""
+
+
+def copy(function):
+    """A compiled function for one thread."""
+    with LOCK:
+        return function.copy()
+
+
+class Copies(threading.local):
+    """The running thread's own copies of compiled functions, and what it keeps for its next call.
+
+    Parameters
+    ----------
+    compiled : callable
+        Returns the functions, which nobody calls themselves; called by every thread.
+
+    Attributes
+    ----------
+    functions : tuple
+    last : object
+        None at first.
+    """
+
+    def __init__(self, compiled):
+        with LOCK:
+            self.functions = tuple(map(copy, compiled()))
+        self.last = None
+
+
+class ThreadedFunction:
+    """A compiled function that any thread may call.
+
+    Parameters
+    ----------
+    inputs, outputs : as `pytensor.function` takes them
+    mode : pytensor Mode
+    **options
+        Of `pytensor.function`.
+    """
+
+    def __init__(self, inputs, outputs, *, mode=MODE, **options):
+        with LOCK:
+            whole = pytensor.function(
+                inputs, outputs, mode=mode, on_unused_input="ignore", **options
+            )
+        self._own = Copies(lambda: [whole])
+
+    @property
+    def own(self):
+        """The running thread's copy, to be called by it alone."""
+        return self._own.functions[0]
+
+    def __call__(self, *arguments):
+        """Call the running thread's copy."""
+        return self.own(*arguments)
+
+
+class _Limit:
+    """How many threads BLAS may use: the fewest that anyone asks for who is not done yet.
+
+    The limit is the process's, not a thread's. If each of two threads restored what it found, the
+    later one would restore the other's limit, for good.
+    """
+
+    def __init__(self):
+        self._asked, self._outermost = [], None
+
+    @contextmanager
+    def held(self, number):
+        """Context in which BLAS uses at most `number` threads."""
+        asked = number, threading.get_ident()
+        with LOCK:
+            lowest = min(self._asked, default=None)
+            self._asked.append(asked)
+            if lowest is None:
+                self._outermost = threadpool_limits(number)
+            elif number < lowest[0]:
+                threadpool_limits(number)
+        try:
+            yield
+        finally:
+            with LOCK:
+                self._asked.remove(asked)
+                self._restore()
+
+    def forget_others(self):
+        """Drop what other threads asked for, which a forked process does not have."""
+        held = bool(self._asked)
+        self._asked = [one for one in self._asked if one[1] == threading.get_ident()]
+        if held:
+            self._restore()
+
+    def _restore(self):
+        if self._asked:
+            threadpool_limits(min(self._asked)[0])
+        else:
+            self._outermost.restore_original_limits()
+
+
+BLAS = _Limit()
+
+
+def _after_fork():
+    BLAS.forget_others()
+    LOCK.release()
+
+
+if "register_at_fork" in vars(os):  # a child must not inherit a lock that another thread holds
+    os.register_at_fork(
+        before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_after_fork
+    )
+
+
+THREADED_FROM = 3000
+"""Observations from which BLAS is given more than one thread."""
+
+
+def blas_threads(n, parallel=1):
+    """Context in which BLAS uses as many threads as n observations are worth.
+
+    Factors of small matrices gain little by more than one thread, and lose much by it
+    where another process wants the processor; `parallel` chains share the processors.
+    """
+    enough = n >= THREADED_FROM
+    return BLAS.held(max(1, (os.cpu_count() or 1) // parallel) if enough else 1)

@@ -1,0 +1,134 @@
+"""A quantity at places: a map of its mean above a map of its sd, one column for each feature."""
+
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.data.features import read_features, refuse_misaligned
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import covers_zero, layered, short, shown
+from bayes_gpx.plots.visuals import (
+    SIGNED,
+    UNSIGNED,
+    axis_labels,
+    colour_bar,
+    coloured_points,
+    colours,
+    from_zero,
+    symmetric,
+)
+
+LAYERS = ("mean", "sd")
+SIZE = 3.9, 3.6
+"""Of a panel, in inches."""
+
+OUTLINES = {True: "#bbbbbb", False: "#222222"}
+"""Of places whose sign is open, and of the others."""
+
+
+def _places(da, target, *, at, unsure, scales, size):
+    layer, feature = da["layer"].item(), da["feature"].item()
+    norm, cmap = scales[layer, feature]
+    colour = colours(da.values, norm.vmin, norm.vmax, cmap)
+    artist = None
+    for which, edge in ((unsure, OUTLINES[True]), (~unsure, OUTLINES[layer == "sd"])):
+        if which.any():
+            chosen = which.values
+            drawn = {"edge": edge, "size": size, "width": 0.7}
+            artist = coloured_points(*at[chosen].T, colour[chosen], target, **drawn)
+    backend_from_object(target).title(f"{short(feature, 24)}: {layer}", target, size=10)
+    return artist
+
+
+def plot_map(
+    dataset,
+    places,
+    *,
+    features=None,
+    max_features=3,
+    ci_prob=None,
+    backend=None,
+    **pc_kwargs,
+):
+    """Plot weights, or another quantity, at places: maps of the mean, and of the sd below.
+
+    Places have a dark outline where the interval excludes 0, a light one where the sign is open.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.weights`, `derivatives`, `attributions` or `contributions` returned, with
+        draws or not. Of weights ask with ``smooth=True``: without what is an observation's own.
+    places : table or array (obs, 2)
+        Where each observation is, across and up; such as longitude and latitude.
+    features : list of str, optional
+        From left to right; by default the `max_features` of the largest mean absolute attribution
+        or contribution, the first ones where units differ.
+    max_features : int
+    ci_prob : float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
+        dataset has draws, else from mean and sd as if normal.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+        Bokeh has no colour bars.
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another verb, unknown features, and places that are not
+        two columns with a row for each observation.
+
+    References
+    ----------
+    Fotheringham, Brunsdon and Charlton, "Geographically Weighted Regression" (2002): coefficients
+    that vary over places.
+    """
+    found = shown(
+        dataset, features=features, max_features=max_features, ci_prob=ci_prob, valued=False
+    )
+    at = _read(places, dataset["obs"].values)
+    layers = layered(found, LAYERS).transpose("layer", "feature", "obs")
+    data, scales = xr.Dataset({found.attrs["name"]: layers}), {}
+    for feature in found["feature"].values:
+        mean, sd = (found[layer].sel(feature=feature) for layer in LAYERS)
+        scales["mean", feature] = symmetric(mean), SIGNED
+        scales["sd", feature] = from_zero(sd), UNSIGNED
+    backend = backend or rcParams["plot.backend"]
+    number = found.sizes["feature"]
+    pc_kwargs.setdefault("col_wrap", number)
+    lay_out(pc_kwargs, 2 * number, SIZE, backend=backend, above=0.7, narrowest=7.0, between=1.4)
+    pc = PlotCollection.wrap(data, cols=["layer", "feature"], backend=backend, **pc_kwargs)
+    size = 300 / len(at.values) ** 0.5
+    unsure = covers_zero(found["interval"])
+    pc.map(_places, "places", data=data, at=at.values, unsure=unsure, scales=scales, size=size)
+    across, up = at.columns
+    pc.map(axis_labels, "labels", data=data, x=across, y=up)
+    for (layer, feature), (norm, cmap) in scales.items():
+        panel = pc.get_target(None, {"layer": layer, "feature": feature})
+        colour_bar(pc, norm, cmap, None, axes=[panel], location="right", shrink=0.8)
+    second = f"means with a dark outline: the {found.attrs['interval']} excludes 0"
+    add_title(pc, f"{found.attrs['title']} [{dataset.attrs['units']}]\n{second}")
+    return pc
+
+
+def _read(places, index):
+    frame = read_features(places, "places", minimum_rows=1)
+    if frame.levels:
+        raise ValueError(
+            f"places has the categorical columns {list(frame.levels)}; expected two columns of "
+            "numbers, such as longitude and latitude."
+        )
+    if len(frame.columns) != 2 or len(frame) != len(index):
+        raise ValueError(
+            f"places has {len(frame)} rows and {len(frame.columns)} columns; expected 2 columns "
+            f"with a row for each of the dataset's {len(index)} observations."
+        )
+    if frame.labelled:
+        refuse_misaligned(index, frame.index, "the dataset", "places")
+    return frame

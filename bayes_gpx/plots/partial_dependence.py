@@ -1,0 +1,86 @@
+"""Partial dependence with its band, over the curves of single observations."""
+
+import numpy as np
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import refuse_several, short
+from bayes_gpx.plots.visuals import axis_labels
+from bayes_gpx.validation import count, one_of
+
+
+def _curves(da, target, *, value, **kwargs):
+    lines = da.transpose("obs", "step").values
+    gap = np.full((len(lines), 1), np.nan)
+    x = np.tile(np.append(value.values, np.nan), len(lines))
+    return backend_from_object(target).line(x, np.hstack([lines, gap]).ravel(), target, **kwargs)
+
+
+def _band(da, target, *, value, **kwargs):
+    low, high = da.transpose("ci_bound", "step").values
+    return backend_from_object(target).fill_between_y(value.values, low, high, target, **kwargs)
+
+
+def _line(da, target, *, value, **kwargs):
+    return backend_from_object(target).line(value.values, da.values, target, **kwargs)
+
+
+def _labels(da, target, *, y):
+    return axis_labels(da, target, x=short(da["feature"].item()), y=y)
+
+
+def plot_partial_dependence(dataset, *, features=None, max_curves=50, backend=None, **pc_kwargs):
+    """Plot the function along each feature: curves of observations, their average and its band.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.partial_dependence` returned.
+    features : list of str, optional
+        Only these, in this order.
+    max_curves : int
+        Of more observations, as many evenly chosen ones are drawn.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For another dataset, or unknown features.
+    """
+    if "partial_dependence_band" not in dataset:
+        raise ValueError("The dataset has no bands; expected the result of bx.partial_dependence.")
+    count("max_curves", max_curves)
+    refuse_several(dataset["partial_dependence_mean"])
+    names = list(dataset["feature"].values) if features is None else list(features)
+    for name in names:
+        one_of("features", name, list(dataset["feature"].values))
+    n = dataset.sizes["obs"]
+    rows = np.unique(np.linspace(0, n - 1, min(n, max_curves)).round().astype(int))
+    chosen = dataset.sel(feature=names).isel(obs=rows)
+
+    def named(variable):
+        return chosen[[variable]].rename({variable: "f"})
+
+    backend = backend or rcParams["plot.backend"]
+    lay_out(pc_kwargs, len(names), (4.2, 3.2), backend=backend, above=0.6, narrowest=7.0)
+    mean, where = named("partial_dependence_mean"), {"value": chosen["value"]}
+    pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
+    pc.map(_curves, "ice", data=named("ice_mean"), color="gray", alpha=0.35, width=0.8, **where)
+    pc.map(_band, "band", data=named("partial_dependence_band"), color="C0", alpha=0.35, **where)
+    pc.map(_line, "point_estimate", data=mean, color="C0", width=2.5, **where)
+    pc.map(_labels, "labels", data=mean, y="f")
+    some = f"{len(rows)} of {n} observations" if len(rows) < n else "observations"
+    add_title(
+        pc,
+        f"Partial dependence [{dataset.attrs['units']}], {dataset.attrs['ci_prob']:.0%} band\n"
+        f"gray: {some}",
+    )
+    return pc

@@ -1,0 +1,219 @@
+"""What a plot shows of a verb's Dataset: one quantity at some rows and features, with intervals."""
+
+import arviz_stats  # noqa: F401
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+
+from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.points import rows_labelled
+from bayes_gpx.validation import count, one_of, probability
+
+MOST_PANELS = 24
+"""That a person can read."""
+
+QUANTITIES = ("attribution", "contribution", "weight", "derivative")
+ONE_UNIT = ("attribution", "contribution")
+"""Those that are comparable over features."""
+
+MOST_ROWS = 1000
+"""More observations are not drawn one by one, but a random choice of that many."""
+
+LONGEST_NAME = 40
+
+NO_INTERVAL = "no interval: one draw of the hyperparameters"
+
+
+def shown(
+    dataset,
+    quantities=QUANTITIES,
+    *,
+    obs=None,
+    features=None,
+    max_features=None,
+    most_rows=None,
+    ci_prob=None,
+    draws=False,
+    valued=True,
+):
+    """Pick what is to be drawn.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What a verb returned.
+    quantities : tuple of str
+        The plot draws any of these.
+    obs : label or list of labels, optional
+    features : list of str, optional
+        In this order; by default the `max_features` of the largest mean absolute value over all
+        observations, or the first where units differ between features.
+    max_features, most_rows : int, optional
+    ci_prob : float, optional
+        ArviZ's ``stats.ci_prob`` by default.
+    draws : bool
+        Whether draws are needed.
+    valued : bool
+        Whether the features' values are.
+
+    Returns
+    -------
+    xarray.Dataset
+        `mean`, `sd`, `value` (obs, feature), `interval` (obs, feature, ci_bound); equal-tailed
+        where the dataset has draws, else that of a normal variable; `row` (obs), the observations'
+        positions. Its attrs are `name`, `label`
+        (name with units), `interval` (in words), `title` (also which rows and features).
+
+    Raises
+    ------
+    ValueError
+        For a dataset without such a quantity or its values, dims to choose along, unknown
+        observations or features, and a `ci_prob` that is no probability.
+    """
+    name = _held(dataset, quantities, draws, valued)
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    said = []
+    columns, known = _columns(dataset, name, features, max_features), dataset.sizes["feature"]
+    if len(columns) < known:
+        largest = "largest of " if features is None and name in ONE_UNIT else "of "
+        said.append(f"{len(columns)} {largest}{known} features")
+    rows = rows_labelled(dataset["obs"].values, obs)
+    if most_rows is not None and len(rows) > most_rows:
+        said.append(f"{most_rows:,} of {len(rows):,} observations, at random")
+        rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
+    chosen = dataset.isel(obs=rows, feature=columns)
+    mean, sd = (chosen[f"{name}_{moment}"].transpose("obs", "feature") for moment in ("mean", "sd"))
+    interval = interval_of(chosen, name, prob)
+    arrays = {"mean": mean, "sd": sd}
+    if valued:
+        arrays["value"] = chosen["value"].transpose("obs", "feature")
+    arrays["interval"] = interval.transpose("obs", "feature", "ci_bound")
+    arrays["row"] = ("obs", rows)
+    words = {
+        "name": name,
+        "label": f"{name} [{dataset.attrs['units']}]",
+        "interval": f"{prob:.0%} interval" if interval.notnull().any() else NO_INTERVAL,
+        "title": _title(name, dataset, said),
+    }
+    return xr.Dataset(arrays, attrs=words)
+
+
+def layered(found, layers):
+    """Arrays of what `shown` returns, by name, along a new dim `layer`."""
+    names = xr.DataArray(list(layers), dims="layer", name="layer")
+    arrays = [found[layer] for layer in layers]
+    return xr.concat(arrays, names, coords="minimal", compat="override")
+
+
+def _title(name, dataset, said):
+    parts = [f"{name.capitalize()}s", against(dataset), f"({'; '.join(said)})" if said else ""]
+    return " ".join(filter(None, parts))
+
+
+def _held(dataset, quantities, draws, valued):
+    held = [name for name in quantities if (name if draws else f"{name}_mean") in dataset]
+    if not held or (valued and "value" not in dataset):
+        verbs = " or ".join(f"bx.{name}s" for name in quantities)
+        lacking = "`value`" if held else " or ".join(f"`{name}`" for name in quantities)
+        what, how = ("draws of ", " with keep='draws'") if draws else ("", "")
+        raise ValueError(
+            f"The dataset has no {what}{lacking}; expected the result of {verbs}{how}."
+        )
+    refuse_several(dataset[f"{held[0]}_mean"])
+    return held[0]
+
+
+def refuse_several(array):
+    """Raise where there are several classes or baselines, of which a plot shows one."""
+    for dim in ("class", "baseline"):
+        if dim in array.dims:
+            raise ValueError(
+                f"The dataset has the dim {dim!r} with {array[dim].values.tolist()}; expected one "
+                f"of them: dataset.sel({{{dim!r}: ...}})."
+            )
+
+
+def _columns(dataset, name, features, max_features):
+    known = list(dataset["feature"].values)
+    if features is not None:
+        if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
+            raise ValueError(f"features is {features!r}; expected a list of different names.")
+        for feature in features:
+            one_of("features", feature, known)
+        return [known.index(feature) for feature in features]
+    if max_features is None:
+        return list(range(len(known)))
+    count("max_features", max_features)
+    if name not in ONE_UNIT:
+        return list(range(min(len(known), max_features)))
+    size = np.abs(dataset[f"{name}_mean"]).mean("obs").values
+    return list(np.argsort(-size, kind="stable")[:max_features])
+
+
+def panel_features(dataset, features, known=None):
+    """Features that get a panel each, by default the first of the known ones; and which, in words.
+
+    Raises
+    ------
+    ValueError
+        For unknown features, and for more than a person can read.
+    """
+    if known is None:
+        known = dataset["feature"].values.tolist()
+    if features is None:
+        some = f" ({MOST_PANELS} of {len(known)} features)" if len(known) > MOST_PANELS else ""
+        return list(known)[:MOST_PANELS], some
+    for feature in features:
+        one_of("features", feature, dataset["feature"].values.tolist())
+    if len(features) > MOST_PANELS:
+        raise ValueError(f"{len(features)} features were asked for; choose at most {MOST_PANELS}.")
+    return list(features), ""
+
+
+def panel_rows(dataset, obs):
+    """Positions of the observations that get a panel each; the first six by default."""
+    rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]
+    if len(rows) > MOST_PANELS:
+        raise ValueError(f"{len(rows)} observations were asked for; choose at most {MOST_PANELS}.")
+    labels = dataset["obs"].values[rows].tolist()
+    if len(set(labels)) < len(labels):
+        raise ValueError(
+            f"obs: the labels {labels} repeat; expected a different one for each panel. Choose by "
+            "obs=, or give the dataset other labels with dataset.assign_coords(obs=...)."
+        )
+    return rows
+
+
+def covers_zero(interval):
+    """Whether intervals leave the sign open."""
+    return (interval.sel(ci_bound="lower") <= 0) & (interval.sel(ci_bound="upper") >= 0)
+
+
+def against(dataset):
+    """Which baseline attributions start from, in words; empty for anything else."""
+    name = dataset.attrs.get("baseline")
+    if name is None:
+        return ""
+    if name == "named":
+        name = str(dataset["baseline"].item())
+    return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
+
+
+def with_values(value):
+    """`feature = value` for each feature of one observation; of a category, its level."""
+    levels = value["level"].values if "level" in value.coords else [""] * value.size
+    return [
+        f"{short(feature)} = {short(level, 20) if level else format(number, '.4g')}"
+        for feature, number, level in zip(
+            value["feature"].values, value.values, levels, strict=True
+        )
+    ]
+
+
+def short(label, longest=LONGEST_NAME):
+    """Text of a feature's or an observation's label, cut to what fits beside a panel."""
+    if isinstance(label, xr.DataArray):
+        label = label.values[()]
+    dated = isinstance(label, np.datetime64)
+    name = np.datetime_as_string(label, unit="auto") if dated else str(label)
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"

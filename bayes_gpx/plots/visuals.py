@@ -1,0 +1,158 @@
+"""What plots draw in a panel, each through arviz_plots' backends."""
+
+import matplotlib as mpl
+import numpy as np
+from arviz_plots.plot_collection import backend_from_object
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import ListedColormap, Normalize, to_hex
+from matplotlib.ticker import MaxNLocator
+
+from bayes_gpx.validation import one_of
+
+SIGNED, UNSIGNED = "RdBu_r", "viridis"
+"""Colours for numbers on both sides of 0, and on one; told apart by the colour-blind too."""
+
+ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.9, 256)))
+"""The same without its brightest, for points on white."""
+
+MOST_TICKS = 5
+"""Of a colour bar, so that numbers of many digits do not touch."""
+
+
+def vertical_zero(da, target, **kwargs):
+    """Draw a line where x is 0."""
+    return backend_from_object(target).vline(0.0, target, **kwargs)
+
+
+def horizontal_zero(da, target, **kwargs):
+    """Draw a line where y is 0."""
+    return backend_from_object(target).hline(0.0, target, **kwargs)
+
+
+def few_numbers(target):
+    """Have so few numbers along x that long ones do not touch."""
+    if hasattr(target, "locator_params"):
+        target.locator_params("x", nbins=5)
+
+
+def interval_bars(at, bounds, target, *, across=False, **kwargs):
+    """Draw intervals (n, 2) as one line with gaps; `across` lays them along x."""
+    gap = np.full(len(at), np.nan)
+    ends = np.column_stack([bounds, gap]).ravel()
+    places = np.repeat(np.asarray(at, float), 3)
+    pair = (ends, places) if across else (places, ends)
+    return backend_from_object(target).line(*pair, target, **kwargs)
+
+
+def axis_labels(da, target, *, x=None, y=None, **kwargs):
+    """Name the axes, with their numbers where panels share them."""
+    backend = backend_from_object(target)
+    if hasattr(target, "tick_params"):  # shared axes hide their numbers above empty places
+        target.tick_params(labelbottom=True)
+    if y is not None:
+        backend.ylabel(y, target, **kwargs)
+    if x is not None:
+        return backend.xlabel(x, target, **kwargs)
+
+
+def colours(values, low, high, cmap):
+    """Hexadecimal colours of numbers, on a scale from low to high."""
+    scale = Normalize(low, high, clip=True)
+    values = np.asarray(values, float)
+    rgb = mpl.colormaps.get_cmap(cmap)(scale(values.ravel()))
+    return np.array([to_hex(colour) for colour in rgb]).reshape(values.shape)
+
+
+def coloured_points(x, y, colour, target, *, hollow=False, edge=None, **kwargs):
+    """Draw points, each in its own colour (n,); `edge` is that of filled points' outlines."""
+    backend = backend_from_object(target)
+    one_by_one = backend.__name__.endswith("bokeh")  # which takes one colour at a time
+    groups = [colour == one for one in np.unique(colour)] if one_by_one else [slice(None)]
+    for group in groups:
+        own = colour[group][0] if one_by_one else colour[group]
+        if hollow:
+            painted = {"facecolor": "#ffffff", "edgecolor": own}
+        else:
+            painted = {"color": own} if edge is None else {"facecolor": own, "edgecolor": edge}
+        artist = backend.scatter(x[group], y[group], target, **painted, **kwargs)
+    return artist
+
+
+def symmetric(values):
+    """Scale with 0 in its middle."""
+    limit = float(np.abs(values).max()) or 1.0
+    return Normalize(-limit, limit)
+
+
+def from_zero(values):
+    """Scale from 0 to the largest of numbers that are not negative."""
+    return Normalize(0.0, float(np.max(values)) or 1.0)
+
+
+def cells(rgb, target, **kwargs):
+    """Draw an image (rows, columns, 3), its first row on top, cell i centred at i."""
+    if isinstance(target, list):  # the backend that draws nothing
+        target.append({"function": "cells", "rgb": rgb})
+        return target[-1]
+    if is_plotly(target):
+        picture = target.add_image(z=np.uint8(np.round(255 * rgb)), hoverinfo="skip")
+        target.update_yaxes(scaleanchor=False if kwargs.get("aspect") == "auto" else None)
+        return picture
+    return target.imshow(rgb, interpolation="nearest", **kwargs)
+
+
+def refuse_without_images(backend):
+    """Raise for backends through which arviz_plots draws no images."""
+    one_of("backend", backend, ("matplotlib", "plotly", "none"))
+
+
+def is_plotly(target):
+    """Whether a panel is of the backend plotly."""
+    return backend_from_object(target).__name__.endswith("plotly")
+
+
+def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
+    """Add a colour bar to a figure of matplotlib or plotly; other backends have none.
+
+    Parameters
+    ----------
+    pc : PlotCollection
+    norm, cmap : Normalize, str
+    label : str
+    axes : list, optional
+        Beside which panels; all by default.
+    ticks : dict of position to text, optional
+    **kwargs
+        Of matplotlib's.
+    """
+    figure = pc.viz["figure"].item()
+    if pc.backend == "plotly":
+        _plotly_bar(figure, norm, cmap, label, axes, ticks)
+    if pc.backend != "matplotlib":
+        return
+    if axes is None:
+        axes = [a for a in pc.viz["plot"].values.ravel() if a is not None]
+    bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, label=label, **kwargs)
+    if ticks is None:
+        bar.locator = MaxNLocator(MOST_TICKS)
+    else:
+        bar.set_ticks(list(ticks), labels=list(ticks.values()))
+
+
+def _plotly_bar(figure, norm, cmap, label, axes, ticks):
+    """A bar of points that are nowhere: beside its panel, or at the right, after earlier bars."""
+    shades = mpl.colormaps.get_cmap(cmap)(np.linspace(0.0, 1.0, 33))
+    bar = {"title": {"text": label, "side": "right"}, "nticks": MOST_TICKS, "thickness": 14}
+    if ticks is not None:
+        bar |= {"tickvals": list(ticks), "ticktext": list(ticks.values())}
+    if axes is None:
+        bar["x"] = 1.02 + 0.14 * sum(
+            trace.marker.showscale is True for trace in figure.data if trace.type == "scatter"
+        )
+    else:
+        across = next(axes[0].select_xaxes()).domain
+        up = next(axes[0].select_yaxes()).domain
+        bar |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
+    marker = {"colorscale": [*map(to_hex, shades)], "cmin": norm.vmin, "cmax": norm.vmax}
+    marker |= {"color": [norm.vmin], "showscale": True, "colorbar": bar}
+    figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)

@@ -1,0 +1,1 @@
+"""Log densities of the response with all but hyperparameters integrated out, as Ops."""

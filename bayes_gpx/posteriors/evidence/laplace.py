@@ -1,0 +1,407 @@
+"""Laplace's approximation to the evidence where y is not normal around f, with its gradient.
+
+The mode of p(f | y) by damped Newton steps, and the log evidence of the normal approximation
+there, with derivatives in the prior covariance and in the likelihood's hyperparameters that take
+the mode's own move into account.
+
+References
+----------
+Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), algorithms 3.1 and 5.1;
+Hartmann and Vanhatalo, "Laplace approximation and natural gradient for Gaussian process regression
+with heteroscedastic Student-t model" (2019), for Fisher's information in place of a curvature
+that may be negative.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace
+
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.lapack import potrf, potri, potrs, trtrs
+from bayes_gpx.numerics.threads import Copies
+from bayes_gpx.system.digests import digest
+
+LOWER, PLAIN = (np.array([ord(letter)], np.uint8) for letter in "LN")
+
+STEPS, HALVINGS = 200, 30
+TOLERANCE = 1e-11
+"""Of the mode, as a share of the latent values' size."""
+
+LARGEST_MISS = 1e-5
+"""Of f from K times the slope there, which it equals at the mode; as a share of f's size."""
+
+NEAR = 1e-2
+"""Of the mode: from here on steps share one Cholesky factor, while each is a tenth of the last."""
+
+LEAST_KNOWN = 1e-6
+"""Share of a variance that an observation takes away, below which it is not told from 1 - share."""
+
+FLAT = 1e-200
+"""Least information of an observation; below it an observation says nothing."""
+
+
+REMEMBERED = 2**25
+"""Bytes of modes that a thread keeps of one operation: explanations come back to their draws."""
+
+
+class _Search:
+    """The search for modes under one likelihood, each of which it makes once for each thread.
+
+    It begins where the running thread's last one ended. That is a matter of time alone: a
+    log-concave likelihood has one mode. Others begin at 0.
+    """
+
+    def __init__(self, likelihood):
+        self.likelihood = likelihood
+
+    @cached_property
+    def _own(self):
+        return Copies(lambda: [self._compiled])
+
+    @property
+    def local(self):
+        """What `local_graph` computes, for the running thread."""
+        return self._own.functions[0]
+
+    @cached_property
+    def _compiled(self):
+        options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
+        return pytensor.function(*local_graph(self.likelihood), **options)
+
+    def mode(self, K, rest):
+        """Mode f of the posterior, with alpha = K^-1 f; None where there is none to be found."""
+        if self._own.last is None:
+            self._own.last = {}
+        modes, concave = self._own.last, self.likelihood.concave
+        which = digest(K, *rest)
+        if which in modes:
+            return [part.copy() for part in modes[which]]
+        _, begun = next(reversed(modes.values()), (None, None))
+        if begun is None or len(begun) != len(K) or not concave:
+            begun = np.zeros(len(K))
+        with np.errstate(all="ignore"):
+            arrived, *mode = climb(self.local, K, rest, begun, concave)
+        if not arrived:
+            return None
+        modes[which] = mode
+        if 2 * len(modes) * mode[0].nbytes > REMEMBERED:
+            del modes[next(iter(modes))]
+        return [part.copy() for part in mode]
+
+
+def local_graph(likelihood):
+    """Inputs f, y, exposure and hyperparameters, and outputs of what `climb` and `at_mode` ask.
+
+    The log density of all observations; slopes, information and third derivatives in f, and what
+    Newton steps take for the information.
+    """
+    f, y, exposure = pt.dvector("f"), pt.dvector("y"), pt.dvector("exposure")
+    hyperparameters = [pt.dscalar(name) for name in likelihood.hyperparameters]
+    theta = dict(zip(likelihood.hyperparameters, hyperparameters, strict=True))
+    logp = likelihood.logp(f, y, theta, exposure)
+    slope, curvature, third = likelihood.derivatives(f, y, theta, exposure)
+    steps = -curvature
+    if not likelihood.concave:
+        curvature, third = -likelihood.fisher(f, theta, exposure), pt.zeros_like(f)
+        steps = likelihood.steps(f, y, theta, exposure)
+    return [f, y, exposure, *hyperparameters], [logp.sum(), slope, -curvature, third, steps]
+
+
+def climb(local, K, rest, begun, concave):
+    """Search for the mode of p(f | y) by damped Newton steps; here and below, numba can compile it.
+
+    Parameters
+    ----------
+    local : callable
+        See `local_graph`.
+    K : array (n, n)
+        Prior covariance of f.
+    rest : tuple
+        What `local` takes besides f.
+    begun : array (n,)
+        K^-1 f to begin at, where that is higher than at 0.
+    concave : bool
+        Whether the likelihood is log-concave.
+
+    Returns
+    -------
+    arrived : bool
+    f, alpha : array (n,)
+        The mode, and K^-1 f.
+    """
+    n = len(K)
+    f, alpha = np.zeros(n), np.zeros(n)
+    logp, slope, _, _, W = local(f, *rest)
+    height = logp.item()
+    if np.any(begun != 0.0):
+        tried = K @ begun
+        logp, slope_there, _, _, W_there = local(tried, *rest)
+        higher = logp.item() - 0.5 * (begun @ tried)
+        if higher > height:
+            f, alpha, height, slope, W = tried, begun, higher, slope_there, W_there
+    if not np.isfinite(height):
+        return False, f, alpha
+    moved, reused = np.inf, False
+    root_W, upper = np.zeros(n), np.zeros((1, 1))
+    for _ in range(STEPS):
+        if not reused:
+            root_W = np.sqrt(np.maximum(W, FLAT))
+            there, upper = factor(K, root_W)
+            if not there:
+                return False, f, alpha
+        gap = slope - alpha
+        way = gap - root_W * solve(upper, root_W * (K @ gap))
+        along, share = K @ way, 1.0
+        for _ in range(HALVINGS):
+            alpha_there, f_there = alpha + share * way, f + share * along
+            logp, slope_there, _, _, W_there = local(f_there, *rest)
+            higher = logp.item() - 0.5 * (alpha_there @ f_there)
+            if higher >= height - 1e-12 * (1.0 + abs(height)):
+                break
+            share *= 0.5
+        else:
+            break
+        before, moved = moved, np.abs(f_there - f).max()
+        alpha, f, slope, W, height = alpha_there, f_there, slope_there, W_there, higher
+        size = 1.0 + np.abs(f).max()
+        if moved <= TOLERANCE * size:
+            break
+        reused = concave and share == 1.0 and moved < NEAR * size and moved < 0.1 * before
+    missed = np.abs(f - K @ slope).max()
+    return missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, alpha
+
+
+def at_mode(local, K, rest, f, alpha):
+    """What `LaplaceEvidence` returns, at the mode f."""
+    n = len(K)
+    logp, slope, W, third, _ = local(f, *rest)
+    W = np.maximum(W, FLAT)
+    root_W = np.sqrt(W)
+    there, upper = factor(K, root_W)
+    if not there:
+        return nothing(n)
+    log_root = np.log(np.diag(upper)).sum()
+    R, left = inverse(upper)
+    known = 1.0 - left
+    variance, small = known / W, np.flatnonzero(known < LEAST_KNOWN)
+    if len(small) > 0:
+        there, upper = factor(K, root_W)
+        variance[small] = np.diag(K)[small] - (half(upper, K[small] * root_W) ** 2).sum(axis=1)
+    R *= root_W
+    R *= root_W.reshape((n, 1))
+    pull = 0.5 * variance * third
+    moved = pull - R @ (K @ pull)
+    u = 0.25 * alpha + 0.5 * moved
+    R *= -0.5
+    R += u * alpha.reshape((n, 1))
+    R += alpha * u.reshape((n, 1))
+    evidence = logp.item() - 0.5 * (alpha @ f) - log_root
+    return np.asarray(evidence), R, f, slope, W, variance, K @ moved, left
+
+
+def nothing(n):
+    """What `LaplaceEvidence` returns where there is no mode."""
+    empty = np.zeros(n)
+    return np.asarray(-np.inf), np.zeros((n, n)), empty, empty, empty, empty, empty, empty
+
+
+class _FindsMode(Op):
+    """(K, y, exposure, *hyperparameters) -> what is found at the mode.
+
+    Parameters
+    ----------
+    likelihood : object
+        Elementwise; see `bayes_gpx.likelihoods`.
+    """
+
+    __props__ = ("likelihood",)
+    outputs: tuple
+
+    def __init__(self, likelihood):
+        self.likelihood = likelihood
+        self._search = _Search(likelihood)
+
+    def make_node(self, K, y, exposure, *hyperparameters):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in (K, y, exposure, *hyperparameters)]
+        return Apply(self, inputs, [kind() for kind in self.outputs])
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        K, *rest = inputs
+        K, rest = np.ascontiguousarray(K), [np.asarray(v, "float64") for v in rest]
+        for storage, value in zip(output_storage, self.found(K, rest), strict=True):
+            storage[0] = np.asarray(value)
+
+    def __getstate__(self):
+        """Without what threads hold."""
+        return {"likelihood": self.likelihood}
+
+    def __setstate__(self, state):
+        """Begin anew."""
+        self.__init__(**state)
+
+
+class LaplaceMode(_FindsMode):
+    """The slope of log p(y | f), which is K^-1 f, and the information, at the mode; else NaN."""
+
+    outputs = (pt.dvector, pt.dvector)
+
+    def found(self, K, rest):  # noqa: D102
+        mode = self._search.mode(K, rest)
+        if mode is None:
+            return np.full((2, len(K)), np.nan)
+        _, slope, W, *_ = self._search.local(mode[0], *rest)
+        return slope, np.maximum(W, FLAT)
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return [shapes[1]] * 2
+
+
+class LaplaceEvidence(_FindsMode):
+    """(K, y, exposure, *hyperparameters) -> log evidence, and what its gradient is made of.
+
+    K (n, n) is the prior covariance of the latent values f at the observations. Outputs, after the
+    log evidence: its derivative in K; the mode f; alpha, the slope of log p(y | f) there; W, the
+    information there; the posterior variances of f; the pull of the mode on the evidence; and the
+    share of each prior variance that the other observations leave, 1 - W variance, (n,) each. Where
+    no mode is found the log evidence is -inf and the gradient zero. Only the log evidence is
+    differentiable.
+
+    Parameters
+    ----------
+    likelihood : object
+        Elementwise; see `bayes_gpx.likelihoods`.
+    """
+
+    outputs = (pt.dscalar, pt.dmatrix, *[pt.dvector] * 6)
+
+    def found(self, K, rest):  # noqa: D102
+        mode = self._search.mode(K, rest)
+        if mode is None:
+            return nothing(len(K))
+        with np.errstate(all="ignore"):
+            return at_mode(self._search.local, K, rest, *mode)
+
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
+            raise NotImplementedError(
+                "Of Laplace's approximation only the log evidence is differentiable, not the mode "
+                "or the posterior. Explain after fitting, or draw latent values in the model."
+            )
+        weight, (_, y, exposure, *hyperparameters) = cotangents[0], inputs
+        unknown = [DisconnectedType()() for _ in (y, exposure)]
+        if not hyperparameters:
+            return [weight * outputs[1], *unknown]
+        f, variance, pull = outputs[2], outputs[5], outputs[6]
+        names, own = self.likelihood.hyperparameters, [pt.scalar(h.name) for h in hyperparameters]
+        theta = dict(zip(names, own, strict=True))
+        slope, curvature, _ = self.likelihood.derivatives(f, y, theta, exposure)
+        if not self.likelihood.concave:
+            curvature = -self.likelihood.fisher(f, theta, exposure)
+        local = (
+            self.likelihood.logp(f, y, theta, exposure) + pull * slope + 0.5 * variance * curvature
+        )
+        slopes = pt.grad(local.sum(), own, consider_constant=[f, variance, pull])
+        slopes = clone_replace(slopes, dict(zip(own, hyperparameters, strict=True)))
+        return [weight * outputs[1], *unknown, *(weight * s for s in slopes)]
+
+    def connection_pattern(self, node):  # noqa: D102
+        told = [True, False, False, *[True] * (len(node.inputs) - 3)]
+        return [[known] * len(node.outputs) for known in told]
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return [(), shapes[0], *[shapes[1]] * 6]
+
+
+def factor(K, root_W):
+    """Upper triangular U with U'U = I + W^1/2 K W^1/2, after whether there is one."""
+    n = len(K)
+    upper = K * root_W
+    upper *= root_W.reshape((n, 1))
+    upper.ravel()[:: n + 1] += 1.0
+    order, info = np.array([n], np.int32), np.zeros(1, np.int32)
+    # C's upper triangle is Fortran's lower one.
+    potrf(LOWER.ctypes, order.ctypes, upper.ctypes, order.ctypes, info.ctypes)
+    return info[0] == 0 and np.isfinite(upper[-1, -1]), upper
+
+
+def solve(upper, b):
+    """(U'U)^-1 b; b is overwritten."""
+    order, one, info = np.array([len(b)], np.int32), np.ones(1, np.int32), np.zeros(1, np.int32)
+    k = order.ctypes
+    potrs(LOWER.ctypes, k, one.ctypes, upper.ctypes, k, b.ctypes, k, info.ctypes)
+    return b
+
+
+def half(upper, rows):
+    """U'^-1 b for each of the rows b, which are overwritten."""
+    order, count = np.array([len(upper)], np.int32), np.array([len(rows)], np.int32)
+    info, k, plain = np.zeros(1, np.int32), order.ctypes, PLAIN.ctypes
+    b, c = rows.ctypes, count.ctypes
+    trtrs(LOWER.ctypes, plain, plain, k, c, upper.ctypes, k, b, k, info.ctypes)
+    return rows
+
+
+def inverse(upper):
+    """(U'U)^-1, and a copy of its diagonal; U is overwritten."""
+    order, info = np.array([len(upper)], np.int32), np.zeros(1, np.int32)
+    potri(LOWER.ctypes, order.ctypes, upper.ctypes, order.ctypes, info.ctypes)
+    return symmetric(upper), np.diag(upper).copy()
+
+
+def symmetric(upper):
+    """The symmetric matrix with this upper triangle."""
+    whole = np.triu(upper)
+    whole += np.triu(upper, 1).T
+    return whole
+
+
+class Sites(NamedTuple):
+    """What Laplace's approximation finds: log evidence, and vectors at the mode f."""
+
+    logp: pt.TensorVariable
+    f: pt.TensorVariable
+    alpha: pt.TensorVariable
+    W: pt.TensorVariable
+    variance: pt.TensorVariable
+    left: pt.TensorVariable
+
+
+def laplace_sites(likelihood, K, y, theta, exposure):
+    """Laplace's approximation for symbolic arguments.
+
+    Parameters
+    ----------
+    likelihood : object
+    K : tensor (n, n)
+    y : tensor (n,)
+    theta : dict of tensors
+        The likelihood's hyperparameters, and perhaps others.
+    exposure : tensor (n,)
+
+    Returns
+    -------
+    Sites
+        Of which only the log evidence is differentiable.
+    """
+    own = [theta[name] for name in likelihood.hyperparameters]
+    logp, _, f, alpha, W, variance, _, left = LaplaceEvidence(likelihood)(K, y, exposure, *own)
+    return Sites(logp, f, alpha, W, variance, left)
+
+
+def laplace_mode(likelihood, K, y, theta, exposure):
+    """Alpha and W (n,) at the mode; no gradient."""
+    own = [theta[name] for name in likelihood.hyperparameters]
+    return LaplaceMode(likelihood)(K, y, exposure, *own)
+
+
+def laplace_evidence(likelihood, K, y, theta, exposure):
+    """Log evidence, a scalar graph, with alpha and W (n,) at the mode; see `laplace_sites`."""
+    found = laplace_sites(likelihood, K, y, theta, exposure)
+    return found.logp, found.alpha, found.W

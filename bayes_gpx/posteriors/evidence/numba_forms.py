@@ -1,0 +1,305 @@
+"""Machine code by numba: the form of `NormalEvidence`, and a mode for functions run in threads.
+
+Importing this file registers the forms with PyTensor. It takes over a second, so only what
+draws many times imports it, and a model that a user is about to sample by PyMC.
+"""
+
+from hashlib import sha256
+from pathlib import Path
+
+import llvmlite.binding
+import numpy as np
+import pytensor
+from numba.extending import overload, register_jitable
+from numba.types import ExternalFunction, void, voidptr
+from pytensor.compile.mode import NUMBA, Mode
+from pytensor.configdefaults import config
+from pytensor.graph.basic import Constant
+from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
+from pytensor.link.numba.dispatch.basic import (
+    numba_funcify_and_cache_key,
+    numba_njit,
+    register_funcify_and_cache_key,
+)
+from pytensor.link.numba.linker import NumbaLinker
+from pytensor.tensor.math import Dot
+
+from bayes_gpx.kernels import distance
+from bayes_gpx.kernels.distance import CLOSE, LEAST, ScaleSlopes, SquaredDistances
+from bayes_gpx.numerics import lapack
+from bayes_gpx.posteriors.evidence import laplace, normal
+from bayes_gpx.posteriors.evidence.laplace import (
+    LaplaceEvidence,
+    at_mode,
+    climb,
+    factor,
+    half,
+    inverse,
+    local_graph,
+    nothing,
+    solve,
+    symmetric,
+)
+from bayes_gpx.posteriors.evidence.normal import (
+    LowRankEvidence,
+    NormalEvidence,
+    low_rank_logp_and_slopes,
+)
+
+_potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
+
+_SOURCES = [Path(room.__file__) for room in (distance, normal, lapack, laplace)] + [Path(__file__)]
+_EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
+
+
+def _key(*parts):
+    """Under which machine code is kept on disk, until a source that it is made from changes."""
+    return sha256(str((*parts, _EDITION)).encode()).hexdigest()
+
+
+def _linked(routine, name, number):
+    """Teach numba a LAPACK routine by name: unlike its address, that holds in other processes."""
+    symbol = f"bayes_gpx_{name}"
+    llvmlite.binding.add_symbol(symbol, lapack.address(name))
+    external = ExternalFunction(symbol, void(*[voidptr] * number))
+
+    @overload(routine)
+    def _call(*arguments):
+        def call(*arguments):
+            external(*arguments)
+
+        return call
+
+
+for _name, _number in lapack.ARGUMENTS.items():
+    _linked(getattr(lapack, _name[1:]), _name, _number)
+
+
+@register_funcify_and_cache_key(NormalEvidence)
+def _normal_evidence(op, node, **kwargs):
+    @numba_njit
+    def normal_evidence(C, y):
+        n = y.shape[0]
+        factor, alpha = C.copy(), y.copy()
+        uplo = np.array([ord("L")], np.uint8)
+        order, one, info = np.array([n], np.int32), np.array([1], np.int32), np.zeros(1, np.int32)
+        u, k, i = uplo.ctypes, order.ctypes, info.ctypes
+        _potrf(u, k, factor.ctypes, k, i)
+        if info[0] != 0 or not np.isfinite(factor[-1, -1]):
+            return np.asarray(-np.inf), np.zeros((n, n)), np.zeros(n)
+        half_logdet = 0.0
+        for j in range(n):
+            half_logdet += np.log(factor[j, j])
+        _potrs(u, k, one.ctypes, factor.ctypes, k, alpha.ctypes, k, i)
+        logp = -0.5 * np.sum(y * alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
+        _potri(u, k, factor.ctypes, k, i)
+        for r in range(n):
+            for c in range(r, n):
+                slope = 0.5 * (alpha[r] * alpha[c] - factor[r, c])
+                factor[r, c] = slope
+                factor[c, r] = slope
+        return np.asarray(logp), factor, alpha
+
+    return normal_evidence, _key("normal")
+
+
+@overload(symmetric)
+def _symmetric(upper):
+    def fill(upper):
+        for i in range(len(upper)):
+            for j in range(i):
+                upper[i, j] = upper[j, i]
+        return upper
+
+    return fill
+
+
+for _function in (nothing, factor, solve, half, inverse):
+    register_jitable(_function)
+for _function in (climb, at_mode):  # a function among their arguments would have an address
+    register_jitable(inline="always")(_function)
+
+
+@register_funcify_and_cache_key(LaplaceEvidence)
+def _laplace_evidence(op, node, **kwargs):
+    concave, options = op.likelihood.concave, {"mode": NATIVE_MODE, "on_unused_input": "ignore"}
+    compiled = pytensor.function(*local_graph(op.likelihood), **options)
+    local, own = numba_funcify_and_cache_key(compiled.maker.fgraph)
+
+    @numba_njit
+    def laplace_evidence(K, y, exposure, *own):
+        K, rest = np.ascontiguousarray(K), (y, exposure, *own)
+        arrived, f, alpha = climb(local, K, rest, np.zeros(len(K)), concave)
+        return at_mode(local, K, rest, f, alpha) if arrived else nothing(len(K))
+
+    return laplace_evidence, None if own is None else _key("laplace", own, concave)
+
+
+@register_funcify_and_cache_key(LowRankEvidence)
+def _low_rank_evidence(op, node, **kwargs):
+    compiled = numba_njit(low_rank_logp_and_slopes)
+
+    @numba_njit
+    def low_rank_evidence(F, D, y):
+        logp, in_F, in_D, alpha = compiled(F, D, y)
+        return np.asarray(logp), in_F, in_D, alpha
+
+    return low_rank_evidence, _key("low rank")
+
+
+@numba_njit
+def _centered(points, center, scale):
+    """Rows with their squared norms."""
+    rows, squares = np.empty(points.shape), np.zeros(len(points))
+    for i in range(len(points)):
+        for k in range(points.shape[1]):
+            rows[i, k] = (points[i, k] - center[k]) / scale[k]
+            squares[i] += rows[i, k] ** 2
+    return rows, squares
+
+
+@numba_njit
+def _center(points):
+    center = np.zeros(points.shape[1])
+    for i in range(len(points)):
+        center += points[i]
+    return center / len(points)
+
+
+@numba_njit
+def _squared(X, Xs, scale, least):
+    center = _center(Xs)
+    (A, a), (B, b) = _centered(X, center, scale), _centered(Xs, center, scale)
+    found = np.dot(A, B.T)
+    for i in range(len(A)):
+        for j in range(len(B)):
+            squares = a[i] + b[j]
+            square = max(squares - 2.0 * found[i, j], 0.0)
+            if squares > least and CLOSE * square < squares:
+                square = 0.0
+                for k in range(X.shape[1]):
+                    square += ((X[i, k] - Xs[j, k]) / scale[k]) ** 2
+            found[i, j] = square
+    return found
+
+
+@numba_njit
+def _squared_within(X, scale, least):
+    found = _squared(X, X, scale, least)
+    for i in range(len(X)):
+        found[i, i] = 0.0
+    return found
+
+
+@numba_njit
+def _slopes(G, found, X, Xs, scale):
+    center, d = _center(Xs), X.shape[1]
+    (A, a), (B, b) = _centered(X, center, scale), _centered(Xs, center, scale)
+    G, total, there = np.copy(G), np.zeros(d), np.zeros(len(B))
+    for i in range(len(A)):
+        here = 0.0
+        for j in range(len(B)):
+            squares = a[i] + b[j]
+            if squares > LEAST and CLOSE * found[i, j] < squares:
+                for k in range(d):
+                    total[k] += G[i, j] * ((X[i, k] - Xs[j, k]) / scale[k]) ** 2
+                G[i, j] = 0.0
+            here += G[i, j]
+            there[j] += G[i, j]
+        for k in range(d):
+            total[k] += here * A[i, k] ** 2
+    mixed = np.dot(np.ascontiguousarray(G), B)
+    for j in range(len(B)):
+        for k in range(d):
+            total[k] += there[j] * B[j, k] ** 2
+    for i in range(len(A)):
+        for k in range(d):
+            total[k] -= 2.0 * A[i, k] * mixed[i, k]
+    return total
+
+
+@register_funcify_and_cache_key(SquaredDistances)
+def _squared_distances(op, node, **kwargs):
+    if op.scaled:
+
+        @numba_njit
+        def between(X, Xs, scale):
+            return _squared(X, Xs, scale, LEAST)
+
+        @numba_njit
+        def within(X, scale):
+            return _squared_within(X, scale, LEAST)
+
+    else:
+
+        @numba_njit
+        def between(X, Xs):
+            return _squared(X, Xs, np.ones(X.shape[1]), 0.0)
+
+        @numba_njit
+        def within(X):
+            return _squared_within(X, np.ones(X.shape[1]), 0.0)
+
+    one = len(node.inputs) == 1 + op.scaled
+    return (within if one else between), _key("distances", one, op.scaled)
+
+
+@register_funcify_and_cache_key(ScaleSlopes)
+def _scale_slopes(op, node, **kwargs):
+    @numba_njit
+    def between(G, found, X, Xs, scale):
+        return _slopes(G, found, X, Xs, scale)
+
+    @numba_njit
+    def within(G, found, X, scale):
+        return _slopes(G, found, X, X, scale)
+
+    one = len(node.inputs) == 4
+    return (within if one else between), _key("slopes of scale", one)
+
+
+class _Product(Dot):
+    """`Dot` of two matrices of floats, by numba's own product.
+
+    PyTensor's numba form of `Dot` takes ten seconds to compile on a cold machine; this takes
+    one.
+    """
+
+
+@register_funcify_and_cache_key(_Product)
+def _product(op, node, **kwargs):
+    @numba_njit
+    def product(x, y):
+        return np.dot(np.ascontiguousarray(x), np.ascontiguousarray(y))
+
+    return product, _key("product")
+
+
+@node_rewriter([Dot])
+def _plain_products(fgraph, node):
+    if type(node.op) is Dot and all(v.dtype == "float64" for v in node.inputs):
+        return [_Product()(*node.inputs)]
+
+
+LARGEST_KEPT = 10**6
+"""Bytes of a constant beyond which numba refers to it by address, and so keeps no code."""
+
+
+class _Released(NumbaLinker):
+    """Functions that release Python's lock, so that chains run in threads."""
+
+    def jit_compile(self, fn_and_cache):
+        function, key = fn_and_cache
+        constants = (v.data for v in self.fgraph.variables if isinstance(v, Constant))
+        sizes = [data.nbytes for data in constants if isinstance(data, np.ndarray)]
+        cache = key is not None and max(sizes, default=0) <= LARGEST_KEPT
+        if cache:
+            CACHED_SRC_FUNCTIONS[function.py_func] = _key(key, "released", config.numba__fastmath)
+        return numba_njit(function.py_func, final_function=True, cache=cache, nogil=True)
+
+
+NATIVE_MODE = Mode(_Released(), NUMBA.provided_optimizer).register(
+    (dfs_rewriter(_plain_products), 100)
+)
+"""Numba: seconds to compile, then twice as fast as the Python linker and truly parallel."""

@@ -1,0 +1,361 @@
+"""A Gaussian variational posterior of a process's coefficients, and the bound that it reaches.
+
+Latent values are ``f = F v + rest``: coefficients v, standard normal a priori, and independent
+normal remainders. q(v) = N(m, P^-1) maximises the bound on the log evidence (ELBO), by natural
+gradients, which for normal noise arrive in one step; the remainders keep their prior. At the
+maximum the bound's derivatives in F and in the remainders' variances need no others.
+
+References
+----------
+Hensman, Matthews and Ghahramani, "Scalable variational Gaussian process classification" (2015);
+Khan and Lin, "Conjugate-computation variational inference" (2017), for the steps.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from pytensor.graph.replace import clone_replace
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.sparse.linalg import LinearOperator, cg
+
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.gaussian_expectations import standard_nodes
+from bayes_gpx.numerics.threads import Copies
+
+STEPS, HALVINGS = 100, 10
+TOLERANCE = 1e-9
+"""Of the latent values' means and variances, as a share of their size."""
+
+LARGEST_MISS = 1e-4
+"""Of the coefficients' mean and precision from what they equal at the maximum, likewise."""
+
+SOLVED = 1e-8
+"""Share of a Newton step's right-hand side that may be left."""
+
+LEAST_SHARE = 0.45
+LEAST_SD = 1e-6
+BLOCK = 2**22
+"""Numbers in an array over observations and nodes."""
+
+
+def expected_log(likelihood, mean, sd, y, theta, exposure):
+    """E[log p(y | f)] where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance.
+
+    Parameters
+    ----------
+    mean, sd : tensor (n,) or (n, classes)
+    y, exposure : tensor (n,)
+
+    Returns
+    -------
+    tensor (n,), and two like `mean`
+    """
+    if hasattr(likelihood, "expected_log"):
+        return likelihood.expected_log(mean, pt.sqr(sd), y, exposure)
+    f, x, weights = _nodes(likelihood, mean, sd)
+    options = (y[:, None], theta, exposure[:, None])
+    slopes = likelihood.derivatives(f, *options)[0]
+    wide = weights if likelihood.classes is None else weights[:, None]
+    return (
+        (weights * likelihood.logp(f, *options)).sum(axis=1),
+        (wide * slopes).sum(axis=1),
+        -(wide * x * slopes).sum(axis=1) / sd,
+    )
+
+
+def _nodes(likelihood, mean, sd):
+    x, weights = standard_nodes(likelihood.classes)
+    if likelihood.classes is None:
+        return mean[:, None] + sd[:, None] * x, x, weights
+    return (mean[..., None] + sd[..., None] * x).transpose(0, 2, 1), x.T, weights
+
+
+def expected_information(likelihood, mean, sd):
+    """E[Fisher information] between classes where f ~ N(mean, sd^2), (n, classes, classes)."""
+    f, _, weights = _nodes(likelihood, mean, sd)
+    p = likelihood.response(f).value
+    weighed = weights[:, None] * p
+    own = weighed.sum(axis=1)[:, :, None] * pt.eye(likelihood.classes)
+    return own - pt.matmul(weighed.transpose(0, 2, 1), p)
+
+
+class _State(NamedTuple):
+    """A variational posterior, and what follows from it.
+
+    Coefficients (C, M), precisions P and root (C, M, M); mean, variance, slope and W (n, C);
+    information (n, C, C), with one class None.
+    """
+
+    coefficients: np.ndarray
+    P: np.ndarray
+    root: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    slope: np.ndarray
+    W: np.ndarray
+    information: np.ndarray
+    bound: float
+
+
+class VariationalBound(Op):
+    """(F, rest, y, exposure, *hyperparameters) -> bound, and what its gradient is made of.
+
+    F (n, M) is the design of the coefficients in the latent values, `rest` (n,) the remainders'
+    variances. Outputs, after the bound: its derivatives in F and in `rest`; the coefficients' mean
+    and the root of their precision; then at the observations the slope of E[log p(y | f)] in f's
+    mean, -2 times that in f's variance, and that variance without `rest`. With several classes,
+    whose posteriors are independent, these have a dimension more: coefficients (C, M), root
+    (C, M, M), and the last three (n, C). Where the bound is not finite, or its maximum not found,
+    it is -inf and the gradient zero. Only the bound is differentiable.
+
+    Parameters
+    ----------
+    likelihood : object
+        See `bayes_gpx.likelihoods`.
+    """
+
+    __props__ = ("likelihood",)
+    interpreted = True
+
+    def __init__(self, likelihood):
+        self.likelihood = likelihood
+
+    def make_node(self, F, rest, y, exposure, *hyperparameters):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in (F, rest, y, exposure, *hyperparameters)]
+        more = int(self.likelihood.classes is not None)
+        types = [2, 1, 1 + more, 2 + more, *[1 + more] * 3]
+        outputs = [pt.dscalar(), *(pt.tensor(shape=(None,) * k, dtype="float64") for k in types)]
+        return Apply(self, inputs, outputs)
+
+    @cached_property
+    def _own(self):
+        return Copies(lambda: self._compiled)
+
+    @cached_property
+    def _compiled(self):
+        wide = pt.dvector if self.likelihood.classes is None else pt.dmatrix
+        mean, sd, y, exposure = wide("mean"), wide("sd"), pt.dvector("y"), pt.dvector("exposure")
+        own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
+        theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
+        outputs = [*expected_log(self.likelihood, mean, sd, y, theta, exposure)]
+        if self.likelihood.classes is not None:
+            outputs.append(expected_information(self.likelihood, mean, sd))
+        options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
+        return [pytensor.function([mean, sd, y, exposure, *own], outputs, **options)]
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        F, rest, *others = (np.asarray(v, "float64") for v in inputs)
+        with np.errstate(all="ignore"):
+            state = self._highest(F, rest, others)
+            found = self._failed(F) if state is None else self._outputs(F, state)
+        for storage, value in zip(output_storage, found, strict=True):
+            storage[0] = np.asarray(value)
+
+    def _failed(self, F):
+        (n, M), C = F.shape, self.likelihood.classes or 1
+        shapes = (C, M), (C, M, M), *[(n, C)] * 3
+        empty = [np.zeros(shape) for shape in shapes]
+        return -np.inf, np.zeros((n, M)), np.zeros(n), *self._squeezed(*empty)
+
+    def _outputs(self, F, state):
+        half = [solve_triangular(L, F.T, lower=True, check_finite=False) for L in state.root]
+        back = [
+            solve_triangular(L, h, lower=True, trans="T")
+            for L, h in zip(state.root, half, strict=True)
+        ]
+        in_F = state.slope @ state.coefficients
+        in_F -= sum(w[:, None] * b.T for w, b in zip(state.W.T, back, strict=True))
+        kept = state.coefficients, state.root, state.slope, state.W, state.variance
+        return state.bound, in_F, -0.5 * state.W.sum(axis=1), *self._squeezed(*kept)
+
+    def _squeezed(self, coefficients, root, *vectors):
+        if self.likelihood.classes is not None:
+            return coefficients, root, *vectors
+        return coefficients[0], root[0], *(v[:, 0] for v in vectors)
+
+    def _highest(self, F, rest, others):
+        """The best variational posterior; None without any.
+
+        Searched from this thread's last one on, a matter of time alone where there is one optimum;
+        from the prior where there may be several.
+        """
+        if not (np.isfinite(F).all() and np.isfinite(rest).all()):
+            return None
+        (_, M), C = F.shape, self.likelihood.classes or 1
+        begun = self._own.last if self.likelihood.concave else None
+        state = None
+        if begun is not None and begun[0].shape == (C, M):
+            state = self._at(*begun, F, rest, others)
+        if state is None:
+            state = self._at(np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1)), F, rest, others)
+        if state is None:
+            return None
+        first, before = 1.0, None
+        for _ in range(STEPS):
+            P, share = _precisions(F, state), 1.0
+            try:
+                along = _newton(F, state, P)
+            except np.linalg.LinAlgError:
+                return None
+            for _ in range(HALVINGS):
+                way = state.coefficients + share * along, state.P + share * first * (P - state.P)
+                tried = self._at(*way, F, rest, others)
+                least = state.bound - 1e-12 * (1.0 + abs(state.bound))
+                if tried is not None and tried.bound >= least:
+                    break
+                share *= 0.5
+            else:
+                break
+            moved = tried.P - state.P
+            first, before = _first(first, share, moved, before), moved
+            apart = _apart(state.mean, tried.mean), _apart(state.variance, tried.variance)
+            state = tried
+            if max(apart) <= TOLERANCE:
+                break
+        self._own.last = state.coefficients, state.P
+        arrived = _apart(state.coefficients, state.slope.T @ F) <= LARGEST_MISS
+        return state if arrived and _apart(state.P, _precisions(F, state)) <= LARGEST_MISS else None
+
+    def _at(self, coefficients, P, F, rest, others):
+        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound."""
+        try:
+            root = np.linalg.cholesky(P)
+        except np.linalg.LinAlgError:
+            return None
+        M = F.shape[1]
+        spread, gap = [], (coefficients**2).sum() - coefficients.size
+        for L in root:
+            inverse = solve_triangular(L, np.eye(M), lower=True, check_finite=False)
+            spread.append(((F @ inverse.T) ** 2).sum(axis=1))
+            gap += (inverse**2).sum() + 2.0 * np.log(np.diag(L)).sum()
+        variance, mean = np.stack(spread, axis=1), F @ coefficients.T
+        expected, *local = self._expect(mean, variance + rest[:, None], others)
+        bound = expected - 0.5 * gap
+        if not np.isfinite(bound):
+            return None
+        return _State(coefficients, P, root, mean, variance, *local, bound)
+
+    def _expect(self, mean, variance, others):
+        """Sum of E[log p(y | f)], and its derivatives as `expected_log` gives them, (n, C)."""
+        y, exposure, *own = others
+        sd, C = np.sqrt(np.maximum(variance, LEAST_SD**2)), self.likelihood.classes
+        size, parts = max(1, BLOCK // standard_nodes(C)[0].size), []
+        for first in range(0, len(y), size):
+            rows = slice(first, first + size)
+            two = (np.ascontiguousarray(v[rows] if C else v[rows, 0]) for v in (mean, sd))
+            parts.append(self._own.functions[0](*two, y[rows], exposure[rows], *own))
+        logp, slope, W, *information = (np.concatenate(part) for part in zip(*parts, strict=True))
+        W = np.maximum(W, 0.0) if self.likelihood.concave else W
+        slope, W = (v.reshape((len(y), -1)) for v in (slope, W))
+        return logp.sum(), slope, W, information[0] if C else None
+
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
+            raise NotImplementedError(
+                "Of the variational posterior only the bound is differentiable. Explain after "
+                "fitting, or draw coefficients in the model."
+            )
+        weight, (F, rest, y, exposure, *hyperparameters) = cotangents[0], inputs
+        unknown = [DisconnectedType()() for _ in (y, exposure)]
+        slopes = [weight * outputs[1], weight * outputs[2], *unknown]
+        if not hyperparameters:
+            return slopes
+        coefficients, variance = outputs[3], outputs[7]
+        spread = rest if self.likelihood.classes is None else rest[:, None]
+        sd = pt.sqrt(pt.maximum(variance + spread, LEAST_SD**2))
+        own = [pt.scalar(h.name, dtype="float64") for h in hyperparameters]
+        theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
+        mean = pt.dot(F, coefficients.T)
+        logp = expected_log(self.likelihood, mean, sd, y, theta, exposure)[0]
+        found = pt.grad(logp.sum(), own, consider_constant=[mean, sd])
+        found = clone_replace(found, dict(zip(own, hyperparameters, strict=True)))
+        return [*slopes, *(weight * slope for slope in found)]
+
+    def connection_pattern(self, node):  # noqa: D102
+        told = [True, True, False, False, *[True] * (len(node.inputs) - 4)]
+        return [[known] * len(node.outputs) for known in told]
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        n, M = shapes[0]
+        C = self.likelihood.classes
+        first = () if C is None else (C,)
+        last = [(n, *first)] * 3
+        return [(), (n, M), (n,), (*first, M), (*first, M, M), *last]
+
+    def __getstate__(self):
+        """Without what threads hold."""
+        return {"likelihood": self.likelihood}
+
+    def __setstate__(self, state):
+        """Begin anew."""
+        self.__init__(**state)
+
+
+def _precisions(F, state):
+    """What the precisions P (C, M, M) are at the maximum, given the curvatures."""
+    return np.stack([np.eye(F.shape[1]) + (F * w[:, None]).T @ F for w in state.W.T])
+
+
+def _newton(F, state, P):
+    """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes.
+
+    By conjugate gradients from the steps that classes would take apart, so that nothing of size
+    (C M)^2 is formed.
+    """
+    slope = state.slope.T @ F - state.coefficients
+    if len(P) == 1:
+        return np.linalg.solve(P, slope[..., None])[..., 0]
+    roots = [cho_factor(one, lower=True, check_finite=False) for one in P]
+
+    def curved(v):
+        f = F @ v.reshape(slope.shape).T
+        told = np.matmul(state.information, f[:, :, None])[:, :, 0]
+        return v + (told.T @ F).ravel()
+
+    def apart(v):
+        each = zip(roots, v.reshape(slope.shape), strict=True)
+        return np.concatenate([cho_solve(root, one, check_finite=False) for root, one in each])
+
+    shape = (slope.size, slope.size)
+    joint, near = (LinearOperator(shape, matvec=f, dtype=float) for f in (curved, apart))
+    step, _ = cg(joint, slope.ravel(), rtol=SOLVED, atol=0.0, maxiter=slope.size, M=near)
+    return step.reshape(slope.shape)
+
+
+def _first(first, share, moved, before):
+    """Share of the precision's next steps: less where they swing to and fro.
+
+    If one step is rho times the last, the share that would have ended at once is this over 1 - rho.
+    """
+    if before is None or share < 1.0:
+        return first
+    rho = (moved * before).sum() / max((before**2).sum(), 1e-300)
+    return first if rho > 0.0 else max(first / (1.0 - rho), LEAST_SHARE)
+
+
+def _apart(old, new):
+    return np.abs(new - old).max() / (1.0 + np.abs(new).max())
+
+
+class Fitted(NamedTuple):
+    """What `VariationalBound` finds, by name."""
+
+    bound: pt.TensorVariable
+    coefficients: pt.TensorVariable
+    root: pt.TensorVariable
+    slope: pt.TensorVariable
+    W: pt.TensorVariable
+    variance: pt.TensorVariable
+
+
+def variational(likelihood, F, rest, y, theta, exposure):
+    """The best Gaussian posterior of coefficients for symbolic arguments, a `Fitted`."""
+    own = [theta[name] for name in likelihood.hyperparameters]
+    bound, _, _, *rest_of = VariationalBound(likelihood)(F, rest, y, exposure, *own)
+    return Fitted(bound, *rest_of)

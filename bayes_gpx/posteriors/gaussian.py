@@ -1,0 +1,110 @@
+"""The one formula: a Gaussian process conditioned on what was seen of it.
+
+For any linear operator L and observed quantities u,
+
+    mean = K_Lu alpha          cov = K_LL - K_Lu C K_uL
+
+`alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). C is never formed: it is
+`root^-T root^-1` with a triangular root. Cholesky factors and jitter live in this file alone.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pytensor.tensor as pt
+
+from bayes_gpx.numerics.linear_algebra import solve, solve_root
+from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.operators import Operator
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """The posterior of an operator's values: symbolic, for one hyperparameter draw.
+
+    Attributes
+    ----------
+    mean : tensor (c m,)
+        Obs-major, component-minor.
+    variance : tensor (c m,)
+        The diagonal of `cov`, computed without it; never negative.
+    block : tensor (m, c, c)
+        Covariance between the components of each observation, computed without `cov`.
+    cov : tensor (c m, c m)
+    """
+
+    process: Process
+    operator: Operator
+    u: Operator
+    alpha: Any
+    root: Any
+
+    @cached_property
+    def K_Lu(self):  # noqa: D102, N802
+        return self.process.covariance(self.operator, self.u)
+
+    @cached_property
+    def mean(self):  # noqa: D102
+        return pt.dot(self.K_Lu, self.alpha)
+
+    @cached_property
+    def mean_alone(self):
+        """`mean` of a gradient or Hessian, computed without `K_Lu`."""
+        return self.process.summed(self.operator, self.u, self.alpha[None]).reshape((-1,))
+
+    def cross(self, value):
+        """Covariance (m, c) of a gradient's or Hessian's components with f at the same points.
+
+        `value` is the posterior of these f. Computed without `K_Lu`.
+        """
+        gain = solve(self.root, value.K_Lu.T).T
+        return self.process.cross(self.operator) - self.process.summed(self.operator, self.u, gain)
+
+    @cached_property
+    def _explained(self):
+        return solve_root(self.root, self.K_Lu.T)
+
+    @cached_property
+    def variance(self):  # noqa: D102
+        explained = (self._explained**2).sum(axis=0)
+        return pt.maximum(self.process.variance(self.operator) - explained, 0.0)
+
+    @cached_property
+    def block(self):  # noqa: D102
+        prior = self.process.block(self.operator)
+        n = self._explained.shape[0]
+        explained = self._explained.T.reshape((prior.shape[0], prior.shape[1], n))
+        return prior - pt.matmul(explained, explained.transpose(0, 2, 1))
+
+    @cached_property
+    def cov(self):  # noqa: D102
+        prior = self.process.covariance(self.operator, self.operator)
+        return prior - pt.dot(self._explained.T, self._explained)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior of a process that was seen through the operator u.
+
+    Call it with an operator to get that operator's posterior, a `Gaussian`.
+
+    Attributes
+    ----------
+    process : Process
+    u : Operator
+    y : tensor (n,)
+    alpha : tensor (n,)
+    root : tensor (n, n)
+        Lower triangular, with C = root^-T root^-1.
+    """
+
+    process: Process
+    u: Operator
+    y: Any
+    alpha: Any
+    root: Any
+
+    def __call__(self, operator):
+        """Posterior of the operator's values, a `Gaussian`."""
+        return Gaussian(self.process, operator, self.u, self.alpha, self.root)

@@ -1,0 +1,52 @@
+"""A variational bound from some rows, for fits by minibatches."""
+
+from typing import NamedTuple
+
+import pytensor.tensor as pt
+
+from bayes_gpx.numerics.linear_algebra import solve_root
+from bayes_gpx.posteriors.evidence.variational import LEAST_SD, expected_log
+from bayes_gpx.posteriors.strategies import seen_through
+
+
+class Batch(NamedTuple):
+    """Symbols that stand for some rows, and for the posterior of the coefficients."""
+
+    y: pt.TensorVariable
+    exposure: pt.TensorVariable
+    share: pt.TensorVariable
+    coefficients: pt.TensorVariable
+    root: pt.TensorVariable
+
+
+def batch_of(classes):
+    """Symbols of a batch; with several classes, coefficients (C, M) and root (C, M, M)."""
+    more = int(classes is not None)
+    return Batch(
+        pt.dvector("y"),
+        pt.dvector("exposure"),
+        pt.dscalar("share"),
+        pt.tensor("coefficients", dtype="float64", shape=(None,) * (1 + more)),
+        pt.tensor("root", dtype="float64", shape=(None,) * (2 + more)),
+    )
+
+
+def bound_of(specification, process, theta, s, batch):
+    """Estimate of the expected log likelihood of all rows; design; slopes and curvatures.
+
+    Returns
+    -------
+    scalar, tensor (b, M), and two tensors (b,) or (b, C)
+    """
+    observation = specification.observation
+    seen = seen_through(specification, process, theta, s)
+    mean = pt.dot(seen.F, batch.coefficients.T)
+    several = observation.classes is not None
+    roots = [batch.root[c] for c in range(observation.classes)] if several else [batch.root]
+    variances = [pt.sqr(solve_root(root, seen.F.T)).sum(axis=0) for root in roots]
+    known = pt.stack(variances, axis=1) if several else variances[0]
+    rest = seen.unseen + seen.D
+    rest = rest[:, None] if several else rest
+    sd = pt.sqrt(pt.maximum(known + rest, LEAST_SD**2))
+    logp, slope, W = expected_log(observation, mean, sd, batch.y, theta, batch.exposure)
+    return logp.sum() / batch.share, seen.F, slope, W

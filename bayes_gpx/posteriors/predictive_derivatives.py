@@ -1,0 +1,139 @@
+"""How a new sample's predictive mean and variance change with its features, for one draw."""
+
+from dataclasses import dataclass
+
+import pytensor.tensor as pt
+
+from bayes_gpx.posteriors.collapsed import again
+from bayes_gpx.posteriors.softmax import OfOneClass
+from bayes_gpx.processes import operators
+from bayes_gpx.processes.basis_process import own_variances
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Mean m and variance V of f at new points, with their derivatives: a build function.
+
+    With f_d and f_de short for the derivatives of f, all from the one formula,
+
+        m_d = E f_d           V_d = 2 Cov(f_d, f)
+        m_de = E f_de         V_de = 2 Cov(f_de, f) + 2 Cov(f_d, f_e)
+
+    given y. In a GPX the new sample's own `eps_w` is part of f, but for `smooth`: V has
+    ``sum_l sigma_w,l^2 z_l^2`` too, which changes with x where z is x. The variance of Hessians is
+    never asked for.
+
+    Attributes
+    ----------
+    order : {0, 1, 2}
+    tied : bool
+        Z is X, perhaps with a last column of ones.
+    smooth : bool
+        Of z' g(x) alone.
+    """
+
+    order: int
+    tied: bool
+    smooth: bool = False
+
+    def __call__(self, specification, process, theta, s):
+        """Return m and V (m,); then m_d and V_d (m, d); then m_de and V_de (m, d, d)."""
+        q = again(specification, process, theta, s, s.label)
+        x, z = s.X_new, features_along(s) if self.tied else s.Z_new
+        shape = tuple(x.shape)
+        f = q(operators.evaluate(x, z, smooth=True))
+        found = [f.mean, f.variance]
+        if self.order > 0:
+            slope = q(operators.gradient(x, z, tied=self.tied))
+            mean = slope.mean_alone if self.order == 1 else slope.mean
+            found += [mean.reshape(shape), 2.0 * slope.cross(f)]
+        if self.order > 1:
+            bend = q(operators.hessian(x, z, tied=self.tied))
+            with_value = _symmetric(bend.cross(f), shape)
+            found += [_symmetric(bend.mean_alone, shape), 2.0 * (with_value + slope.block)]
+        spread = own_variances(process)
+        if spread is None or self.smooth:
+            return found
+        found[1] = found[1] + (pt.sqr(z) * spread).sum(axis=1)
+        if self.tied and self.order > 0:
+            rate = 2.0 * (spread * pt.ones(z.shape[1]))[: x.type.shape[1]]
+            found[3] = found[3] + rate * x
+            if self.order > 1:
+                found[5] = found[5] + pt.diag(rate)
+        return found
+
+
+@dataclass(frozen=True)
+class ClassSensitivity:
+    """As `Sensitivity`, of several classes: means, and covariances between classes.
+
+    With j and k for classes, V_jk = Cov(f_j, f_k) has the derivatives
+
+        V_jk,d = Cov(f_j,d, f_k) + Cov(f_j, f_k,d)
+        V_jk,de = Cov(f_j,de, f_k) + Cov(f_j,d, f_k,e) + Cov(f_j,e, f_k,d) + Cov(f_j, f_k,de)
+
+    of which those with j = k are `Sensitivity`'s, and those of classes that are independent are 0.
+    """
+
+    order: int
+    tied: bool
+    smooth: bool = False
+
+    def __call__(self, specification, process, theta, s):
+        """Return arrays as `Sensitivity`, with last dims (C,) of means and (C, C) of variances."""
+        classes, own = range(specification.classes), []
+        each = Sensitivity(self.order, self.tied, self.smooth)
+        for s.label in classes:
+            own.append(each(specification, process, theta, s))
+        means = [pt.stack(parts, axis=-1) for parts in list(zip(*own, strict=True))[::2]]
+        spreads = [
+            pt.stack(parts, axis=-1)[..., None] * pt.eye(len(own))
+            for parts in list(zip(*own, strict=True))[1::2]
+        ]
+        parts = [
+            self._parts(again(specification, process, theta, s, label), s) for label in classes
+        ]
+        if not isinstance(parts[0][0], OfOneClass):
+            return [part for pair in zip(means, spreads, strict=True) for part in pair]
+        found = [pt.zeros_like(spread) for spread in spreads]
+        for j in classes:
+            for k in range(j):
+                for which, between in enumerate(self._between(parts[j], parts[k], s)):
+                    found[which] = found[which][..., j, k].set(between)
+                    found[which] = found[which][..., k, j].set(between)
+        spreads = [spread + between for spread, between in zip(spreads, found, strict=True)]
+        return [part for pair in zip(means, spreads, strict=True) for part in pair]
+
+    def _parts(self, q, s):
+        x, z = s.X_new, features_along(s) if self.tied else s.Z_new
+        asked = [operators.evaluate(x, z, smooth=True)]
+        if self.order > 0:
+            asked.append(operators.gradient(x, z, tied=self.tied))
+        if self.order > 1:
+            asked.append(operators.hessian(x, z, tied=self.tied))
+        return [q(operator) for operator in asked]
+
+    def _between(self, ours, theirs, s):
+        """Covariance of two classes' values, and its derivatives."""
+        f, other, shape = ours[0], theirs[0], tuple(s.X_new.shape)
+        found = [-(f._explained * other._explained).sum(axis=0)]
+        if self.order > 0:
+            found.append(ours[1].beyond(other) + theirs[1].beyond(f))
+        if self.order > 1:
+            block = ours[1].block_beyond(theirs[1])
+            bends = ours[2].beyond(other) + theirs[2].beyond(f)
+            found.append(_symmetric(bends, shape) + block + block.transpose(0, 2, 1))
+        return found
+
+
+def _symmetric(pairs, shape):
+    """Numbers for pairs of features, (m, d, d); symmetric to the last digit."""
+    square = pairs.reshape((*shape, shape[1]))
+    return 0.5 * (square + square.transpose(0, 2, 1))
+
+
+def features_along(s):
+    """Z where it is X: X itself, with a column of ones if Z has an intercept."""
+    if not s.intercept:
+        return s.X_new
+    return pt.concatenate([s.X_new, pt.ones((s.X_new.shape[0], 1))], axis=1)

@@ -1,0 +1,1 @@
+"""Prior processes, and the covariances of everything that is asked of them."""

@@ -1,0 +1,389 @@
+"""Basis functions of a kernel: k(x, x') is, or is near, phi(x)' phi(x').
+
+Values, derivatives and attributions of each function in closed form, scaled so that the
+coefficients' prior is standard normal.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import reduce
+from itertools import product
+from operator import mul
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
+
+from bayes_gpx.kernels.composite import Active, Product, Sum
+from bayes_gpx.kernels.elementary import Constant, Linear
+from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.processes.approximations import HSGP
+
+NO_POWER = 1e-290
+"""Of a spectral density: the slope of its root is not finite where it has underflowed to 0."""
+
+SPECTRAL = {"ExpQuad": np.inf, "Matern52": 2.5, "Matern32": 1.5, "RatQuad": None}
+"""Kernels with a spectral density, and the order of the Matern family that they are."""
+
+
+class NoBasis(ValueError):
+    """A kernel has no basis functions here."""
+
+
+class Basis(ABC):
+    """M functions of points with d columns."""
+
+    @abstractmethod
+    def value(self, x):
+        """Values at points x (m, d), (m, M)."""
+
+    @abstractmethod
+    def gradient(self, x):
+        """Derivatives in each column, (m, d, M)."""
+
+    @abstractmethod
+    def hessian(self, x):
+        """Second derivatives, (m, d, d, M)."""
+
+    @abstractmethod
+    def attribution(self, x, baseline):
+        """Integrated gradients from baseline (d,), or (m, d) for one of each x, to x, (m, d, M)."""
+
+    def slope(self, x, weights):
+        """Gradient of the functions' sum with weights (m | 1, M), (m, d)."""
+        return (self.gradient(x) * weights[:, None]).sum(axis=2)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Basis):
+    """The functions of several bases, one after the other."""
+
+    parts: tuple
+
+    def _each(self, name, *points):
+        return pt.concatenate([getattr(part, name)(*points) for part in self.parts], axis=-1)
+
+    def value(self, x):
+        return self._each("value", x)
+
+    def gradient(self, x):
+        return self._each("gradient", x)
+
+    def hessian(self, x):
+        return self._each("hessian", x)
+
+    def attribution(self, x, baseline):
+        return self._each("attribution", x, baseline)
+
+    def slope(self, x, weights):
+        total, start = 0.0, 0
+        for part in self.parts:
+            count = part.value(x[:1]).shape[1]
+            total = total + part.slope(x, weights[:, start : start + count])
+            start = start + count
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(Basis):
+    """A basis times the square root of a variance."""
+
+    variance: Any
+    basis: Basis
+
+    def value(self, x):
+        return pt.sqrt(self.variance) * self.basis.value(x)
+
+    def gradient(self, x):
+        return pt.sqrt(self.variance) * self.basis.gradient(x)
+
+    def hessian(self, x):
+        return pt.sqrt(self.variance) * self.basis.hessian(x)
+
+    def attribution(self, x, baseline):
+        return pt.sqrt(self.variance) * self.basis.attribution(x, baseline)
+
+    def slope(self, x, weights):
+        return pt.sqrt(self.variance) * self.basis.slope(x, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class OfColumns(Basis):
+    """A basis of some columns of the points; derivatives in the others are 0."""
+
+    basis: Basis
+    columns: np.ndarray
+
+    def value(self, x):
+        return self.basis.value(x[:, self.columns])
+
+    def gradient(self, x):
+        part = self.basis.gradient(x[:, self.columns])
+        return pt.zeros((*tuple(x.shape), part.shape[-1]))[:, self.columns].set(part)
+
+    def hessian(self, x):
+        part, d = self.basis.hessian(x[:, self.columns]), x.shape[1]
+        where = self.columns[:, None], self.columns
+        return pt.zeros((x.shape[0], d, d, part.shape[-1]))[:, *where].set(part)
+
+    def attribution(self, x, baseline):
+        part = self.basis.attribution(x[:, self.columns], baseline[..., self.columns])
+        return pt.zeros((*tuple(x.shape), part.shape[-1]))[:, self.columns].set(part)
+
+    def slope(self, x, weights):
+        part = self.basis.slope(x[:, self.columns], weights)
+        return pt.zeros_like(x)[:, self.columns].set(part)
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Basis):
+    """x_a - center_a for each column a, times the root of its weight."""
+
+    center: Any
+    weights: Any
+
+    def _roots(self, x):
+        return pt.eye(x.type.shape[1]) * pt.sqrt(self.weights)
+
+    def value(self, x):
+        return pt.sqrt(self.weights) * (x - self.center)
+
+    def gradient(self, x):
+        return pt.ones((x.shape[0], 1, 1)) * self._roots(x)
+
+    def hessian(self, x):
+        d = x.type.shape[1]
+        return pt.zeros((x.shape[0], d, d, d))
+
+    def attribution(self, x, baseline):
+        return (x - baseline)[:, :, None] * self._roots(x)
+
+
+@dataclass(frozen=True, eq=False)
+class One(Basis):
+    """The constant 1."""
+
+    def value(self, x):
+        return pt.ones((x.shape[0], 1))
+
+    def gradient(self, x):
+        return pt.zeros((*tuple(x.shape), 1))
+
+    def hessian(self, x):
+        return pt.zeros((*tuple(x.shape), x.shape[1], 1))
+
+    def attribution(self, x, baseline):
+        return self.gradient(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Waves(Basis):
+    """Sines and cosines of the same frequencies (d, h), each over the root of h.
+
+    References
+    ----------
+    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), equation 33
+    with its sines and cosines in the right order.
+    """
+
+    frequencies: Any
+
+    def _both(self, sines, cosines):
+        return pt.concatenate([sines, cosines], axis=-1) / np.sqrt(self.frequencies.type.shape[1])
+
+    def value(self, x):
+        phase = pt.dot(x, self.frequencies)
+        return self._both(pt.sin(phase), pt.cos(phase))
+
+    def gradient(self, x):
+        phase = pt.dot(x, self.frequencies)[:, None]
+        return self._both(self.frequencies * pt.cos(phase), -self.frequencies * pt.sin(phase))
+
+    def hessian(self, x):
+        phase = pt.dot(x, self.frequencies)[:, None, None]
+        squares = -self.frequencies[:, None] * self.frequencies[None]
+        return self._both(squares * pt.sin(phase), squares * pt.cos(phase))
+
+    def attribution(self, x, baseline):
+        delta = x - baseline
+        middle = pt.dot(baseline + 0.5 * delta, self.frequencies)[:, None]
+        share = sinc(0.5 * pt.dot(delta, self.frequencies))[:, None]
+        slope = delta[:, :, None] * self.frequencies * share
+        return self._both(slope * pt.cos(middle), -slope * pt.sin(middle))
+
+    def slope(self, x, weights):
+        phase, h = pt.dot(x, self.frequencies), self.frequencies.type.shape[1]
+        swings = weights[:, :h] * pt.cos(phase) - weights[:, h:] * pt.sin(phase)
+        return pt.dot(swings, self.frequencies.T) / np.sqrt(h)
+
+
+@dataclass(frozen=True, eq=False)
+class Sines(Basis):
+    """Products over columns of sin(rate (x - center + reach)) / sqrt(reach), each with a scale.
+
+    Parameters
+    ----------
+    rates : tensor (M, d)
+    center, reach : tensor (d,)
+        Middle and half-widths of the box.
+    scales : tensor (M,)
+    """
+
+    rates: Any
+    center: Any
+    reach: Any
+    scales: Any
+
+    @property
+    def _d(self):
+        return self.rates.type.shape[1]
+
+    def _phase(self, x, column):
+        start = x[:, column] - self.center[column] + self.reach[column]
+        return start[:, None] * self.rates[:, column]
+
+    def _times(self, factors):
+        return self.scales / pt.sqrt(pt.prod(self.reach)) * reduce(mul, factors)
+
+    def _with(self, x, orders):
+        """Products of the derivatives of each column's sine, of orders 0, 1 or 2."""
+        forms = (
+            lambda phase, rate: pt.sin(phase),
+            lambda phase, rate: rate * pt.cos(phase),
+            lambda phase, rate: -pt.sqr(rate) * pt.sin(phase),
+        )
+        return self._times(
+            [forms[order](self._phase(x, a), self.rates[:, a]) for a, order in enumerate(orders)]
+        )
+
+    def value(self, x):
+        return self._with(x, [0] * self._d)
+
+    def gradient(self, x):
+        unit = np.eye(self._d, dtype=int)
+        return pt.stack([self._with(x, orders) for orders in unit], axis=1)
+
+    def hessian(self, x):
+        unit = np.eye(self._d, dtype=int)
+        rows = [pt.stack([self._with(x, a + b) for b in unit], axis=1) for a in unit]
+        return pt.stack(rows, axis=1)
+
+    def attribution(self, x, baseline):
+        delta, middle = x - baseline, 0.5 * (x + baseline)
+        halves = [0.5 * delta[:, a, None] * self.rates[:, a] for a in range(self._d)]
+        phases = [self._phase(middle, a) for a in range(self._d)]
+        shares = []
+        for a in range(self._d):
+            terms = []
+            for others in product((1.0, -1.0), repeat=self._d - 1):
+                signs = np.insert(others, a, 1.0)
+                turned = [p if b == a else p - 0.5 * np.pi for b, p in enumerate(phases)]
+                terms.append(_signed(pt.cos, turned, signs) * _signed(sinc, halves, signs))
+            total = pt.stack(terms).sum(axis=0) * 2.0 ** (1 - self._d)
+            shares.append(self._times([delta[:, a, None] * self.rates[:, a], total]))
+        return pt.stack(shares, axis=1)
+
+
+def _signed(function, parts, signs):
+    return function(sum(sign * part for sign, part in zip(signs, parts, strict=True)))
+
+
+def sinc(z):
+    """sin(z) / z, 1 at 0."""
+    zero = pt.eq(z, 0.0)
+    return pt.switch(zero, 1.0, pt.sin(z) / pt.switch(zero, 1.0, z))
+
+
+def basis_of(kernel, approximation, X):
+    """Basis functions whose products approximate a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Sums and multiples of stationary kernels with a spectral density, of linear ones (which
+        are exact) and constants, of some columns or all.
+    approximation : HSGP, RandomFeatures, or what draws frequencies as that does
+    X : tensor (n, d)
+        Training points, around which HSGP has its box.
+
+    Returns
+    -------
+    Basis
+
+    Raises
+    ------
+    NoBasis
+        For a kernel without such functions.
+    """
+    parts = [*_parts(kernel, approximation, X, iter(range(1000)))]
+    return parts[0] if len(parts) == 1 else Joined(tuple(parts))
+
+
+def _parts(kernel, approximation, X, numbers):
+    if isinstance(kernel, Sum):
+        yield from _parts(kernel.left, approximation, X, numbers)
+        yield from _parts(kernel.right, approximation, X, numbers)
+    elif isinstance(kernel, Product) and _multiple(kernel):
+        factor, other = _multiple(kernel)
+        for part in _parts(other, approximation, X, numbers):
+            yield Scaled(factor.variance, part)
+    elif isinstance(kernel, Active):
+        own = kernel.columns
+        if np.array_equal(own, np.arange(X.type.shape[1])):
+            yield from _parts(kernel.kernel, approximation, X, numbers)
+            return
+        for part in _parts(kernel.kernel, approximation, X[:, own], numbers):
+            yield OfColumns(part, own)
+    elif isinstance(kernel, Constant):
+        yield Scaled(kernel.variance, One())
+    elif isinstance(kernel, Linear):
+        yield Affine(kernel.center, pt.as_tensor(kernel.weights))
+    elif isinstance(kernel, Stationary) and kernel.period is None and kernel.name in SPECTRAL:
+        build = _sines if isinstance(approximation, HSGP) else _waves
+        yield build(kernel, approximation, X, next(numbers))
+    else:
+        name = getattr(kernel, "name", type(kernel).__name__)
+        raise NoBasis(
+            f"{name} has no basis functions here. {type(approximation).__name__} takes sums and "
+            f"multiples of {', '.join(SPECTRAL)}, Linear and Constant; use approximation=None or "
+            "bx.Inducing for other kernels."
+        )
+
+
+def _multiple(kernel):
+    pairs = (kernel.left, kernel.right), (kernel.right, kernel.left)
+    return next((pair for pair in pairs if isinstance(pair[0], Constant)), None)
+
+
+def _waves(kernel, approximation, X, number):
+    """Frequencies from the kernel's spectral density, a scale mixture of normals."""
+    shape = X.type.shape[1], approximation.m // 2
+    (normal, uniform), order = approximation.standard(number, shape), SPECTRAL[kernel.name]
+    if kernel.name == "RatQuad":
+        normal = normal * pt.sqrt(_gamma_quantile(kernel.alpha, uniform))
+    elif np.isfinite(order):
+        normal = normal / pt.sqrt(_gamma_quantile(pt.constant(order), uniform))
+    scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
+    return Waves(pt.specify_shape(normal * scale, shape))
+
+
+def _gamma_quantile(alpha, u):
+    """Quantiles of a Gamma distribution with that shape and mean 1, differentiable in it."""
+    x = disconnected_grad(pt.gammaincinv(alpha, u))
+    density = pt.exp((alpha - 1.0) * pt.log(x) - x - pt.gammaln(alpha))
+    return (x - (pt.gammainc(alpha, x) - u) / disconnected_grad(density)) / alpha
+
+
+def _sines(kernel, approximation: HSGP, X, number):
+    d = X.type.shape[1]
+    center = 0.5 * (X.max(axis=0) + X.min(axis=0))
+    reach = 0.5 * approximation.c * (X.max(axis=0) - X.min(axis=0))
+    grids = np.meshgrid(*[np.arange(1, m + 1) for m in approximation.along(d)], indexing="ij")
+    numbers = np.stack([grid.ravel() for grid in grids], axis=1)
+    rates = pt.specify_shape(0.5 * np.pi * numbers / reach, (len(numbers), d))
+    own = {"alpha": kernel.alpha} if kernel.name == "RatQuad" else {}
+    known = getattr(pm.gp.cov, kernel.name)(d, ls=kernel.lengthscale, **own)
+    density = pt.maximum(known.power_spectral_density(rates), NO_POWER)
+    return Sines(rates, center, reach, pt.sqrt(density))

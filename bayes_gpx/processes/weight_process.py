@@ -1,0 +1,163 @@
+"""The process of a GPX: a Gaussian process on the weight of each feature."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import pytensor.tensor as pt
+
+from bayes_gpx.kernels.from_pymc import from_pymc
+from bayes_gpx.processes import covariance
+from bayes_gpx.processes.base import Process, _cross, _diagonals, _tensor
+
+
+@dataclass(frozen=True)
+class WeightProcess(Process):
+    """The GPX prior: f(x, z) = z' w(x), with a Gaussian process on each weight function.
+
+    `w_l(x) = g_l(x) + eps_w,l`, g_l independent with covariance
+    ``sum_s amplitude_sl^2 k_s(x, x')`` and `eps_w,l` noise of each sample's own weight
+    [1]_ (equations 3 to 6).
+
+    Parameters
+    ----------
+    cov_func : pymc.gp.cov.Covariance or sequence of them
+        One covariance function, or the summands k_s.
+    sigma_w : scalar or (p,)
+        Standard deviation of `eps_w`, in units of f per unit of z.
+    amplitude : scalar or (p,), or a sequence of them, one per summand
+        Multiplies the weight functions, feature by feature.
+    n_features : int or scalar tensor, optional
+        p. Conditioning on data fills it in.
+
+    References
+    ----------
+    .. [1] Yoshikawa and Iwata, "Gaussian process regression with interpretable
+       sample-wise feature weights", IEEE TNNLS 34 (2023), doi 10.1109/TNNLS.2021.3131234.
+    """
+
+    cov_func: Any
+    sigma_w: Any = 0.0
+    amplitude: Any = 1.0
+    n_features: Any = None
+
+    @cached_property
+    def kernels(self):
+        """The summands as this package's kernels."""
+        return tuple(from_pymc(c) for c in _sequence(self.cov_func))
+
+    @property
+    def amplitudes(self):
+        """One amplitude for each summand."""
+        amplitudes = tuple(pt.as_tensor(a) for a in _sequence(self.amplitude))
+        if len(amplitudes) != len(self.kernels):
+            raise ValueError(
+                f"{len(self.kernels)} covariance functions need as many amplitudes, "
+                f"got {len(amplitudes)}."
+            )
+        return amplitudes
+
+    def _covariance(self, L, M):
+        if L.kind in covariance.KINDS or M.kind in covariance.KINDS:
+            return covariance.weighed_covariance(self._summands, L, M)
+        z_L, z_M = self._coefficients(L), self._coefficients(M)
+        sums = L.kind == "evaluate", M.kind == "evaluate"
+        shared, total = 0.0, 0.0
+        for base, scale in self._sources(L, M):
+            if scale.ndim == 0:
+                shared += scale**2 * base
+            else:
+                total += _assemble(base, z_L * scale**2, z_M, *sums)
+        return total if isinstance(shared, float) else total + _assemble(shared, z_L, z_M, *sums)
+
+    @property
+    def _summands(self):
+        """Pairs of kernel and variances of the weights, (1,) or (p,)."""
+        for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
+            yield kernel, pt.atleast_1d(amplitude) ** 2
+
+    def _sources(self, L, M):
+        """Independent sources of the weights: covariance over points, sd over features."""
+        for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
+            yield _cross(kernel, L, M), amplitude
+        same = _same_sample(L, M)
+        if same is not None:
+            yield same, pt.as_tensor(self.sigma_w)
+
+    def _coefficients(self, L):
+        """What multiplies each weight in L's components, (m, p) or (1, p)."""
+        if L.kind != "weight":
+            if L.Z is None:
+                raise ValueError(f"{L.kind} of a WeightProcess needs Z, the features it weighs.")
+            return _tensor(L.Z)
+        if self.n_features is None:
+            raise ValueError(
+                "weight needs to know how many features there are: condition the process on "
+                "data, or build it with WeightProcess(..., n_features=p)."
+            )
+        return pt.ones((1, self.n_features))
+
+    def _each_variance(self, L):
+        """Prior variance of the components before any sum over features, (m, p)."""
+        x = _tensor(L.X)
+        weight = pt.zeros((x.shape[0], 1)) + (0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2)
+        for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
+            weight = weight + kernel.diag(x)[:, None] * amplitude**2
+        return weight * self._coefficients(L) ** 2
+
+    def _variance(self, L):
+        if L.kind in covariance.KINDS:
+            return _diagonals(self._block(L))
+        each = self._each_variance(L)
+        return each.sum(axis=1) if L.kind == "evaluate" else each.reshape((-1,))
+
+    def _block(self, L):
+        if L.kind in covariance.KINDS:
+            return covariance.weighed_block(self._summands, L)
+        if L.kind == "evaluate":
+            return self._variance(L)[:, None, None]
+        each = self._each_variance(L)
+        return each[:, :, None] * pt.eye(each.shape[1])[None]
+
+    def _summed(self, L, M, weights):
+        return covariance.weighed_summed(self._summands, L, M, weights)
+
+    def _cross(self, L):
+        return covariance.weighed_cross(self._summands, L)
+
+
+def _assemble(base, left, right, sum_left, sum_right):
+    """Spread `base` (m, n) over features: left (m | 1, p) and right (n | 1, p) multiply it."""
+    m, n = base.shape
+    if sum_left and sum_right:
+        return base * pt.dot(left, right.T)
+    if sum_right:
+        return (base[:, None, :] * (left[:, :, None] * right.T[None])).reshape((-1, n))
+    if sum_left:
+        return (base[:, :, None] * (left[:, None, :] * right[None])).reshape((m, -1))
+    p = left.shape[1]
+    diagonal = base[:, :, None] * (left[:, None, :] * right[None])
+    spread = diagonal[:, :, :, None] * pt.eye(p)
+    return spread.transpose(0, 2, 1, 3).reshape((m * p, n * p))
+
+
+def _same_sample(L, M):
+    """1 where rows of L and M are one sample, (m, n); None where no rows can be."""
+    new_L, new_M = isinstance(L.sample, str), isinstance(M.sample, str)
+    if L.smooth or M.smooth or new_L != new_M or (new_L and L.X is not M.X):
+        return None
+    if new_L:
+        return pt.eye(_tensor(L.X).shape[0])
+    rows, columns = pt.as_tensor(L.sample), pt.as_tensor(M.sample)
+    return pt.eq(rows[:, None], columns[None, :]).astype("float64")
+
+
+def _sequence(value):
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+def informed(gp, Z):
+    """The process, told how many features there are."""
+    if isinstance(gp, WeightProcess) and gp.n_features is None and Z is not None:
+        return replace(gp, n_features=pt.as_tensor(Z).shape[1])
+    return gp

@@ -1,0 +1,1 @@
+"""Reports: one HTML file that says what the verbs say."""

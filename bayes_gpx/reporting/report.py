@@ -1,0 +1,109 @@
+"""A fit and what it explains, as one HTML file that opens from disk."""
+
+import secrets
+
+import arviz as az
+import jinja2
+import matplotlib as mpl
+
+from bayes_gpx.reporting.page import Page, Prose, compose, number
+from bayes_gpx.reporting.results import Findings
+from bayes_gpx.reporting.sections import SECTIONS
+from bayes_gpx.system.files import replaced, writable
+from bayes_gpx.validation import count
+
+STYLE = "arviz-variat"
+SIZES = {"font.size": 10, "axes.labelsize": 10, "axes.titlesize": 11, "figure.titlesize": 12}
+SIZES |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9)
+
+
+def report(
+    model,
+    idata,
+    X_new=None,
+    Z_new=None,
+    *,
+    path,
+    obs=None,
+    baseline="mean",
+    units=None,
+    seed=None,
+):
+    """Write what a fit is, whether to trust it, and what it explains, as one HTML file.
+
+    Figures are embedded, and nothing is fetched when the file is opened. A section that fails says
+    so in its place, and the others stand; interrupted, the file holds the sections made so far.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new, Z_new : frame or array (m, d), (m, p), optional
+        New samples to explain; None for the training samples. Averages are over at most 100 of
+        them, at random.
+    path : str or path
+        The HTML file, in a folder that exists. Replaced as a whole at the end.
+    obs : label or list of labels, optional
+        The observations to tell about one by one; by default three of those with labels of their
+        own: the lowest, a middle and the highest prediction.
+    baseline : {"mean", "median", "zero"}, array (d,) or (B, d), or frame row
+        Of attributions; see `attributions`.
+    units : dict, optional
+        Unit of each column and of the response, by name, such as ``bx.datasets.load(name).units``.
+    seed : int, optional
+        One is drawn and written down by default.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    ValueError
+        If the path cannot be written to, or samples, labels, units or `idata` do not
+        fit the model, before anything is computed.
+    """
+    path = writable(path)
+    if seed is None:
+        seed = secrets.randbelow(2**32)
+    count("seed", seed, 0)
+    if units is not None and not isinstance(units, dict):
+        raise ValueError(f"units is {units!r}; expected a dict of unit by column name.")
+    options = {"obs": obs, "baseline": baseline, "units": units, "seed": int(seed)}
+    findings = Findings(model, idata, X_new, Z_new, **options)
+    pages = [Page(section.key, section.title) for section in SECTIONS]
+    reached = 0
+    try:
+        with mpl.rc_context():
+            az.style.use(STYLE)
+            mpl.rcParams.update(SIZES)
+            for page, section in zip(pages, SECTIONS, strict=True):
+                compose(section, findings, page)
+                reached += 1
+    finally:
+        for page in pages[reached:]:
+            page.failed = True
+            page.parts.append(Prose("The report was interrupted before this was complete.", "bad"))
+        html = _html(findings, pages).encode()
+        with replaced(path) as file:
+            file.write(html)
+    return path
+
+
+def _html(findings, pages):
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("bayes_gpx.reporting"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["number"] = number
+    data = findings.model.training
+    about = {
+        "title": f"{data.y_name}: what the model says, and why",
+        "subtitle": f"{findings.model.specification.family} fitted to {data.n} rows of "
+        f"{data.d} features",
+    }
+    return environment.get_template("report.html.j2").render(pages=pages, **about)

@@ -1,0 +1,215 @@
+"""What a report is about: a fit, the rows it explains, and each verb asked once."""
+
+import warnings
+from functools import cached_property
+
+import numpy as np
+from arviz_base import rcParams
+
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.points import points, read_baseline, rows_labelled
+from bayes_gpx.explain import (
+    attributions,
+    contributions,
+    interactions,
+    loo_predictions,
+    predictions,
+    ranking,
+    relevance,
+    slopes,
+    weights,
+)
+from bayes_gpx.export.arviz import predictive_checks
+from bayes_gpx.inference.resampling import resampled
+
+MOST_ROWS = 100
+"""Rows that averages are taken over, at random where there are more."""
+
+MOST_DRAWS = 200
+"""Of hyperparameters, in what a report asks."""
+
+LEFT_OUT_DRAWS = 1000
+"""Most draws of the hyperparameters by which rows are left out."""
+
+LATENT_DRAWS = 1000
+"""Conditional draws where there is one draw of the hyperparameters."""
+
+MOST_JOINT = 400
+"""Slopes that are drawn jointly: rows times features."""
+
+MOST_PAIRED = 12
+"""Features up to which all pairs are looked at; of more, those of the more relevant half."""
+
+
+class Findings:
+    """Results that the sections of a report share, each computed when first asked for.
+
+    Attributes
+    ----------
+    model, idata, X_new, Z_new
+        As the verbs take them.
+    baseline : as `bayes_gpx.attributions` takes it
+    units : dict
+        Unit of each column and of the response, by name; "" where unknown.
+    seed : int
+    prob : float
+        Probability of all intervals.
+    """
+
+    def __init__(self, model, idata, X_new, Z_new, *, obs, baseline, units, seed):
+        self.model, self.idata, self.X_new, self.Z_new = model, idata, X_new, Z_new
+        self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
+        self.prob = rcParams["stats.ci_prob"]
+        self.hyper = hyperparameter_draws(model, idata)
+        self.where = points(model, X_new, Z_new)
+        read_baseline(model, baseline)
+        if obs is not None:
+            rows_labelled(self.where.index, obs)
+        index = self.where.index
+        labels, count = np.unique(index, return_counts=True)
+        once = np.isin(index, labels[count == 1])
+        if not once.any():
+            raise ValueError("All labels of the rows repeat; expected some rows with their own.")
+        rows = np.flatnonzero(once)
+        if len(rows) > MOST_ROWS:
+            rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
+        self.some = index[rows]
+
+    @property
+    def alone(self):
+        """Whether the fit is one draw of the hyperparameters."""
+        return self.hyper.alone
+
+    @property
+    def fitted(self):
+        """Whether there is a fit, not a dict of fixed hyperparameters."""
+        return not isinstance(self.idata, dict)
+
+    @property
+    def method(self):
+        """How the hyperparameters were inferred."""
+        if not self.fitted:
+            return "given"
+        return self.idata["posterior"].attrs.get("inference_method", "pymc.sample")
+
+    @property
+    def classes(self):
+        """Whether the response has more than two labels."""
+        return self.model.specification.classes is not None
+
+    @property
+    def mean_name(self):
+        """What predictions call the mean response."""
+        spec = self.model.specification
+        return "y" if spec.normal else spec.observation.mean_name or "y"
+
+    @property
+    def tails(self):
+        """The two quantiles that bound an interval."""
+        return [0.5 - self.prob / 2, 0.5 + self.prob / 2]
+
+    @property
+    def thinned(self):
+        """Most draws of the hyperparameters that verbs are asked for."""
+        return {"num_draws": max(MOST_DRAWS, len(self.hyper.chain))}
+
+    @property
+    def sampled(self):
+        """Options of verbs that take draws."""
+        return {
+            **self.thinned,
+            "draws": LATENT_DRAWS,
+            "seed": self.seed,
+            "progressbar": False,
+        }
+
+    def unit(self, name):
+        """Unit of a column in brackets, or nothing."""
+        unit = self.units.get(name, "")
+        return f" [{unit}]" if unit else ""
+
+    @cached_property
+    def asked(self):
+        """Model, idata and samples, as verbs take them."""
+        return self.model, self.idata, self.X_new, self.Z_new
+
+    @cached_property
+    def checked(self):
+        """The fit with responses replicated at the training rows."""
+        return predictive_checks(self.model, self.idata, seed=self.seed, progressbar=False)
+
+    @cached_property
+    def left_out(self):
+        """Predictions of the training rows, each from the others."""
+        most = max(LEFT_OUT_DRAWS, len(self.hyper.chain))
+        options = {"num_draws": most, "seed": self.seed, "progressbar": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of Pareto k, told by another section
+            return loo_predictions(self.model, self.idata, **options)
+
+    @cached_property
+    def replicated_left_out(self):
+        """Responses drawn for each row from the others, with equal weights, (draws, obs)."""
+        found = self.left_out.stack(sample=["chain", "draw"]).transpose("sample", ...)
+        weights, rng = np.exp(found["log_weights"].values), np.random.default_rng(self.seed)
+        columns = zip(found["y"].values.T, weights.T, strict=True)
+        return np.stack([y[resampled(w, len(y), rng)] for y, w in columns], axis=1)
+
+    @cached_property
+    def predicted(self):
+        """Predictions of the rows that averages are taken over."""
+        return predictions(*self.asked, obs=self.some, **self.sampled)
+
+    @cached_property
+    def chosen(self):
+        """Labels of the observations that are explained: lowest, middle, highest prediction."""
+        if self._obs is not None:
+            return np.atleast_1d(self._obs)
+        mean = self.predicted[f"{self.mean_name}_mean"]
+        if self.classes:
+            mean = mean.max("class")
+        order = np.argsort(mean.values, kind="stable")
+        picked = dict.fromkeys(order[[0, len(order) // 2, -1]].tolist())
+        return self.some[list(picked)]
+
+    @cached_property
+    def predicted_chosen(self):
+        """Predictions of the observations that are explained."""
+        return predictions(*self.asked, obs=self.chosen, **self.sampled)
+
+    @cached_property
+    def attributed(self):
+        """Attributions of the observations that are explained."""
+        options = {"baseline": self.baseline, **self.sampled}
+        return attributions(*self.asked, obs=self.chosen, **options)
+
+    @cached_property
+    def contributed(self):
+        """Contributions in some rows, of a GPX."""
+        return contributions(*self.asked, obs=self.some, **self.sampled)
+
+    @cached_property
+    def weighed(self):
+        """Weights in some rows, of a GPX."""
+        return weights(*self.asked, obs=self.some, **self.sampled)
+
+    @cached_property
+    def sloped(self):
+        """Average slopes over some rows."""
+        few = max(2, MOST_JOINT // self.model.training.d)
+        rows = self.some[:: -(-len(self.some) // few)]
+        return slopes(*self.asked, obs=rows, **self.sampled)
+
+    @cached_property
+    def ranked(self):
+        """Features by relevance."""
+        options = {**self.thinned, "keep": "summary", "progressbar": False}
+        return ranking(relevance(*self.asked, obs=self.some, **options))
+
+    @cached_property
+    def ranked_pairs(self):
+        """Pairs of features by interaction."""
+        few = len(self.model.training.X.columns) <= MOST_PAIRED
+        options = {**self.thinned, "keep": "summary", "progressbar": False}
+        pairs = None if few else "screened"
+        return ranking(interactions(*self.asked, obs=self.some, pairs=pairs, **options))

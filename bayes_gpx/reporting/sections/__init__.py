@@ -1,0 +1,12 @@
+"""The sections of a report, in its order."""
+
+from bayes_gpx.reporting.sections.card import CARD
+from bayes_gpx.reporting.sections.cautions import CAUTIONS
+from bayes_gpx.reporting.sections.checks import CHECKS
+from bayes_gpx.reporting.sections.citing import CITING
+from bayes_gpx.reporting.sections.inference import INFERENCE
+from bayes_gpx.reporting.sections.observations import OBSERVATIONS
+from bayes_gpx.reporting.sections.ranks import RANKS
+from bayes_gpx.reporting.sections.slopes import SLOPES
+
+SECTIONS = (CARD, CAUTIONS, INFERENCE, CHECKS, RANKS, SLOPES, OBSERVATIONS, CITING)

@@ -1,0 +1,111 @@
+"""What a reader should be warned of before trusting the numbers."""
+
+import numpy as np
+import pymc as pm
+
+from bayes_gpx.draws.points import read_baseline
+from bayes_gpx.explain import predictions
+from bayes_gpx.explain.attributions import LARGEST_RESIDUAL
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.reporting.page import Prose, Section, number
+
+BARELY_LEARNED = 0.7
+"""Posterior sd over prior sd from which the data count as having said little."""
+
+FAR = 2.0
+"""Times the median sd of f at training rows from which a baseline counts as far from data."""
+
+
+def _hidden(findings):
+    if findings.alone:
+        yield Prose(
+            "Hyperparameters are one point, as if they were known: intervals are too narrow, by "
+            "how much is not seen. Fit by NUTS before publishing.",
+            "bad",
+        )
+
+
+def _baseline(findings):
+    model = findings.model
+    start = np.atleast_2d(read_baseline(model, findings.baseline))
+    known = model.training.X.values
+    low, high = known.min(axis=0), known.max(axis=0)
+    outside = ((start < low) | (start > high)).any(axis=0)
+    names = [name for name, out in zip(model.training.X.columns, outside, strict=True) if out]
+    if names:
+        yield Prose(
+            f"The baseline lies outside the training data in {', '.join(names)}: paths from it "
+            "cross where the model has seen nothing.",
+            "bad",
+        )
+    else:
+        yield Prose("The baseline lies within the range of every feature.", "good")
+    if model.training.Z is not None and not model.training.tied:
+        return
+    options = findings.sampled | {"keep": "summary", "on": "latent"}
+    there = predictions(model, findings.idata, start, **options)["f_sd"].mean()
+    typical = predictions(
+        model, findings.idata, known[:: -(-len(known) // 100)], **options
+    )["f_sd"].median()  # fmt: skip
+    ratio = float(there / typical)
+    if ratio > FAR:
+        yield Prose(
+            f"No training row is near the baseline: the sd of f is {number(ratio)} times that at a "
+            "typical training row. Take a baseline among the data, or average over rows.",
+            "bad",
+        )
+
+
+def _outside(findings):
+    if findings.X_new is None:
+        return
+    model, X = findings.model, findings.where.X_values
+    known = model.training.X.values
+    out = ((X < known.min(axis=0)) | (X > known.max(axis=0))).any(axis=1)
+    if out.any():
+        yield Prose(
+            f"{int(out.sum())} of {len(out)} rows to explain lie outside the range of the training "
+            "data in some feature: the model extrapolates there.",
+            "bad",
+        )
+
+
+def _sigma_w(findings):
+    model = findings.model
+    if model.specification.family != "GPX":
+        return
+    text = (
+        "sigma_w, the sd of each row's own deviation of its weights, is weakly identified: weights "
+        "of training rows depend on its prior. State it when you publish them."
+    )
+    if "sigma_w" in model.fixed or findings.alone:
+        yield Prose(text, "note")
+        return
+    spread = float(findings.hyper.values["sigma_w"].std())
+    prior = _prior_sd(findings)
+    ratio = spread / prior
+    said = f" Its posterior sd is {number(ratio)} of its prior's"
+    said += ": the data say little." if ratio > BARELY_LEARNED else "."
+    yield Prose(text + said, "bad" if ratio > BARELY_LEARNED else "note")
+
+
+def _prior_sd(findings):
+    variable = findings.model.variables["sigma_w"]
+    return float(pm.draw(variable, draws=4000, random_seed=findings.seed, mode=MODE).std())
+
+
+def _completeness(findings):
+    found = findings.attributed
+    size = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max()) or 1.0
+    residual = float(found["completeness_residual"].max()) / size
+    text = (
+        "Attributions add up to the difference that they explain, but for a share of "
+        f"{residual:.1e}."
+    )
+    yield Prose(text, "good" if residual <= LARGEST_RESIDUAL else "bad")
+
+
+CAUTIONS = Section(
+    "warnings", "What to beware of",
+    (_hidden, _baseline, _outside, _sigma_w, _completeness),
+)  # fmt: skip

@@ -1,0 +1,110 @@
+"""How well rows that were left out are predicted, and whether replicated ones look alike."""
+
+import arviz as az
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.assess.metrics import coverage
+from bayes_gpx.reporting.page import Prose, Section, Table, number, picture
+
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+SHOWN_DRAWS = 50
+
+
+def _coverage(findings):
+    if findings.model.training.labels is not None:
+        return
+    observed, drawn = findings.model.training.y, findings.replicated_left_out
+    covered = coverage(findings.left_out, observed, LEVELS).values
+    rows = []
+    for level, inside in zip(LEVELS, covered, strict=True):
+        low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        rows.append([f"{level:.0%}", 100 * float(inside), float((high - low).mean())])
+    columns = ["interval", "covers, % of rows", f"mean width{_unit(findings)}"]
+    yield Table("How often intervals hold the response of a row that was left out.", columns, rows)
+    error = np.sqrt(np.mean(findings.left_out["residual"].values ** 2))
+    yield Prose(
+        f"Root mean squared error {number(error)} in rows that were left out, of a response whose "
+        f"sd is {number(observed.std())}."
+    )
+    yield _left_out(findings)
+
+
+def _unit(findings):
+    return findings.unit(findings.model.training.y_name)
+
+
+def _left_out(findings):
+    held = " Its hyperparameters are held at values that have seen the row, which flatters it."
+    return Prose(
+        "Each row is predicted from all others, by leave-one-out."
+        + (held if findings.alone else " Rows of another kind may be harder to predict."),
+        "note",
+    )
+
+
+def _labels(findings):
+    labels, found = findings.model.training.labels, findings.left_out
+    if labels is None:
+        return
+    code, shares = findings.model.training.y.astype(int), found["probability_mean"].values
+    shares = shares if shares.ndim == 2 else np.stack([1.0 - shares, shares], axis=1)
+    right = shares.argmax(axis=1) == code
+    score = np.sum((shares - np.eye(len(labels))[code]) ** 2, axis=1).mean()
+    rows = [
+        [str(label), int((code == k).sum()), 100 * float(right[code == k].mean())]
+        for k, label in enumerate(labels)
+    ]
+    yield Table(
+        "Labels of rows that were left out, by their most probable class.",
+        ["label", "rows", "right, %"],
+        rows,
+    )
+    yield Prose(
+        f"{right.mean():.1%} of the rows have their most probable label; the Brier score is "
+        f"{number(score)} (0 is perfect, {number(_brier(code, len(labels)))} is knowing the "
+        "labels' shares alone)."
+    )
+    yield _left_out(findings)
+
+
+def _brier(code, classes):
+    shares = np.bincount(code, minlength=classes) / len(code)
+    return 1 - (shares**2).sum()
+
+
+def _calibration(findings):
+    training = findings.model.training
+    if training.labels is None:
+        found = xr.DataTree.from_dict({"loo_pit": findings.left_out[["pit"]]})
+        options = {"group": "loo_pit", "sample_dims": "obs", "backend": "matplotlib"}
+        pc = az.plot_ecdf_pit(found, visuals={"title": False}, **options)
+        yield picture(
+            pc,
+            "Calibration. A row's PIT is the probability that its prediction from the other rows "
+            "puts below its response. Shown is the distribution function of all PITs minus that of "
+            "a uniform distribution, which is 0 for a calibrated model; p is that of ArviZ's test, "
+            "and marked points, if any, contribute most to a rejection.",
+        )
+    elif len(training.labels) == 2:
+        drawn = {"y": (("chain", "draw", "obs"), findings.replicated_left_out[None].astype(int))}
+        observed = {"y": ("obs", training.y.astype(int))}
+        groups = {"posterior_predictive": xr.Dataset(drawn), "observed_data": xr.Dataset(observed)}
+        yield picture(
+            az.plot_ppc_pava(xr.DataTree.from_dict(groups), backend="matplotlib"),
+            "Observed frequency against the probability predicted from the other rows; the "
+            "diagonal is right.",
+        )
+
+
+def _replicated(findings):
+    if findings.model.training.labels is not None:
+        return
+    options = {"backend": "matplotlib", "var_names": [findings.model.in_model("y")]}
+    if findings.model.specification.observation.exposed:
+        options["kind"] = "ecdf"
+    pc = az.plot_ppc_dist(findings.checked, num_samples=SHOWN_DRAWS, **options)
+    yield picture(pc, f"{SHOWN_DRAWS} replicated sets of responses, and the observed one.")
+
+
+CHECKS = Section("checks", "Does it predict well?", (_coverage, _labels, _calibration, _replicated))

@@ -1,0 +1,216 @@
+"""Whether the inference can be trusted, in plain words, with numbers and figures."""
+
+import warnings
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import xarray as xr
+
+from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.reporting.page import Prose, Section, Table, number, picture
+
+LOWEST_BFMI = 0.3
+LARGEST_K = 0.7
+"""Pareto k up to which importance weights are reliable (Vehtari et al., 2024)."""
+
+MOST_PANELS = 12
+PRIOR_DRAWS = 2000
+DIVISION = "\N{DIVISION SLASH}"
+
+
+def _verdict(findings):
+    if not findings.fitted:
+        yield Prose("The hyperparameters were given, not inferred.", "note")
+        return
+    idata, posterior = findings.idata, findings.idata["posterior"]
+    if findings.method in ("map", "svgp"):
+        yield Prose(
+            "One draw: the hyperparameters of highest density. There are no chains to diagnose, "
+            "and no interval below knows that hyperparameters might be others.",
+            "note",
+        )
+    elif findings.method == "laplace":
+        yield _weights(idata.attrs.get("khat"))
+    elif posterior.sizes["draw"] >= FEWEST_DRAWS:
+        diagnosis = diagnose(idata)
+        verdict = idata.attrs.get("verdict", diagnosis.verdict)
+        yield Prose(verdict, "bad" if diagnosis.complaints else "good")
+        yield Prose(
+            f"R-hat at most {number(diagnosis.r_hat, 4)}, effective sample sizes at least "
+            f"{number(diagnosis.ess_bulk)} (bulk) and {number(diagnosis.ess_tail)} (tail), "
+            f"{diagnosis.divergences} divergent transitions."
+        )
+
+
+def _weights(khat):
+    """What the Pareto k of a Laplace fit's weights says; files of earlier versions have none."""
+    if khat is None:
+        return Prose(
+            "Draws from a normal approximation at the mode; how good it is cannot be seen from "
+            "them. NUTS tells.",
+            "note",
+        )
+    said = f"Draws around the mode, weighted by the posterior density: Pareto k {number(khat)}. "
+    if khat < LARGEST_K:
+        return Prose(said + f"Below {LARGEST_K} the weights are reliable.", "good")
+    return Prose(said + f"Above {LARGEST_K} they are not: use NUTS, or more draws.", "bad")
+
+
+def _energy(findings):
+    if not findings.fitted or "energy" not in findings.idata["sample_stats"]:
+        return
+    if findings.idata["posterior"].sizes["draw"] < FEWEST_DRAWS:
+        return
+    found = az.bfmi(findings.idata)["energy"].values
+    low = (found < LOWEST_BFMI).any()
+    text = f"E-BFMI of the chains: {', '.join(map(number, found))}."
+    cure = f" Below {LOWEST_BFMI} the sampler explores badly: other priors, or longer chains."
+    yield Prose(text + (cure if low else ""), "bad" if low else "good")
+
+
+def _starts(findings):
+    if not findings.fitted or not findings.idata.children.get("starts"):
+        return
+    starts = findings.idata["starts"].to_dataset()
+    if "log_density" not in starts or not starts.sizes.get("start"):
+        return
+    density = starts["log_density"].values
+    near = int((density > density.max() - 0.1).sum())
+    yield Prose(
+        f"The optimiser started from {len(density)} places; {int(starts['converged'].sum())} "
+        f"converged, {near} to the best optimum."
+    )
+
+
+def _numbers(findings):
+    if not findings.fitted:
+        named = findings.hyper.values.items()
+        rows = [[n, ", ".join(number(v) for v in np.ravel(a[0, 0]))] for n, a in named]
+        yield Table("Given hyperparameters.", ["hyperparameter", "value"], rows)
+        return
+    draws = _draws(findings)
+    if findings.alone:
+        rows = [[name, float(values.ravel()[0])] for name, values in _each(draws)]
+        yield Table("Hyperparameters.", ["hyperparameter", "value"], rows)
+        return
+    summary = az.summary(draws, ci_prob=findings.prob, round_to="none")
+    caption = f"Hyperparameters: posterior mean, sd, {findings.prob:.0%} interval, diagnostics."
+    rows = [[str(name), *map(float, row)] for name, *row in summary.itertuples()]
+    columns = [c.replace("_", " ") for c in summary.columns]
+    columns[2:4] = "from", "to"
+    yield Table(caption, ["hyperparameter", *columns], rows)
+
+
+def _draws(findings):
+    model = findings.model
+    names = [variable.name for variable in model.variables.values()]
+    return findings.idata["posterior"].to_dataset()[names]
+
+
+def _each(draws):
+    """Each number of a Dataset with its name, and its draws."""
+    for name, array in draws.data_vars.items():
+        if array.ndim == 2:
+            yield name, array.values
+            continue
+        for i, label in enumerate(array[array.dims[-1]].values):
+            # DataTrees keep "/" for their paths; this slash looks the same.
+            yield f"{name}[{str(label).replace('/', DIVISION)}]", array.values[..., i]
+
+
+def _prior(findings):
+    """Prior against posterior; the values of a single draw as lines."""
+    if not findings.fitted:
+        return
+    posterior, variables = _draws(findings), list(findings.model.variables.values())
+    drawn = pm.draw(variables, draws=PRIOR_DRAWS, random_seed=findings.seed, mode=MODE)
+    dims = [array.dims[2:] for array in posterior.data_vars.values()]
+    prior = xr.Dataset(
+        {
+            variable.name: (("chain", "draw", *own), array[None])
+            for variable, own, array in zip(variables, dims, drawn, strict=True)
+        }
+    ).assign_coords({d: posterior[d] for own in dims for d in own if d in posterior.coords})
+    both = [dict(_each(one)) for one in (prior, posterior)]
+    names = list(both[1])[:MOST_PANELS]
+    trees = [xr.Dataset({n: (("chain", "draw"), one[n]) for n in names}) for one in both]
+    tree = xr.DataTree.from_dict(dict(zip(("prior", "posterior"), trees, strict=True)))
+    size = {
+        "figsize": (9.0, 0.6 + 2.2 * -(-len(names) // 3)),
+        "figsize_units": "inches",
+        "layout": "constrained",
+    }
+    options = {"backend": "matplotlib", "col_wrap": 3, "figure_kwargs": size}
+    if findings.alone:
+        pc = az.plot_dist(
+            tree,
+            group="prior",
+            visuals={"point_estimate_text": False, "point_estimate": False},
+            **options,
+        )
+        az.add_lines(pc, values={name: float(trees[1][name].item()) for name in names})
+        said = "Priors (curves) and the values found (lines)."
+    else:
+        pc = az.plot_prior_posterior(tree, **options)
+        said = "Prior against posterior. Where they agree, the data said little."
+    for name in names:
+        panel = pc.viz["plot"][name].item()
+        every = np.concatenate([np.quantile(one[name], [0.005, 0.97]) for one in both])
+        panel.set_xlim(every.min(), every.max() + 0.05 * np.ptp(every))
+    left = len(both[1]) - len(names)
+    yield picture(pc, said + (f" {left} more are not drawn." if left else ""))
+
+
+def _trace(findings):
+    if not findings.fitted or len(findings.hyper.chain) < 2:
+        return
+    draws = dict(list(_each(_draws(findings)))[:MOST_PANELS])
+    found = xr.Dataset({name: (("chain", "draw"), values) for name, values in draws.items()})
+    size = {
+        "figsize": (9.0, 0.6 + 2.2 * -(-len(draws) // 3)),
+        "figsize_units": "inches",
+        "layout": "constrained",
+    }
+    found = found.assign_coords(chain=findings.hyper.chain, draw=findings.hyper.draw)
+    tree = xr.DataTree.from_dict({"posterior": found})
+    pc = az.plot_trace(tree, backend="matplotlib", col_wrap=3, figure_kwargs=size)
+    yield picture(pc, "Draws in their order, one colour for each chain: all should wander alike.")
+
+
+def _loo(findings):
+    if not findings.fitted or not findings.idata.children.get("log_likelihood"):
+        yield Prose("Leave-one-out checks need 100 draws or more: fit by Laplace or NUTS.", "note")
+        return
+    name = findings.model.in_model("y")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of Pareto k, which is told below
+        found = az.loo(findings.idata, var_name=name, pointwise=True)
+    bad = np.asarray(found.pareto_k).ravel() > found.good_k
+    tone = "bad" if bad.any() else "good"
+    yield Prose(
+        f"Leave-one-out expected log predictive density {number(found.elpd, 4)} ± "
+        f"{number(found.se)}, with {number(found.p)} effective parameters."
+    )
+    rows = findings.model.training.X.index[bad]
+    first = ", ".join(map(str, rows[:8])) + (" and others" if len(rows) > 8 else "")
+    yield Prose(
+        f"{int(bad.sum())} of {bad.size} rows have a Pareto k above {number(found.good_k)}"
+        + (
+            f" ({first}): they move the hyperparameters, and LOO is rough there."
+            if len(rows)
+            else "."
+        ),
+        tone,
+    )
+    yield picture(
+        az.plot_khat(found, backend="matplotlib"),
+        "Pareto k of each row: high ones pull the fit towards themselves.",
+    )
+
+
+INFERENCE = Section(
+    "inference", "Can the inference be trusted?",
+    (_verdict, _energy, _starts, _numbers, _prior, _trace, _loo),
+)  # fmt: skip

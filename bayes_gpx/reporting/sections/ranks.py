@@ -1,0 +1,57 @@
+"""Which features matter, and which pairs of them."""
+
+from bayes_gpx.plots import plot_interactions, plot_relevance
+from bayes_gpx.reporting.page import Prose, Section, Table, interval, number, picture
+
+FIRST = 10
+
+
+def _relevance(findings):
+    ranked = findings.ranked
+    yield Prose(
+        "Relevance says how fast the prediction leaves itself as a feature moves: in its mean, and "
+        "in how sure it is. It is in standard deviations of the feature, and has no sign."
+    )
+    if findings.alone:
+        yield Prose(
+            "One draw of the hyperparameters: how sure relevances, interactions and their ranks "
+            "are is not known.",
+            "note",
+        )
+    yield from _table(findings, ranked, "average_relevance", "feature", "relevance")
+    yield picture(
+        plot_relevance(ranked, backend="matplotlib"),
+        "Features by relevance" + ("." if findings.alone else ", and how probable each rank is."),
+    )
+
+
+def _table(findings, ranked, name, item, what):
+    order = ranked["rank_mean"].argsort().values
+    rows, tails = [], [f"{what}", "from", "to", "P(first), %"]
+    for i in order[: FIRST if item == "pair" else None]:
+        one = ranked.isel({item: i})
+        told = [float(one[f"{name}_mean"])]
+        if not findings.alone:
+            first = float(one["probability_rank"].sel(rank=1))
+            told += [*map(float, one[f"{name}_interval"].values), 100 * first]
+        rows.append([str(one[item].item()), *told])
+    prob = "" if findings.alone else f" with its {ranked.attrs['ci_prob']:.0%} interval"
+    columns = [item, *tails[: len(rows[0]) - 1]]
+    yield Table(f"Average {what}{prob}.", columns, rows)
+    label, mean, *rest = rows[0]
+    ends = "" if findings.alone else f" {interval(*rest[:2])}"
+    yield Prose(f"The most relevant {item} is {label}: {number(mean)}{ends}.")
+
+
+def _interactions(findings):
+    if findings.model.training.d < 2:
+        return
+    ranked = findings.ranked_pairs
+    yield Prose("Interaction: how fast two features together move the prediction.")
+    yield from _table(findings, ranked, "average_interaction", "pair", "interaction")
+    top = 3 if ranked.sizes["pair"] > 5 else 1
+    pc = plot_interactions(ranked, top=top, backend="matplotlib")
+    yield picture(pc, "Interactions of pairs; gray where none was asked for.")
+
+
+RANKS = Section("relevance", "Which features matter?", (_relevance, _interactions))

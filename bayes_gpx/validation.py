@@ -1,0 +1,56 @@
+"""Checks of arguments; each message names what was expected, what came, and the cure."""
+
+import difflib
+from numbers import Real
+
+import numpy as np
+
+
+def names_among(what, given, columns):
+    """List of different names among the columns, checked."""
+    if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
+        raise ValueError(f"{what} is {given!r}; expected a list of different names.")
+    for name in given:
+        one_of(what, name, columns)
+    return list(given)
+
+
+def read_pairs(pairs, columns):
+    """Positions of pairs of names, as a list of frozensets.
+
+    Raises
+    ------
+    ValueError
+        For what are no pairs of different columns, or pairs that repeat.
+    """
+    found = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2 or len(set(pair)) != 2:
+            raise ValueError(f"pairs: {pair!r} is no pair; expected two different names.")
+        found.append(frozenset(columns.index(name) for name in names_among("pairs", pair, columns)))
+    if len(set(found)) < len(found):
+        raise ValueError(f"pairs is {pairs!r}; expected a list of different pairs of names.")
+    return found
+
+
+def probability(ci_prob, default):
+    """Probability of an interval, checked; None for the default."""
+    prob = default if ci_prob is None else ci_prob
+    if not (isinstance(prob, Real) and 0 < prob < 1):
+        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
+    return prob
+
+
+def count(argument, value, least=1):
+    """Raise unless value is a whole number of at least `least`."""
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ValueError(f"{argument} is {value!r}; expected a whole number of at least {least}.")
+
+
+def one_of(argument, value, choices):
+    """Raise unless value is among the choices, naming them and the nearest."""
+    if not isinstance(value, str) or value not in choices:
+        near = difflib.get_close_matches(str(value), choices, 1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(f"{argument}: unknown {value!r}; expected one of {list(choices)}.{hint}")

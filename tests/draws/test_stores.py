@@ -1,0 +1,197 @@
+"""Draws streamed to a store: nothing is lost on the way, and an interruption costs little."""
+
+import pickle
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+import zarr
+from numpy.testing import assert_array_equal
+
+import bayes_gpx as bx
+from bayes_gpx.draws import evaluate, random_functions, results
+
+ARRAYS = ("contribution", "contribution_mean", "contribution_sd", "contribution_cov")
+OPTIONS = {"covariance": True, "progressbar": False}
+
+
+@pytest.fixture(scope="module")
+def model(regression):
+    X, Z, y, _, _ = regression
+    return bx.GPX(X, y, Z)
+
+
+@pytest.fixture(scope="module")
+def fit():
+    """Two chains of four draws."""
+    rng = np.random.default_rng(2)
+    shapes = {"lengthscale": (2, 4, 2), "amplitude": (2, 4), "sigma": (2, 4), "sigma_w": (2, 4)}
+    posterior = xr.Dataset(
+        {
+            name: (("chain", "draw", "feature")[: len(shape)], rng.uniform(0.3, 2.0, shape))
+            for name, shape in shapes.items()
+        },
+        {"chain": [0, 1], "draw": range(4), "feature": ["age", "dose"]},
+    )
+    return xr.DataTree.from_dict({"posterior": posterior})
+
+
+@pytest.fixture
+def stopping(monkeypatch):
+    """Have draws end by an error at the k-th block; sums are kept after each."""
+
+    def at(k, error=KeyboardInterrupt):
+        from bayes_gpx.draws import stores
+
+        monkeypatch.setattr(stores, "PAUSE", 0.0)
+        monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)  # some rows a block
+        sample, left = results.Gathered.sample, [k]
+
+        def stopped(self, *arguments):
+            left[0] -= 1
+            if left[0] < 0:
+                raise error
+            return sample(self, *arguments)
+
+        monkeypatch.setattr(results.Gathered, "sample", stopped)
+        return left
+
+    return at
+
+
+def opened(path):
+    return xr.open_zarr(path, chunks=None, consolidated=False).load()
+
+
+KILLED = """
+import os, pickle, signal, sys
+import bayes_gpx as bx
+from bayes_gpx import draws, quantities, stores
+data, fit, options, path = pickle.load(open(sys.argv[1], "rb"))
+stores.PAUSE, draws.BLOCK_BYTES, left = 0.0, 2000, [10]
+sample = quantities.Gathered.sample
+
+def killed(self, *arguments):
+    left[0] -= 1
+    return sample(self, *arguments) if left[0] >= 0 else os.kill(os.getpid(), signal.SIGKILL)
+
+quantities.Gathered.sample = killed
+bx.contributions(bx.GPX(*data), fit, **options, path=path)
+"""
+
+
+def test_a_kill_costs_neither_the_earlier_store_nor_what_is_done(
+    model, fit, regression, tmp_path, stopping
+):
+    X, Z, y, _, _ = regression
+    left = stopping(10**6)
+    path, options = tmp_path / "draws.zarr", OPTIONS | {"seed": 4}
+    earlier = bx.predictions(model, fit, seed=1, progressbar=False, path=path).load()
+    given = tmp_path / "given.pkl"
+    given.write_bytes(pickle.dumps(((X, y, Z), fit, options, path)))
+    done = subprocess.run([sys.executable, "-c", KILLED, str(given)])
+    assert done.returncode == -signal.SIGKILL
+    xr.testing.assert_identical(opened(path), earlier)
+    values = zarr.open_group(tmp_path / "draws.zarr.unfinished" / "store", mode="r")
+    values = values["contribution"][...]
+    assert np.isfinite(values[0, 0]).all() and np.isnan(values[1, -1]).all()
+    assert not (values == 0.0).any()
+
+    left[0] = 10**6
+    at_once = bx.contributions(model, fit, **options)
+    blocks, left[0] = 10**6 - left[0], 10**6
+    resumed = bx.contributions(model, fit, **options, path=path)
+    assert 10**6 - left[0] == blocks - 10  # no block is computed again
+    for name in ARRAYS:
+        assert_array_equal(resumed[name], at_once[name])
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["draws.zarr", "given.pkl"]
+
+
+def test_an_interruption_without_a_seed_goes_on_with_the_one_that_was_drawn(
+    model, fit, tmp_path, stopping
+):
+    path, left = tmp_path / "draws.zarr", stopping(5)
+    with pytest.raises(KeyboardInterrupt):
+        bx.contributions(model, fit, **OPTIONS, path=path)
+    unfinished = zarr.open_group(f"{path}.unfinished/store", mode="r")
+    before = unfinished["contribution"][...]
+    left[0] = 10**6
+    after = bx.contributions(model, fit, **OPTIONS, path=path)["contribution"].values
+    known = np.isfinite(before)
+    assert known.any() and not known.all() and np.isfinite(after).all()
+    assert_array_equal(after[known], before[known])
+
+
+def test_other_arguments_are_not_mixed_with_an_unfinished_store(model, fit, tmp_path, stopping):
+    path, left = tmp_path / "draws.zarr", stopping(5)
+    with pytest.raises(KeyboardInterrupt):
+        bx.contributions(model, fit, **OPTIONS, seed=1, path=path)
+    left[0] = 10**6
+    others = fit.isel(draw=[0, 1, 3])
+    for verb, idata, options in (
+        (bx.contributions, fit, {"seed": 2}),
+        (bx.contributions, others, {"seed": 1}),
+        (bx.contributions, fit, {"seed": 1, "features": ["a"]}),
+        (bx.weights, fit, {"seed": 1}),
+    ):
+        with pytest.raises(ValueError, match="unfinished store of other arguments"):
+            verb(model, idata, **OPTIONS, **options, path=path)
+    bx.contributions(model, fit, **OPTIONS, seed=1, path=path)
+    assert [p.name for p in tmp_path.iterdir()] == ["draws.zarr"]
+
+
+def test_an_error_leaves_the_earlier_store(model, fit, tmp_path, stopping):
+    path, left = tmp_path / "draws.zarr", stopping(10**6)
+    earlier = bx.predictions(model, fit, seed=1, progressbar=False, path=path).load()
+    with pytest.raises(ValueError, match="features"):
+        bx.contributions(model, fit, features=["no such"], path=path)
+    left[0] = 5
+    stopping(5, ValueError)
+    with pytest.raises(ValueError):
+        bx.contributions(model, fit, **OPTIONS, path=path)
+    xr.testing.assert_identical(opened(path), earlier)
+
+
+def test_only_what_the_package_wrote_is_replaced(model, fit, tmp_path):
+    options = {"seed": 1, "progressbar": False}
+    foreign = tmp_path / "foreign.zarr"
+    zarr.open_group(foreign, mode="w").create_array("measured", shape=3, dtype="float64")[:] = 1.0
+    (foreign / "notes.txt").write_text("years of work")
+    mixed = tmp_path / "mixed.zarr"
+    bx.predictions(model, fit, **options, path=mixed)
+    bx.predictions(model, fit, **options, path=mixed)
+    zarr.open_group(mixed, mode="r+").create_array("measured", shape=3, dtype="float64")[:] = 1.0
+    for path in (foreign, mixed):
+        with pytest.raises(ValueError, match="left as it is"):
+            bx.predictions(model, fit, **options, path=path)
+        assert (zarr.open_group(path, mode="r")["measured"][:] == 1.0).all()
+    assert (foreign / "notes.txt").read_text() == "years of work"
+    in_the_way = tmp_path / "new.zarr.unfinished"
+    in_the_way.mkdir()
+    (in_the_way / "notes.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="in the way"):
+        bx.predictions(model, fit, **options, path=tmp_path / "new.zarr")
+    assert (in_the_way / "notes.txt").read_text() == "years of work"
+
+
+def test_a_link_to_a_store_stays_a_link(model, fit, tmp_path):
+    link, target = tmp_path / "link.zarr", tmp_path / "elsewhere" / "draws.zarr"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for seed in (1, 2):
+        found = bx.predictions(model, fit, seed=seed, progressbar=False, path=link)
+        assert_array_equal(opened(target)["y"], found["y"])
+    assert link.is_symlink() and [p.name for p in target.parent.iterdir()] == ["draws.zarr"]
+
+
+def test_a_foreign_path_is_refused_before_functions_are_drawn(regression, tmp_path, monkeypatch):
+    counts = bx.GP(regression[0], np.arange(14) % 3, likelihood="poisson")
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0}
+    drawn = lambda *_, **__: pytest.fail("functions were drawn")  # noqa: E731
+    monkeypatch.setattr(random_functions, "draw_functions", drawn)
+    (tmp_path / "notes.txt").write_text("years of work")
+    with pytest.raises(ValueError, match="left as it is"):
+        bx.derivatives(counts, theta, path=tmp_path)

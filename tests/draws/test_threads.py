@@ -1,0 +1,123 @@
+"""Explanations at once: from threads and processes, with the numbers of one after another."""
+
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pymc as pm
+import pytest
+from numpy.testing import assert_array_equal
+from threadpoolctl import threadpool_info, threadpool_limits
+
+import bayes_gpx as bx
+from bayes_gpx.numerics.threads import BLAS
+from bayes_gpx.sklearn import GPRegressor
+from concurrent_calls import ROADS, compared
+
+QUIET = {"progressbar": False}
+SCRIPT = Path(__file__).resolve().parents[1] / "reference" / "concurrent_calls.py"
+RNG = np.random.default_rng(77)
+X = RNG.normal(size=(20, 2))
+Y = X[:, 0] + 0.2 * RNG.normal(size=20)
+
+
+def test_threads_do_not_change_each_others_numbers():
+    """One call in eleven of every verb, likelihood and approximation; all of them: below."""
+    wrong, number = compared("threads", every=11)
+    assert wrong == {} and number > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("road", ROADS)
+def test_every_road_gives_the_same_numbers_and_the_process_ends(road):
+    """In a process of its own, which must end by itself."""
+    every = "1" if "thread" in road else "3"
+    done = subprocess.run(
+        [sys.executable, SCRIPT, road, every], capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr
+    assert "\n0 of " in f"\n{done.stdout}", done.stdout
+
+
+def test_one_model_may_be_fitted_by_two_threads_at_once():
+    model = bx.GP(X, Y)
+    start = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.3}
+    with ThreadPoolExecutor(2) as pool:
+        fits = list(pool.map(lambda _: model.fit("map", start=start, **QUIET), range(4)))
+    for fit in fits:
+        assert_array_equal(fit["posterior"]["sigma"], fits[0]["posterior"]["sigma"])
+
+
+def blas_limit():
+    """Of the process; OpenMP's are a thread's own."""
+    found = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+    return min(found)
+
+
+def test_a_limit_of_blas_threads_ends_with_the_last_who_holds_it():
+    before, held, done = blas_limit(), threading.Event(), threading.Event()
+    with threadpool_limits(2):
+        two = blas_limit()  # 1, where there is one processor
+
+    def hold():
+        with BLAS.held(1):
+            held.set()
+            done.wait()
+
+    first = threading.Thread(target=hold)
+    first.start()
+    held.wait()
+    with BLAS.held(2):
+        assert blas_limit() == 1
+        done.set()
+        first.join()
+        assert blas_limit() == two
+    assert blas_limit() == before
+
+
+FAMILIES = {
+    "GP": lambda: bx.GP(X, Y),
+    "GPX": lambda: bx.GPX(X, Y, weight_prior="horseshoe", intercept=True, name="sales"),
+    "labels": lambda: bx.GP(X, Y > 0, likelihood="bernoulli", approximation=bx.Inducing(5)),
+    "classes": lambda: bx.GP(X, np.digitize(Y, [-0.5, 0.5]), likelihood="categorical"),
+    "fixed noise": lambda: bx.GP(X, Y, kernel="matern52", priors={"sigma": 0.1}, scale=False),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_model_and_its_fit_pickle(family):
+    model = FAMILIES[family]()
+    idata = model.fit("map", **QUIET)
+    sent = pickle.dumps((model, idata))
+    assert len(pickle.dumps(model)) < 20_000
+    arrived, fit = pickle.loads(sent)
+    ours, theirs = (
+        bx.attributions(m, i, X[:2], draws=5, seed=1, **QUIET)["attribution"]
+        for m, i in ((model, idata), (arrived, fit))
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-10)
+    assert arrived.pymc.named_vars.keys() == model.pymc.named_vars.keys()
+
+
+def test_a_fitted_estimator_pickles():
+    estimator = GPRegressor().fit(X, Y)
+    arrived = pickle.loads(pickle.dumps(estimator))
+    assert_array_equal(arrived.predict(X), estimator.predict(X))
+
+
+def test_a_model_that_arrives_joins_no_other():
+    sent = pickle.dumps(bx.GP(X, Y))
+    with pm.Model() as other:
+        arrived = pickle.loads(sent)
+    assert not other.named_vars and "sigma" in arrived.pymc.named_vars
+
+
+def test_a_part_of_a_larger_model_is_not_sent_without_it():
+    with pm.Model():
+        part = bx.GP(X, Y, name="part")
+    with pytest.raises(pickle.PicklingError, match="part of a larger pm.Model"):
+        pickle.dumps(part)

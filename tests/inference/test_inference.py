@@ -1,0 +1,258 @@
+"""MAP, Laplace and NUTS on models whose posterior is known, and on small real ones."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import arviz as az
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+import bayes_gpx as bx
+from bayes_gpx.inference import laplace, nuts, optimise
+from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.resampling import resampled
+
+
+@pytest.fixture(scope="module")
+def gamma():
+    """A model whose posterior is known: y ~ Poisson(rate), rate ~ Gamma(3, 2)."""
+    with pm.Model(coords={"group": ["a", "b"]}) as model:
+        rate = pm.Gamma("rate", 3.0, 2.0, dims="group")
+        pm.Deterministic("total", rate.sum())
+        pm.Poisson("y", rate, observed=np.array([4, 0]), dims="group")
+    return model, np.array([7.0, 3.0]), 3.0
+
+
+def test_map_is_the_mode_in_the_hyperparameters_themselves(gamma):
+    model, shape, rate = gamma
+    idata = optimise.fit_map(model, [{}, {"rate": np.array([0.1, 9.0])}], progressbar=False)
+    # L-BFGS with gtol 1e-4.
+    assert_allclose(idata["posterior"]["rate"].values[0, 0], (shape - 1) / rate, rtol=1e-4)
+    assert_allclose(idata["posterior"]["total"].item(), (shape - 1).sum() / rate, rtol=1e-4)
+    assert idata["posterior"]["rate"].dims == ("chain", "draw", "group")
+    assert idata["starts"].sizes["start"] == 2
+    assert idata["starts"]["converged"].all()
+    assert_array_equal(idata["observed_data"]["y"], [4, 0])
+
+
+def test_laplace_draws_are_the_posterior_though_it_is_skewed(gamma):
+    """A normal approximation of log(rate) has its 5 % tails at .112 and .017 (shape 3)."""
+    model, shape, rate = gamma
+    draws = 20_000
+    idata = laplace.fit_laplace(model, [{}], draws=draws, seed=1, progressbar=False)
+    found = idata["posterior"]["rate"].values[0]
+    for tail in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99):
+        below = stats.gamma.cdf(np.quantile(found, tail, axis=0), shape, scale=1 / rate)
+        # Standard error of an importance sample with at least a third of the draws effective.
+        assert_allclose(below, tail, atol=5 * np.sqrt(tail * (1 - tail) / (draws / 3)))
+    assert idata.attrs["khat"] < 0.5
+    again = laplace.fit_laplace(model, [{}], draws=draws, seed=1, progressbar=False)
+    assert_array_equal(again["posterior"]["rate"], idata["posterior"]["rate"])
+
+
+def test_laplace_keeps_both_log_densities(gamma):
+    model, shape, rate = gamma
+    idata = laplace.fit_laplace(model, [{}], draws=50, seed=2, progressbar=False)
+    log_rate = np.log(idata["posterior"]["rate"].values[0])
+    # Unnormalised by the probability of y.
+    constant = stats.nbinom.logpmf([4, 0], 3.0, 2.0 / 3.0).sum()
+    density = stats.gamma.logpdf(np.exp(log_rate), shape, scale=1 / rate) + log_rate
+    kept = idata["sample_stats"]
+    # PyMC's own Gamma density is off by 4e-9.
+    assert_allclose(kept["lp"].values[0], density.sum(axis=1) + constant, atol=1e-8)
+    # Half of the proposals lie around the mode.
+    z = (log_rate - np.log(shape / rate)) * np.sqrt(shape)
+    first = stats.multivariate_t.logpdf(z, df=5, shape=np.eye(2)) + np.log(shape).sum() / 2
+    second = np.exp(kept["lp_approximation"].values[0]) - np.exp(first) / 2
+    assert (second > 0).all() and (second < np.sqrt(shape.prod()) / 2).all()
+
+
+def test_resampled_draws_have_their_weights(rng):
+    weights = rng.gamma(0.3, size=40)
+    times = np.bincount(resampled(weights, 1000, rng), minlength=40)
+    assert (np.abs(times - 1000 * weights / weights.sum()) < 1).all()
+
+
+@pytest.mark.parametrize("nuts_sampler", ["nutpie", "pymc"])
+def test_nuts_draws_from_the_posterior(gamma, nuts_sampler):
+    model, shape, rate = gamma
+    idata = nuts.fit_nuts(
+        model,
+        [{}],
+        draws=1000,
+        tune=500,
+        chains=2,
+        cores=1,
+        seed=3,
+        progressbar=False,
+        nuts_sampler=nuts_sampler,
+        target_accept=0.95,
+    )
+    mean = idata["posterior"]["rate"].mean(["chain", "draw"]).values
+    # Effective sample size above 400: 5 standard errors.
+    assert_allclose(mean, shape / rate, atol=(5 * np.sqrt(shape) / rate / 20).max())
+    assert idata.attrs["r_hat_max"] < 1.05
+    assert idata.attrs["verdict"].startswith("Converged")
+
+
+def test_correlation_costs_nuts_no_steps():
+    """Of sd 1 along two diagonals and .02 across them: unrotated, a draw takes dozens of steps."""
+    sds, turn = np.diag([1.0, 0.02, 1.0]), np.linalg.qr(np.arange(9.0).reshape(3, 3) % 4)[0]
+    covariance = turn @ sds**2 @ turn.T
+    with pm.Model() as model:
+        pm.MvNormal("x", np.arange(3.0), covariance)
+    idata = nuts.fit_nuts(
+        model, [{}], draws=1000, tune=300, chains=2, cores=1, seed=1, progressbar=False
+    )
+    draws = idata["posterior"]["x"].values.reshape(-1, 3)
+    assert idata["sample_stats"]["n_steps"].mean() < 6
+    # Monte Carlo errors of at least 300 effective draws, in units of sd.
+    standard = (draws - np.arange(3.0)) @ turn / np.diag(sds)
+    assert_allclose(standard.mean(axis=0), 0.0, atol=4 / np.sqrt(300))
+    assert_allclose(np.cov(standard.T), np.eye(3), atol=4 * np.sqrt(2 / 300))
+
+
+def test_a_flat_direction_is_named_and_held():
+    with pm.Model() as model:
+        pm.Normal("free", 0.0, 100.0)
+        pm.Normal("x", observed=1.0)
+    with pytest.warns(ConvergenceWarning) as warned:
+        idata = laplace.fit_laplace(model, [{}], draws=2000, seed=1, progressbar=False)
+    said = [str(warning.message) for warning in warned]
+    assert "held to a standard deviation of 5" in said[0] and "Pareto k" in said[1]
+    # The first proposals' weights have led the second ones to where the posterior is.
+    assert_allclose(idata["posterior"]["free"].std(), 100.0, rtol=0.3)
+
+
+def test_an_optimiser_that_does_not_arrive_says_so():
+    with pm.Model() as model:
+        pm.Flat("endless")
+        pm.Potential("slope", 1e4 * model["endless"])
+        pm.Normal("x", observed=1.0)
+    with pytest.warns(ConvergenceWarning, match="did not converge"):
+        optimise.fit_map(model, [{}], progressbar=False)
+
+
+def test_no_finite_start_is_refused():
+    with pm.Model() as model:
+        scale = pm.HalfNormal("scale")
+        pm.Potential("impossible", -np.inf * scale)
+        pm.Normal("x", observed=1.0)
+    with pytest.raises(ValueError, match="not finite at any start.*priors"):
+        optimise.fit_map(model, [{}], progressbar=False)
+
+
+def test_diagnosis_reads_chains():
+    rng = np.random.default_rng(1)
+    stuck = rng.normal(size=(4, 200)) + np.arange(4)[:, None]
+
+    def read(values, divergences):
+        diverging = np.zeros((4, 200), bool)
+        diverging[0, :divergences] = True
+        groups = {
+            "posterior": xr.Dataset({"a": (("chain", "draw"), values)}),
+            "sample_stats": xr.Dataset({"diverging": (("chain", "draw"), diverging)}),
+        }
+        return diagnose(xr.DataTree.from_dict(groups))
+
+    good = read(rng.normal(size=(4, 200)), 0)
+    assert not good.complaints and good.verdict.startswith("Converged")
+    bad = read(stuck, 3)
+    assert bad.divergences == 3 and bad.r_hat > 1.5
+    assert len(bad.complaints) == 3 and "R-hat" in bad.verdict
+
+
+@pytest.fixture(scope="module")
+def fitted(regression):
+    X, Z, y, _, _ = regression
+    model = bx.GPX(X, y, Z, ard=False)
+    with pytest.warns(ConvergenceWarning, match="Do not trust"):
+        idata = model.fit("nuts", draws=60, tune=60, chains=2, seed=1, progressbar=False)
+    return model, idata
+
+
+def test_short_chains_are_called_short(fitted):
+    _, idata = fitted
+    assert idata.attrs["verdict"].startswith("Do not trust")
+    assert idata["posterior"].sizes == {"chain": 2, "draw": 60}
+
+
+def test_arviz_takes_what_fit_returns(fitted, regression):
+    model, idata = fitted
+    table = az.summary(idata)
+    assert set(table.index) == {"lengthscale", "amplitude", "sigma_w", "sigma"}
+    for plot in (az.plot_trace_dist, az.plot_forest):
+        plot(idata, backend="none")
+    verb = bx.log_likelihood(model, idata)["log_likelihood"]
+    assert_allclose(idata["log_likelihood"]["y"], verb, rtol=1e-8)
+    az.summary(model.fit("map", progressbar=False), kind="stats")
+
+
+def test_models_are_compared_by_leave_one_out(rng):
+    X = rng.uniform(-2, 2, (40, 1))
+    y = np.sin(2 * X[:, 0]) + rng.normal(0, 0.1, 40)
+    fits = {
+        kernel: bx.GP(X, y, kernel=kernel).fit("laplace", draws=200, seed=1, progressbar=False)
+        for kernel in ("expquad", "linear")
+    }
+    loo = az.loo(fits["expquad"], pointwise=True)
+    assert loo.n_data_points == 40 and (loo.pareto_k < loo.good_k).all()
+    table = az.compare(fits)
+    assert table.index[0] == "expquad"
+
+
+def test_same_seed_same_posterior(regression, fitted):
+    model, idata = fitted
+    with pytest.warns(ConvergenceWarning):
+        again = model.fit("nuts", draws=60, tune=60, chains=2, seed=1, progressbar=False)
+    assert_array_equal(again["posterior"]["sigma"], idata["posterior"]["sigma"])
+
+
+def test_the_best_of_several_starts_is_kept(rng):
+    """Weak signal, where a start at large noise ends at the mean of y."""
+    X = rng.normal(size=(60, 3))
+    y = np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 60)
+    idata = bx.GPX(X, y).fit("map", progressbar=False)
+    starts = idata["starts"]
+    assert starts.sizes["start"] == 5
+    assert idata["sample_stats"]["lp"].item() == starts["log_density"].max()
+    assert float(idata["posterior"]["sigma"].squeeze()) < 0.5
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_functions_of_threads_do_not_disturb_each_other(regression, inner):
+    """Also where an operation keeps one inner function for all its copies."""
+    X, _, y, _, _ = regression
+    model = bx.GP(X, y, kernel="matern52")._pymc
+    if inner:
+        with model:
+            pm.Potential("extra", -pt.diag(model["lengthscale"] ** 2).sum())
+    density = Density(model, jacobian=True)
+    x = density.unconstrain({})
+    points = [x + 0.05 * i for i in range(40)]
+    expected = [density.value_and_slope()(p)[0] for p in points]
+
+    def work(_):
+        function = density.value_and_slope()
+        return [function(p)[0] for p in points * 5]
+
+    with ThreadPoolExecutor(4) as pool:
+        for values in pool.map(work, range(4)):
+            assert_array_equal(values, expected * 5)
+
+
+def test_draws_are_kept_where_leave_one_out_fails(regression, monkeypatch):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    X, Z, y, *_ = regression
+    model = bx.GPX(X, y, Z)
+    monkeypatch.setattr("bayes_gpx.draws.leave_one_out.log_likelihood", stopped)
+    with pytest.warns(ConvergenceWarning, match="no leave-one-out terms .KeyboardInterrupt"):
+        idata = model.fit("laplace", draws=120, seed=1, progressbar=False)
+    assert idata["posterior"].sizes["draw"] == 120 and "log_likelihood" not in idata

@@ -1,0 +1,311 @@
+"""Plots of attributions of one and of many observations show the numbers that they are given."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.colors import to_hex, to_rgb
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from bayes_gpx.plots.visuals import ON_WHITE
+
+FEATURES = ["wind", "rain", "sun", "ice"]
+SIZE = np.array([0.5, 4.0, 1.0, 2.0])
+"""Which feature's attributions are how large."""
+
+BY_SIZE = ["rain", "ice", "sun", "wind"]
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def attributed(m, draws=200):
+    """A Dataset as `attributions` returns it, of m observations labelled from 100."""
+    rng = np.random.default_rng(3)
+    mean = rng.normal(size=(m, 4)) * SIZE
+    sd = np.full((m, 4), 0.6)
+    sampled = mean + sd * rng.normal(size=(1, draws, m, 4))
+    wide = ("chain", "draw", "obs", "feature")
+    return xr.Dataset(
+        {
+            "attribution": (wide, sampled),
+            "attribution_mean": (wide[2:], mean),
+            "attribution_sd": (wide[2:], sd),
+            "difference": (wide[:3], sampled.sum(-1)),
+            "difference_mean": (wide[2:3], mean.sum(-1)),
+            "value": (wide[2:], rng.normal(size=(m, 4))),
+        },
+        {"obs": np.arange(100, 100 + m), "feature": FEATURES},
+        {"units": "kg", "baseline": "mean"},
+    )
+
+
+def ends(draws, prob=0.89):
+    """Ends of equal-tailed intervals of the last axis but one of (draw, ..., n)."""
+    return np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
+
+
+def only(plot):
+    return plot.viz["plot"].item()
+
+
+def labels(ticks):
+    return [tick.get_text() for tick in ticks]
+
+
+def rectangle(collection):
+    box = collection.get_paths()[0].get_extents()
+    return box.x0, box.x1
+
+
+def test_a_waterfall_steps_from_0_to_the_difference():
+    data = attributed(5)
+    plot = bx.plot_waterfall(data, obs=103, max_features=2, ci_prob=0.5, backend="matplotlib")
+    axes, one = only(plot), data.sel(obs=103)
+    mean = one["attribution_mean"].to_series()
+    first = list(mean.abs().sort_values(ascending=False).index[:2])
+    shown = axes.get_yticks(), labels(axes.get_yticklabels())
+    assert shown[1][2:] == ["2 others", "f(x) - f(baseline)"]
+    value = one["value"].to_series()
+    assert shown[1][:2] == [f"{name} = {value[name]:.4g}" for name in first]
+    steps = [mean[first[0]], mean[first[1]], mean.sum() - mean[first].sum()]
+    edges = np.concatenate([[0.0], np.cumsum(steps)])
+    boxes = [rectangle(box) for box in axes.collections]
+    assert_allclose(boxes[:3], np.sort(np.column_stack([edges[:-1], edges[1:]]), axis=1))
+    assert_allclose(boxes[3], sorted([0.0, one["difference_mean"].item()]))
+    drawn = axes.lines[-1].get_xdata().reshape(4, 3)[:, :2]
+    draws = {name: one["attribution"].sel(feature=name).values[0] for name in FEATURES}
+    rest = sum(draws[name] for name in FEATURES if name not in first)
+    known = [draws[first[0]], draws[first[1]], rest, one["difference"].values[0]]
+    starts = np.append(edges[:-1], 0.0)
+    assert_allclose(drawn, ends(np.transpose(known), 0.5).T + starts[:, None])
+    assert axes.texts[0].get_text().startswith(f"{steps[0]:+.3g} [")
+    assert min(text.get_position()[0] for text in axes.texts) > max(np.ravel(boxes))
+    for box, step in zip(axes.collections, [*steps, None], strict=True):
+        expected = "gray" if step is None else "C0" if step > 0 else "C1"
+        assert_allclose(box.get_facecolor()[0, :3], to_rgb(expected))
+    assert axes.get_xlabel() == "f(x) - f(baseline) [kg]"
+
+
+def test_a_waterfall_of_contributions_starts_at_the_offset(regression):
+    X, Z, y, X_new, Z_new = regression
+    theta = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma_w": 0.3, "sigma": 0.4}
+    found = bx.contributions(bx.GPX(X, y, Z), theta, X_new, Z_new, draws=20, progressbar=False)
+    axes = only(bx.plot_waterfall(found, obs=2, backend="matplotlib"))
+    total = found["contribution_mean"].sel(obs=2).sum().item()
+    assert_allclose(rectangle(axes.collections[-1]), sorted([0.0, total]))
+    assert axes.get_xlabel() == "f(x) - offset [pressure]"
+
+
+def test_a_waterfall_is_of_one_observation():
+    data = attributed(5)
+    with pytest.raises(
+        ValueError, match="a waterfall is of one. Pass its label as obs=, such as 100"
+    ):
+        bx.plot_waterfall(data)
+    with pytest.raises(ValueError, match="2 observations"):
+        bx.plot_waterfall(data, obs=[100, 101])
+    with pytest.raises(ValueError, match="no rows labelled"):
+        bx.plot_waterfall(data, obs=7)
+    with pytest.raises(ValueError, match="no draws of `attribution`.*keep='draws'"):
+        bx.plot_waterfall(data.drop_vars("attribution"), obs=101)
+    assert "steps" in bx.plot_waterfall(attributed(1), backend="none").viz.children
+
+
+def test_a_beeswarm_has_every_point_in_its_row():
+    data = attributed(60)
+    plot = bx.plot_beeswarm(data, backend="matplotlib")
+    axes, mean = only(plot), data["attribution_mean"]
+    assert labels(axes.get_yticklabels()) == BY_SIZE
+    hollow, filled = axes.collections
+    low, high = ends(data["attribution"].values[0])
+    covers = (low <= 0) & (high >= 0)
+    for artist, chosen in ((hollow, covers), (filled, ~covers)):
+        x, y = np.transpose(artist.get_offsets())
+        for row, name in enumerate(BY_SIZE):
+            j = FEATURES.index(name)
+            here = np.abs(y - row) <= 0.4
+            assert_allclose(np.sort(x[here]), np.sort(mean.values[chosen[:, j], j]))
+    assert_allclose(hollow.get_facecolor()[:, :3], 1.0)
+    value = data["value"].sel(feature="rain")
+    fifth, last = np.quantile(value, [0.05, 0.95])
+    strongest = int(np.argmax(np.abs(mean.sel(feature="rain").values)))
+    place = np.argmin(np.abs(filled.get_offsets()[:, 0] - mean.sel(feature="rain")[strongest]))
+    share = np.clip((value[strongest].item() - fifth) / (last - fifth), 0, 1)
+    assert to_hex(filled.get_facecolor()[place]) == to_hex(ON_WHITE(share))
+    assert plot.viz["figure"].item().axes[1].get_ylabel() == "value of the feature"
+
+
+def test_points_of_a_beeswarm_do_not_hide_each_other():
+    data = attributed(3)
+    same = data.isel(obs=[0] * 3).assign_coords(obs=[1, 2, 3])
+    plot = bx.plot_beeswarm(same, features=["rain"], backend="matplotlib")
+    y = np.concatenate([artist.get_offsets()[:, 1] for artist in only(plot).collections])
+    assert_allclose(np.sort(y), [-0.09, 0.0, 0.09])
+
+
+def test_many_observations_are_sampled_and_the_title_says_so():
+    summary = attributed(1500, draws=1).drop_vars(["attribution", "difference"])
+    for draw in (bx.plot_beeswarm, bx.plot_heatmap):
+        plot = draw(summary, max_features=2, backend="matplotlib")
+        title = plot.viz["figure"].item().get_suptitle()
+        assert "2 largest of 4 features; 1,000 of 1,500 observations, at random" in title
+    assert only(plot).images[0].get_array().shape == (2, 1000, 3)
+    plot = bx.plot_dependence(summary, features=["sun"], backend="matplotlib")
+    points = plot.viz["plot"].sel(feature="sun").item().collections[0].get_offsets()
+    assert len(np.unique(points, axis=0)) == 1000
+
+
+def test_without_draws_intervals_are_those_of_a_normal():
+    summary = attributed(20).drop_vars(["attribution", "difference"])
+    plot = bx.plot_dependence(summary, features=["ice"], ci_prob=0.95, backend="matplotlib")
+    axes = plot.viz["plot"].sel(feature="ice").item()
+    drawn = axes.lines[1].get_ydata().reshape(20, 3)[:, :2]
+    mean = summary["attribution_mean"].sel(feature="ice").values
+    # 1.959964 is the 97.5 % point of a normal.
+    assert_allclose(drawn, mean[:, None] + 0.6 * 1.959964 * np.array([-1, 1]), rtol=1e-6)
+
+
+def test_a_heatmap_fades_what_has_no_sign():
+    data = attributed(12)
+    plot = bx.plot_heatmap(data, features=["sun", "rain"], backend="matplotlib")
+    axes = only(plot)
+    order = np.argsort(data["difference_mean"].values)
+    assert labels(axes.get_xticklabels()) == [str(100 + i) for i in order]
+    assert labels(axes.get_yticklabels()) == ["sun", "rain"]
+    mean = data["attribution_mean"].sel(feature=["sun", "rain"]).values[order].T
+    low, high = ends(data["attribution"].sel(feature=["sun", "rain"]).values[0][:, order])
+    faded = ((low <= 0) & (high >= 0)).T
+    assert 0 < faded.sum() < faded.size
+    limit = np.abs(mean).max()
+    colour = mpl.colormaps["RdBu_r"]((mean / limit + 1) / 2)[..., :3]
+    expected = np.where(faded[..., None], 0.25 * colour + 0.75 * 0.8, colour)
+    # A colour map has 256 steps.
+    assert_allclose(axes.images[0].get_array(), expected, atol=0.02)
+    bar = plot.viz["figure"].item().axes[1]
+    assert bar.get_ylabel() == "attribution [kg]"
+    assert_allclose(bar.get_ylim(), [-limit, limit])
+
+
+def test_dependence_is_drawn_against_the_features_values(tmp_path):
+    data = attributed(30)
+    plot = bx.plot_dependence(data, max_features=2, ci_prob=0.8, backend="matplotlib")
+    assert list(plot.viz["plot"]["feature"].values) == BY_SIZE[:2]
+    axes, value = plot.viz["plot"].sel(feature="ice").item(), data["value"].sel(feature="ice")
+    points, rug = (artist.get_offsets() for artist in axes.collections)
+    one = data.sel(feature="ice")
+    assert_allclose(points, np.column_stack([value, one["attribution_mean"]]))
+    assert_allclose(rug[:, 0], value)
+    drawn = axes.lines[1].get_ydata().reshape(30, 3)[:, :2]
+    assert_allclose(drawn, ends(one["attribution"].values[0], 0.8).T)
+    assert rug[:, 1].max() < drawn.min()
+    assert axes.get_xlabel() == "ice"
+    renamed = data.rename(attribution="weight", attribution_mean="weight_mean")
+    renamed = renamed.rename(attribution_sd="weight_sd").drop_attrs().assign_attrs(units="kg")
+    plot = bx.plot_dependence(renamed, max_features=2, backend="none")
+    assert list(plot.viz["plot"]["feature"].values) == FEATURES[:2]
+
+
+def test_images_have_the_rows_of_the_shape():
+    data = attributed(8)
+    plot = bx.plot_image(data, (2, 2), obs=[105, 101], backend="matplotlib")
+    mean = data["attribution_mean"].sel(obs=[105, 101])
+    limit = np.abs(mean).max().item()
+    drawn = plot.viz["plot"].sel(obs=101, layer="mean").item().images[0].get_array()
+    colour = mpl.colormaps["RdBu_r"]((mean.sel(obs=101).values.reshape(2, 2) / limit + 1) / 2)
+    assert_allclose(drawn, colour[..., :3], atol=0.02)
+    value = data["value"].sel(obs=[105, 101])
+    ink = plot.viz["plot"].sel(obs=105, layer="value").item().images[0].get_array()[..., 0]
+    share = (value.sel(obs=105) - value.min()) / (value.max() - value.min())
+    assert_allclose(ink, mpl.colormaps["gray_r"](share.values.reshape(2, 2))[..., 0], atol=0.02)
+    bars = [axes.get_xlabel() for axes in plot.viz["figure"].item().axes[6:]]
+    assert bars == ["its sd", "attribution [kg]", "value of the feature"]
+    many = bx.plot_image(attributed(24), (1, 4), obs=range(100, 124), backend="none")
+    assert many.viz["plot"].sizes == {"obs": 24, "layer": 3}
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (4,), (2, 2, 1)])
+def test_images_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match="4 features; expected"):
+        bx.plot_image(attributed(3), shape, backend="none")
+
+
+EACH = {
+    bx.plot_waterfall: {"obs": 100},
+    bx.plot_beeswarm: {},
+    bx.plot_heatmap: {},
+    bx.plot_dependence: {},
+    bx.plot_image: {"shape": (2, 2)},
+}
+
+
+@pytest.mark.parametrize("draw", EACH)
+def test_what_cannot_be_drawn_is_refused(draw):
+    data, given = attributed(3), EACH[draw]
+    with pytest.raises(ValueError, match="The dataset has no .*; expected the result of bx.attr"):
+        draw(data.drop_vars(["attribution", "attribution_mean"]), backend="none", **given)
+    with pytest.raises(ValueError, match="no .*`value`"):
+        draw(data.drop_vars("value"), backend="none", **given)
+    several = data.expand_dims(baseline=["a", "b"])
+    several["value"] = data["value"]
+    with pytest.raises(ValueError, match=r"dim 'baseline'.*dataset.sel\(\{'baseline': ...\}\)"):
+        draw(several, backend="none", **given)
+    with pytest.raises(ValueError, match="no rows labelled"):
+        draw(data, backend="none", **(given | {"obs": [5]}))
+    if draw is not bx.plot_image:
+        with pytest.raises(ValueError, match="ci_prob is 1.5"):
+            draw(data, backend="none", ci_prob=1.5, **given)
+    if draw not in (bx.plot_image, bx.plot_waterfall):
+        with pytest.raises(ValueError, match="features: unknown 'snow'"):
+            draw(data, features=["snow"], backend="none")
+        with pytest.raises(ValueError, match="features is 'rain'; expected a list"):
+            draw(data, features="rain", backend="none")
+        with pytest.raises(ValueError, match="max_features"):
+            draw(data, max_features=0, backend="none")
+
+
+def test_repeated_labels_have_no_panels():
+    twice = attributed(3).assign_coords(obs=["a", "a", "b"])
+    with pytest.raises(ValueError, match=r"labels \['a', 'a', 'b'\] repeat"):
+        bx.plot_image(twice, (2, 2), backend="none")
+    assert bx.plot_image(twice, (2, 2), obs="b", backend="none").viz["plot"].sizes["obs"] == 1
+    assert bx.plot_waterfall(twice, obs=["b"], backend="none")
+    assert "map" in bx.plot_heatmap(twice, backend="none").viz.children
+
+
+def test_a_sample_at_the_baseline_has_a_waterfall():
+    data = attributed(1)
+    for name in [n for n in data if n != "value"]:
+        data[name] = data[name] * 0.0
+    axes = only(bx.plot_waterfall(data, backend="matplotlib"))
+    assert_allclose([rectangle(box) for box in axes.collections], 0.0)
+
+
+@pytest.mark.parametrize("draw", [bx.plot_heatmap, bx.plot_image])
+def test_images_are_not_for_bokeh(draw):
+    with pytest.raises(ValueError, match="backend: unknown 'bokeh'"):
+        draw(attributed(3), **EACH[draw], backend="bokeh")
+
+
+@pytest.mark.parametrize("draw", EACH)
+def test_long_names_are_cut_and_nothing_leaves_the_figure(draw):
+    named = [name * 12 for name in FEATURES]
+    data = attributed(3).assign_coords(feature=named)
+    days = np.arange("2020-01-01", "2020-01-04", dtype="datetime64[D]").astype("datetime64[ns]")
+    data, given = data.assign_coords(obs=days), EACH[draw]
+    given = given | {"obs": days[:1]} if "obs" in given else given
+    plot = draw(data, backend="matplotlib", **given)
+    figure = plot.viz["figure"].item()
+    texts = [text.get_text() for text in figure.findobj(mpl.text.Text)]
+    assert draw in (bx.plot_beeswarm, bx.plot_dependence) or "2020-01-01" in " ".join(texts)
+    figure.draw_without_rendering()
+    box = figure.get_tightbbox()
+    width, height = figure.get_size_inches()
+    # A hundredth of an inch is less than a pixel.
+    assert box.x0 > -0.01 and box.y0 > -0.01
+    assert box.x1 < width + 0.01 and box.y1 < height + 0.01

@@ -1,0 +1,80 @@
+"""The log-density Op: value, gradient, backends, failure."""
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
+from bayes_gpx.posteriors.evidence.normal import NormalEvidence, leave_one_out, normal_logp
+from oracle import log_normal
+
+C, y = pt.dmatrix("C"), pt.dvector("y")
+
+
+def positive_definite(rng, n):
+    A = rng.normal(size=(n, n))
+    return A @ A.T + 0.5 * np.eye(n)
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
+def test_value_and_gradient_agree_with_algebra_on_every_backend(rng, mode):
+    logp = normal_logp(y, C)
+    function = pytensor.function([C, y], [logp, *pt.grad(logp, [C, y])], mode=mode)
+    covariance, response = positive_definite(rng, 9), rng.normal(size=9)
+    value, in_C, in_y = function(covariance, response)
+    alpha = np.linalg.solve(covariance, response)
+    assert_allclose(value, log_normal(response, covariance), rtol=1e-12)
+    assert_allclose(in_C, (np.outer(alpha, alpha) - np.linalg.inv(covariance)) / 2, rtol=1e-9)
+    assert_allclose(in_y, -alpha, rtol=1e-10)
+    failed = function(-covariance, response)
+    assert failed[0] == -np.inf
+    assert not failed[1].any() and not failed[2].any()
+
+
+def test_inputs_are_left_as_they_were(rng):
+    covariance, response = positive_definite(rng, 6), rng.normal(size=6)
+    copies = covariance.copy(), response.copy()
+    function = pytensor.function([C, y], normal_logp(y, C), mode="FAST_COMPILE")
+    function(covariance, response)
+    assert_allclose((covariance, response)[0], copies[0], rtol=0)
+    assert_allclose(response, copies[1], rtol=0)
+
+
+def test_leave_one_out_is_conditioning(rng):
+    covariance, response = positive_definite(rng, 8), rng.normal(size=8)
+    function = pytensor.function([C, y], leave_one_out(y, C), mode="FAST_COMPILE")
+    _, mean, variance = function(covariance, response)
+    for i in range(8):
+        others = np.delete(np.arange(8), i)
+        gain = np.linalg.solve(covariance[np.ix_(others, others)], covariance[others, i])
+        assert_allclose(mean[i], gain @ response[others], rtol=1e-9, atol=1e-12)
+        assert_allclose(variance[i], covariance[i, i] - gain @ covariance[others, i], rtol=1e-9)
+
+
+def test_shapes_are_inferred_without_computing():
+    outputs = NormalEvidence()(C, y)
+    shape = pytensor.function([C, y], outputs[1].shape, mode="FAST_COMPILE")
+    assert_allclose(shape(np.full((3, 3), np.nan), np.zeros(3)), [3, 3])
+
+
+@pytest.mark.parametrize("family", ["GP", "GPX", "GPX per_feature", "GPX horseshoe"])
+def test_model_gradient_is_the_finite_difference(regression, family):
+    X, Z, y, _, _ = regression
+    if family == "GP":
+        model = bx.GP(X, y, kernel="matern52 + linear")
+    else:
+        model = bx.GPX(X, y, Z, weight_prior=(family.split() + ["shared"])[1])
+    density = Density(model._pymc, jacobian=True)
+    function = density.value_and_slope()
+    x = density.unconstrain({}) + 0.1 * np.arange(len(density.unconstrain({})))
+    _, slope = function(x)
+    step = 1e-5
+    numeric = [
+        (function(x + step * e)[0] - function(x - step * e)[0]) / (2 * step) for e in np.eye(len(x))
+    ]
+    # Central differences of a value of about 100 with step 1e-5: round-off 1e-9.
+    assert_allclose(slope, numeric, rtol=1e-6, atol=1e-7)

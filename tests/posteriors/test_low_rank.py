@@ -1,0 +1,265 @@
+"""Conditioning through coefficients, against conditioning on all rows and dense formulas."""
+
+import numba
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy.stats import multivariate_normal
+
+import bayes_gpx as bx
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.posteriors.evidence.normal import (
+    low_rank_leave_one_out,
+    low_rank_logp,
+    low_rank_logp_and_slopes,
+)
+from bayes_gpx.posteriors.exact import exact
+from bayes_gpx.posteriors.low_rank import Seen, low_rank
+from bayes_gpx.processes import operators
+from bayes_gpx.processes.basis_process import expanded
+
+rng = np.random.default_rng(11)
+n, d, p = 25, 2, 3
+X, Z, y = rng.normal(size=(n, d)), rng.normal(size=(n, p)), rng.normal(size=n)
+X_new, Z_new = rng.normal(size=(4, d)), rng.normal(size=(4, p))
+baseline = np.array([0.2, -0.3])
+fixed = {name: pt.as_tensor(value) for name, value in {"X": X, "Z": Z, "y": y}.items()}
+x_new, z_new, start = (pt.as_tensor(v) for v in (X_new, Z_new, baseline))
+x_tied = pt.as_tensor(X)
+cov_func = 1.3 * pm.gp.cov.Matern52(d, ls=[0.8, 1.2]) + 0.2 * pm.gp.cov.Linear(d, c=0.0)
+GP = bx.GaussianProcess(cov_func)
+GPX = bx.WeightProcess(
+    [pm.gp.cov.ExpQuad(d, ls=0.9), pm.gp.cov.Matern32(d, ls=1.1)],
+    sigma_w=0.4,
+    amplitude=[np.array([0.9, 0.5, 1.1]), 0.7],
+    n_features=p,
+)
+TIED = bx.WeightProcess(cov_func, sigma_w=0.3, n_features=d)
+SIGMA = 0.3
+BASES = {"features": bx.RandomFeatures(30, seed=1), "sines": bx.HSGP(5, 1.5)}
+positions = pt.as_tensor(np.array([3, 0, 17]))
+rows = positions.data
+
+
+def gp_operators():
+    return [
+        operators.evaluate(x_new),
+        operators.gradient(x_new),
+        operators.integrated_gradient(x_new, start),
+        operators.integrated_gradient(x_new, start, method="trapezoid", steps=7),
+        operators.difference(x_new, start),
+        operators.stack(operators.evaluate(x_new), operators.gradient(x_new)),
+    ]
+
+
+def gpx_operators():
+    x, z = pt.as_tensor(X[rows]), pt.as_tensor(Z[rows])
+    return [
+        operators.evaluate(x_new, z_new),
+        operators.weight(x_new),
+        operators.contribution(x_new, z_new),
+        operators.weight(x_new, smooth=True),
+        operators.evaluate(x, z, sample=positions),
+        operators.weight(x, sample=positions),
+        operators.contribution(x, z, sample=positions),
+        operators.gradient(x_new, z_new),
+        operators.integrated_gradient(x_new, start, z_new),
+        operators.difference(x_new, start, z_new),
+    ]
+
+
+def tied_operators():
+    return [
+        operators.gradient(x_new, x_new, tied=True),
+        operators.integrated_gradient(x_new, start, x_new, tied=True),
+        operators.difference(x_new, start, x_new, tied=True),
+    ]
+
+
+def moments(posteriors, asked, *, joint=True):
+    """Mean, variance, block (of plain operators) and cov by each posterior, evaluated."""
+    graphs = []
+    for q in posteriors:
+        found = [q(operator) for operator in asked]
+        graphs += [g.mean for g in found] + [g.variance for g in found]
+        graphs += [g.cov for g in found if joint]
+        graphs += [
+            g.block for g, o in zip(found, asked, strict=True) if isinstance(o, operators.AtPoints)
+        ]
+    values = pytensor.function([], graphs, mode=MODE)()
+    half = len(values) // 2
+    return zip(values[:half], values[half:], strict=True)
+
+
+SLOW = pytest.mark.slow
+KINDS = {
+    "gp": (GP, gp_operators, None),
+    "gpx": (GPX, gpx_operators, fixed["Z"]),
+    "tied": (TIED, tied_operators, x_tied),
+}
+
+
+@pytest.mark.parametrize("name", BASES)
+@pytest.mark.parametrize("kind", ["gp", "gpx", pytest.param("tied", marks=SLOW)])
+def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
+    prior, asked, z = KINDS[kind]
+    process = expanded(prior, BASES[name], fixed["X"])
+    few = low_rank(Seen(process, fixed["y"], SIGMA, fixed["X"], z))
+    every = exact(process, fixed["X"], fixed["y"], SIGMA, z)
+    for found, expected in moments((few, every), asked(), joint=kind != "tied"):
+        np.testing.assert_allclose(found, expected, atol=1e-9 * max(1.0, abs(expected).max()))
+
+
+@pytest.mark.parametrize("kind", ["gp", *(pytest.param(k, marks=SLOW) for k in ("gpx", "tied"))])
+def test_inducing_points_at_all_rows_are_exact(kind):
+    prior, asked, z = KINDS[kind]
+    inducing = operators.evaluate(fixed["X"], z, smooth=True)
+    few = low_rank(Seen(prior, fixed["y"], SIGMA, fixed["X"], z, inducing))
+    every = exact(prior, fixed["X"], fixed["y"], SIGMA, z)
+    for found, expected in moments((few, every), asked(), joint=kind != "tied"):
+        np.testing.assert_allclose(found, expected, atol=1e-6 * max(1.0, abs(expected).max()))
+
+
+def test_inducing_points_follow_titsias():
+    """Equation 6 of Titsias (2009), by dense matrices and inverses."""
+    U = X[:6] + 0.1
+    k = pytensor.function([], [
+        GP.kernel.gram(pt.as_tensor(U)),
+        GP.kernel.value(pt.as_tensor(U), fixed["X"]),
+        GP.kernel.value(pt.as_tensor(U), x_new),
+        GP.kernel.gram(x_new),
+    ], mode=MODE)()  # fmt: skip
+    K_UU, K_UX, K_UL, K_LL = k
+    A = np.linalg.inv(K_UU + K_UX @ K_UX.T / SIGMA**2)
+    mean = K_UL.T @ A @ K_UX @ y / SIGMA**2
+    cov = K_LL - K_UL.T @ (np.linalg.inv(K_UU) - A) @ K_UL
+    q = low_rank(Seen(GP, fixed["y"], SIGMA, fixed["X"], None, operators.evaluate(U, smooth=True)))(
+        operators.evaluate(x_new)
+    )
+    found = pytensor.function([], [q.mean, q.cov, q.variance], mode=MODE)()
+    np.testing.assert_allclose(found[0], mean, atol=1e-7)
+    np.testing.assert_allclose(found[1], cov, atol=1e-7)
+    np.testing.assert_allclose(found[2], np.diag(cov), atol=1e-7)
+
+
+def test_density_of_low_rank_and_its_slopes():
+    F, D = rng.normal(size=(12, 4)), rng.uniform(0.1, 1.0, size=12)
+    value = rng.normal(size=12)
+    f, noise, v = pt.dmatrix("F"), pt.dvector("D"), pt.dvector("y")
+    logp = low_rank_logp(v, f, noise)
+    function = pytensor.function([f, noise, v], [logp, *pt.grad(logp, [f, noise, v])], mode=MODE)
+
+    def dense(F, D, value):
+        return multivariate_normal(np.zeros(12), F @ F.T + np.diag(D)).logpdf(value)
+
+    found, *slopes = function(F, D, value)
+    np.testing.assert_allclose(found, dense(F, D, value), rtol=1e-12)
+    arguments = [F, D, value]
+    for which, slope in enumerate(slopes):
+        for at in np.ndindex(slope.shape):
+            moved = []
+            for step in (1e-5, -1e-5):
+                changed = [a.copy() for a in arguments]
+                changed[which][at] += step
+                moved.append(dense(*changed))
+            np.testing.assert_allclose(slope[at], (moved[0] - moved[1]) / 2e-5, atol=1e-6)
+
+
+def test_leave_one_out_of_low_rank():
+    F, D = rng.normal(size=(12, 4)), rng.uniform(0.1, 1.0, size=12)
+    value = rng.normal(size=12)
+    C = F @ F.T + np.diag(D)
+    logp, mean, variance = pytensor.function(
+        [], low_rank_leave_one_out(pt.as_tensor(value), pt.as_tensor(F), pt.as_tensor(D)), mode=MODE
+    )()
+    np.testing.assert_allclose(logp, multivariate_normal(np.zeros(12), C).logpdf(value))
+    for i in range(12):
+        rest = np.arange(12) != i
+        gain = np.linalg.solve(C[np.ix_(rest, rest)], C[rest, i])
+        np.testing.assert_allclose(mean[i], gain @ value[rest], atol=1e-12)
+        np.testing.assert_allclose(variance[i], C[i, i] - gain @ C[rest, i], atol=1e-12)
+
+
+MODELS = {
+    "gp": lambda a: bx.GP(X, y, approximation=a),
+    "gpx": lambda a: bx.GPX(X, y, Z, approximation=a, intercept=True),
+    "tied": lambda a: bx.GPX(X, y, approximation=a, weight_prior="per_feature"),
+}
+
+
+def around_the_prior(model, size=5):
+    """Unconstrained points near the priors' centres."""
+    density = Density(model.pymc, jacobian=True)
+    x = density.unconstrain({})
+    return density, x + 0.5 * rng.normal(size=(size, len(x)))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_bound_is_never_above_the_exact_density(kind):
+    full, points = around_the_prior(MODELS[kind](None))
+    few = Density(MODELS[kind](bx.Inducing(6)).pymc, jacobian=True)
+    every = Density(MODELS[kind](bx.Inducing(n)).pymc, jacobian=True)
+    for x in points:
+        exact_density = full.value_and_slope()(x)[0]
+        assert few.value_and_slope()(x)[0] <= exact_density + 1e-7
+        np.testing.assert_allclose(every.value_and_slope()(x)[0], exact_density, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize(
+    "approximation",
+    [bx.Inducing(6), bx.HSGP(4), bx.RandomFeatures(20)],
+    ids=lambda a: type(a).__name__,
+)
+def test_gradients_of_densities(kind, approximation):
+    density, points = around_the_prior(MODELS[kind](approximation), 2)
+    evaluate = density.value_and_slope()
+    for x in points:
+        moves = 1e-5 * np.eye(len(x))
+        expected = [(evaluate(x + m)[0] - evaluate(x - m)[0]) / 2e-5 for m in moves]
+        np.testing.assert_allclose(evaluate(x)[1], expected, rtol=1e-5, atol=1e-5)
+
+
+def test_evidence_is_the_density_of_the_response():
+    """The density of basis functions, in user units, by the dense covariance of y."""
+    model = MODELS["gpx"](bx.RandomFeatures(20))
+    theta = {"lengthscale": 1.1, "amplitude": 0.7, "sigma_w": 0.2, "sigma": 0.4}
+    found = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"].item()
+    scaled, data = model.training.scaled(), model.training
+    process = expanded(
+        bx.WeightProcess(0.7**2 * pm.gp.cov.ExpQuad(d, ls=1.1), sigma_w=0.2, n_features=data.p),
+        bx.RandomFeatures(20),
+        pt.specify_shape(pt.as_tensor(scaled["X"]), (n, d)),
+    )
+    u = operators.evaluate(pt.as_tensor(scaled["X"]), pt.as_tensor(scaled["Z"]), sample="train")
+    K = process.covariance(u, u).eval(mode=MODE)
+    C = data.y_scaling.scale**2 * (K + 0.4**2 * np.eye(n))
+    expected = multivariate_normal(np.full(n, data.y_scaling.center), C).logpdf(y)
+    np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "compile",
+    [pytest.param(lambda f: f, id="python"), pytest.param(numba.njit, id="numba", marks=SLOW)],
+)
+def test_noise_below_round_off_has_no_density(compile):
+    # Of rank 2, so that what is left of the unit matrix is lost against F F' / D.
+    F = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 8))
+    density, value = compile(low_rank_logp_and_slopes), rng.normal(size=30)
+    logp, *slopes = density(1e6 * F, np.full(30, 1e-12), value)
+    assert logp == -np.inf and all((slope == 0).all() for slope in slopes)
+    assert np.isfinite(density(F, np.ones(30), value)[0])
+
+
+@pytest.mark.parametrize(
+    "approximation", [bx.Inducing(6), pytest.param(bx.RandomFeatures(20), marks=SLOW)]
+)
+def test_machine_code_gives_the_same_density(approximation):
+    model = MODELS["gp"](approximation)._pymc
+    few, many = (Density(model, jacobian=True, many=many) for many in (False, True))
+    x = few.unconstrain({}) + 0.2
+    for found, expected in zip(many.value_and_slope()(x), few.value_and_slope()(x), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8)

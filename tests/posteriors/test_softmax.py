@@ -1,0 +1,160 @@
+"""Laplace's approximation for several classes: evidence, gradient and posterior by other roads."""
+
+import pickle
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+
+import bayes_gpx as bx
+from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods.classification import Categorical
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.posteriors.evidence.laplace import laplace_evidence
+from bayes_gpx.posteriors.evidence.softmax import SoftmaxLaplace, factor, softmax_laplace
+from bayes_gpx.posteriors.softmax import Coupled, across
+
+RNG = np.random.default_rng(5)
+N, C = 14, 3
+X = RNG.normal(size=(N, 2))
+Y = RNG.integers(0, C, size=N) * 1.0
+SQUARES = ((X[:, None] - X[None]) ** 2).sum(-1)
+
+
+def covariance(logs):
+    return np.exp(2 * logs[0] - 0.5 * SQUARES / np.exp(2 * logs[1]))
+
+
+def dense(logs, y=Y, classes=C):
+    """Evidence, mode and posterior covariance (class-major) by a general optimiser and NumPy."""
+    K = np.kron(np.eye(classes), covariance(logs))
+    precision = np.linalg.inv(K)
+
+    def minus(f):
+        logp = log_softmax(f.reshape((classes, -1)), axis=0)[y.astype(int), np.arange(len(y))]
+        return 0.5 * f @ precision @ f - logp.sum()
+
+    def slope(f):
+        p = softmax(f.reshape((classes, -1)), axis=0)
+        own = np.arange(classes)[:, None] == y
+        return precision @ f - (own - p).ravel()
+
+    f = minimize(minus, np.zeros(len(K)), jac=slope, method="BFGS", options={"gtol": 1e-11}).x
+    p = softmax(f.reshape((classes, -1)), axis=0)
+    W = np.zeros((classes, len(y), classes, len(y)))
+    for i in range(len(y)):
+        W[:, i, :, i] = np.diag(p[:, i]) - np.outer(p[:, i], p[:, i])
+    W = W.reshape(K.shape)
+    evidence = -minus(f) - 0.5 * np.linalg.slogdet(np.eye(len(K)) + K @ W)[1]
+    return evidence, f.reshape((classes, -1)).T, np.linalg.inv(precision + W)
+
+
+def compiled():
+    """Function of the logs of amplitude and lengthscale."""
+    logs = pt.dvector("logs")
+    K = pt.exp(2 * logs[0]) * pt.exp(-0.5 * SQUARES / pt.exp(2 * logs[1]))
+    found = softmax_laplace(Categorical(C), K, Y)
+    outputs = [found.logp, pt.grad(found.logp, logs), *found[1:]]
+    return pytensor.function([logs], outputs, mode=MODE)
+
+
+FUNCTION = compiled()
+
+
+@pytest.mark.parametrize("logs", [np.array([0.3, -0.4]), np.array([1.2, 0.1])])
+def test_evidence_and_moments_are_those_of_dense_algebra(logs):
+    logp, _, alpha, _, covariances = FUNCTION(logs)
+    evidence, mode, cov = dense(logs)
+    assert_allclose(logp, evidence, rtol=1e-7)
+    assert_allclose(covariance(logs) @ alpha, mode, atol=1e-5)
+    blocks = cov.reshape((C, N, C, N))
+    for i in range(N):
+        assert_allclose(covariances[i], blocks[:, i, :, i], atol=1e-6)
+
+
+@pytest.mark.parametrize("logs", [np.array([0.3, -0.4]), np.array([1.2, 0.1])])
+def test_the_gradient_is_a_difference_of_the_evidence(logs):
+    slope, step = FUNCTION(logs)[1], 1e-5
+    for k in range(2):
+        way = step * np.eye(2)[k]
+        difference = (FUNCTION(logs + way)[0] - FUNCTION(logs - way)[0]) / (2 * step)
+        assert_allclose(slope[k], difference, rtol=1e-6, atol=1e-8)
+
+
+def test_two_classes_are_a_logit_of_their_difference():
+    y, logs = (Y > 0) * 1.0, np.array([0.5, -0.2])
+    K = covariance(logs)
+    two = SoftmaxLaplace(Categorical(2))(K, y)[0]
+    one = laplace_evidence(named("bernoulli"), 2 * K, y, {}, np.ones(N))[0]
+    values = pytensor.function([], [two, one], mode=MODE)()
+    assert_allclose(values[0], values[1], rtol=1e-9)
+
+
+def test_the_factor_squares_to_the_information():
+    p = softmax(RNG.normal(size=(5, 4)), axis=1)
+    A = factor(p)
+    expected = p[:, :, None] * np.eye(4) - p[:, :, None] * p[:, None]
+    assert_allclose(A @ A.transpose(0, 2, 1), expected, atol=1e-15)
+
+
+def test_the_posterior_of_slopes_couples_classes():
+    logs = np.array([0.3, -0.4])
+    _, _, alpha, root, _ = FUNCTION(logs)
+    kernel = np.exp(2 * logs[0]) * pm.gp.cov.ExpQuad(2, ls=np.exp(logs[1]))
+    process, new = bx.GaussianProcess(kernel), np.array([[0.2, -0.3], [1.0, 0.4]])
+    joint = Coupled(process, bx.operators.evaluate(X), pt.as_tensor(alpha), pt.as_tensor(root), Y)
+    slope, value = bx.operators.gradient(new), bx.operators.evaluate(new)
+    of = [joint.of(c) for c in range(C)]
+    parts = [q(value) for q in of]
+    outputs = [q(slope).cov for q in of] + [q(slope).mean for q in of]
+    outputs += [*across(parts), of[1](slope).cross(parts[1])]
+    *found, mean, block, cross = pytensor.function([], outputs, mode=MODE)()
+    K = covariance(logs)
+    cov_u = dense(logs)[2].reshape((C, N, C, N))
+    seen = bx.operators.evaluate(X)
+    K_Lu, K_LL = (
+        pytensor.function([], process.covariance(slope, other), mode=MODE)()
+        for other in (seen, slope)
+    )
+    back = np.linalg.solve(K, K_Lu.T).T
+    for c in range(C):
+        expected = K_LL + back @ (cov_u[c, :, c] - K) @ back.T
+        assert_allclose(found[c], expected, atol=2e-6)
+        assert_allclose(found[C + c], K_Lu @ alpha[:, c], atol=1e-9)
+    K_fu = np.exp(2 * logs[0] - 0.5 * ((new[:, None] - X) ** 2).sum(-1) / np.exp(2 * logs[1]))
+    to = np.linalg.solve(K, K_fu.T).T
+    for i in range(2):
+        for c in range(C):
+            for k in range(C):
+                prior = (c == k) * (np.exp(2 * logs[0]) - to[i] @ K @ to[i])
+                assert_allclose(block[i, c, k], prior + to[i] @ cov_u[c, :, k] @ to[i], atol=2e-6)
+    K_Lf = pytensor.function([], process.covariance(slope, value), mode=MODE)()
+    whole = K_Lf + back @ (cov_u[1, :, 1] - K) @ to.T
+    for i in range(2):
+        assert_allclose(cross[i], whole[2 * i : 2 * i + 2, i], atol=2e-6)
+
+
+def test_expectations_over_several_latent_values():
+    likelihood, rng = Categorical(C), np.random.default_rng(0)
+    mean, root = rng.normal(size=(4, C)), 0.8 * np.tril(rng.normal(size=(4, C, C)))
+    y = np.array([0.0, 1.0, 2.0, 1.0])
+    inputs = [pt.as_tensor(v) for v in (mean, root)]
+    outputs = [likelihood.expected(*inputs), likelihood.log_predictive(y, *inputs)]
+    expected, log_p = pytensor.function([], outputs, mode=MODE)()
+    f = mean[:, None] + rng.normal(size=(4, 400_000, C)) @ root.transpose(0, 2, 1)
+    truth = softmax(f, axis=2).mean(axis=1)
+    assert_allclose(expected, truth, atol=6e-3)
+    assert_allclose(expected.sum(axis=1), 1.0)
+    assert_allclose(np.exp(log_p), expected[np.arange(4), y.astype(int)])
+
+
+def test_the_op_can_be_stored_and_fails_quietly():
+    op = pickle.loads(pickle.dumps(SoftmaxLaplace(Categorical(C))))
+    assert op == SoftmaxLaplace(Categorical(C))
+    logp, in_K, *_ = pytensor.function([], op(np.full((N, N), np.nan), Y), mode=MODE)()
+    assert logp == -np.inf and not in_K.any()

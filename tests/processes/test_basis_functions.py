@@ -1,0 +1,141 @@
+"""Basis functions: their products are the kernel, their slopes those of differences."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from scipy.integrate import quad
+
+import bayes_gpx as bx
+from bayes_gpx.kernels.from_pymc import from_pymc
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.processes import basis_functions
+
+rng = np.random.default_rng(5)
+X = rng.uniform(-1.0, 1.5, size=(30, 3))
+x = rng.uniform(-0.8, 1.2, size=(6, 3))
+baseline = rng.uniform(-0.5, 0.5, size=3)
+x[0] = baseline
+ls = np.array([0.7, 1.1, 0.9])
+cov = pm.gp.cov
+KERNELS = {
+    "ExpQuad": cov.ExpQuad(3, ls=ls),
+    "Matern52": 1.7 * cov.Matern52(3, ls=ls),
+    "Matern32": cov.Matern32(3, ls=0.8),
+    "RatQuad": cov.RatQuad(3, ls=ls, alpha=1.3),
+    "sum": cov.ExpQuad(3, ls=ls) + 0.3 * cov.Linear(3, c=0.2) + cov.Constant(0.4),
+    "columns": 0.5 * cov.Matern52(3, ls=0.6, active_dims=[2, 0]) + cov.Linear(3, 0.0, [1]),
+}
+APPROXIMATIONS = {"waves": bx.RandomFeatures(64, seed=3), "sines": bx.HSGP(5, 1.4)}
+SPECTRA = {
+    "ExpQuad": lambda w, ls: np.sqrt(2 * np.pi) * ls * np.exp(-0.5 * (w * ls) ** 2),
+    "Matern52": lambda w, ls: 16 / 3 * (5**0.5 / ls) ** 5 / (5 / ls**2 + w**2) ** 3,
+    "Matern32": lambda w, ls: 4 * (3**0.5 / ls) ** 3 / (3 / ls**2 + w**2) ** 2,
+}
+CASES = [(k, a) for k in KERNELS for a in APPROXIMATIONS]
+
+
+def compiled(name, approximation, wanted=("value", "gradient", "hessian", "attribution")):
+    points, start = pt.tensor("x", shape=(None, 3)), pt.tensor("b", shape=(3,))
+    train = pt.tensor("X", shape=(None, 3))
+    basis = basis_functions.basis_of(from_pymc(KERNELS[name]), approximation, train)
+    outputs = {
+        "value": basis.value(points),
+        "gradient": basis.gradient(points),
+        "hessian": basis.hessian(points),
+        "attribution": basis.attribution(points, start),
+    }
+    outputs = {name: graph for name, graph in outputs.items() if name in wanted}
+    function = pytensor.function(
+        [points, start, train], list(outputs.values()), mode=MODE, on_unused_input="ignore"
+    )
+    return lambda points: dict(zip(outputs, function(points, baseline, X), strict=True))
+
+
+def differences(function, points, step):
+    """Central differences along each column, (m, d, ...)."""
+    moves = step * np.eye(points.shape[1])
+    slopes = [(function(points + move) - function(points - move)) / (2 * step) for move in moves]
+    return np.stack(slopes, axis=1)
+
+
+@pytest.mark.parametrize("name, approximation", CASES)
+def test_slopes_are_those_of_differences(name, approximation):
+    found = compiled(name, APPROXIMATIONS[approximation])
+    slope = differences(lambda points: found(points)["value"], x, 1e-5)
+    bend = differences(lambda points: found(points)["gradient"], x, 1e-5)
+    scale = abs(slope).max()
+    np.testing.assert_allclose(found(x)["gradient"], slope, atol=1e-8 * scale)
+    np.testing.assert_allclose(found(x)["hessian"], bend, atol=1e-8 * abs(bend).max() + 1e-9)
+
+
+@pytest.mark.parametrize("name, approximation", CASES)
+def test_attributions_are_integrals_of_slopes(name, approximation):
+    found = compiled(name, APPROXIMATIONS[approximation])
+    t, w = np.polynomial.legendre.leggauss(60)
+    delta = x - baseline
+    parts = [
+        0.5 * v * found(baseline + 0.5 * (1 + s) * delta)["gradient"]
+        for s, v in zip(t, w, strict=True)
+    ]
+    expected = delta[:, :, None] * sum(parts)
+    results = found(x)
+    np.testing.assert_allclose(results["attribution"], expected, atol=1e-12 * abs(expected).max())
+    total = results["value"] - found(baseline[None])["value"]
+    np.testing.assert_allclose(results["attribution"].sum(axis=1), total, atol=1e-12)
+    assert not results["attribution"][0].any()
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_many_waves_make_the_kernel(name):
+    phi = compiled(name, bx.RandomFeatures(200_000), ["value"])(X)["value"]
+    gram = from_pymc(KERNELS[name]).gram(pt.as_tensor(X)).eval(mode=MODE)
+    np.testing.assert_allclose(phi @ phi.T, gram, atol=5 * gram.max() / np.sqrt(100_000))
+
+
+@pytest.mark.parametrize("name", ["ExpQuad", "Matern52", "Matern32"])
+def test_many_sines_make_the_kernel(name):
+    """Up to what the spectral density holds beyond the fastest sine."""
+    one = getattr(cov, name)(1, ls=0.7)
+    points = X[:, :1]
+    basis = basis_functions.basis_of(
+        from_pymc(one), bx.HSGP(400, 6.0), pt.specify_shape(pt.as_tensor(points), (30, 1))
+    )
+    phi = basis.value(pt.as_tensor(points)).eval(mode=MODE)
+    expected = from_pymc(one).gram(pt.as_tensor(points)).eval(mode=MODE)
+    rate = 400 * np.pi / (6.0 * np.ptp(points))
+    left_out = quad(lambda w: SPECTRA[name](w, 0.7) / np.pi, rate, np.inf)[0]
+    np.testing.assert_allclose(phi @ phi.T, expected, atol=2.0 * left_out + 1e-13)
+
+
+def test_hsgp_is_that_of_pymc():
+    known = cov.Matern52(3, ls=ls)
+    gp = pm.gp.HSGP(m=[5, 5, 5], c=1.4, cov_func=known)
+    phi, root_psd = gp.prior_linearized(pt.as_tensor(X))
+    theirs = (phi * root_psd).eval(mode=MODE)
+    basis = basis_functions.basis_of(
+        from_pymc(known), bx.HSGP(5, 1.4), pt.specify_shape(pt.as_tensor(X), (30, 3))
+    )
+    ours = basis.value(pt.as_tensor(X)).eval(mode=MODE)
+    np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, rtol=1e-12, atol=1e-14)
+
+
+def test_frequencies_of_ratquad_are_differentiable_in_alpha():
+    alpha = pt.dscalar("alpha")
+    quantile = basis_functions._gamma_quantile(alpha, np.array([0.1, 0.5, 0.9]))
+    slopes = pytensor.function([alpha], pt.jacobian(quantile, alpha), mode=MODE)
+    value = pytensor.function([alpha], quantile, mode=MODE)
+    step = 1e-5
+    expected = (value(1.3 + step) - value(1.3 - step)) / (2 * step)
+    np.testing.assert_allclose(slopes(1.3), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "kernel", [cov.Periodic(1, period=1.0, ls=1.0), cov.ExpQuad(1, 1.0) * cov.Linear(1, 0.0)]
+)
+def test_kernels_without_basis_functions_are_refused(kernel):
+    with pytest.raises(ValueError, match="no basis functions"):
+        basis_functions.basis_of(
+            from_pymc(kernel), bx.RandomFeatures(10), pt.matrix(shape=(None, 1))
+        )

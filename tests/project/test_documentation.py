@@ -1,0 +1,102 @@
+"""The documentation is true: code runs, links lead somewhere, nothing public is left out."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+
+import bayes_gpx as bx
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if "_build" not in page.parts and "generated" not in page.parts]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+BUILT = (".md", ".ipynb")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
+
+
+def without_code(page):
+    return re.sub(r"(```|\$\$).*?\1|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+def blocks_of(page):
+    return re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_of_a_page_lead_to_files(page):
+    for target, anchor in LINK.findall(without_code(page)):
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        found = (page.parent / target) if target else page
+        assert found.is_file(), f"{page.name} links to {target}, which is no file"
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", found.read_text(), flags=re.MULTILINE)
+            slugs = {re.sub(r"[^\w -]", "", t).strip().lower().replace(" ", "-") for t in titles}
+            assert anchor[1:] in slugs, f"{page.name} links to {anchor}, which is no heading"
+
+
+def test_links_are_seen():
+    assert LINK.findall("see [this](a/b.md#there) and [that](c.md)") == [
+        ("a/b.md", "#there"),
+        ("c.md", ""),
+    ]
+    assert sum(len(LINK.findall(without_code(page))) for page in PAGES) > 50
+
+
+def test_every_public_name_is_in_the_reference():
+    reference = (ROOT / "docs" / "api.md").read_text()
+    names = [name for name in bx.__all__ if name not in ("operators", "posteriors", "likelihoods")]
+    missing = [name for name in names if not re.search(rf"^\s*{name}\b", reference, re.MULTILINE)]
+    assert missing == []
+
+
+def test_every_plot_is_in_the_gallery():
+    gallery = (ROOT / "docs" / "gallery.md").read_text()
+    plots = [name for name in bx.__all__ if name.startswith("plot_")]
+    assert plots and [name for name in plots if f"bx.{name}(" not in gallery] == []
+
+
+def test_every_page_is_in_a_table_of_contents():
+    index = (ROOT / "docs" / "index.md").read_text()
+    listed = {
+        line.strip()
+        for tree in re.findall(r"```{toctree}(.*?)```", index, re.DOTALL)
+        for line in tree.splitlines()
+    }
+    pages = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES[1:]}
+    pages |= {str(page.relative_to(ROOT).with_suffix("")) for page in NOTEBOOKS}
+    assert pages - listed == {"index"}
+
+
+def test_errata_have_their_evidence():
+    script = ROOT / "docs" / "errata.py"
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert done.stdout.count("\n| ") >= 24
+
+
+def test_the_installation_page_runs(capsys):
+    (block,) = blocks_of(ROOT / "docs" / "installation.md")
+    exec(block, {})
+    widths = capsys.readouterr().out.strip(" []\n").split()
+    assert [float(width) for width in widths] == pytest.approx([0.2] * 3, abs=0.05)
+
+
+@pytest.mark.slow
+def test_the_readme_runs(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    blocks = blocks_of(ROOT / "README.md")
+    assert blocks
+    space = {}
+    for block in blocks:
+        exec(block, space)
+    plt.close("all")
+    assert (tmp_path / "contributions.png").stat().st_size > 10_000
+    # the numbers that it prints
+    shown = re.search(r"bmi +([\d.]+) +([\d.]+)", (ROOT / "README.md").read_text()).groups()
+    row = space["explained"].sel(obs=400, feature="bmi")
+    assert float(row["contribution_mean"]) == pytest.approx(float(shown[0]), rel=0.1)
+    assert float(row["contribution_sd"]) == pytest.approx(float(shown[1]), rel=0.1)

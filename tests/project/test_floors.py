@@ -1,0 +1,169 @@
+"""The house has floors: a file of bayes_gpx imports only from those that stand below its own."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "bayes_gpx"
+
+# Lowest wing first, and in each wing the lowest file first.
+HOUSE = """
+system: digests files memory caches
+validation
+numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes threads
+    partial_evaluation progress
+data: categorical features response training openml datasets
+kernels: distance tensor_products base stationary elementary composite additive smoothness
+    from_pymc
+processes: operators approximations path_moments integrated_gradients expected_gradients covariance
+    base gaussian_process weight_process basis_functions basis_process
+likelihoods: links softmax_expectations predictive continuous counts classification
+posteriors: evidence/normal evidence/laplace evidence/softmax evidence/variational
+    evidence/numba_forms gaussian exact low_rank laplace softmax latent strategies marginals
+    collapsed minibatch pathwise predictive_derivatives
+inference: diagnostics log_density resampling datatree optimise laplace nuts stochastic
+draws: hyperparameter_draws points intervals mixtures stores quantities compiled categorical_sums
+    results response_scale evaluate leave_one_out response_means random_functions
+model: specification priors lengthscale_prior observed_response inducing_points starting_points
+    svgp model gp placement interaction_model storage
+explain: predictions weights derivatives attributions relevance ranking importances
+    partial_dependence slopes sample_functions loo_predictions imputation
+assess: metrics
+plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
+    beeswarm dependence heatmap image map path partial_dependence relevance importances
+export: long_form shap tables arviz
+reporting: page sections/card sections/cautions sections/inference sections/checks
+    sections/observations sections/ranks sections/slopes sections/citing results report
+demo
+cli
+sklearn
+"""
+
+
+def floors(house):
+    """Files by their paths without ``.py``, lowest first; the roof of a wing is its `__init__`."""
+    found = []
+    for line in house.strip().replace("\n    ", " ").splitlines():
+        wing, *files = line.replace(":", "").split()
+        inner = ""
+        for name in files:
+            folder = name.rpartition("/")[0]
+            if inner and folder != inner:
+                found.append(f"{wing}/{inner}/__init__")
+            inner = folder
+            found.append(f"{wing}/{name}")
+        found.append(f"{wing}/__init__" if files else wing)
+    return [*found, "__init__"]
+
+
+FLOORS = floors(HOUSE)
+HEIGHT = {file: height for height, file in enumerate(FLOORS)}
+
+
+def file_of(module, name=""):
+    """The file that a dotted name of the package leads to; None for none."""
+    path = "/".join([*module.split(".")[1:], *([name] if name else [])])
+    for file in (path, f"{path}/__init__".removeprefix("/")):
+        if file in HEIGHT:
+            return file
+    return file_of(module) if name else None
+
+
+def imported(source):
+    """List the files that a source text takes from the package, or what it takes from nowhere.
+
+    Imports inside functions and under `if TYPE_CHECKING` count; a relative import is nowhere.
+    """
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found += [(alias.name, file_of(alias.name)) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            found.append((f"bayes_gpx.{'.' * node.level}{node.module or ''}", None))
+        elif isinstance(node, ast.ImportFrom):
+            found += [(f"{node.module}.{a.name}", file_of(node.module, a.name)) for a in node.names]
+    return [(name, file) for name, file in found if name.split(".")[0] == "bayes_gpx"]
+
+
+def offences(path, source):
+    """List the rules that one file, given by its path inside the package, breaks."""
+    own = path.removesuffix(".py")
+    if own not in HEIGHT:
+        return [f"{path} is not on the list of floors in tests/project/test_floors.py"]
+    found = []
+    for name, file in imported(source):
+        if file is None:
+            found.append(f"{path} imports {name}, which is not on the list of floors")
+        elif HEIGHT[file] >= HEIGHT[own]:
+            found.append(f"{path} imports {name}, which is not on a lower floor")
+    return found
+
+
+def test_every_file_imports_only_from_lower_floors():
+    files = {f.relative_to(PACKAGE).as_posix(): f for f in sorted(PACKAGE.rglob("*.py"))}
+    assert sorted(FLOORS) == sorted(name.removesuffix(".py") for name in files)
+    found = []
+    for path, file in files.items():
+        found += offences(path, file.read_text(encoding="utf-8"))
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("kernels/base.py", "from bayes_gpx.model.gp import GP"),
+        ("kernels/base.py", "import bayes_gpx.draws.evaluate as draws"),
+        ("kernels/base.py", "from bayes_gpx.model import gp"),
+        ("kernels/base.py", "from bayes_gpx import GP"),
+        ("kernels/base.py", "import bayes_gpx"),
+        ("kernels/base.py", "from bayes_gpx import kernels"),
+        ("kernels/base.py", "from bayes_gpx.kernels import base"),
+        ("kernels/base.py", "from bayes_gpx.kernels.composite import Sum"),
+        ("kernels/base.py", "from . import distance"),
+        ("kernels/base.py", "from bayes_gpx.nowhere import something"),
+        ("kernels/base.py", "def late():\n    if True:\n        from bayes_gpx.cli import main"),
+        ("posteriors/exact.py", "from bayes_gpx.posteriors.laplace import laplace"),
+        ("posteriors/exact.py", "from bayes_gpx.posteriors import laplace"),
+        ("posteriors/exact.py", "from bayes_gpx import posteriors"),
+        ("posteriors/__init__.py", "from bayes_gpx.explain.weights import weights"),
+        ("reporting/page.py", "from bayes_gpx.reporting.sections import card"),
+        ("nowhere.py", "import numpy"),
+        ("kernels/nowhere.py", "import numpy"),
+        ("explain/deep/nowhere.py", "import numpy"),
+    ],
+)
+def test_a_broken_rule_is_caught(path, source):
+    assert len(offences(path, source)) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("kernels/base.py", "import numpy as np\nfrom bayes_gpx_other import models\nimport io"),
+        ("kernels/base.py", "from bayes_gpx.kernels import distance\nimport bayes_gpx.validation"),
+        ("posteriors/__init__.py", "from bayes_gpx.posteriors.exact import exact"),
+        ("posteriors/exact.py", "from bayes_gpx.posteriors.evidence import normal"),
+        ("reporting/report.py", "from bayes_gpx.reporting.sections import SECTIONS"),
+        ("explain/weights.py", "from bayes_gpx.posteriors import exact"),
+        ("__init__.py", "from bayes_gpx import kernels\nfrom bayes_gpx.cli import main"),
+    ],
+)
+def test_a_kept_rule_passes(path, source):
+    assert offences(path, source) == []
+
+
+def test_no_file_hides_a_public_name():
+    """Importing a file sets its name on the package, over a function of that name."""
+    from bayes_gpx import _MAP
+
+    files = {file.stem for file in PACKAGE.iterdir()}
+    assert not [name for name, target in _MAP.items() if ":" in target and name in files]
+
+
+def test_the_map_of_the_house_has_one_line_for_each_file():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    on_page = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
+    files = [f"{file}.py" for file in FLOORS if not file.endswith("__init__")]
+    assert [name for name in on_page if name.endswith(".py")] == files

@@ -1,0 +1,52 @@
+"""The notebooks run from top to bottom, and are stored as the docs build wants them."""
+
+import re
+from pathlib import Path
+
+import nbclient
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def notebook(request):
+    return nbformat.read(request.param, as_version=4)
+
+
+def test_notebooks_are_short_and_stored_without_outputs(notebook):
+    assert 20 <= len(notebook.cells) <= 30
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code and all(cell.outputs == [] and cell.execution_count is None for cell in code)
+    nbformat.validate(notebook)
+
+
+def test_notebooks_end_in_a_conclusion(notebook):
+    headings = re.findall(
+        r"^## (.*)$",
+        "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown"),
+        flags=re.MULTILINE,
+    )
+    assert set(headings[-2:]) & {"Conclusion", "Conclusions"}
+
+
+def test_every_notebook_is_in_the_table_of_contents():
+    listed = re.findall(r"^notebooks/(.*)$", (ROOT / "docs" / "index.md").read_text(), re.MULTILINE)
+    assert listed == [path.stem for path in NOTEBOOKS]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of Jupyter's own; the kernel has filters of its own
+def test_notebooks_run(notebook, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    said = [
+        output.text
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "stream" and output.name == "stderr"
+    ]
+    assert [text for text in said if re.search(r"bayes_gpx\S*: \w*Warning", text)] == []

@@ -1,0 +1,270 @@
+"""The mathematics that scripts of `models/` do themselves, against other roads to it."""
+
+import importlib
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose
+from scipy.integrate import quad
+from scipy.stats import multivariate_normal, norm, poisson
+
+import bayes_gpx as bx
+
+
+@pytest.fixture
+def script():
+    """Import a script by name."""
+    return importlib.import_module
+
+
+@pytest.fixture
+def tracts(rng):
+    """A standardised data set with structure, and hyperparameters."""
+    X = pd.DataFrame(rng.standard_normal((30, 3)), columns=list("abc"))
+    y = pd.Series(np.sin(X["a"]) + X["b"] * X["c"] + 0.1 * rng.standard_normal(30), name="y")
+    return X, y, {"lengthscale": 1.7, "amplitude": 1.3, "sigma": 0.4}
+
+
+@pytest.mark.parametrize("frequency", [1.5, 2.0])
+def test_true_attributions_are_path_integrals(script, frequency):
+    t = np.array([0.0, 0.3, 4.0, 10.0])
+    found = script("gp_simulated_attributions").true_attributions(frequency, t)
+    slopes = {
+        "x1": lambda u: np.cos(u) * np.sin(frequency * u),
+        "x2": lambda u: frequency * np.sin(u) * np.cos(frequency * u),
+    }
+    for feature, slope in slopes.items():
+        expected = [quad(slope, 0, end, epsabs=1e-12)[0] for end in t]
+        assert_allclose(found[feature], expected, atol=1e-10)
+
+
+def test_mixture_over_seeds_has_the_moments_of_its_density(script, rng):
+    wine = script("gp_wine")
+    singles = pd.DataFrame(
+        {
+            "ridge": wine.EQUATIONS,
+            "m": 20,
+            "feature": "alcohol",
+            "mean": rng.normal(0.7, 0.3, 7),
+            "sd": rng.uniform(0.05, 0.4, 7),
+        }
+    )
+
+    def pdf(x):
+        return norm.pdf(x, singles["mean"], singles["sd"]).mean()
+
+    x = np.array([0.1, 0.8])
+    assert_allclose(wine.density(x, singles["mean"], singles["sd"]), [pdf(v) for v in x])
+    mixed = wine.mix(singles).iloc[0]
+    mean = quad(lambda x: x * pdf(x), -5, 5, limit=200)[0]
+    square = quad(lambda x: (x - mean) ** 2 * pdf(x), -5, 5, limit=200)[0]
+    assert_allclose([mixed["mean"], mixed["sd"]], [mean, np.sqrt(square)], rtol=1e-7)
+
+
+def test_path_gradients_are_averages_of_derivatives(script, tracts):
+    boston, (X, y, theta) = script("gp_boston_gradients"), tracts
+    model = bx.GP(X, y, scale=False, ard=False)
+    sums = {"baseline": "zero", "method": "right", "steps": 10, "keep": "summary"}
+    found = script("script").summed(model, theta, progressbar=False, **sums)
+    table = boston.average(found, boston.PATH)
+    along = np.mean(
+        [
+            bx.derivatives(model, theta, X * g / 10, keep="summary", progressbar=False)[
+                "derivative_mean"
+            ].values
+            for g in range(1, 11)
+        ],
+        axis=0,
+    )
+    assert_allclose(table["mean"], along.mean(axis=0), rtol=1e-9)
+    assert_allclose(table["size"], np.abs(along).mean(axis=0), rtol=1e-9)
+    table = boston.average(found, boston.INTEGRATED)
+    assert_allclose(table["mean"], (along * X.values).mean(axis=0), rtol=1e-9)
+    assert_allclose(table["sd"] ** 2, table["variance"])
+
+
+def test_without_S_is_what_inducing_points_cannot_see(script, tracts):
+    boston, (X, y, theta) = script("gp_boston_gradients"), tracts
+    U, x = X.values[:4], X.values[20]
+    model = bx.GP(X, y, scale=False, ard=False, approximation=bx.Inducing(U))
+    sums = {"baseline": "zero", "method": "right", "steps": 10, "keep": "summary"}
+    found = script("script").summed(
+        model, boston.without_S(theta), obs=[20], progressbar=False, **sums
+    )
+    length, size = theta["lengthscale"], theta["amplitude"] ** 2
+
+    def k(a, b):
+        apart = (a[:, None] - b[None]) / length
+        return size * np.exp(-0.5 * (apart**2).sum(axis=-1)), apart
+
+    gradients = boston.average(found, boston.PATH).set_index("feature")["variance"]
+    path = np.arange(1, 11)[:, None] / 10 * x
+    prior, apart = k(path, path)
+    cross, to_points = k(path, U)
+    for j, feature in enumerate(X):
+        K_dd = prior * (1 - apart[..., j] ** 2) / length**2
+        K_du = -cross * to_points[..., j] / length
+        left = K_dd - K_du @ np.linalg.solve(k(U, U)[0], K_du.T)
+        variance = found["attribution_sd"].sel(feature=feature).item() ** 2
+        # What is left of the noise is of relative size KNOWN^2.
+        assert_allclose(variance, x[j] ** 2 * left.mean(), rtol=1e-5)
+        assert_allclose(gradients[feature], left.mean(), rtol=1e-5)
+
+
+def test_climb_ends_at_a_maximum_of_the_evidence(script, tracts):
+    X, y, _ = tracts
+    found = script("butler").climb(X, y)
+
+    def negative(theta):
+        apart = (X.values[:, None] - X.values[None]) / theta["lengthscale"]
+        K = theta["amplitude"] ** 2 * np.exp(-0.5 * (apart**2).sum(axis=-1))
+        C = K + theta["sigma"] ** 2 * np.eye(len(X))
+        return -multivariate_normal(np.zeros(len(X)), C, allow_singular=True).logpdf(y)
+
+    theta = found.hyperparameters
+    assert_allclose(found.negative_log_evidence, negative(theta), rtol=1e-8)
+    for name, value in theta.items():
+        for factor in (0.9, 1.1):
+            for j in range(np.size(value)):
+                moved = np.array(value, dtype=float)
+                moved.flat[j] *= factor
+                assert negative(theta | {name: moved}) > found.negative_log_evidence - 1e-6
+
+
+def test_distinct_optima_are_close_and_differ(script):
+    wpbc, Optimum = script("gp_wpbc"), script("butler").Optimum
+    found = wpbc.distinct([Optimum({}, value) for value in (5.0, 3.001, 3.0, 4.2, 9.0, 4.21)])
+    assert [optimum.negative_log_evidence for optimum in found] == [3.0, 4.2]
+
+
+def test_exact_interval_of_one_normal(script, tracts):
+    X, y, theta = tracts
+    model = bx.GP(X, y, scale=False, ard=False)
+    options = {"obs": [3, 5], "progressbar": False}
+    exact = script("script").attribution_table(
+        bx.attributions(model, theta, keep="summary", **options), fit="exact"
+    )
+    drawn = script("script").attribution_table(
+        bx.attributions(model, theta, draws=20_000, seed=1, **options)
+    )
+    assert list(exact["obs"]) == [3, 3, 3, 5, 5, 5] and (exact["fit"] == "exact").all()
+    # Monte Carlo error of a 5% quantile of 20,000 draws: 0.015 sd.
+    for end in ("low", "high"):
+        assert (np.abs(exact[end] - drawn[end]) / exact["sd"]).max() < 0.06
+
+
+def test_peers_of_known_functions(script, rng):
+    peers = script("peers")
+    X = rng.normal(size=(40, 3))
+    X[:, :2] -= X[:, :2].mean(axis=0)
+    b = np.array([1.0, -2.0, 0.5])
+    assert_allclose(peers.pd_variation(lambda X: X @ b, X), np.abs(b) * X.std(axis=0, ddof=1))
+
+    def product(X):
+        return 3 * X[:, 0] * X[:, 1] + np.sin(X[:, 2])
+
+    found = peers.h_statistics(product, X)
+    assert_allclose(found[0, 1], 1.0, rtol=1e-9)
+    assert_allclose([found[0, 2], found[1, 2]], 0.0, atol=1e-7)
+    found = peers.pd_interactions(product, X)
+    grid = np.quantile(X, np.linspace(0.05, 0.95, peers.GRID), axis=0)
+    # The sd over one feature is 3 |other| sd(own).
+    own, size = grid.std(axis=0, ddof=1), np.abs(grid).std(axis=0, ddof=1)
+    expected = 1.5 * (own[0] * size[1] + own[1] * size[0])
+    assert_allclose(found[0, 1], expected, rtol=1e-9)
+    assert_allclose([found[0, 2], found[1, 2]], 0.0, atol=1e-12)
+
+
+def test_rate_is_a_share_of_divergences(script, rng):
+    """By draws of the other coefficients, and densities of their own and given that one is 0."""
+    X, root = rng.normal(size=(9, 3)), 0.4 * rng.normal(size=(9, 9))
+    mean, covariance = rng.normal(size=9), root @ root.T
+    solved = np.linalg.solve(X.T @ X, X.T)
+    b, cov = solved @ mean, solved @ covariance @ solved.T
+    found = []
+    for j in range(3):
+        others = [k for k in range(3) if k != j]
+        precision = np.linalg.inv(cov)[np.ix_(others, others)]
+        pull = np.linalg.inv(cov)[others, j] * b[j]
+        given = multivariate_normal(
+            b[others] + np.linalg.solve(precision, pull), np.linalg.inv(precision)
+        )
+        own = multivariate_normal(b[others], cov[np.ix_(others, others)])
+        drawn = own.rvs(200_000, random_state=j)
+        found.append((own.logpdf(drawn) - given.logpdf(drawn)).mean())
+    shares = script("peers").rate(X, mean, covariance)
+    assert_allclose(shares, np.array(found) / sum(found), atol=0.01)
+
+
+def test_true_pairs_are_counted_on_top(script):
+    relevance = script("gp_relevance")
+    true = np.array([pair in relevance.TRUE for pair in relevance.PAIRS])
+    one = np.where(true, 5.0, 1.0)
+    other = one.copy()
+    other[-1] = 7.0
+    other[np.flatnonzero(true)[0]] = 0.0
+    table = relevance.gathered([{"KL-diff²": one}, {"KL-diff²": other}, {"KL-diff²": 1.0 - one}])
+    assert list(relevance.count_true(table)["true"]) == [3, 2, 0]
+
+
+def test_predictive_density_of_counts(script, rng):
+    bike = script("gp_bike")
+    X = pd.DataFrame(rng.normal(size=(25, 2)), columns=["a", "b"])
+    y = pd.Series(rng.poisson(np.exp(1 + X["a"])), name="y")
+    model = bx.GP(X, y, likelihood="poisson")
+    theta = {"lengthscale": [1.0, 2.0], "amplitude": 1.0}
+    found = bike.mlpd(model, theta, X[:3], y[:3])
+    moments = bx.predictions(model, theta, X[:3], on="latent", keep="summary", progressbar=False)
+    logs = []
+    for mean, sd, k in zip(moments["f_mean"].values, moments["f_sd"].values, y[:3], strict=True):
+
+        def joint(f, mean=mean, sd=sd, k=k):
+            return poisson.pmf(k, np.exp(f)) * norm.pdf(f, mean, sd)
+
+        logs.append(np.log(quad(joint, mean - 8 * sd, mean + 8 * sd, epsabs=1e-14)[0]))
+    assert_allclose(found, np.mean(logs), rtol=1e-7)
+
+
+@pytest.mark.data
+def test_the_paper_optimum_of_taipei(script):
+    taipei, butler = script("gp_taipei"), script("butler")
+    data = bx.datasets.load("taipei")
+    order = butler.permuted(len(data.y))
+    X, y = script("script").z_scores(data.X).iloc[order], data.y.iloc[order]
+    assert X.index[-taipei.HELD_OUT] == 261
+    found = butler.climb(X[: -taipei.HELD_OUT], y[: -taipei.HELD_OUT])
+    assert_allclose(found.negative_log_evidence, taipei.STATED, atol=0.005)
+    theta = found.hyperparameters
+    assert_allclose(theta["lengthscale"][:5], [32.4, 4.69, 2.24, 7.35, 2.85], rtol=2e-3)
+    assert theta["lengthscale"][5] > butler.OFF
+    assert_allclose([theta["amplitude"], theta["sigma"]], [43.3, 7.09], rtol=1e-3)
+
+
+@pytest.mark.data
+def test_the_best_optimum_of_wpbc(script):
+    data = bx.datasets.load("wpbc")
+    X, y = script("script").z_scores(data.X).iloc[1:], data.y.iloc[1:]
+    found = script("butler").climb(X, y, reach=30, signal=3)
+    assert_allclose(found.negative_log_evidence, 732.55, atol=0.005)
+
+
+def test_scores_and_the_most_wrong_of_known_probabilities(script):
+    cancer = script("gpc_breast_cancer")
+    p, second = np.array([0.9, 0.2, 0.7, 0.4]), np.array([True, True, False, False])
+    found = cancer.score(p, second)
+    assert_allclose(found["accuracy"], 0.5)
+    expected = np.log([0.9, 0.2, 0.3, 0.6]).mean()
+    assert_allclose(found["log_predictive_density"], expected)
+    assert_allclose(found["brier"], np.mean([0.01, 0.64, 0.49, 0.16]))
+    probability = xr.DataArray(p, {"obs": list("abcd")}, ["obs"])
+    assert cancer.most_wrong(probability, second) == "b"
+
+
+def test_days_differ_in_the_hour_and_the_kind_of_day_alone(script):
+    X = pd.DataFrame({"hr": [1.0, 5.0], "weekday": [2, 4], "workingday": [1, 0], "hum": [0.2, 0.4]})
+    days = script("gp_bike_poisson").through_the_day(X)
+    assert list(days["hr"][:24]) == list(range(24)) and len(days) == 48
+    assert (days["hum"] == X["hum"].mean()).all()
+    assert set(zip(days["weekday"], days["workingday"], strict=True)) == {(3, 1), (0, 0)}

@@ -1,0 +1,323 @@
+"""The scripts of `models/`: what they write, and how they refuse what they cannot use."""
+
+import runpy
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn.datasets
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from bayes_gpx.data.datasets import IN_FOLDER
+from bayes_gpx.model.model import Model
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+FIGURES = {
+    "gpx_digits": {"weights", "contributions", "mean_weights"},
+    "gpx_boston": {"predictions", "contributions", "weights"},
+    "gpx_taipei_coefficients": {"predictions", "coefficients"},
+    "gp_diabetes": {"predictions", "calibration", "lengthscales", "posterior_predictive"},
+    "gp_simulated_attributions": {"attributions", "attributions_text"},
+    "gp_wpbc": {"optima", "patients", "features_by_patient"},
+    "gp_taipei": {"predictions", "invariance", "attributions"},
+    "gp_wine": {"attributions", "quadrature", "random_features"},
+    "gp_boston_gradients": {"gradients"},
+    "gpc_breast_cancer": {"calibration", "misclassified"},
+    "gp_bike_poisson": {"coverage", "hours"},
+    "gp_relevance": {"local", "steps", "features", "pairs", "sizes"},
+    "gp_bike": {"mlpd"},
+}
+TABLES = {
+    "gp_simulated_attributions": {"attributions", "attributions_text", "summary_text"},
+    "gp_wpbc": {"attributions", "optima"},
+    "gp_taipei": {"attributions", "invariance", "scores"},
+    "gp_wine": {"attributions", "quadrature", "random_features", "mixtures"},
+    "gp_boston_gradients": {"gradients"},
+    "gpc_breast_cancer": {"misclassified", "scores"},
+    "gp_bike_poisson": {"coverage", "hours", "scores"},
+    "gp_relevance": {"local", "steps", "features", "pairs", "sizes"},
+    "gp_bike": {"mlpd", "pairs"},
+}
+"""Beside the summary; the scripts that aren't here have scores alone."""
+AUTHORS = {
+    "gpx": "Yoshikawa",
+    "gpc": "Seitz",
+    "gp_diabetes": "Yoshikawa",
+    "gp_boston": "Seitz",
+    "gp_relevance": "Paananen",
+    "gp_bike": "Paananen",
+    "gp": "Butler",
+}
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Call a script's main, with a folder for its results that is returned."""
+
+    def call(name, *arguments, **settings):
+        out = tmp_path / "deep" / "results"
+        main = runpy.run_path(next(MODELS.rglob(f"{name}.py")))["main"]
+        main.__globals__.update(settings)
+        main(["--out", str(out), *arguments])
+        return out
+
+    return call
+
+
+@pytest.fixture
+def refused(run, monkeypatch, capsys):
+    """Call a script that must stop before it fits; returns what it says."""
+    monkeypatch.setattr(Model, "fit", lambda *_, **__: pytest.fail("the fit began"))
+
+    def call(name, *arguments):
+        with pytest.raises(SystemExit) as stop:
+            run(name, *arguments)
+        said = capsys.readouterr()
+        assert stop.value.code == 2
+        assert said.out == ""
+        assert said.err.count("\n") == 1 and said.err.startswith(f"{name}.py: argument --")
+        return said.err
+
+    return call
+
+
+def written(out, name):
+    """Check a script's files; returns summary and scores."""
+    figures = {f"{figure}.png" for figure in FIGURES[name]}
+    tables = {f"{table}.csv" for table in TABLES.get(name, {"scores"}) | {"summary"}}
+    second = {"fit_text.nc"} if name == "gp_simulated_attributions" else set()
+    assert {file.name for file in out.iterdir()} == figures | tables | second | {"fit.nc"}
+    assert all((out / figure).stat().st_size > 10_000 for figure in figures)
+    if "scores.csv" not in tables:
+        return pd.read_csv(out / "summary.csv", index_col="hyperparameter"), None
+    scores = pd.read_csv(out / "scores.csv", index_col="score")["value"]
+    assert list(scores.index) == ["mse", "rmse", "r2", "coverage_90"]
+    assert np.isfinite(scores).all()
+    return pd.read_csv(out / "summary.csv", index_col="hyperparameter"), scores
+
+
+def test_files_agree_with_each_other(run, capsys):
+    out = run("gp_diabetes", "--method", "map", "--seed", "3", "--data", "needs/none")
+    summary, scores = written(out, "gp_diabetes")
+    said = capsys.readouterr().out
+    assert "89 held-out rows" in said and f"writing {out / 'fit.nc'}" in said
+    model, idata = bx.load(out / "fit.nc")
+    assert_allclose(summary.loc["sigma", "mode"], idata["posterior"]["sigma"].item())
+    data = bx.datasets.load("diabetes")
+    held_out = ~data.y.index.isin(model.training.X.index)
+    predicted = bx.predictions(model, idata, data.X[held_out], seed=3, progressbar=False)
+    observed = data.y[held_out].values
+    assert_allclose(scores["mse"], np.mean((predicted["y_mean"] - observed) ** 2))
+    assert_allclose(scores["r2"], 1 - scores["mse"] / np.var(observed))
+    assert 0.8 < scores["coverage_90"] < 1
+
+
+def test_the_fit_outlives_a_later_failure(run, monkeypatch, tmp_path):
+    def fail(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(bx, "predictions", fail)
+    with pytest.raises(MemoryError):
+        run("gp_diabetes", "--method", "map")
+    left = tmp_path / "deep" / "results"
+    assert {file.name for file in left.iterdir()} == {"fit.nc", "summary.csv"}
+    bx.load(left / "fit.nc")
+
+
+@pytest.mark.slow
+def test_laplace_has_no_r_hat(run):
+    summary, _ = written(run("gp_diabetes", "--method", "laplace", "--draws", "50"), "gp_diabetes")
+    assert "r_hat" not in summary and summary.notna().all(axis=None)
+
+
+@pytest.mark.slow
+def test_digits(run):
+    _, scores = written(run("gpx_digits"), "gpx_digits")
+    # Wide enough for other optimisers, far below the 1 of a constant.
+    assert 0.04 < scores["mse"] < 0.08
+    assert 0.85 < scores["coverage_90"] < 0.97
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "largest_rmse"),
+    [
+        ("gp_diabetes", 70),
+        pytest.param("gpx_boston", 5, marks=pytest.mark.data),
+        pytest.param("gpx_taipei_coefficients", 9, marks=pytest.mark.data),
+    ],
+)
+def test_nuts_with_few_draws(run, capsys, name, largest_rmse):
+    summary, scores = written(run(name, "--draws", "20"), name)
+    assert "r_hat" in summary
+    assert scores["rmse"] < largest_rmse
+    assert "Do not trust these draws yet" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_arguments_that_make_no_sense(refused, name):
+    assert "'0'; expected a whole number from 1" in refused(name, "--draws", "0")
+    assert "'-1'; expected a whole number from 0" in refused(name, "--seed=-1")
+    assert "to 4294967295" in refused(name, "--seed", str(2**64))
+    assert "invalid choice: 'gibbs'" in refused(name, "--method", "gibbs")
+
+
+def test_folders_that_cannot_be_written(refused, tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    for out in (file, file / "below"):
+        said = refused("gp_diabetes", "--out", str(out))
+        assert f"--out: cannot write to {out}" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("gpx_boston", "boston"),
+        ("gpx_taipei_coefficients", "taipei"),
+        ("gp_taipei", "taipei"),
+        ("gp_wpbc", "wpbc"),
+        ("gp_wine", "wine"),
+        ("gp_boston_gradients", "boston"),
+        ("gp_bike", "bike"),
+    ],
+)
+def test_data_that_cannot_be_used(refused, monkeypatch, tmp_path, name, data):
+    monkeypatch.delenv("BAYES_GPX_DATA", raising=False)
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", Mock(side_effect=OSError("no network")))
+    assert "No folder was named" in refused(name)
+    assert "does not exist" in refused(name, "--data", str(tmp_path))
+    file = tmp_path / next(iter(IN_FOLDER[data].files))
+    file.parent.mkdir()
+    file.write_text("a,b\n1,2\n")
+    assert "SHA-256" in refused(name, "--data", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_help_teaches(run, capsys, name):
+    with pytest.raises(SystemExit) as stop:
+        run(name, "--help")
+    assert stop.value.code == 0
+    said = capsys.readouterr().out
+    author = next(a for begins, a in AUTHORS.items() if name.startswith(begins))
+    assert author in said and "--draws" in said
+
+
+def test_simulated_data_need_no_folder(run, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("gp_simulated_attributions", "--data", "folder")
+    assert stop.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "unrecognized arguments: --data" in said
+
+
+@pytest.mark.slow
+def test_attributions_of_a_known_function(run):
+    out = run("gp_simulated_attributions", "--method", "map")
+    written(out, "gp_simulated_attributions")
+    for name in TABLES["gp_simulated_attributions"] - {"summary_text"}:
+        table = pd.read_csv(out / f"{name}.csv")
+        assert set(table) >= {"t", "feature", "mean", "sd", "low", "high", "truth"}
+        assert (table.groupby("feature")["t"].nunique() == 101).all()
+        away = table[table["t"] > 0]
+        # The largest of some independent deviations along the line, in sd.
+        assert (np.abs(away["mean"] - away["truth"]) / away["sd"]).max() < 4
+        sd = table.pivot(index="t", columns="feature", values="sd")
+        assert_allclose(sd.loc[0], 0, atol=1e-8)
+        assert (sd.loc[9, ["x1", "x2"]] > 1.3 * sd.loc[3, ["x1", "x2"]]).all()
+        assert sd.loc[9, "both"] < sd.loc[9, ["x1", "x2"]].min()
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_wpbc_averages_over_optima(run):
+    out = run("gp_wpbc", "--draws", "40")
+    written(out, "gp_wpbc")
+    sizes = pd.read_csv(out / "optima.csv").pivot(
+        index="feature", columns="hyperparameters", values="size"
+    )
+    optima = sizes.filter(like="optimum")
+    assert optima.shape[1] > 1
+    assert ((optima < 1e-3).sum() > 15).all()
+    assert (sizes["posterior, by nuts"] > 1e-3).all()
+    assert (sizes["posterior, by nuts"].max() < optima.max() / 2).all()
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_taipei_attributions_do_not_depend_on_units(run):
+    out = run("gp_taipei", "--method", "laplace", "--draws", "50")
+    written(out, "gp_taipei")
+    table = pd.read_csv(out / "invariance.csv")
+    mean, sd = (table.pivot(index="feature", columns="kind", values=c) for c in ("mean", "sd"))
+    # To what the optimiser, which stops elsewhere, leaves of the hyperparameters.
+    assert_allclose(mean["source units"], mean["z-scores"], atol=1e-4)
+    assert_allclose(sd["source units"], sd["z-scores"], atol=1e-4)
+    assert set(pd.read_csv(out / "attributions.csv")) >= {"feature", "mean", "sd", "low", "high"}
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_wine_on_some_rows(run, monkeypatch):
+    whole = bx.datasets.load("wine")
+    some = whole._replace(X=whole.X[::8], y=whole.y[::8])
+    monkeypatch.setattr(bx.datasets, "load", lambda *_, **__: some)
+    out = run("gp_wine", SEEDS=6, FEATURES=(20, 200, 1000), STEPS=(2, 16, 32))
+    written(out, "gp_wine")
+    alcohol = {
+        name: pd.read_csv(out / f"{name}.csv").query("feature == 'alcohol'")
+        for name in TABLES["gp_wine"]
+    }
+    exact = alcohol["attributions"].iloc[0]
+    seeds = alcohol["random_features"].query("ridge.str.startswith('variances')")
+    error = np.abs(seeds["mean"] - exact["mean"]).groupby(seeds["m"]).mean()
+    assert error[1000] < error[20] / 2
+    mixed = alcohol["mixtures"].query("ridge.str.startswith('variances')").set_index("m")
+    assert_allclose(
+        mixed.loc[1000, ["mean", "sd"]].astype(float), exact[["mean", "sd"]].astype(float), rtol=0.1
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("method", ["map", "nuts"])
+def test_boston_gradients(run, method):
+    arguments = "--method", method, "--draws", "30"
+    out = run("gp_boston_gradients", *arguments, EXPLAINED_DRAWS=20)
+    written(out, "gp_boston_gradients")
+    table = pd.read_csv(out / "gradients.csv")
+    variance = table.pivot(
+        index=["quantity", "feature"], columns="hyperparameters", values="variance"
+    )
+    whole, without = variance["posterior median, plugged in"], variance.filter(like="without S")
+    assert (whole > without.squeeze()).all()
+
+
+@pytest.mark.slow
+def test_relevance_finds_what_was_put_in(run):
+    out = run("gp_relevance", "--quick")
+    written(out, "gp_relevance")
+    pairs = pd.read_csv(out / "pairs.csv").query("method == 'KL-diff²'")
+    for _, part in pairs.groupby("simulation"):
+        assert set(part.nlargest(3, "value")["of"]) == {"x1 : x2", "x3 : x4", "x5 : x6"}
+    steps = pd.read_csv(out / "steps.csv").set_index("step")["largest"]
+    assert steps.idxmin() < 1e-3
+    local = pd.read_csv(out / "local.csv")
+    for _, part in local.groupby("noise"):
+        curve = part.set_index("x")["mean"]
+        assert curve[0.0] > 1.05 * max(curve.iloc[0], curve.iloc[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_bikes_are_predicted_with_few_interactions(run):
+    out = run("gp_bike", "--quick")
+    written(out, "gp_bike")
+    scores = pd.read_csv(out / "mlpd.csv")
+    assert np.isfinite(scores["mlpd"]).all()
+    assert set(scores["pairs"].dropna()) == {0, 1, 2, 3}
+    chosen = pd.read_csv(out / "pairs.csv")
+    assert (chosen.groupby(["split", "method"])["pair"].nunique() == 3).all()

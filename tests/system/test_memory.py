@@ -1,0 +1,32 @@
+"""Memory for matrices of all pairs of rows: asked for before they are made."""
+
+import numpy as np
+import pytest
+
+import bayes_gpx as bx
+from bayes_gpx.inference import optimise
+from bayes_gpx.system import memory
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_made(monkeypatch):
+    X = np.random.default_rng(1).normal(size=(2000, 2))
+    monkeypatch.setattr(optimise, "fit_map", lambda *_, **__: pytest.fail("a fit was begun"))
+    monkeypatch.setattr(memory, "available", lambda: 4.99 * 8 * 2000**2)
+    with pytest.raises(ValueError, match=r"2000 rows without .*are free.*bx\.Inducing.*bx\.HSGP"):
+        bx.GP(X, X[:, 0]).fit("map", progressbar=False)
+
+
+def test_what_may_fit_is_tried():
+    free = memory.available()
+    assert 0 < free
+    for n, approximation in ((1999, None), (10**7, bx.Inducing(5))):
+        with memory.room_for_pairs(n, approximation):
+            pass
+
+
+def test_memory_that_ran_out_names_the_cure(monkeypatch):
+    for free in (5 * 8 * 3000**2, None):
+        monkeypatch.setattr(memory, "available", lambda free=free: free)
+        with pytest.raises(MemoryError, match=r"3000 rows .*bx\.Inducing"):
+            with memory.room_for_pairs(3000, None):
+                raise MemoryError
