@@ -114,7 +114,7 @@ def explain(
     path=None,
     seed=None,
     progressbar=True,
-    watch=None,
+    response=None,
 ):
     """Posterior of a linear quantity at points, for every hyperparameter draw.
 
@@ -143,12 +143,13 @@ def explain(
         Stream the draws to a new zarr store there, instead of holding them in memory. It grows
         beside its place, in `path` with ".unfinished" added, what is not computed yet being NaN.
         Asked for the same again after an interruption, it goes on from there, to the same numbers;
-        with the response of labels and counts it begins again. Once finished it replaces an
-        earlier store; anything that the package did not write is left alone and refused.
+        derivatives and attributions of the response of labels and counts begin again. Once finished
+        it replaces an earlier store; anything that the package did not write is left alone and
+        refused.
     seed : int, optional
     progressbar : bool
-    watch : callable, optional
-        Called with rows and each `Conditional` there, in user units.
+    response : NewResponses, optional
+        A new response around the quantity, which is f.
 
     Returns
     -------
@@ -180,13 +181,18 @@ def explain(
     gathered = by_class(
         model, path, lambda: Gathered(quantity, features, m, covariance), quantity.across
     )
-    shapes = [g.shapes((shape[0], shape[1] * each, m)) if sampled else {} for g in gathered]
+    lead = (shape[0], shape[1] * each, m)
+    shapes = [g.shapes(lead) if sampled else {} for g in gathered]
     largest_jitter = np.zeros(1)
     sums = [*gathered[0].sums, largest_jitter]
+    if response is not None:
+        shapes[0] |= response.shapes(lead) if sampled else {}
+        sums += response.sums
     if path is None or not sampled:
         place = Memory(shapes, seed)
     else:
         asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
+        asked = asked if response is None else digest(asked, response.exposure)
         place = Store(path, shapes[0], seed, asked, sums)
     keep_freed_memory()
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
@@ -202,17 +208,21 @@ def explain(
             noise = float(theta["sigma"]) if quantity.noisy else None
             part = Conditional(mean, second, moment, own.drawn, quantity.factor, quantity.offset)
             own.add(rows, part, noise, total)
-            if watch is not None:
-                watch(rows, part)
-            if not sampled:
+            if response is not None:
+                response.add(rows, part, theta)
+            elif not sampled:
                 continue
             which = () if len(gathered) == 1 else (label,)
             key = np.random.SeedSequence(place.entropy, spawn_key=(*at, rows.start, *which))
-            normal = np.random.default_rng(key).standard_normal(
-                (2 if quantity.noisy else 1, each, *part.mean.shape)
-            )
+            rng = np.random.default_rng(key)
+            normal = rng.standard_normal((2 if quantity.noisy else 1, each, *part.mean.shape))
+            found = own.sample(part, noise, normal)
+            if response is not None:
+                found |= response.sample(rows, found[quantity.name], theta, rng)
+            if not sampled:
+                continue
             kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
-            for name, array in own.sample(part, noise, normal).items():
+            for name, array in found.items():
                 place.arrays[label][name][kept] = array
             number = at[0] * shape[1] + at[1]
             place.keep((number, rows.stop) if rows.stop < m else (number + 1, 0), sums)
@@ -224,6 +234,8 @@ def explain(
         "dependence": DEPENDENCE[joint] + between,
         "samples": quantity.samples or SAMPLES[where.positions is None],
     }
+    if response is not None:
+        dataset, attrs = response.named(dataset, place.held[0]), attrs | response.attrs
     return finished(dataset, model, quantity, hyper, each, sampled, place, attrs)
 
 

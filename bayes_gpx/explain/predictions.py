@@ -1,17 +1,11 @@
 """Predictions: the function's value, the mean response, and a new response."""
 
-from functools import lru_cache
-
 import numpy as np
-import pytensor.tensor as pt
 
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.points import points
-from bayes_gpx.draws.response_scale import mean_response
-from bayes_gpx.numerics.linear_algebra import sqrt_psd
-from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.validation import one_of
 
 
@@ -92,29 +86,10 @@ def predictions(
     options |= {"seed": seed}
     if model.specification.normal or on == "latent":
         return explain(model, idata, quantity, where, on=on, keep=keep, **options)
-    if options.get("path") is not None:
-        raise ValueError(
-            f"path with likelihood={model.specification.likelihood!r}; expected on='latent', or no "
-            "path: responses are kept in memory."
-        )
-    observation = model.specification.observation
-    expected = np.zeros(len(where.X) if several is None else (len(where.X), several))
-
-    def watch(rows, part):
-        if several is None:
-            moments = part.mean[:, 0], part.variance[:, 0]
-        else:
-            moments = part.mean, sqrt_psd(part.cov)
-        expected[rows] += _expectation(observation)(*moments, exposure[rows])
-
-    found = explain(model, idata, quantity, where, on="latent", watch=watch, **options)
-    hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
-    found = _with_response(model, found, hyper, expected / len(hyper), exposure, seed)
-    if keep == "summary":
-        found = found.drop_vars(["chain", "draw"]).drop_vars(
-            [name for name in found.data_vars if {"chain", "draw"} & set(found[name].dims)]
-        )
-    return found
+    response = NewResponses(model, exposure)
+    return explain(
+        model, idata, quantity, where, on="latent", keep=keep, response=response, **options
+    )
 
 
 def _exposures(model, exposure, where, given):
@@ -133,50 +108,3 @@ def _exposures(model, exposure, where, given):
             f"{given} samples."
         )
     return values[where.rows]
-
-
-@lru_cache(maxsize=8)
-def _expectation(observation):
-    """Function from moments of f, and exposure, to the mean response.
-
-    Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
-    """
-    if observation.classes is None:
-        inputs = pt.dvectors("mean", "variance", "exposure")
-        output = observation.expected(*inputs).value
-    else:
-        inputs = [pt.dmatrix("mean"), pt.dtensor3("root"), pt.dvector("exposure")]
-        output = observation.expected(*inputs[:2])
-    return ThreadedFunction(inputs, output)
-
-
-def _with_response(model, found, hyper, expected, exposure, seed):
-    observation, scale = model.specification.observation, model.training.y_scaling.scale
-    f = found["f"].values
-    drawn = np.empty(f.shape[:3])
-    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(2)[1])
-    each = f.shape[1] // len(hyper.draw)
-    for at, theta in hyper:
-        rows = at[0], slice(at[1] * each, (at[1] + 1) * each)
-        drawn[rows] = observation.draw(f[rows] / scale, theta, rng, exposure) * scale
-    dims = found["f"].dims
-    if observation.mean_name is None:
-        noise = np.mean([observation.noise_variance(theta) for _, theta in hyper])
-        sd = np.sqrt(found["f_sd"] ** 2 + scale**2 * noise)
-        return found.assign(y=(dims, drawn), y_mean=found["f_mean"], y_sd=sd)
-    mean = mean_response(observation, f, exposure)
-    name = observation.mean_name
-    found = found.assign(
-        {
-            name: (dims, mean),
-            f"{name}_mean": (dims[2:], expected),
-            f"{name}_sd": (dims[2:], mean.std((0, 1))),
-            "y": (dims[:3], drawn),
-        }
-    )
-    how = "exact" if observation.classes is None else "by 128 quasi-random points"
-    found.attrs["moments"] = f"means {how} over the normal approximation of f, sds of the draws"
-    labels = model.training.labels
-    if labels is not None:
-        found.attrs["labels"] = [str(label) for label in labels]
-    return found

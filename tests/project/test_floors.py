@@ -20,12 +20,12 @@ kernels: distance tensor_products base stationary elementary composite additive 
 processes: operators approximations path_moments integrated_gradients expected_gradients covariance
     base gaussian_process weight_process basis_functions basis_process
 likelihoods: links softmax_expectations predictive continuous counts classification
-posteriors: evidence/normal evidence/laplace evidence/softmax evidence/variational
+posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
     evidence/numba_forms base gaussian exact low_rank laplace softmax latent prior_functions
     strategies minibatch pathwise predictive_derivatives
 inference: diagnostics log_density resampling datatree optimise laplace nuts stochastic
 draws: hyperparameter_draws points intervals mixtures stores quantities compiled categorical_sums
-    results response_scale evaluate leave_one_out response_means random_functions
+    results response_scale new_responses evaluate leave_one_out response_means random_functions
 model: specification priors lengthscale_prior observed_response inducing_points starting_points
     svgp model gp placement interaction_model storage
 explain: predictions weights derivatives attributions relevance ranking importances

@@ -23,6 +23,7 @@ from scipy.linalg import solve_triangular
 
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.threads import Copies
+from bayes_gpx.posteriors.evidence.newton import ascend
 
 LARGEST = 6000
 """Most observations times classes."""
@@ -36,6 +37,41 @@ def factor(p, eye=np.eye):
     """A, with A A' = diag(p) - p p' for each observation: (n, C) -> (n, C, C)."""
     root = p**0.5
     return root[:, :, None] * (eye(p.shape[1]) - root[:, :, None] * root[:, None, :])
+
+
+class _State(NamedTuple):
+    """Latent values f (n, C) with alpha = K^-1 f; log p(y | f), its slope and probabilities."""
+
+    height: float
+    apart: float
+    f: np.ndarray
+    alpha: np.ndarray
+    logp: np.ndarray
+    slope: np.ndarray
+    p: np.ndarray
+
+
+def _direction(state, given):
+    """Newton's step of alpha and f, (n, C) each; see `ascend`."""
+    K, A = given[0], factor(state.p)
+    try:
+        R, _ = _root(K, A)
+    except np.linalg.LinAlgError:
+        return False, None
+    p, f = state.p, state.f
+    b = p * (f - (p * f).sum(axis=1, keepdims=True)) + state.slope
+    way = b - _against(R, A, K @ b) - state.alpha
+    return True, (way, K @ way)
+
+
+def _step(state, way, share, given):
+    """The state a share of a direction further."""
+    _, y, local = given
+    alpha, f = state.alpha + share * way[0], state.f + share * way[1]
+    logp, slope, p = local(np.ascontiguousarray(f), y)
+    height = logp - 0.5 * (alpha * f).sum()
+    apart = np.abs(f - state.f).max() / (1.0 + np.abs(f).max())
+    return True, _State(height, apart, f, alpha, logp, slope, p)
 
 
 class SoftmaxLaplace(Op):
@@ -107,34 +143,15 @@ class SoftmaxLaplace(Op):
 
     def _mode(self, K, y):
         """Mode f with alpha = K^-1 f, log density and probabilities there; None without one."""
-        C, local = self.likelihood.classes, self._own.functions[0]
-        alpha = f = np.zeros((len(K), C))
-        logp, slope, p = local(f, y)
-        height = logp
-        for _ in range(STEPS):
-            A = factor(p)
-            try:
-                R, _ = _root(K, A)
-            except np.linalg.LinAlgError:
-                return None
-            b = p * (f - (p * f).sum(axis=1, keepdims=True)) + slope
-            way, share = b - _against(R, A, K @ b) - alpha, 1.0
-            along = K @ way
-            for _ in range(HALVINGS):
-                tried = alpha + share * way, f + share * along
-                found = local(np.ascontiguousarray(tried[1]), y)
-                higher = found[0] - 0.5 * (tried[0] * tried[1]).sum()
-                if higher >= height - 1e-12 * (1.0 + abs(height)):
-                    break
-                share *= 0.5
-            else:
-                break
-            moved = np.abs(tried[1] - f).max()
-            (alpha, f), (logp, slope, p), height = tried, found, higher
-            if moved <= TOLERANCE * (1.0 + np.abs(f).max()):
-                break
-        missed = np.abs(f - K @ slope).max() / (1.0 + np.abs(f).max())
-        return (f, alpha, logp, p) if missed <= LARGEST_MISS else None
+        local = self._own.functions[0]
+        f = np.zeros((len(K), self.likelihood.classes))
+        found = local(f, y)
+        state = _State(found[0], np.inf, f, f, *found)
+        arrived, state = ascend(state, _direction, _step, (K, y, local), STEPS, HALVINGS, TOLERANCE)
+        f = state.f
+        missed = np.abs(f - K @ state.slope).max() / (1.0 + np.abs(f).max())
+        found = arrived and missed <= LARGEST_MISS
+        return (f, state.alpha, state.logp, state.p) if found else None
 
     def pullback(self, inputs, outputs, cotangents):  # noqa: D102
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):

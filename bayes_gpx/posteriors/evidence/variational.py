@@ -27,6 +27,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.threads import Copies
+from bayes_gpx.posteriors.evidence.newton import ascend
 
 STEPS, HALVINGS = 100, 10
 TOLERANCE = 1e-9
@@ -89,9 +90,12 @@ class _State(NamedTuple):
     """A variational posterior, and what follows from it.
 
     Coefficients (C, M), precisions P and root (C, M, M); mean, variance, slope and W (n, C);
-    information (n, C, C), with one class None.
+    information (n, C, C), with one class None. `swing` is the precisions' last step, None before
+    there was one, and `first` the share of their next.
     """
 
+    bound: float
+    apart: float
     coefficients: np.ndarray
     P: np.ndarray
     root: np.ndarray
@@ -100,7 +104,8 @@ class _State(NamedTuple):
     slope: np.ndarray
     W: np.ndarray
     information: np.ndarray
-    bound: float
+    first: float = 1.0
+    swing: np.ndarray | None = None
 
 
 class VariationalBound(Op):
@@ -196,28 +201,10 @@ class VariationalBound(Op):
             state = self._at(np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1)), F, rest, others)
         if state is None:
             return None
-        first, before = 1.0, None
-        for _ in range(STEPS):
-            P, share = _precisions(F, state), 1.0
-            try:
-                along = _newton(F, state, P)
-            except np.linalg.LinAlgError:
-                return None
-            for _ in range(HALVINGS):
-                way = state.coefficients + share * along, state.P + share * first * (P - state.P)
-                tried = self._at(*way, F, rest, others)
-                least = state.bound - 1e-12 * (1.0 + abs(state.bound))
-                if tried is not None and tried.bound >= least:
-                    break
-                share *= 0.5
-            else:
-                break
-            moved = tried.P - state.P
-            first, before = _first(first, share, moved, before), moved
-            apart = _apart(state.mean, tried.mean), _apart(state.variance, tried.variance)
-            state = tried
-            if max(apart) <= TOLERANCE:
-                break
+        given = self._at, F, rest, others
+        there, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
+        if not there:
+            return None
         self._own.last = state.coefficients, state.P
         arrived = _apart(state.coefficients, state.slope.T @ F) <= LARGEST_MISS
         return state if arrived and _apart(state.P, _precisions(F, state)) <= LARGEST_MISS else None
@@ -239,7 +226,7 @@ class VariationalBound(Op):
         bound = expected - 0.5 * gap
         if not np.isfinite(bound):
             return None
-        return _State(coefficients, P, root, mean, variance, *local, bound)
+        return _State(bound, np.inf, coefficients, P, root, mean, variance, *local)
 
     def _expect(self, mean, variance, others):
         """Sum of E[log p(y | f)], and its derivatives as `expected_log` gives them, (n, C)."""
@@ -300,6 +287,28 @@ class VariationalBound(Op):
 def _precisions(F, state):
     """What the precisions P (C, M, M) are at the maximum, given the curvatures."""
     return np.stack([np.eye(F.shape[1]) + (F * w[:, None]).T @ F for w in state.W.T])
+
+
+def _direction(state, given):
+    """Steps of the coefficients (C, M) and precisions (C, M, M); see `ascend`."""
+    F = given[1]
+    P = _precisions(F, state)
+    try:
+        return True, (_newton(F, state, P), P - state.P)
+    except np.linalg.LinAlgError:
+        return False, None
+
+
+def _step(state, way, share, given):
+    """The state a share of a direction further."""
+    at, *others = given
+    tried = at(state.coefficients + share * way[0], state.P + share * state.first * way[1], *others)
+    if tried is None:
+        return False, None
+    swing = tried.P - state.P
+    apart = max(_apart(state.mean, tried.mean), _apart(state.variance, tried.variance))
+    first = _first(state.first, share, swing, state.swing)
+    return True, tried._replace(apart=apart, first=first, swing=swing)
 
 
 def _newton(F, state, P):

@@ -1,0 +1,102 @@
+"""A new response y around f, where noise is not normal: its draws, and exact means over draws."""
+
+from functools import lru_cache
+
+import pytensor.tensor as pt
+
+from bayes_gpx.draws.mixtures import Mixture
+from bayes_gpx.draws.response_scale import mean_response
+from bayes_gpx.numerics.linear_algebra import sqrt_psd
+from bayes_gpx.numerics.threads import ThreadedFunction
+
+
+class NewResponses:
+    """What goes with f in predictions, over draws and blocks of rows.
+
+    Parameters
+    ----------
+    model : Model
+    exposure : array (m,)
+        Of counts; else 1.
+    """
+
+    def __init__(self, model, exposure):
+        self._training, self._observation = model.training, model.specification.observation
+        self.exposure, self._name = exposure, self._observation.mean_name
+        self._classes = () if self._observation.classes is None else (self._observation.classes,)
+        size = (len(exposure), *(self._classes or (1,)))
+        self._moments, self._drawn = Mixture(size, False), Mixture(size, False)
+
+    def shapes(self, shape):
+        """Shapes of the arrays of draws (chain, draw, m), by name."""
+        of_mean = {self._name: (*shape, *self._classes)} if self._name else {}
+        return {"y": shape} | of_mean
+
+    @property
+    def sums(self):
+        """The arrays of all that was added so far."""
+        return [*self._moments.sums, *self._drawn.sums]
+
+    def add(self, rows, part, theta):
+        """Add one draw of the hyperparameters, for which f is a `Conditional`."""
+        if self._name is None:
+            noise = self._training.y_scaling.scale**2 * self._observation.noise_variance(theta)
+            self._moments.add(rows, part.mean, part.variance + noise)
+            return
+        if self._classes:
+            f = part.mean, sqrt_psd(part.cov)
+        else:
+            f = part.mean[:, 0], part.variance[:, 0]
+        expected = _expectation(self._observation)(*f, self.exposure[rows])
+        self._moments.add(rows, expected.reshape((len(expected), -1)), 0.0)
+
+    def sample(self, rows, f, theta, rng):
+        """Draws by name, from those of f (draw, k) or (draw, k, C)."""
+        scale, exposure = self._training.y_scaling.scale, self.exposure[rows]
+        found = {"y": self._observation.draw(f / scale, theta, rng, exposure) * scale}
+        if self._name is not None:
+            found[self._name] = mean_response(self._observation, f, exposure)
+            for mean in found[self._name]:
+                self._drawn.add(rows, mean.reshape((len(mean), -1)), 0.0)
+        return found
+
+    def named(self, dataset, held):
+        """Add what was gathered to f's Dataset; `held` are the arrays in memory, by name."""
+        dims = dataset["f_mean"].dims
+        own = {"y": dims[:1], self._name: dims}
+        found = {name: (("chain", "draw", *own[name]), held[name]) for name in own if name in held}
+        mean, sd, _ = self._moments.moments()
+        if self._name is not None:
+            sd = self._drawn.moments()[1]
+        shape = dataset["f_mean"].shape
+        name = self._name or "y"
+        found |= {
+            f"{name}_mean": (dims, mean.reshape(shape)),
+            f"{name}_sd": (dims, sd.reshape(shape)),
+        }
+        return dataset.assign(found)
+
+    @property
+    def attrs(self):
+        """What the result's attrs say of the moments, and of labels."""
+        if self._name is None:
+            return {}
+        how = "by 128 quasi-random points" if self._classes else "exact"
+        attrs = {"moments": f"means {how} over the normal approximation of f, sds of the draws"}
+        labels = self._training.labels
+        return attrs if labels is None else attrs | {"labels": [str(label) for label in labels]}
+
+
+@lru_cache(maxsize=8)
+def _expectation(observation):
+    """Function from moments of f, and exposure, to the mean response.
+
+    Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
+    """
+    if observation.classes is None:
+        inputs = pt.dvectors("mean", "variance", "exposure")
+        output = observation.expected(*inputs).value
+    else:
+        inputs = [pt.dmatrix("mean"), pt.dtensor3("root"), pt.dvector("exposure")]
+        output = observation.expected(*inputs[:2])
+    return ThreadedFunction(inputs, output)
