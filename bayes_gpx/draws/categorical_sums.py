@@ -86,9 +86,9 @@ def _coded(array, frame, sources):
         if source not in frame.levels:
             parts.append(array.sel(feature=source, drop=True))
             continue
-        told = array.sel(feature=frame.of_source(source))
-        whole = (told.max("feature") == 1.0) & (told.sum("feature") == 1.0)
-        parts.append(told.argmax("feature").where(whole))
+        indicators = array.sel(feature=frame.of_source(source))
+        whole = (indicators.max("feature") == 1.0) & (indicators.sum("feature") == 1.0)
+        parts.append(indicators.argmax("feature").where(whole))
     joined = xr.concat(parts, xr.DataArray(sources, dims="feature", name="feature"))
     return joined.transpose(*array.dims)
 

@@ -14,7 +14,7 @@ import xarray as xr
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.mixtures import Conditional
-from bayes_gpx.draws.results import Gathered
+from bayes_gpx.draws.results import ResultBuilder
 from bayes_gpx.draws.stores import Memory, Store
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.linear_algebra import with_jitter
@@ -55,7 +55,7 @@ def _factorise(draw):
 
 
 @dataclass(frozen=True)
-class _Ask:
+class _PosteriorMoments:
     """Posterior moments of an operator: the build function of an explanation."""
 
     operator: Callable
@@ -179,7 +179,7 @@ def explain(
     moment = "cov" if joint else "variance" if by_variance else "block"
     each, m = draws if hyper.alone else 1, len(where.X)
     gathered = by_class(
-        model, path, lambda: Gathered(quantity, features, m, covariance), quantity.across
+        model, path, lambda: ResultBuilder(quantity, features, m, covariance), quantity.across
     )
     lead = (shape[0], shape[1] * each, m)
     shapes = [g.shapes(lead) if sampled else {} for g in gathered]
@@ -246,8 +246,8 @@ def _asked(model, hyper, quantity, where, *options):
     arrays += [*hyper.values.values(), hyper.chain, hyper.draw, quantity.factor]
     arrays += [where.X, where.Z, where.positions, where.index, where.baseline]
     said = getattr(operator, "__qualname__", None) or repr(operator)
-    told = [model.signature, quantity.name, said, quantity.attrs, version("bayes_gpx")]
-    return digest(*arrays, *told, options)
+    described = [model.signature, quantity.name, said, quantity.attrs, version("bayes_gpx")]
+    return digest(*arrays, *described, options)
 
 
 def by_class(model, path, make, across=False):
@@ -298,7 +298,7 @@ def _moments(model, hyper, tracked, quantity, where, moment, each, first):
     """
     paths = 1 if where.baseline is None else len(np.atleast_2d(where.baseline))
     total = quantity.total and quantity.total[1]
-    build = _Ask(quantity.operator, moment, total, quantity.across)
+    build = _PosteriorMoments(quantity.operator, moment, total, quantity.across)
     c = len(quantity.factor)
     pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
     squares = 16 * c**2 if quantity.square else 0

@@ -20,8 +20,8 @@ from bayes_gpx.draws.evaluate import (
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.mixtures import Conditional
 from bayes_gpx.draws.response_means import means
-from bayes_gpx.draws.response_scale import Bent, Linear, mean_response, responds
-from bayes_gpx.draws.results import Gathered
+from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, mean_response, responds
+from bayes_gpx.draws.results import ResultBuilder
 from bayes_gpx.draws.stores import Memory, Store, refuse_foreign
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import blas_threads
@@ -121,7 +121,7 @@ def answer(
     Parameters
     ----------
     functions : Functions
-    asked : Linear or Bent
+    asked : LatentQuantity or ResponseQuantity
         See `bayes_gpx.draws.response_scale`.
     where : Points
     exact : list of arrays, optional
@@ -131,7 +131,7 @@ def answer(
     model, each, quantity = functions.model, functions.each, asked.quantity
     c = len(quantity.factor)
     m, (chains, draws) = len(where.X), functions.shape
-    gathered = by_class(model, path, lambda: Gathered(quantity, features, m, covariance))
+    gathered = by_class(model, path, lambda: ResultBuilder(quantity, features, m, covariance))
     sampled = keep == "draws"
     shapes = [g.shapes((chains, draws, m)) if sampled else {} for g in gathered]
     streamed = path is not None and sampled
@@ -167,7 +167,7 @@ def answer(
 def values(functions, where, on, *, progressbar):
     """Values of functions (chain, draw, m), or (chain, draw, m, C): of f or the mean response."""
     model = functions.model
-    asked = Linear(quantities.value(model, smooth=True))
+    asked = LatentQuantity(quantities.value(model, smooth=True))
     f = answer(functions, asked, where, progressbar=progressbar)["f"].values
     return mean_response(model.specification.observation, f) if responds(model, on) else f
 
@@ -191,7 +191,7 @@ def by_functions(
     how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
     functions = draw_functions(model, idata, waves=WAVES, **how)
     where, exact = replace(where, positions=None), None
-    if isinstance(asked, Bent):
+    if isinstance(asked, ResponseQuantity):
         exact = means(model, idata, asked, num_draws=num_draws, progressbar=progressbar)
     return answer(functions, asked, where, progressbar=progressbar, exact=exact, **options)
 
@@ -215,7 +215,7 @@ def with_means(dataset, quantity, exact):
 def _answers(functions, asked, where, progressbar):
     """Yield position of a function, rows of `where`, and what it answers there."""
     c = len(asked.quantity.factor)
-    if isinstance(asked, Linear):
+    if isinstance(asked, LatentQuantity):
         for number, rows, found in _evaluated(functions, asked, c, where, progressbar):
             yield number, rows, asked.combine(rows, found)
         return

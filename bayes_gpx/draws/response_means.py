@@ -14,11 +14,11 @@ from bayes_gpx.numerics.threads import ThreadedFunction
 
 
 def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True):
-    """Means over draws of what a `Bent` asks for, where f is normal given each of them.
+    """Means over draws of what a `ResponseQuantity` asks for, where f is normal given each of them.
 
     Parameters
     ----------
-    asked : Bent
+    asked : ResponseQuantity
     taylor : bool
         By expansion of the response around the mean of f to second order, instead of exactly:
 

@@ -74,7 +74,7 @@ def mean_response(observation, f, exposure=1.0):
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class LatentQuantity:
     """What is asked as it is, of f."""
 
     quantity: Quantity
@@ -103,8 +103,8 @@ class Linear:
 
 
 @dataclass(frozen=True, eq=False)
-class Bent:
-    """What is asked of the mean response, by the chain rule; methods as those of `Linear`.
+class ResponseQuantity:
+    """What is asked of the mean response, by the chain rule; methods as those of `LatentQuantity`.
 
     Attributes
     ----------
@@ -157,9 +157,9 @@ class Bent:
         Parameters
         ----------
         ask : callable
-            From a list of `Bent` and numbers (None for all) to number, position in the list, a
-            slice of rows, and the answers: shares (k, d) and the differences (k,) to sum to; or,
-            of several classes, (k, C, d) and (k, C).
+            From a list of `ResponseQuantity` and numbers (None for all) to number, position in the
+            list, a slice of rows, and the answers: shares (k, d) and the differences (k,) to sum
+            to; or, of several classes, (k, C, d) and (k, C).
         count : int
             How many there are.
         """

@@ -7,7 +7,7 @@ from bayes_gpx.draws.mixtures import Mixture
 from bayes_gpx.validation import one_of
 
 
-class Gathered:
+class ResultBuilder:
     """All that is gathered of a quantity and of what goes with it, over draws and blocks of rows.
 
     Parameters

@@ -90,12 +90,12 @@ class Store:
         self._asked, self.done = self._folder / "asked.json", (0, 0)
         self._sums, self._kept = self._folder / "sums.npz", time.monotonic()
         self._store = self._folder / "store"
-        told = self._resumable(asked)
-        if told is None:
+        record = self._resumable(asked)
+        if record is None:
             self.entropy = np.random.SeedSequence(seed).entropy
             self._begin(shapes, asked)
         else:
-            self.entropy = told["entropy"]
+            self.entropy = record["entropy"]
             self._resume(sums)
         group = zarr.open_group(self._store, mode="r+")
         self.arrays, self.held = [{name: group[name] for name in shapes}], [{}]
@@ -127,16 +127,16 @@ class Store:
                 f"path: {self._folder} is in the way, which is no unfinished store of this "
                 "package. Remove it, or pass another path."
             )
-        told = json.loads(self._asked.read_text())
-        if told["asked"] is None or not self._store.exists():
+        record = json.loads(self._asked.read_text())
+        if record["asked"] is None or not self._store.exists():
             return None
-        if told["asked"] != asked:
+        if record["asked"] != asked:
             raise ValueError(
                 f"path: {self._folder} holds an unfinished store of other arguments. Pass the "
                 "same model, draws, samples, seed and options to resume it; or remove it, or pass "
                 "another path."
             )
-        return told
+        return record
 
     def _begin(self, shapes, asked):
         import zarr
@@ -177,8 +177,8 @@ def refuse_foreign(path):
         )
     others = {entry.name for entry in path.iterdir()} - {"zarr.json", *written} if written else None
     if others != set():
-        told = f"holds {', '.join(sorted(others))} beside" if others else "exists and is"
+        what = f"holds {', '.join(sorted(others))} beside" if others else "exists and is"
         raise ValueError(
-            f"path: {path} {told} no store that this package wrote alone; it is left as it is. "
+            f"path: {path} {what} no store that this package wrote alone; it is left as it is. "
             "Pass a new path, or remove it yourself."
         )

@@ -12,7 +12,7 @@ from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
-from bayes_gpx.draws.response_scale import Bent, Linear, bends
+from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.validation import count, one_of
 
@@ -169,9 +169,11 @@ def _explained(model, idata, where, name, method, steps, **options):
                 "expected one baseline and 'exact' for the response. Pass on='latent', or a dict "
                 "of baselines."
             )
-        found = _by_functions(model, idata, Bent(model, quantity, where), where, **options)
+        found = _by_functions(
+            model, idata, ResponseQuantity(model, quantity, where), where, **options
+        )
     elif where.baseline.ndim > 1 and len(where.baseline) > MOST_BASELINES:
-        found = _by_functions(model, idata, Linear(quantity), where, **options)
+        found = _by_functions(model, idata, LatentQuantity(quantity), where, **options)
     else:
         found = explain(model, idata, quantity, where, **options)
     _warn_if_incomplete(found, LEAST_DIFFERENCE * _spread(model.training, on))
@@ -213,7 +215,10 @@ def _by_taylor(
         )
     for feature in features or ():
         one_of("features", feature, quantity.components)
-    asked, how = Bent(model, quantity, where), {"num_draws": num_draws, "progressbar": progressbar}
+    asked, how = (
+        ResponseQuantity(model, quantity, where),
+        {"num_draws": num_draws, "progressbar": progressbar},
+    )
     shares, difference = means(model, idata, asked, taylor=True, **how)
     found = xr.Dataset(
         {
@@ -240,7 +245,7 @@ def _by_functions(model, idata, asked, where, on="response", **options):
     try:
         return by_functions(model, idata, asked, where, **options)
     except NoBasis as none:
-        if isinstance(asked, Bent):
+        if isinstance(asked, ResponseQuantity):
             raise ValueError(
                 f"{none} Attributions of the response are computed on these; or pass on='latent'."
             ) from none

@@ -4,7 +4,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import by_functions
-from bayes_gpx.draws.response_scale import Bent, bends
+from bayes_gpx.draws.response_scale import ResponseQuantity, bends
 from bayes_gpx.processes.basis_functions import NoBasis
 
 
@@ -82,7 +82,9 @@ def _explained(model, idata, quantity, where, *, on="response", **options):
     if quantity.square:
         raise ValueError("order=2 of the response is not there; pass on='latent'.")
     try:
-        return by_functions(model, idata, Bent(model, quantity, where), where, **options)
+        return by_functions(
+            model, idata, ResponseQuantity(model, quantity, where), where, **options
+        )
     except NoBasis as none:
         raise ValueError(
             f"{none} Derivatives of the response are computed on these; or pass on='latent'."

@@ -9,7 +9,12 @@ from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import answer, draw_functions, values
-from bayes_gpx.draws.response_scale import Bent, Linear, responds, response_units
+from bayes_gpx.draws.response_scale import (
+    LatentQuantity,
+    ResponseQuantity,
+    responds,
+    response_units,
+)
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
 
@@ -143,7 +148,7 @@ def importances(
         found["inverse_lengthscale"] = np.repeat(sd / hyper.values[lengthscale], each, axis=1)
     if {"mean_absolute_derivative", "mean_squared_derivative"} & set(measures):
         slope = quantities.derivative(model)
-        asked = Bent(model, slope, where) if on_response else Linear(slope)
+        asked = ResponseQuantity(model, slope, where) if on_response else LatentQuantity(slope)
         slopes = answer(functions, asked, where, progressbar=progressbar)["derivative"]
         slopes = slopes * xr.DataArray(training.X_deviations, dims="feature")
         found["mean_absolute_derivative"] = abs(slopes).mean("obs").values

@@ -8,7 +8,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.random_functions import answer, draw_functions
-from bayes_gpx.draws.response_scale import Bent, Linear, bends
+from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.validation import count
@@ -151,6 +151,6 @@ class RandomFunctions:
         if self.joint:
             options = {"joint": True, "on": on, **self._options}
             return explain(self._model, self._idata, quantity, where, **options)
-        asked = Bent(self._model, quantity, where) if bent else Linear(quantity)
+        asked = ResponseQuantity(self._model, quantity, where) if bent else LatentQuantity(quantity)
         shown = self._options["progressbar"]
         return answer(self._functions, asked, where, progressbar=shown)

@@ -107,7 +107,7 @@ class Model:
         # One fit of a model at a time: the jitter is part of its graph while it is fitted.
         self._fitting = threading.Lock()
         with self._pymc:
-            theta, self.fixed, self.called_kernel, entries = self.posed(observe)
+            theta, self.fixed, self.called_kernel, entries = self.build(observe)
         known = set(theta.values())
         above = set(ancestors(entries, blockers=known))
         self.own_variables = tuple(
@@ -118,7 +118,7 @@ class Model:
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
         self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 
-    def posed(self, observe):
+    def build(self, observe):
         """Put data, hyperparameters and what `observe` makes of y into the model at hand."""
         data, spec = self.training, self.specification
         x, z = self._points()
@@ -162,7 +162,7 @@ class Model:
         if self.specification.normal:
             return self._pymc
         with pm.Model(model=None) as objective:
-            self.posed(collapsed)
+            self.build(collapsed)
         outer = set(ancestors(objective.basic_RVs)) & set(self._pymc.free_RVs)
         if outer:
             raise ValueError(
@@ -387,7 +387,7 @@ class Model:
         with room, blas_threads(self.training.n, parallel):
             starts = self._starts(start)
             if sampled:
-                common["around"] = self._summit(starts, progressbar)
+                common["around"] = self._mode(starts, progressbar)
             idata = self._fit_with_jitter(fitter, starts, common, sampled)
         idata.attrs[self.signature_key] = self.signature
         if seed is not None:
@@ -444,7 +444,7 @@ class Model:
             )
         return True
 
-    def _summit(self, starts, progressbar):
+    def _mode(self, starts, progressbar):
         """Hyperparameters, by variable name, where their marginal density is largest."""
         if not self.objective.free_RVs:
             return {}

@@ -60,7 +60,7 @@ def fit_by_batches(
         return bound
 
     with pm.Model(model=None) as objective:
-        model.posed(observe)
+        model.build(observe)
     scaled = data.scaled()
     rows = {batch.y: scaled["y"], batch.exposure: scaled["exposure"]}
     for name, frame in (("X", data.X), ("Z", data.Z)):

@@ -27,18 +27,18 @@ class OfOneClass(Gaussian):
 
     @cached_property
     def _explained(self):
-        return solve_root(self.root, self._told(self.K_Lu.T))
+        return solve_root(self.root, self._informed(self.K_Lu.T))
 
-    def _told(self, K_uL):
-        told = self.row[:, :, None] * K_uL[:, None]
-        return told.reshape((told.shape[0] * told.shape[1], -1))
+    def _informed(self, K_uL):
+        informed = self.row[:, :, None] * K_uL[:, None]
+        return informed.reshape((informed.shape[0] * informed.shape[1], -1))
 
     def cross(self, value):  # noqa: D102
         return self.process.cross(self.operator) + self.beyond(value)
 
     def beyond(self, value):
         """What `cross` is with the value of another class, which is independent a priori."""
-        gain = solve(self.root, value._told(value.K_Lu.T))
+        gain = solve(self.root, value._informed(value.K_Lu.T))
         gain = (gain.reshape((*self.row.shape, -1)) * self.row[:, :, None]).sum(axis=1)
         return -self.process.summed(self.operator, self.u, gain.T)
 
@@ -121,7 +121,7 @@ class Coupled:
             self.A[:, label],
         )
 
-    def told(self, values, normal):
+    def information(self, values, normal):
         """Weights (n, C) of what the labels say of prior values (n, C), with noise (n C,)."""
         own = (self.A * values[:, :, None]).sum(axis=1).ravel() + normal
         back = solve(self.root, own).reshape(values.shape)

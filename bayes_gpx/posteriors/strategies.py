@@ -161,7 +161,7 @@ class SoftmaxLaplace(_OnRows, Collapsed):
 
     def _weights(self, given, found, values, fresh):
         normal = fresh.normal((found.root.shape[0],))
-        return self._coupled(given, found).told(values, normal)
+        return self._coupled(given, found).information(values, normal)
 
 
 class SampledValues(_OnRows):

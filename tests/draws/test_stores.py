@@ -48,7 +48,7 @@ def stopping(monkeypatch):
 
         monkeypatch.setattr(stores, "PAUSE", 0.0)
         monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)  # some rows a block
-        sample, left = results.Gathered.sample, [k]
+        sample, left = results.ResultBuilder.sample, [k]
 
         def stopped(self, *arguments):
             left[0] -= 1
@@ -56,7 +56,7 @@ def stopping(monkeypatch):
                 raise error
             return sample(self, *arguments)
 
-        monkeypatch.setattr(results.Gathered, "sample", stopped)
+        monkeypatch.setattr(results.ResultBuilder, "sample", stopped)
         return left
 
     return at
@@ -72,13 +72,13 @@ import bayes_gpx as bx
 from bayes_gpx.draws import evaluate, results, stores
 data, fit, options, path = pickle.load(open(sys.argv[1], "rb"))
 stores.PAUSE, evaluate.BLOCK_BYTES, left = 0.0, 2000, [10]
-sample = results.Gathered.sample
+sample = results.ResultBuilder.sample
 
 def killed(self, *arguments):
     left[0] -= 1
     return sample(self, *arguments) if left[0] >= 0 else os.kill(os.getpid(), signal.SIGKILL)
 
-results.Gathered.sample = killed
+results.ResultBuilder.sample = killed
 bx.contributions(bx.GPX(*data), fit, **options, path=path)
 """
 
