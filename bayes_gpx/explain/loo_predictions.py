@@ -23,9 +23,7 @@ def _asked(specification, process, theta, s):
     """Of each y_i given the others: log density, moments of f_i, mean response; P(Y_i <= y_i)."""
     observation = specification.observation
     _, terms, mean, spread = left_out(specification, process, theta, s)
-    known = (s.exposure,) if observation.classes is None else ()
-    outputs = [terms, mean, spread, observation.expected(mean, spread, *known)]
-    outputs[3] = outputs[3] if observation.classes else outputs[3].value
+    outputs = [terms, mean, spread, observation.expected(mean, spread, s.exposure).value]
     if observation.ordered:
         moments = (mean, spread, theta, s.exposure)
         outputs.append(observation.cumulative_predictive(s.y, *moments))
@@ -122,7 +120,7 @@ def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True
     weights = np.exp(log_weights)
     first = _averaged(weights, expected)
     if observation.mean_name is None:
-        noise = np.array([observation.noise_variance(theta) for _, theta in hyper])
+        noise = np.array([observation.variance(0.0, theta) for _, theta in hyper])
         around = spread + noise.reshape((*spread.shape[:2], 1))
         sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
         first = scaling.center + scaling.scale * first
@@ -130,7 +128,7 @@ def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True
         response = mean_response(observation, f, training.scaled().get("exposure", 1.0))
         share = _repeated(log_weights, f.shape[1] // log_weights.shape[1])
         sd = np.sqrt(_averaged(np.exp(share), (response - first) ** 2))
-    name, dims = observation.mean_name or "y", ("obs", "class")[: first.ndim]
+    name, dims = observation.reported, ("obs", "class")[: first.ndim]
     joint = (terms + log_weights).reshape((-1, training.n))
     variables = {
         "y": ((*LEAD, "obs"), scaling.center + scaling.scale * y),

@@ -5,6 +5,7 @@ from functools import lru_cache
 import numpy as np
 import pytensor.tensor as pt
 
+from bayes_gpx.data.training import refuse_exposure
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
@@ -118,9 +119,8 @@ def predictions(
 
 
 def _exposures(model, exposure, where, given):
-    if model.specification.normal or not model.specification.observation.exposed:
-        if exposure is not None:
-            raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
+    refuse_exposure(exposure, model.specification.observation)
+    if not model.specification.observation.exposed:
         return np.ones(len(where.X))
     if where.positions is not None:
         if exposure is not None:
@@ -142,12 +142,11 @@ def _expectation(observation):
     Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
     """
     if observation.classes is None:
-        inputs = pt.dvectors("mean", "variance", "exposure")
-        output = observation.expected(*inputs).value
+        moments = pt.dvectors("mean", "variance")
     else:
-        inputs = [pt.dmatrix("mean"), pt.dtensor3("root"), pt.dvector("exposure")]
-        output = observation.expected(*inputs[:2])
-    return ThreadedFunction(inputs, output)
+        moments = pt.dmatrix("mean"), pt.dtensor3("root")
+    inputs = [*moments, pt.dvector("exposure")]
+    return ThreadedFunction(inputs, observation.expected(*inputs).value)
 
 
 def _with_response(model, found, hyper, expected, exposure, seed):
@@ -161,7 +160,7 @@ def _with_response(model, found, hyper, expected, exposure, seed):
         drawn[rows] = observation.draw(f[rows] / scale, theta, rng, exposure) * scale
     dims = found["f"].dims
     if observation.mean_name is None:
-        noise = np.mean([observation.noise_variance(theta) for _, theta in hyper])
+        noise = np.mean([observation.variance(0.0, theta) for _, theta in hyper])
         sd = np.sqrt(found["f_sd"] ** 2 + scale**2 * noise)
         return found.assign(y=(dims, drawn), y_mean=found["f_mean"], y_sd=sd)
     mean = mean_response(observation, f, exposure)

@@ -142,6 +142,6 @@ def generative(
             sampled[OWN_WHITE] = pm.Normal(f"{name}_{OWN_WHITE}", dims=(dims, *classes))
             entries.append(seen.D)
     f = scaling.center + scaling.scale * _sampled_values(process, theta | sampled, seen, s)
-    own = theta | ({"sigma": scaling.scale * theta["sigma"]} if "sigma" in theta else {})
+    own = observation.in_units(theta, scaling.scale)
     observation.dist(name, f, own, s.exposure, dims=dims, **observed)
     return entries
