@@ -131,7 +131,7 @@ def demo(out, seed):
 )  # fmt: skip
 @click.option(
     "--likelihood", default="normal", show_default=True,
-    help="normal, student_t, bernoulli (two labels), categorical, poisson, negative_binomial.",
+    help="Such as student_t, bernoulli (two labels), categorical, poisson, negative_binomial.",
 )  # fmt: skip
 @click.option("--kernel", default="expquad", show_default=True, help="Such as matern52 + linear.")
 @click.option(
@@ -173,6 +173,7 @@ def fit(
     bayes-gpx fit houses.csv --target price --features rooms age lat lon --out run/
     """
     from bayes_gpx.export.tables import columns_of, read_sheet
+    from bayes_gpx.likelihoods import named
     from bayes_gpx.model.gp import GP, GPX
     from bayes_gpx.processes.approximations import Inducing
     from bayes_gpx.system.files import writable
@@ -190,7 +191,7 @@ def fit(
     columns_of(sheet, categorical, str(data), categorical)
     if outside := [name for name in categorical if name not in names]:
         raise click.UsageError(f"{', '.join(outside)} is categorical but no feature.")
-    if likelihood in ("bernoulli", "categorical") and target in sheet:
+    if named(likelihood).labelled and target in sheet:
         y = sheet[target]
     else:
         y = columns_of(sheet, [target], str(data))[target]

@@ -146,10 +146,10 @@ class TrainingData:
 def read_training(
     X,
     y,
+    observation,
     Z=None,
     *,
     weighs,
-    observation=None,
     exposure=None,
     intercept=False,
     scale=True,
@@ -161,10 +161,10 @@ def read_training(
     ----------
     X, Z : frame, DataArray or array
     y : series or array
+    observation : Likelihood
+        Reads and centres y.
     weighs : bool
         Whether features are weighed: Z, or X itself where Z is None.
-    observation : object, optional
-        Likelihood that reads and centres y; None for normal noise.
     exposure : array (n,), optional
         Of counts.
     intercept : bool
@@ -179,14 +179,8 @@ def read_training(
     TrainingData
     """
     frame = read_features(X, "X")
-    scales_y, labels = observation is None or observation.scaled, None
-    if observation is None:
-        response = read_response(y, frame)
-        if exposure is not None:
-            raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
-    else:
-        response, labels = read_response(y, frame, read=observation.read)
-        exposure = _read_exposure(exposure, frame, observation)
+    response, labels = _read_response(y, frame, observation)
+    exposure = _read_exposure(exposure, frame, observation)
     weighed = None
     if weighs:
         weighed = frame if Z is None else read_features(Z, "Z", prefix="z")
@@ -194,7 +188,7 @@ def read_training(
     if scalings is None:
         scaling = standard_scaling if scale else no_scaling
         y_scaling = Scaling(0.0, 1.0)
-        if scale and scales_y:
+        if scale and observation.scaled:
             y_scaling = _response_scaling(response)
         elif scale:
             y_scaling = Scaling(observation.center(response, exposure), 1.0)
@@ -217,15 +211,28 @@ def read_training(
         intercept=intercept,
         labels=None if labels is None else tuple(labels),
         exposure=exposure,
-        scales_y=scales_y,
+        scales_y=observation.scaled,
     )
 
 
+def _read_response(y, frame, observation):
+    """Response (n,), and its labels or None."""
+    if observation.normal:
+        return read_response(y, frame), None
+    return read_response(y, frame, read=observation.read)
+
+
+def refuse_exposure(exposure, observation):
+    """Raise if an exposure is given to a likelihood that has none."""
+    if exposure is not None and not observation.exposed:
+        raise ValueError("exposure was given; it is for counts, such as poisson.")
+
+
 def _read_exposure(exposure, frame, observation):
+    """Exposure (n,), ones by default; None where noise is normal."""
+    refuse_exposure(exposure, observation)
     if exposure is None:
-        return np.ones(len(frame))
-    if not observation.exposed:
-        raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
+        return None if observation.normal else np.ones(len(frame))
     values = read_response(exposure, frame, "exposure")
     if (values <= 0).any():
         raise ValueError("exposure holds values that are not above 0; expected positive numbers.")

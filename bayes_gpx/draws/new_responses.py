@@ -40,7 +40,7 @@ class NewResponses:
     def add(self, rows, part, theta):
         """Add one draw of the hyperparameters, for which f is a `Conditional`."""
         if self._name is None:
-            noise = self._training.y_scaling.scale**2 * self._observation.noise_variance(theta)
+            noise = self._training.y_scaling.scale**2 * self._observation.variance(0.0, theta)
             self._moments.add(rows, part.mean, part.variance + noise)
             return
         if self._classes:
@@ -94,9 +94,8 @@ def _expectation(observation):
     Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
     """
     if observation.classes is None:
-        inputs = pt.dvectors("mean", "variance", "exposure")
-        output = observation.expected(*inputs).value
+        moments = pt.dvectors("mean", "variance")
     else:
-        inputs = [pt.dmatrix("mean"), pt.dtensor3("root"), pt.dvector("exposure")]
-        output = observation.expected(*inputs[:2])
-    return ThreadedFunction(inputs, output)
+        moments = pt.dmatrix("mean"), pt.dtensor3("root")
+    inputs = [*moments, pt.dvector("exposure")]
+    return ThreadedFunction(inputs, observation.expected(*inputs).value)

@@ -60,17 +60,16 @@ def response_units(model):
 
 @lru_cache(maxsize=8)
 def _mean_response(observation):
-    inputs = pt.dvectors("f", "exposure")
-    output = observation.response(*inputs).value
-    return ThreadedFunction(inputs, output)
+    f = pt.dvector("f") if observation.classes is None else pt.dmatrix("f")
+    exposure = pt.dvector("exposure")
+    return ThreadedFunction([f, exposure], observation.response(f, exposure).value)
 
 
 def mean_response(observation, f, exposure=1.0):
     """Mean response for draws f (chain, draw, obs), or with a last dim of classes."""
-    if observation.classes is not None:
-        return softmax(f, axis=-1)
-    wide = np.broadcast_to(exposure, f.shape).ravel()
-    return _mean_response(observation)(f.ravel(), wide).reshape(f.shape)
+    classes = () if observation.classes is None else f.shape[-1:]
+    wide = np.broadcast_to(exposure, f.shape[: f.ndim - len(classes)]).ravel()
+    return _mean_response(observation)(f.reshape(-1, *classes), wide).reshape(f.shape)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,9 +22,8 @@ def _asked(draw):
     """Of each y_i given the others: log density, moments of f_i, mean response; P(Y_i <= y_i)."""
     given, observation = draw.given, draw.given.likelihood
     _, terms, mean, spread = draw.strategy.leave_one_out(given)
-    known = (given.exposure,) if observation.classes is None else ()
-    outputs = [terms, mean, spread, observation.expected(mean, spread, *known)]
-    outputs[3] = outputs[3] if observation.classes else outputs[3].value
+    expected = observation.expected(mean, spread, given.exposure).value
+    outputs = [terms, mean, spread, expected]
     if observation.ordered:
         moments = (mean, spread, given.theta, given.exposure)
         outputs.append(observation.cumulative_predictive(given.y, *moments))
@@ -121,7 +120,7 @@ def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True
     weights = np.exp(log_weights)
     first = _averaged(weights, expected)
     if observation.mean_name is None:
-        noise = np.array([observation.noise_variance(theta) for _, theta in hyper])
+        noise = np.array([observation.variance(0.0, theta) for _, theta in hyper])
         around = spread + noise.reshape((*spread.shape[:2], 1))
         sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
         first = scaling.center + scaling.scale * first
@@ -129,7 +128,7 @@ def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True
         response = mean_response(observation, f, training.scaled().get("exposure", 1.0))
         share = _repeated(log_weights, f.shape[1] // log_weights.shape[1])
         sd = np.sqrt(_averaged(np.exp(share), (response - first) ** 2))
-    name, dims = observation.mean_name or "y", ("obs", "class")[: first.ndim]
+    name, dims = observation.reported, ("obs", "class")[: first.ndim]
     joint = (terms + log_weights).reshape((-1, training.n))
     variables = {
         "y": ((*LEAD, "obs"), scaling.center + scaling.scale * y),

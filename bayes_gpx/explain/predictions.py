@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bayes_gpx.data.training import refuse_exposure
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.new_responses import NewResponses
@@ -93,9 +94,8 @@ def predictions(
 
 
 def _exposures(model, exposure, where, given):
-    if model.specification.normal or not model.specification.observation.exposed:
-        if exposure is not None:
-            raise ValueError("exposure was given; it is for counts, poisson and negative_binomial.")
+    refuse_exposure(exposure, model.specification.observation)
+    if not model.specification.observation.exposed:
         return np.ones(len(where.X))
     if where.positions is not None:
         if exposure is not None:

@@ -134,7 +134,7 @@ def explained(model, idata, X, *, baseline, seed):
         asked = model, idata, rows
         options = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
         predicted = predictions(*asked, **options)
-        name = model.specification.observation.mean_name or "y"
+        name = model.specification.observation.reported
         told = {}
         for verb in verbs:
             more = {"baseline": baseline} if verb is attributions else {}

@@ -8,27 +8,22 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.data.response import read_labels
-from bayes_gpx.likelihoods.links import Logit, Probit, Response
+from bayes_gpx.likelihoods.base import Response, ScalarLikelihood, VectorLikelihood
+from bayes_gpx.likelihoods.links import Logit, Probit
 from bayes_gpx.likelihoods.predictive import Labelled, Predictive
 from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
-from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.jets import expectation
 from bayes_gpx.numerics.special import log_softmax, log_sum_exp, softplus
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 
 @dataclass(frozen=True)
-class Bernoulli(Labelled):
+class Bernoulli(Labelled, ScalarLikelihood):
     """Two labels in sorted order, coded 0 and 1; the probability is of the second."""
 
     link: Logit | Probit
-    hyperparameters = ()
     mean_name = "probability"
-    scaled = False
-    concave = True
-    exposed = False
-    classes = None
-    ordered, discrete = False, True
+    discrete, ordered, labelled = True, False, True
 
     @property
     def units(self):
@@ -60,6 +55,10 @@ class Bernoulli(Labelled):
         """Log probability of y where f ~ N(mean, variance)."""
         return self.link.log_expected(_sign(y) * mean, variance)
 
+    def variance(self, f, theta=None, exposure=None):
+        """Variance of y given f."""
+        return self.link.probability(f) * self.link.probability(-f)
+
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f."""
         return (rng.random(np.shape(f)) < self.link.probability(f)).astype("float64")
@@ -83,10 +82,6 @@ class Bernoulli(Labelled):
             )
         )
 
-    def center(self, y, exposure=None):
-        """Return 0."""
-        return 0.0
-
     def read(self, y, labels=None):
         """Return codes 0 and 1, and the two labels."""
         return read_labels(y, labels, two=True)
@@ -106,7 +101,7 @@ def _sign(y):
 
 
 @dataclass(frozen=True)
-class Categorical(Labelled):
+class Categorical(Labelled, VectorLikelihood):
     """C labels in sorted order, coded 0 to C - 1: softmax of C latent values, f (n, C).
 
     There is no quadrature over C latent values: expectations of the response are averages over
@@ -114,13 +109,9 @@ class Categorical(Labelled):
     """
 
     classes: int = 2
-    hyperparameters = ()
     mean_name = "probability"
     units = "latent value of {y}"
-    scaled = False
-    concave = True
-    exposed = False
-    ordered, discrete = False, True
+    discrete, ordered, labelled = True, False, True
 
     def logp(self, f, y, theta=None, exposure=None):
         """Log probability of y given f, (n,)."""
@@ -147,10 +138,13 @@ class Categorical(Labelled):
         """
         return Response(pt.exp(log_softmax(f)), self.fisher(f), None)
 
-    def expected(self, mean, root):
-        """Expected probabilities (n, C) where f ~ N(mean, root root'), by quasi-random points."""
-        f, weights = self._nodes(mean, root)
-        return (weights[:, None] * pt.exp(log_softmax(f))).sum(axis=1)
+    def expected_information(self, mean, sd):
+        """E `fisher` where f ~ N(mean, sd^2), independent over classes, (n, C, C)."""
+        f, weights = self._independent(mean, sd)
+        p = self.response(f).value
+        weighed = weights[:, None] * p
+        own = weighed.sum(axis=1)[:, :, None] * pt.eye(self.classes)
+        return own - pt.matmul(weighed.transpose(0, 2, 1), p)
 
     def contracted(self, f, M):
         """Third derivatives of log sum exp f, summed against M (n, C, C), as (n, C).
@@ -170,18 +164,6 @@ class Categorical(Labelled):
         """Probabilities of all labels, jets, from those of f with its covariances."""
         return Predictive(expected_probabilities(mean, variance))
 
-    def log_predictive(self, y, mean, root):
-        """Log probability of y where f ~ N(mean, root root'), by quasi-random points.
-
-        mean (n, C), root (n, C, C).
-        """
-        f, weights = self._nodes(mean, root)
-        return log_sum_exp(self.logp(f, y[:, None]) + np.log(weights))
-
-    def _nodes(self, mean, root):
-        x, weights = standard_nodes(self.classes)
-        return (mean[..., None] + pt.matmul(root, x)).transpose(0, 2, 1), weights
-
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f (..., C)."""
         return (f + rng.gumbel(size=np.shape(f))).argmax(axis=-1).astype("float64")
@@ -191,10 +173,6 @@ class Categorical(Labelled):
         codes = kwargs.pop("observed", None)
         codes = None if codes is None else np.asarray(codes, dtype="int64")
         return pm.Categorical(name, logit_p=f, observed=codes, **kwargs)
-
-    def center(self, y, exposure=None):
-        """Return 0."""
-        return 0.0
 
     def read(self, y, labels=None):
         """Return codes, and the labels."""

@@ -6,23 +6,20 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayes_gpx.data.response import read_reals
-from bayes_gpx.likelihoods.links import Response
+from bayes_gpx.likelihoods.base import Hyperparameter, Response, ScalarLikelihood
 from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
 from bayes_gpx.numerics.special import log_normal, log_rising_ratio, ndtr
 
+SIGMA = Hyperparameter(lambda name: pm.HalfNormal(name, sigma=1.0), in_units_of_y=True)
+"""Standard deviation, or scale, of noise."""
 
-class _Real(Located):
+
+class _Real(Located, ScalarLikelihood):
     """y in real numbers around f; hyperparameters are on the scale of a standardised y."""
 
     scaled = True
     units = "{y}"
-    mean_name = None
-    concave = True
-    exposed = False
-    classes = None
-    ordered, discrete = True, False
 
     def response(self, f, exposure=None):
         """Return f itself."""
@@ -32,20 +29,13 @@ class _Real(Located):
         """Return the mean itself."""
         return self.response(mean)
 
-    def center(self, y, exposure=None):
-        """Return 0."""
-        return 0.0
-
-    def read(self, y, labels=None):
-        """Return finite real numbers, and None."""
-        return read_reals(y), None
-
 
 @dataclass(frozen=True)
 class Normal(_Real):
     """y = f + noise, noise ~ N(0, sigma^2)."""
 
-    hyperparameters = ("sigma",)
+    hyperparameters = {"sigma": SIGMA}
+    normal = True
 
     def logp(self, f, y, theta, exposure=None):
         """Log density of y given f."""
@@ -68,8 +58,8 @@ class Normal(_Real):
         """Probability of at most y where f ~ N(mean, variance)."""
         return ndtr((y - mean) / pt.sqrt(variance + pt.sqr(theta["sigma"])))
 
-    def noise_variance(self, theta):
-        """Variance of y around f."""
+    def variance(self, f, theta, exposure=None):
+        """Variance of y given f."""
         return theta["sigma"] ** 2
 
     def draw(self, f, theta, rng, exposure=None):
@@ -93,7 +83,10 @@ class StudentT(_Real):
     `fisher` in its place there.
     """
 
-    hyperparameters = ("sigma", "nu")
+    hyperparameters = {
+        "sigma": SIGMA,
+        "nu": Hyperparameter(lambda name: pm.Gamma(name, alpha=2.0, beta=0.1)),
+    }
     concave = False
 
     def logp(self, f, y, theta, exposure=None):
@@ -130,8 +123,8 @@ class StudentT(_Real):
         """Probability of at most y where f ~ N(mean, variance), by quadrature."""
         return student_normal_cdf(y - mean, variance, theta["sigma"], theta["nu"])
 
-    def noise_variance(self, theta):
-        """Variance of y around f; infinite where nu is at most 2."""
+    def variance(self, f, theta, exposure=None):
+        """Variance of y given f; infinite where nu is at most 2."""
         nu = np.asarray(theta["nu"])
         finite = nu / np.maximum(nu - 2.0, 1e-300)
         return theta["sigma"] ** 2 * np.where(nu > 2.0, finite, np.inf)

@@ -7,9 +7,9 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.data.response import read_counts
-from bayes_gpx.likelihoods.links import Response
+from bayes_gpx.likelihoods.base import Hyperparameter, Response, ScalarLikelihood
 from bayes_gpx.likelihoods.predictive import Counted, Predictive
-from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes, standard_nodes
+from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes
 from bayes_gpx.numerics.jets import expectation
 from bayes_gpx.numerics.special import log_rising_ratio, log_sum_exp, ndtr, softplus
 
@@ -17,16 +17,13 @@ MOST = 1e15
 """Above this, a drawn count equals its rate: the difference is below 1e-7 of it."""
 
 
-class _Counts(Counted):
+class _Counts(Counted, ScalarLikelihood):
     """Whole numbers around the rate exposure exp(f)."""
 
-    scaled = False
     units = "log rate of {y}"
     mean_name = "rate"
-    concave = True
     exposed = True
-    classes = None
-    ordered, discrete = True, True
+    discrete = True
 
     def response(self, f, exposure=None):
         """Rate, with two derivatives: all equal."""
@@ -57,9 +54,7 @@ class _Counts(Counted):
         for a dispersion of at least 0.4.
         """
         sd, column = pt.sqrt(variance), None if exposure is None else exposure[:, None]
-        z, weights = standard_nodes()
-        f = mean[:, None] + sd[:, None] * z
-        over_f = (weights * self.cumulative(f, y[:, None], theta, column)).sum(axis=1)
+        over_f = super().cumulative_predictive(y, mean, variance, theta, exposure)
         above = y + 1.0
         peak = pt.log(above) - _log_rate(0.0, exposure)
         width = 1.0 / pt.sqrt(-self.derivatives(peak, above, theta, exposure)[1])
@@ -108,11 +103,13 @@ def _log_rate(f, exposure):
     return f if exposure is None else f + pt.log(pt.cast(exposure, "float64"))
 
 
+def _rate(f, exposure):
+    return np.exp(f) * (1.0 if exposure is None else exposure)
+
+
 @dataclass(frozen=True)
 class Poisson(_Counts):
     """y ~ Poisson(exposure exp(f))."""
-
-    hyperparameters = ()
 
     def logp(self, f, y, theta=None, exposure=None):
         """Log probability of y given f."""
@@ -132,14 +129,18 @@ class Poisson(_Counts):
         """Expected information about f."""
         return pt.exp(_log_rate(f, exposure))
 
-    def expected_log(self, mean, variance, y, exposure):
-        """E `logp` where f ~ N(mean, variance), its slope in the mean, and -2 in the variance."""
-        rate = self.expected(mean, variance, exposure).value
+    def variance(self, f, theta=None, exposure=None):
+        """Variance of y given f."""
+        return _rate(f, exposure)
+
+    def expected_log(self, mean, sd, y, theta, exposure):
+        """E `logp` where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance."""
+        rate = self.expected(mean, pt.sqr(sd), exposure).value
         return y * _log_rate(mean, exposure) - rate - pt.gammaln(y + 1.0), y - rate, rate
 
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f."""
-        return _draw_counts(np.exp(f) * (1.0 if exposure is None else exposure), rng)
+        return _draw_counts(_rate(f, exposure), rng)
 
     def dist(self, name, f, theta=None, exposure=None, **kwargs):
         """Return y as a variable of the PyMC model at hand."""
@@ -153,7 +154,9 @@ class NegativeBinomial(_Counts):
     The larger the dispersion, the nearer to Poisson.
     """
 
-    hyperparameters = ("dispersion",)
+    hyperparameters = {
+        "dispersion": Hyperparameter(lambda name: pm.LogNormal(name, mu=1.0, sigma=1.5))
+    }
 
     def logp(self, f, y, theta, exposure=None):
         """Log probability of y given f."""
@@ -180,10 +183,14 @@ class NegativeBinomial(_Counts):
         a = theta["dispersion"]
         return a * pt.sigmoid(_log_rate(f, exposure) - pt.log(a))
 
+    def variance(self, f, theta, exposure=None):
+        """Variance of y given f."""
+        rate = _rate(f, exposure)
+        return rate + rate**2 / theta["dispersion"]
+
     def draw(self, f, theta, rng, exposure=None):
         """Random y given f."""
-        rate = np.exp(f) * (1.0 if exposure is None else exposure)
-        a = theta["dispersion"]
+        rate, a = _rate(f, exposure), theta["dispersion"]
         return _draw_counts(rate * rng.gamma(a, 1.0 / a, np.shape(rate)), rng)
 
     def dist(self, name, f, theta, exposure=None, **kwargs):

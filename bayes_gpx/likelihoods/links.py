@@ -1,21 +1,12 @@
 """From a latent value to the probability of one of two labels."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytensor.tensor as pt
 from scipy.special import expit, ndtr
 
+from bayes_gpx.likelihoods.base import Response
 from bayes_gpx.numerics.gaussian_expectations import nodes
 from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, softplus
-
-
-class Response(NamedTuple):
-    """Mean of the response, and its first and second derivative in the latent value."""
-
-    value: pt.TensorVariable
-    slope: pt.TensorVariable
-    curvature: pt.TensorVariable
 
 
 class Logit:

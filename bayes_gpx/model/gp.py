@@ -98,7 +98,7 @@ class GP(Model):
             "GP", kernel, ard, likelihood, approximation=approximation, link=link
         )
         training = read_training(
-            X, y, weighs=False, scale=scale, exposure=exposure, observation=specification.reader
+            X, y, specification.observation, weighs=False, scale=scale, exposure=exposure
         )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
@@ -176,11 +176,11 @@ class GPX(Model):
         training = read_training(
             X,
             y,
+            specification.observation,
             Z,
             weighs=True,
             intercept=intercept,
             scale=scale,
             exposure=exposure,
-            observation=specification.reader,
         )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)

@@ -68,7 +68,7 @@ class Model:
         self._build(pm.Model.get_context(error_if_none=False))
 
     def _read(self, training, specification, priors, scale, name):
-        if specification.likelihood == "categorical":
+        if specification.observation.classes is not None:
             specification = replace(specification, classes=len(training.labels))
             _refuse_large(training.n, specification)
         self.training, self.specification = training, specification

@@ -110,8 +110,6 @@ def latent_response(
             entries.append(design.D)
     known = replace(given, theta=given.theta | white)
     f = scaling.center + scaling.scale * sampled.values(known)
-    theta = given.theta
-    if "sigma" in theta:
-        theta = theta | {"sigma": scaling.scale * theta["sigma"]}
+    theta = given.likelihood.in_units(given.theta, scaling.scale)
     given.likelihood.dist(name, f, theta, given.exposure, dims=dims, observed=observed)
     return entries

@@ -24,13 +24,11 @@ DEFAULT_PRIORS = {
     ),
     "sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims),
     "relative sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5, dims=dims),
-    "sigma": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
-    "nu": lambda name, dims, d, p: pm.Gamma(name, alpha=2.0, beta=0.1, dims=dims),
-    "dispersion": lambda name, dims, d, p: pm.LogNormal(name, mu=1.0, sigma=1.5, dims=dims),
 }
 """Default priors on the model's scale, with d columns of X and p weighed features.
 
-Weakly informative for standardised data; `docs/priors.md` shows what they imply.
+Weakly informative for standardised data; `docs/priors.md` shows what they imply. Likelihoods have
+those of their own hyperparameters.
 """
 
 
@@ -70,6 +68,7 @@ def create_variables(specification, priors, training, *, rename):
     d, p = training.sources
     sizes = {dim: training.size(dim) for dim in ("feature", "z_feature", "column")}
     theta, fixed = {}, {}
+    of_noise = specification.observation.hyperparameters
     for h in specification.hyperparameters:
         name, dim = h.name, h.dim
         if grouped(h, training):
@@ -82,6 +81,8 @@ def create_variables(specification, priors, training, *, rename):
         if given and h in specification.amplitudes:
             raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
         default = DEFAULT_VALUES.get(h.kind, DEFAULT_PRIORS.get(h.kind))
+        if h.name in of_noise:
+            default = of_noise[h.name].prior
         prior = priors.get(h.name, default)
         if prior is DEFAULT_PRIORS.get(h.kind):
             theta[h.name] = prior(rename(name), dims, d, p)

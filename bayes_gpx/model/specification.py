@@ -13,7 +13,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayes_gpx.likelihoods import LIKELIHOODS, named
+from bayes_gpx.likelihoods import named
 from bayes_gpx.posteriors.strategies import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
@@ -83,14 +83,14 @@ class Specification:
     ard : bool
         One lengthscale for each feature.
     likelihood : str
-        One of `bayes_gpx.likelihoods.LIKELIHOODS`.
+        A name in `bayes_gpx.likelihoods.KNOWN`.
     weight_prior : {"shared", "per_feature", "horseshoe"}
         Of GPX: how the amplitudes of the weight functions are related.
     approximation : Inducing, HSGP, RandomFeatures or None
     link : str or None
         Of the likelihood; None for its default.
     classes : int or None
-        Number of labels of "categorical".
+        Number of labels, of a likelihood of several latent values.
     """
 
     family: str
@@ -103,7 +103,6 @@ class Specification:
     classes: int | None = None
 
     def __post_init__(self):
-        one_of("likelihood", self.likelihood, LIKELIHOODS)
         if named(self.likelihood, self.link) is named(self.likelihood):
             object.__setattr__(self, "link", None)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
@@ -144,18 +143,13 @@ class Specification:
     @property
     def normal(self):
         """Whether noise is normal, so that all but hyperparameters integrates out exactly."""
-        return self.likelihood == "normal"
+        return self.observation.normal
 
     @cached_property
     def observation(self):
         """How the response varies around the process; see `bayes_gpx.likelihoods`."""
         likelihood = named(self.likelihood, self.link)
         return likelihood if self.classes is None else replace(likelihood, classes=self.classes)
-
-    @property
-    def reader(self):
-        """What reads the response; None where it is any finite number."""
-        return None if self.normal else self.observation
 
     @property
     def by_feature(self):

@@ -21,14 +21,15 @@ def starts(training, specification):
     size = (float(data["y"].std()) or 1.0) if training.scales_y else 1.0
     z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
     kinds = {h.name: h.kind for h in specification.hyperparameters}
+    of_noise = specification.observation.hyperparameters
     starts = [{}]
     for reach, signal, noise, own in START_GRID:
         by_kind = {
             "lengthscale": reach * apart,
             "amplitude": signal * size / z_norm,
-            "sigma": noise * size,
             "sigma_w": own * size / z_norm,
             "relative sigma_w": own,
         }
-        starts.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind})
+        own = {n: noise * size for n, h in of_noise.items() if h.in_units_of_y}
+        starts.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind} | own)
     return starts

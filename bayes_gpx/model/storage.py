@@ -235,14 +235,14 @@ def _restored(data, settings, kernel, priors):
     specification, y = Specification(**spec), data["y"].values
     if settings.get("labels"):
         y = np.array(settings["labels"])[y.astype(int)]
-    observation = specification.reader
+    observation = specification.observation
     training = read_training(
         _frame(data["X"], settings),
         pd.Series(y, index=data["obs"].values, name=settings["y_name"]),
+        observation,
         Z,
         weighs="Z" in data,
-        observation=observation,
-        exposure=data["exposure"].values if observation and observation.exposed else None,
+        exposure=data["exposure"].values if observation.exposed else None,
         intercept=settings["intercept"],
         scalings=tuple(scalings),
     )

@@ -8,6 +8,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.points import read_observed
+from bayes_gpx.likelihoods import named
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, short
 from bayes_gpx.plots.visuals import axis_labels, coloured_points, few_numbers, interval_bars
@@ -173,8 +174,8 @@ def _response(dataset, y):
 
 def _what(dataset, name):
     """The quantity with the dark intervals, in words."""
-    scaled = dataset.attrs.get("likelihood", "normal") in ("normal", "student_t")
-    return "mean response" if name == "f" and scaled else name
+    itself = named(dataset.attrs.get("likelihood", "normal")).mean_name is None
+    return "mean response" if name == "f" and itself else name
 
 
 def _label(dataset):

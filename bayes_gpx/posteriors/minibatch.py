@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytensor.tensor as pt
 
 from bayes_gpx.numerics.linear_algebra import solve_root
-from bayes_gpx.posteriors.evidence.variational import LEAST_SD, expected_log
+from bayes_gpx.posteriors.evidence.variational import LEAST_SD
 
 
 class Batch(NamedTuple):
@@ -46,5 +46,5 @@ def bound_of(strategy, given, batch):
     rest = seen.unseen + seen.D
     rest = rest[:, None] if several else rest
     sd = pt.sqrt(pt.maximum(known + rest, LEAST_SD**2))
-    logp, slope, W = expected_log(observation, mean, sd, batch.y, given.theta, batch.exposure)
+    logp, slope, W = observation.expected_log(mean, sd, batch.y, given.theta, batch.exposure)
     return logp.sum() / batch.share, seen.F, slope, W

@@ -100,8 +100,7 @@ class Findings:
     @property
     def mean_name(self):
         """What predictions call the mean response."""
-        spec = self.model.specification
-        return "y" if spec.normal else spec.observation.mean_name or "y"
+        return self.model.specification.observation.reported
 
     @property
     def tails(self):

@@ -144,7 +144,7 @@ def test_expectations_over_several_latent_values():
     mean, root = rng.normal(size=(4, C)), 0.8 * np.tril(rng.normal(size=(4, C, C)))
     y = np.array([0.0, 1.0, 2.0, 1.0])
     inputs = [pt.as_tensor(v) for v in (mean, root)]
-    outputs = [likelihood.expected(*inputs), likelihood.log_predictive(y, *inputs)]
+    outputs = [likelihood.expected(*inputs).value, likelihood.log_predictive(y, *inputs)]
     expected, log_p = pytensor.function([], outputs, mode=MODE)()
     f = mean[:, None] + rng.normal(size=(4, 400_000, C)) @ root.transpose(0, 2, 1)
     truth = softmax(f, axis=2).mean(axis=1)

@@ -19,7 +19,7 @@ kernels: distance tensor_products base stationary elementary composite additive 
     from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients covariance
     base gaussian_process weight_process basis_functions basis_process
-likelihoods: links softmax_expectations predictive continuous counts classification
+likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
     evidence/numba_forms base gaussian exact low_rank laplace softmax latent prior_functions
     strategies minibatch pathwise predictive_derivatives

@@ -45,47 +45,6 @@ BLOCK = 2**22
 """Numbers in an array over observations and nodes."""
 
 
-def expected_log(likelihood, mean, sd, y, theta, exposure):
-    """E[log p(y | f)] where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance.
-
-    Parameters
-    ----------
-    mean, sd : tensor (n,) or (n, classes)
-    y, exposure : tensor (n,)
-
-    Returns
-    -------
-    tensor (n,), and two like `mean`
-    """
-    if hasattr(likelihood, "expected_log"):
-        return likelihood.expected_log(mean, pt.sqr(sd), y, exposure)
-    f, x, weights = _nodes(likelihood, mean, sd)
-    options = (y[:, None], theta, exposure[:, None])
-    slopes = likelihood.derivatives(f, *options)[0]
-    wide = weights if likelihood.classes is None else weights[:, None]
-    return (
-        (weights * likelihood.logp(f, *options)).sum(axis=1),
-        (wide * slopes).sum(axis=1),
-        -(wide * x * slopes).sum(axis=1) / sd,
-    )
-
-
-def _nodes(likelihood, mean, sd):
-    x, weights = standard_nodes(likelihood.classes)
-    if likelihood.classes is None:
-        return mean[:, None] + sd[:, None] * x, x, weights
-    return (mean[..., None] + sd[..., None] * x).transpose(0, 2, 1), x.T, weights
-
-
-def expected_information(likelihood, mean, sd):
-    """E[Fisher information] between classes where f ~ N(mean, sd^2), (n, classes, classes)."""
-    f, _, weights = _nodes(likelihood, mean, sd)
-    p = likelihood.response(f).value
-    weighed = weights[:, None] * p
-    own = weighed.sum(axis=1)[:, :, None] * pt.eye(likelihood.classes)
-    return own - pt.matmul(weighed.transpose(0, 2, 1), p)
-
-
 class _State(NamedTuple):
     """A variational posterior, and what follows from it.
 
@@ -148,9 +107,9 @@ class VariationalBound(Op):
         mean, sd, y, exposure = wide("mean"), wide("sd"), pt.dvector("y"), pt.dvector("exposure")
         own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
         theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
-        outputs = [*expected_log(self.likelihood, mean, sd, y, theta, exposure)]
+        outputs = [*self.likelihood.expected_log(mean, sd, y, theta, exposure)]
         if self.likelihood.classes is not None:
-            outputs.append(expected_information(self.likelihood, mean, sd))
+            outputs.append(self.likelihood.expected_information(mean, sd))
         options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
         return [pytensor.function([mean, sd, y, exposure, *own], outputs, **options)]
 
@@ -259,7 +218,7 @@ class VariationalBound(Op):
         own = [pt.scalar(h.name, dtype="float64") for h in hyperparameters]
         theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
         mean = pt.dot(F, coefficients.T)
-        logp = expected_log(self.likelihood, mean, sd, y, theta, exposure)[0]
+        logp = self.likelihood.expected_log(mean, sd, y, theta, exposure)[0]
         found = pt.grad(logp.sum(), own, consider_constant=[mean, sd])
         found = clone_replace(found, dict(zip(own, hyperparameters, strict=True)))
         return [*slopes, *(weight * slope for slope in found)]

@@ -101,7 +101,7 @@ def _replicated(findings):
     if findings.model.training.labels is not None:
         return
     options = {"backend": "matplotlib", "var_names": [findings.model.in_model("y")]}
-    if findings.model.specification.observation.exposed:
+    if findings.model.specification.observation.discrete:
         options["kind"] = "ecdf"
     pc = az.plot_ppc_dist(findings.checked, num_samples=SHOWN_DRAWS, **options)
     yield picture(pc, f"{SHOWN_DRAWS} replicated sets of responses, and the observed one.")

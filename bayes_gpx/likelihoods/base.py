@@ -1,0 +1,264 @@
+"""What a likelihood says of the response, given one latent value for each row or several.
+
+A likelihood is a frozen dataclass under one of the two abstract bases, `ScalarLikelihood` and
+`VectorLikelihood`, and is entered in `bayes_gpx.likelihoods.KNOWN` by its name; nothing else of
+the package knows it. Methods are for one draw of the hyperparameters, and elementwise over n rows:
+on tensors, but `draw` and `variance` in NumPy, and `predictive` in NumPy with derivatives in x.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.data.response import read_reals
+from bayes_gpx.numerics.gaussian_expectations import standard_nodes
+from bayes_gpx.numerics.special import log_sum_exp
+
+Theta = Mapping[str, Any]
+"""Hyperparameters by name: scalars, symbolic or of NumPy as the method's other arguments."""
+
+
+class Response(NamedTuple):
+    """Mean of the response, and its first and second derivative in the latent value."""
+
+    value: pt.TensorVariable
+    slope: pt.TensorVariable | None
+    curvature: pt.TensorVariable | None
+
+
+class Hyperparameter(NamedTuple):
+    """A positive hyperparameter of a likelihood.
+
+    Attributes
+    ----------
+    prior : callable
+        From its name to a PyMC variable: the default prior, on the model's scale.
+    in_units_of_y : bool
+        Whether it is measured in y's units, as a standard deviation is. Optimisers start it at
+        shares of the standard deviation of y, and others at the prior's centre.
+    """
+
+    prior: Callable[[str], pt.TensorVariable]
+    in_units_of_y: bool = False
+
+
+class Likelihood(ABC):
+    """What the two kinds of likelihoods share.
+
+    Attributes
+    ----------
+    units : str
+        Units of f, where ``{y}`` stands for the name of the response. Must be given.
+    hyperparameters : dict
+        Of `Hyperparameter` by name; none by default.
+    mean_name : str or None
+        What the mean response is called, such as "rate". None, the default, where it is f itself; y
+        then varies around f with a variance that does not depend on f.
+    scaled : bool
+        Whether y is standardised, and f and hyperparameters are on that scale. False by default: a
+        scaled model then centres f alone, at `center`.
+    concave : bool
+        Whether `logp` is concave in f, as by default. If not, Newton's method and Laplace's
+        approximation take `fisher` for the curvature, and `steps` for the steps.
+    exposed : bool
+        Whether the mean response is multiplied by an exposure, 1 unless one is given; else False.
+    discrete : bool
+        Whether y are whole numbers. False by default.
+    ordered : bool
+        Whether at most y is an event that means something, so that there is a
+        `cumulative_predictive`; not of labels. True by default.
+    labelled : bool
+        Whether y holds labels, coded 0, 1, ... by `read`. False by default.
+    normal : bool
+        Whether all but hyperparameters integrates out of y exactly, which `Normal` alone says.
+    classes : int or None
+        Number of latent values of a row; None for one.
+    """
+
+    units: ClassVar[str]
+    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+    mean_name: ClassVar[str | None] = None
+    scaled: ClassVar[bool] = False
+    concave: ClassVar[bool] = True
+    exposed: ClassVar[bool] = False
+    discrete: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    labelled: ClassVar[bool] = False
+    normal: ClassVar[bool] = False
+    classes = None
+
+    @abstractmethod
+    def logp(self, f, y, theta: Theta, exposure=None):
+        """Log density of y given f, finite wherever f is, (n,)."""
+
+    @abstractmethod
+    def derivatives(self, f, y, theta: Theta, exposure=None):
+        """Derivatives of `logp` in f; see the two bases."""
+
+    @abstractmethod
+    def fisher(self, f, theta: Theta, exposure=None):
+        """Information about f that y is expected to hold."""
+
+    @abstractmethod
+    def response(self, f, exposure=None) -> Response:
+        """Mean of y given f, or the probability of each label, with derivatives in f."""
+
+    @abstractmethod
+    def draw(self, f, theta: Theta, rng, exposure=None):
+        """Random y given f, in NumPy."""
+
+    @abstractmethod
+    def dist(self, name, f, theta: Theta, exposure=None, **kwargs):
+        """Return y as a variable of the PyMC model at hand."""
+
+    def read(self, y, labels=None):
+        """Check and encode y; return it with its labels, None by default.
+
+        `labels` are those of the training data, where they are known. Finite real numbers by
+        default.
+        """
+        return read_reals(y), None
+
+    def center(self, y, exposure=None):
+        """Prior mean of f that fits the size of y; 0 by default."""
+        return 0.0
+
+    def predictive(self, mean, variance, theta: Theta):
+        """Distribution of y where f ~ N(mean, variance), jets, as a `Predictive`.
+
+        Needed for relevance alone, beside ``parameters`` and ``divergence`` of its family in
+        `bayes_gpx.likelihoods.predictive`.
+        """
+        raise ValueError(
+            f"{type(self).__name__} does not say how far two of its predictive distributions are "
+            "apart, which relevance is made of; ask bx.importances or bx.attributions."
+        )
+
+    @property
+    def reported(self) -> str:
+        """What results call the mean response."""
+        return self.mean_name or "y"
+
+    def in_units(self, theta: Theta, unit):
+        """Hyperparameters where y is measured by `unit` of the model's scale."""
+        own = [name for name, h in self.hyperparameters.items() if h.in_units_of_y]
+        return {**theta, **{name: unit * theta[name] for name in own}}
+
+
+class ScalarLikelihood(Likelihood):
+    """Of one latent value for each row: f, y and exposure (n,), and so is what comes back.
+
+    `derivatives` are the first three of `logp` in f, and `response` has two. Expectations over f
+    are by default quadratures of 41 nodes: to 1e-10 where the integrand varies no faster than the
+    density of f does, and less exact the narrower it is.
+    """
+
+    @abstractmethod
+    def variance(self, f, theta: Theta, exposure=None):
+        """Variance of y given f, in NumPy; infinite where there is none."""
+
+    def steps(self, f, y, theta: Theta, exposure=None):
+        """Positive curvature that Newton's steps take where `logp` is not concave: `fisher`."""
+        return self.fisher(f, theta, exposure)
+
+    def expected(self, mean, variance, exposure=None) -> Response:
+        """Expectations of `response` where f ~ N(mean, variance)."""
+        f, weights = _nodes(mean, pt.sqrt(variance))
+        return Response(*((weights * v).sum(axis=1) for v in self.response(f, _column(exposure))))
+
+    def expected_log(self, mean, sd, y, theta: Theta, exposure):
+        """E `logp` where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance."""
+        f, weights = _nodes(mean, sd)
+        given = (y[:, None], theta, _column(exposure))
+        slopes = self.derivatives(f, *given)[0]
+        x = standard_nodes()[0]
+        return (
+            (weights * self.logp(f, *given)).sum(axis=1),
+            (weights * slopes).sum(axis=1),
+            -(weights * x * slopes).sum(axis=1) / sd,
+        )
+
+    def log_predictive(self, y, mean, variance, theta: Theta, exposure=None):
+        """Log density of y where f ~ N(mean, variance)."""
+        f, weights = _nodes(mean, pt.sqrt(variance))
+        return log_sum_exp(self.logp(f, y[:, None], theta, _column(exposure)) + np.log(weights))
+
+    def cumulative(self, f, y, theta: Theta, exposure=None):
+        """Probability of at most y given f; needed for the default of `cumulative_predictive`."""
+        raise NotImplementedError(
+            f"{type(self).__name__} is ordered; expected a method `cumulative`, the probability of "
+            "at most y given f, or ordered = False."
+        )
+
+    def cumulative_predictive(self, y, mean, variance, theta: Theta, exposure=None):
+        """Probability of at most y where f ~ N(mean, variance), where y is `ordered`."""
+        f, weights = _nodes(mean, pt.sqrt(variance))
+        return (weights * self.cumulative(f, y[:, None], theta, _column(exposure))).sum(axis=1)
+
+
+class VectorLikelihood(Likelihood):
+    """Of C latent values for each row, f (n, C); a subclass has the field `classes`.
+
+    `derivatives` are the gradient (n, C) and the negative Hessian (n, C, C) of `logp`; `fisher` is
+    (n, C, C), and `response` are probabilities (n, C) with derivatives (n, C, C), the latent value
+    last. Expectations are by quasi-random points.
+    """
+
+    @abstractmethod
+    def contracted(self, f, M):
+        """Derivative of ``trace(M fisher)`` in f, M (n, C, C) held: (n, C).
+
+        It is minus the third derivatives of `logp`, summed against M, where these do not depend on
+        y: what the gradient of Laplace's approximation needs, and, with M_jk = Cov(df_j / dx, f_k),
+        the chain rule of a Gaussian expectation.
+        """
+
+    @abstractmethod
+    def expected_information(self, mean, sd):
+        """E `fisher` where f ~ N(mean, sd^2), independent over classes, (n, C, C)."""
+
+    def expected(self, mean, root, exposure=None) -> Response:
+        """Expected probabilities (n, C) where f ~ N(mean, root root'), without derivatives."""
+        f, weights = self._nodes(mean, root)
+        return Response((weights[:, None] * self.response(f).value).sum(axis=1), None, None)
+
+    def expected_log(self, mean, sd, y, theta: Theta, exposure):
+        """E `logp` where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance.
+
+        Of independent f (n, C): (n,), and two (n, C).
+        """
+        f, weights = self._independent(mean, sd)
+        slopes, wide = self.derivatives(f, y[:, None], theta)[0], weights[:, None]
+        return (
+            (weights * self.logp(f, y[:, None], theta)).sum(axis=1),
+            (wide * slopes).sum(axis=1),
+            -(wide * standard_nodes(self.classes)[0].T * slopes).sum(axis=1) / sd,
+        )
+
+    def log_predictive(self, y, mean, root, theta: Theta | None = None, exposure=None):
+        """Log probability of y where f ~ N(mean, root root'), mean (n, C) and root (n, C, C)."""
+        f, weights = self._nodes(mean, root)
+        return log_sum_exp(self.logp(f, y[:, None], theta) + np.log(weights))
+
+    def _nodes(self, mean, root):
+        """Nodes (n, K, C) of f ~ N(mean, root root') and weights (K,)."""
+        x, weights = standard_nodes(self.classes)
+        return (mean[..., None] + pt.matmul(root, x)).transpose(0, 2, 1), weights
+
+    def _independent(self, mean, sd):
+        """Nodes (n, K, C) of independent f ~ N(mean, sd^2) and weights (K,)."""
+        x, weights = standard_nodes(self.classes)
+        return (mean[..., None] + sd[..., None] * x).transpose(0, 2, 1), weights
+
+
+def _nodes(mean, sd):
+    """Nodes (n, K) of f ~ N(mean, sd^2) and weights (K,)."""
+    x, weights = standard_nodes()
+    return mean[:, None] + sd[:, None] * x, weights
+
+
+def _column(exposure):
+    return None if exposure is None else exposure[:, None]
