@@ -6,7 +6,7 @@ from itertools import chain
 import pymc as pm
 
 from bayes_gpx.model.gp import GP
-from bayes_gpx.model.priors import DEFAULT_PRIORS
+from bayes_gpx.model.named_kernels import amplitude, lengthscale
 from bayes_gpx.validation import read_pairs
 
 BASES = {
@@ -87,14 +87,14 @@ class _Effects:
     dim: str
 
     def __call__(self, d):
-        size, prior = d + len(self.pairs), DEFAULT_PRIORS
-        lengths = prior["lengthscale"]("lengthscale", self.dim, 1, 1)
-        amplitudes = prior["amplitude"]("amplitude", self.dim, d, size)
+        size = d + len(self.pairs)
+        lengths = lengthscale("lengthscale", self.dim, 1, 1)
+        amplitudes = amplitude("amplitude", self.dim, d, size)
         terms = [(amplitudes[j], lengths[j], [j]) for j in range(d)]
         if self.pairs:
             pm.modelcontext(None).add_coords({"pair": list(self.names), "member": [0, 1]})
-            lengths = prior["lengthscale"]("pair_lengthscale", ("pair", "member"), 2, 1)
-            amplitudes = prior["amplitude"]("pair_amplitude", "pair", d, size)
+            lengths = lengthscale("pair_lengthscale", ("pair", "member"), 2, 1)
+            amplitudes = amplitude("pair_amplitude", "pair", d, size)
             own = ((amplitudes[k], lengths[k], list(p)) for k, p in enumerate(self.pairs))
             terms = chain(terms, own)
         parts = [a**2 * self.base(d, ls=length, active_dims=which) for a, length, which in terms]

@@ -8,36 +8,6 @@ import pytensor.tensor as pt
 
 from bayes_gpx.validation import one_of
 
-DEFAULT_PRIORS = {
-    "lengthscale": lambda name, dims, d, p: pm.LogNormal(
-        name, mu=0.5 * np.log(d) + 0.5, sigma=1.0, dims=dims
-    ),
-    "alpha": lambda name, dims, d, p: pm.Gamma(name, alpha=2.0, beta=0.5, dims=dims),
-    "period": lambda name, dims, d, p: pm.LogNormal(name, mu=0.0, sigma=1.0, dims=dims),
-    "offset": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
-    "amplitude": lambda name, dims, d, p: pm.HalfNormal(name, sigma=2.0 / np.sqrt(p), dims=dims),
-    "linear amplitude": lambda name, dims, d, p: pm.HalfNormal(
-        name, sigma=2.0 / np.sqrt(d * p), dims=dims
-    ),
-    "polynomial amplitude": lambda name, dims, d, p: pm.HalfNormal(
-        name, sigma=2.0 / ((1 + d) * np.sqrt(p)), dims=dims
-    ),
-    "sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims),
-    "relative sigma_w": lambda name, dims, d, p: pm.HalfNormal(name, sigma=0.5, dims=dims),
-}
-"""Default priors on the model's scale, with d columns of X and p weighed features.
-
-Weakly informative for standardised data; `docs/priors.md` shows what they imply. Likelihoods have
-those of their own hyperparameters.
-"""
-
-
-DEFAULT_VALUES = {"degree": 2.0}
-"""Hyperparameters that are fixed unless a prior is given."""
-
-
-MAY_BE_ZERO = ("sigma_w", "relative sigma_w", "offset")
-
 
 def create_variables(specification, priors, training, *, rename):
     """Create the hyperparameters in the model on the context stack.
@@ -68,7 +38,6 @@ def create_variables(specification, priors, training, *, rename):
     d, p = training.sources
     sizes = {dim: training.size(dim) for dim in ("feature", "z_feature", "column")}
     theta, fixed = {}, {}
-    of_noise = specification.observation.hyperparameters
     for h in specification.hyperparameters:
         name, dim = h.name, h.dim
         if grouped(h, training):
@@ -80,11 +49,8 @@ def create_variables(specification, priors, training, *, rename):
         given = [part for part in parts if part in priors and part.startswith(f"{h.name}_")]
         if given and h in specification.amplitudes:
             raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
-        default = DEFAULT_VALUES.get(h.kind, DEFAULT_PRIORS.get(h.kind))
-        if h.name in of_noise:
-            default = of_noise[h.name].prior
-        prior = priors.get(h.name, default)
-        if prior is DEFAULT_PRIORS.get(h.kind):
+        prior = priors.get(h.name, h.default)
+        if h.name not in priors and callable(prior):
             theta[h.name] = prior(rename(name), dims, d, p)
         elif callable(prior) or hasattr(prior, "create_variable"):
             theta[h.name] = _from_prior(prior, rename(name), dims, sizes.get(dim))
@@ -110,9 +76,10 @@ def by_column(name):
 
 
 HORSESHOE_PARTS = ("global", "local")
-
+"""What an amplitude's hyperparameters are called, after its name."""
 
 _SLAB = 2.0
+"""Width of the slab over 1 / sqrt(p): the prior sd that a relevant weight has without it."""
 
 
 def _horseshoe(h, priors, p, size, rename):
@@ -176,10 +143,10 @@ def fixed_value(h, value, training):
         its dim.
     """
     array = np.asarray(value)
-    least = "at least 0" if h.kind in MAY_BE_ZERO else "above 0"
+    least = "at least 0" if h.may_be_zero else "above 0"
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         raise ValueError(f"{h.name} is {value!r}; expected a finite number {least}.")
-    if (array < 0).any() or ((array == 0).any() and h.kind not in MAY_BE_ZERO):
+    if (array < 0).any() or ((array == 0).any() and not h.may_be_zero):
         raise ValueError(f"{h.name} is {value!r}; expected {least}.")
     shape = () if h.dim is None else (training.size(h.dim),)
     if grouped(h, training) and array.shape == (training.size("column"),):

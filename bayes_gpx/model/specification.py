@@ -5,8 +5,9 @@ functions are shared: two models with equal specifications never compile twice.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.likelihoods import named
+from bayes_gpx.model.named_kernels import KERNELS, amplitude
 from bayes_gpx.posteriors.strategies import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
@@ -24,43 +26,43 @@ from bayes_gpx.validation import one_of
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
 
 
-def _stationary(cov_class):
-    return lambda d, h: cov_class(d, ls=h["lengthscale"])
-
-
-FACTORS = {
-    "expquad": (("lengthscale",), _stationary(pm.gp.cov.ExpQuad)),
-    "matern52": (("lengthscale",), _stationary(pm.gp.cov.Matern52)),
-    "matern32": (("lengthscale",), _stationary(pm.gp.cov.Matern32)),
-    "ratquad": (
-        ("lengthscale", "alpha"),
-        lambda d, h: pm.gp.cov.RatQuad(d, ls=h["lengthscale"], alpha=h["alpha"]),
-    ),
-    "periodic": (
-        ("lengthscale", "period"),
-        lambda d, h: pm.gp.cov.Periodic(d, ls=h["lengthscale"], period=h["period"]),
-    ),
-    "linear": ((), lambda d, h: pm.gp.cov.Linear(d, c=0.0)),
-    "polynomial": (
-        ("offset", "degree"),
-        lambda d, h: pm.gp.cov.Polynomial(d, c=0.0, d=h["degree"], offset=h["offset"]),
-    ),
-}
-"""Kernel name -> hyperparameters of its own, and PyMC's covariance function from them."""
-
-
 @dataclass(frozen=True)
 class Hyperparameter:
-    """One hyperparameter: its name, the kind that decides its prior, its dim or None."""
+    """One hyperparameter of a model.
+
+    Attributes
+    ----------
+    name : str
+    kind : str
+        What it is, whatever its name begins with.
+    dim : str or None
+        "feature" or "z_feature" where it has a value for each of these.
+    default : callable or float
+        Its default prior, called as those of `bayes_gpx.model.named_kernels`, or the number that it
+        is fixed at unless a prior is given.
+    may_be_zero : bool
+    """
 
     name: str
     kind: str
-    dim: str | None = None
+    dim: str | None
+    default: Any
+    may_be_zero: bool = False
 
     @property
     def ndim(self):
         """Number of dimensions of one draw."""
         return 0 if self.dim is None else 1
+
+
+def _sigma_w(name, dims, d, p):
+    """Samples' own deviations of p weights, small beside the amplitudes."""
+    return pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims)
+
+
+def _relative_sigma_w(name, dims, d, p):
+    """The same as a share of the amplitudes."""
+    return pm.HalfNormal(name, sigma=0.5, dims=dims)
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,11 @@ class Specification:
             )
         for summand in self.summands:
             for factor in summand:
-                one_of("kernel", factor.kind, FACTORS)
+                one_of("kernel", factor.kind, KERNELS)
+
+    def __reduce__(self):
+        """Pickle what decides it, and nothing that it made of that."""
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
     def summands(self):
@@ -161,29 +167,34 @@ class Specification:
         """Hyperparameters that scale the summands; a callable kernel has its own."""
         dim = "z_feature" if self.by_feature else None
         if callable(self.kernel):
-            return (Hyperparameter("amplitude", "amplitude", dim),) if self.by_feature else ()
+            own = Hyperparameter("amplitude", "amplitude", dim, amplitude)
+            return (own,) if self.by_feature else ()
         prefixes = [s[0].prefix for s in self.summands] if len(self.summands) > 1 else [""]
         return tuple(
-            Hyperparameter(f"{prefix}amplitude", _amplitude_kind(summand), dim)
+            _amplitude(prefix, summand, dim)
             for prefix, summand in zip(prefixes, self.summands, strict=True)
         )
 
     @cached_property
     def hyperparameters(self):
         """All hyperparameters but those that a callable kernel creates."""
-        own = [
-            Hyperparameter(
-                factor.prefix + kind,
-                kind,
-                "feature" if kind == "lengthscale" and self.ard else None,
-            )
-            for summand in self.summands
-            for factor in summand
-            for kind in FACTORS[factor.kind][0]
-        ]
-        sigma_w = "relative sigma_w" if self.weight_prior == "horseshoe" else "sigma_w"
-        weights = [Hyperparameter("sigma_w", sigma_w)] if self.family == "GPX" else []
-        noise = [Hyperparameter(k, k) for k in self.observation.hyperparameters]
+        own = []
+        for factor in chain(*self.summands):
+            kernel = KERNELS[factor.kind]
+            for kind, default in kernel.hyperparameters.items():
+                dim = "feature" if kind == "lengthscale" and self.ard else None
+                zero = kind in kernel.may_be_zero
+                own.append(Hyperparameter(factor.prefix + kind, kind, dim, default, zero))
+        weights = ()
+        if self.family == "GPX":
+            kind, default = "sigma_w", _sigma_w
+            if self.weight_prior == "horseshoe":
+                kind, default = "relative sigma_w", _relative_sigma_w
+            weights = (Hyperparameter("sigma_w", kind, None, default, True),)
+        noise = (
+            Hyperparameter(name, name, None, partial(_of_noise, h))
+            for name, h in self.observation.hyperparameters.items()
+        )
         return (*own, *self.amplitudes, *weights, *noise)
 
     def process(self, theta, d, called=None):
@@ -254,14 +265,24 @@ class Specification:
     def _product(self, summand, theta, d):
         product = None
         for factor in summand:
-            own, build = FACTORS[factor.kind]
-            cov_func = build(d, {kind: theta[factor.prefix + kind] for kind in own})
+            kernel = KERNELS[factor.kind]
+            own = {kind: theta[factor.prefix + kind] for kind in kernel.hyperparameters}
+            cov_func = kernel.covariance(d, **own)
             product = cov_func if product is None else product * cov_func
         return product
 
 
-def _amplitude_kind(summand):
-    """Kernels whose variance grows with the number of columns have smaller amplitudes."""
-    kinds = {factor.kind for factor in summand}
-    growing = [kind for kind in ("polynomial", "linear") if kind in kinds]
-    return f"{growing[0]} amplitude" if growing else "amplitude"
+def _amplitude(prefix, summand, dim):
+    """The amplitude of a product of factors, smaller where its variance grows with d."""
+    growths = [KERNELS[factor.kind].growth for factor in summand]
+
+    def default(name, dims, d, p):
+        return amplitude(name, dims, d, p, max(growth(d) for growth in growths))
+
+    kind = "amplitude" if max(growth(2) for growth in growths) == 1.0 else "growing amplitude"
+    return Hyperparameter(f"{prefix}amplitude", kind, dim, default)
+
+
+def _of_noise(hyperparameter, name, dims, d, p):
+    """The default prior of a likelihood's hyperparameter, called as others are."""
+    return hyperparameter.prior(name)

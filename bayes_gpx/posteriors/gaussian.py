@@ -5,7 +5,7 @@ For any linear operator L and observed quantities u,
     mean = K_Lu alpha          cov = K_LL - K_Lu C K_uL
 
 `alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). C is never formed: it is
-`root^-T root^-1` with a triangular root. Cholesky factors and jitter live in this file alone.
+`root^-T root^-1` with a triangular root.
 """
 
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.model.specification import FACTORS
+from bayes_gpx.model.named_kernels import KERNELS
 from oracle import expquad, log_normal
 
 FAST = {"mode": "FAST_COMPILE"}
@@ -44,7 +44,7 @@ def test_names_of_hyperparameters(regression, kernel, names):
     assert list(bx.GP(X, y, kernel=kernel).hyperparameters) == names
 
 
-@pytest.mark.parametrize("kernel", FACTORS)
+@pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("ard", [True, False])
 def test_every_named_kernel_fits_and_predicts(regression, kernel, ard):
     X, _, y, X_new, _ = regression

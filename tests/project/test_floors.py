@@ -26,8 +26,8 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
 inference: diagnostics log_density resampling datatree optimise laplace nuts stochastic
 draws: hyperparameter_draws points intervals mixtures stores quantities compiled categorical_sums
     results response_scale new_responses evaluate leave_one_out response_means random_functions
-model: specification priors lengthscale_prior observed_response inducing_points starting_points
-    svgp model gp placement interaction_model storage
+model: named_kernels specification priors lengthscale_prior observed_response inducing_points
+    starting_points svgp model gp placement interaction_model storage
 explain: predictions weights derivatives attributions relevance ranking importances
     partial_dependence slopes sample_functions loo_predictions imputation
 assess: metrics

@@ -1,0 +1,92 @@
+"""Kernels that users name, with the hyperparameters they have and these ones' default priors.
+
+A new one is a line of `KERNELS`. Priors are on the model's scale, weakly informative for
+standardised data; `docs/priors.md` shows what they imply. They are called with the name and dims of
+the variable, d columns of X and p weighed features.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pymc as pm
+from pymc.gp import cov
+
+
+def lengthscale(name, dims, d, p):
+    """Lengthscales about the distance of two rows at random, within a factor of seven."""
+    return pm.LogNormal(name, mu=0.5 * np.log(d) + 0.5, sigma=1.0, dims=dims)
+
+
+def amplitude(name, dims, d, p, growth=1.0):
+    """Standard deviations of p weighed functions that sum to one of y's order.
+
+    `growth` is by how much the kernel's standard deviation grows with d.
+    """
+    return pm.HalfNormal(name, sigma=2.0 / (growth * np.sqrt(p)), dims=dims)
+
+
+def _constant(d):
+    return 1.0
+
+
+@dataclass(frozen=True)
+class NamedKernel:
+    """A kernel of variance 1, up to its growth with the number of columns.
+
+    Attributes
+    ----------
+    covariance : callable
+        From d, and its hyperparameters by keyword, to PyMC's covariance function.
+    hyperparameters : mapping
+        Default prior by name, or the number that it is fixed at unless a prior is given. Each
+        column may have a `lengthscale` of its own.
+    growth : callable
+        From d to the kernel's standard deviation at a standardised row.
+    may_be_zero : tuple of str
+        Hyperparameters that need not be above 0.
+    """
+
+    covariance: Callable
+    hyperparameters: Mapping[str, Any] = MappingProxyType({})
+    growth: Callable = _constant
+    may_be_zero: tuple[str, ...] = ()
+
+
+def _of_distance(kind):
+    """A `NamedKernel` of a stationary covariance function that has lengthscales alone."""
+    return NamedKernel(lambda d, lengthscale: kind(d, ls=lengthscale), {"lengthscale": lengthscale})
+
+
+KERNELS = {
+    "expquad": _of_distance(cov.ExpQuad),
+    "matern52": _of_distance(cov.Matern52),
+    "matern32": _of_distance(cov.Matern32),
+    "ratquad": NamedKernel(
+        lambda d, lengthscale, alpha: cov.RatQuad(d, ls=lengthscale, alpha=alpha),
+        {
+            "lengthscale": lengthscale,
+            "alpha": lambda name, dims, d, p: pm.Gamma(name, alpha=2.0, beta=0.5, dims=dims),
+        },
+    ),
+    "periodic": NamedKernel(
+        lambda d, lengthscale, period: cov.Periodic(d, ls=lengthscale, period=period),
+        {
+            "lengthscale": lengthscale,
+            "period": lambda name, dims, d, p: pm.LogNormal(name, mu=0.0, sigma=1.0, dims=dims),
+        },
+    ),
+    "linear": NamedKernel(lambda d: cov.Linear(d, c=0.0), growth=np.sqrt),
+    "polynomial": NamedKernel(
+        lambda d, offset, degree: cov.Polynomial(d, c=0.0, d=degree, offset=offset),
+        {
+            "offset": lambda name, dims, d, p: pm.HalfNormal(name, sigma=1.0, dims=dims),
+            "degree": 2.0,
+        },
+        growth=lambda d: 1.0 + d,
+        may_be_zero=("offset",),
+    ),
+}
+"""Every kernel by its name."""
