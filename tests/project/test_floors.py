@@ -23,7 +23,8 @@ likelihoods: base links softmax_expectations predictive continuous counts classi
 posteriors: evidence/normal evidence/laplace evidence/softmax evidence/variational
     evidence/numba_forms gaussian exact low_rank laplace softmax latent strategies marginals
     collapsed minibatch pathwise predictive_derivatives
-inference: diagnostics log_density resampling datatree optimise laplace nuts stochastic
+inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
+    stochastic
 draws: hyperparameter_draws points intervals mixtures stores quantities compiled categorical_sums
     results response_scale evaluate leave_one_out response_means random_functions
 model: specification priors lengthscale_prior observed_response inducing_points starting_points
