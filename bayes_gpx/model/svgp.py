@@ -6,7 +6,6 @@ import xarray as xr
 
 from bayes_gpx.draws.evaluate import scalars
 from bayes_gpx.inference.stochastic import BoundByRows
-from bayes_gpx.posteriors.collapsed import inducing_moments
 from bayes_gpx.posteriors.minibatch import batch_of, bound_of
 
 
@@ -15,7 +14,7 @@ def inducing_values(model, idata, progressbar):
 
     The points are in user units: `U`, and `U_Z` of weighed features.
     """
-    (mean, chol), hyper, _ = scalars(model, idata, inducing_moments, progressbar=progressbar)
+    (mean, chol), hyper, _ = scalars(model, idata, _moments, progressbar=progressbar)
     training, lead = model.training, ("chain", "draw")
     coords = {"chain": hyper.chain, "draw": hyper.draw}
     classes = () if model.specification.classes is None else ("class",)
@@ -34,6 +33,10 @@ def inducing_values(model, idata, progressbar):
     return xr.Dataset(found, coords)
 
 
+def _moments(draw):
+    return draw.strategy.inducing_moments(draw.given)
+
+
 def bound_by_rows(model, minibatch):
     """The model's bound as an estimate from `minibatch` rows, a `BoundByRows`."""
     data, classes = model.training, model.specification.classes
@@ -45,8 +48,8 @@ def bound_by_rows(model, minibatch):
         )
     batch, bound = batch_of(classes), []
 
-    def observe(specification, process, theta, s, *, scaling, **_):
-        expected, *others = bound_of(specification, process, theta, s, batch)
+    def observe(specification, given, *, scaling, **_):
+        expected, *others = bound_of(specification.strategy_of(), given, batch)
         bound.extend([expected - data.n * np.log(scaling.scale), *others])
         return bound
 
