@@ -7,13 +7,16 @@ from pathlib import Path
 
 import click
 
+from bayes_gpx.inference.methods import METHODS, method_named
+
 FIT, INTERRUPTED_FIT, REPORT = "fit.nc", "interrupted.nc", "report.html"
 INTERRUPTED = 130
 
 SAID = {
-    "map": "One draw: what hyperparameters might else be is not seen.",
-    "laplace": "Draws around the mode, weighted by the posterior density.",
+    "mode": "One draw: what hyperparameters might else be is not seen.",
+    "weighted": "Draws around the mode, weighted by the posterior density.",
 }
+"""Of what a method of inference gives; chains have a verdict."""
 
 EXAMPLE = """\b
 bayes-gpx datasets diabetes --out diabetes.csv
@@ -126,8 +129,9 @@ def demo(out, seed):
     help="gp: any smooth function. gpx: a linear regression for each row, with weights that vary.",
 )  # fmt: skip
 @click.option(
-    "--method", type=click.Choice(["map", "laplace", "nuts"]), default="nuts", show_default=True,
-    help="nuts samples all that is uncertain and takes minutes; map takes seconds, and hides it.",
+    "--method", type=click.Choice(list(METHODS)), default="nuts", show_default=True,
+    help="nuts samples all that is uncertain and takes minutes; map takes seconds, and hides it. "
+    "svgp needs --inducing.",
 )  # fmt: skip
 @click.option(
     "--likelihood", default="normal", show_default=True,
@@ -203,7 +207,7 @@ def fit(
     writable(out / FIT)
     say(f"{len(X)} rows, {len(names)} features: {', '.join(names)}.")
     idata, kept, complete = _fit(fitted, method, out / FIT, say, progressbar=not quiet, **how)
-    say(idata.attrs.get("verdict", SAID.get(method)))
+    say(idata.attrs.get("verdict", SAID.get(method_named(method).gives)))
     say(f"wrote {kept}")
     if not complete:
         raise KeyboardInterrupt
@@ -218,11 +222,12 @@ def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
 
     meanwhile = path.with_name(INTERRUPTED_FIT) if path.exists() else path
     options = {"seed": seed, "progressbar": progressbar}
-    point_first = method == "nuts" and not meanwhile.exists()
+    sampled = method_named(method).gives == "chains"
+    point_first = sampled and not meanwhile.exists()
     if point_first:
         say("Maximising the posterior density ...")
         save(model, model.fit("map", **options), meanwhile)
-    if method == "nuts":
+    if sampled:
         say(f"Sampling, {chains} chains of {tune} + {draws} draws ...")
     try:
         idata = model.fit(method, draws=draws, tune=tune, chains=chains, **options)
@@ -230,7 +235,7 @@ def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
         if point_first:
             say(f"{meanwhile} holds the fit by MAP, which was done.")
         raise
-    complete = method != "nuts" or idata["posterior"].sizes["draw"] == draws
+    complete = not sampled or idata["posterior"].sizes["draw"] == draws
     kept = path if complete else meanwhile
     save(model, idata, kept)
     if point_first and kept != meanwhile:

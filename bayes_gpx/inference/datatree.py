@@ -5,16 +5,16 @@ import xarray as xr
 from pymc.backends.arviz import find_constants, find_observations
 
 
-def of_one(model, values, height, trace, optima, *, method):
+def of_one(model, values, height, trace, optima):
     """The DataTree of one draw, with what was maximised there, and its trace."""
     draws = {k: np.asarray(v)[None, None] for k, v in values.items()}
-    tree = _tree(model, draws, {"lp": np.array([[height]])}, optima, method=method)
+    tree = as_tree(model, draws, {"lp": np.array([[height]])}, optima)
     found = xr.Dataset({"elbo": ("step", trace)})
     tree["elbo"] = xr.DataTree(found.assign_attrs(units="bound plus log prior density, nats"))
     return tree
 
 
-def _tree(model, draws, stats, optima, *, method):
+def as_tree(model, draws, stats, optima):
     """Assemble the DataTree with the model's dims and coordinates."""
     coords = {k: list(v) for k, v in model.coords.items() if v is not None}
 
@@ -45,5 +45,11 @@ def _tree(model, draws, stats, optima, *, method):
     for name in ("posterior", "sample_stats"):
         sizes = groups[name].sizes
         groups[name] = groups[name].assign_coords({d: np.arange(sizes[d]) for d in lead})
-        groups[name].attrs.update(inference_library="bayes_gpx", inference_method=method)
+        groups[name].attrs["inference_library"] = "bayes_gpx"
     return xr.DataTree.from_dict(groups)
+
+
+def name_method(tree, method):
+    """Write the name of the method that inferred a posterior beside its draws."""
+    for name in ("posterior", "sample_stats"):
+        tree[name].attrs["inference_method"] = method

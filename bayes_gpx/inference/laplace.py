@@ -3,23 +3,17 @@
 import os
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 from arviz_stats.base import array_stats
 from scipy.stats import multivariate_t
 
-from bayes_gpx.inference.datatree import _tree
+from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
-from bayes_gpx.inference.optimise import (
-    FEWEST_PROPOSED,
-    LEAST_OWN,
-    NEGLIGIBLE,
-    PROPOSED,
-    ROUNDS,
-    TAILS,
-    climb,
-)
+from bayes_gpx.inference.optimise import climb
 from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM
@@ -27,8 +21,21 @@ from bayes_gpx.numerics.threads import THREADED_FROM
 WIDEST = 5.0
 """Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
 
+PROPOSED, FEWEST_PROPOSED = 2, 1000
+"""Draws that a Laplace approximation proposes for each that is kept, and at the least."""
 
-def fit_laplace(model, starts, *, draws=1000, seed=None, progressbar=True):
+ROUNDS, TAILS = 2, 5
+"""In which they are proposed, and degrees of freedom of the distributions that they come from."""
+
+LEAST_OWN = 0.01
+"""Of Laplace's covariance, added to that of the weighted draws, which few draws may rule."""
+
+NEGLIGIBLE = 500.0
+"""Log density below the highest, from which on a proposal's weight is as good as 0."""
+
+
+@dataclass(frozen=True)
+class WeightedLaplace(Method):
     """Draw around the mode of the unconstrained density, weighted by that density.
 
     Proposals come from multivariate t distributions: the tails of a normal one are lighter than a
@@ -41,29 +48,35 @@ def fit_laplace(model, starts, *, draws=1000, seed=None, progressbar=True):
     Cornuet et al., "Adaptive multiple importance sampling" (2012); Vehtari et al., "Pareto smoothed
     importance sampling" (2024).
     """
-    density = Density(model, jacobian=True)
-    optima, mode, spread = _mode_and_spread(density, starts, progressbar)
-    rng, count = np.random.default_rng(seed), max(PROPOSED * draws, FEWEST_PROPOSED)
-    points, log_p, log_q, log_weights, khat = _weighed(
-        density, mode, spread, count, rng, progressbar
-    )
-    largest = min(1.0 - 1.0 / np.log10(count), 0.7)
-    if khat > largest:
-        warnings.warn(
-            f"The posterior is far from its Laplace approximation: Pareto k of the weights is "
-            f"{khat:.2f} (want at most {largest:.2f}), so a few draws stand for most of it. Use "
-            "'nuts', more draws, or tighter priors.",
-            ConvergenceWarning,
-            stacklevel=4,
+
+    gives = "weighted"
+    takes = ("draws", "seed")
+
+    def fit(self, model, starts, *, draws=1000, seed=None, progressbar=True):
+        """Propose around the mode, weigh by the density, and resample; see the class."""
+        density = Density(model, jacobian=True)
+        optima, mode, spread = mode_and_spread(density, starts, progressbar)
+        rng, count = np.random.default_rng(seed), max(PROPOSED * draws, FEWEST_PROPOSED)
+        points, log_p, log_q, log_weights, khat = _weighed(
+            density, mode, spread, count, rng, progressbar
         )
-    kept = resampled(np.exp(log_weights), draws, rng)
-    expand = density.expand()
-    columns = [expand(x) for x in points[kept]]
-    stacked = {k: np.stack([c[k] for c in columns])[None] for k in columns[0]}
-    stats = {"lp": log_p[kept][None], "lp_approximation": log_q[kept][None]}
-    tree = _tree(model, stacked, stats, optima, method="laplace")
-    tree.attrs["khat"] = khat
-    return tree
+        largest = min(1.0 - 1.0 / np.log10(count), 0.7)
+        if khat > largest:
+            warnings.warn(
+                "The posterior is far from its Laplace approximation: Pareto k of the weights is "
+                f"{khat:.2f} (want at most {largest:.2f}), so a few draws stand for most of it. "
+                "Use 'nuts', more draws, or tighter priors.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        kept = resampled(np.exp(log_weights), draws, rng)
+        expand = density.expand()
+        columns = [expand(x) for x in points[kept]]
+        stacked = {k: np.stack([c[k] for c in columns])[None] for k in columns[0]}
+        stats = {"lp": log_p[kept][None], "lp_approximation": log_q[kept][None]}
+        tree = as_tree(model, stacked, stats, optima)
+        tree.attrs["khat"] = khat
+        return tree
 
 
 def _weighed(density, mode, spread, count, rng, progressbar):
@@ -107,7 +120,7 @@ def _heights(density, points, progressbar):
         return np.array([*progress.track(found, total=len(points), description="Weighing")])
 
 
-def _mode_and_spread(density, starts, progressbar):
+def mode_and_spread(density, starts, progressbar):
     """Mode, and a square root of the inverse negative Hessian there, by differences of slopes."""
     optima = climb(density, starts, progressbar=progressbar)
     mode = max(optima, key=lambda o: o.log_density).x

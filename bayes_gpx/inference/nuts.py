@@ -2,15 +2,17 @@
 
 import os
 import warnings
+from dataclasses import dataclass
 
 import numpy as np
 import pymc as pm
 import pytensor
 import xarray as xr
 
-from bayes_gpx.inference.datatree import _tree
+from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
-from bayes_gpx.inference.laplace import _mode_and_spread
+from bayes_gpx.inference.laplace import mode_and_spread
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics.compile_modes import MODE
 
@@ -22,77 +24,90 @@ NEAR = 0.1
 """Standard deviation of chains' starts around given values, unconstrained scale."""
 
 
-def fit_nuts(
-    model,
-    starts,
-    *,
-    draws=1000,
-    tune=1000,
-    chains=4,
-    cores=None,
-    seed=None,
-    progressbar=True,
-    nuts_sampler="nutpie",
-    target_accept=0.9,
-    around=None,
-    **kwargs,
-):
-    """Sample by NUTS, from overdispersed points around the mode; diagnose the draws.
+@dataclass(frozen=True)
+class NUTS(Method):
+    """Sample by NUTS, from overdispersed points around the mode; diagnose the draws."""
 
-    Parameters
-    ----------
-    around : dict, optional
-        Constrained values by variable name, in the place of the mode; the rest at prior centres.
-        For a model with so many variables that its mode would be far from its mass.
-    nuts_sampler : str
-        "nutpie", or what `pymc.sample` knows: "pymc", "numpyro", "blackjax".
-    target_accept : float
-        0.8, the samplers' own default, leaves stray divergences on real data.
-    **kwargs
-        Passed on to `nutpie.sample` or `pymc.sample`.
-    """
-    cores = cores or min(chains, os.cpu_count() or 1)
-    kwargs["target_accept"] = target_accept
-    many = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
-    density = Density(model, jacobian=True, many=many)
-    if around is None:
-        optima, mode, spread = _mode_and_spread(density, starts, progressbar)
-    else:
-        mode = density.unconstrain(around)
-        optima, spread = [], NEAR * np.eye(len(mode))
-    if nuts_sampler == "nutpie":
-        idata = _nutpie(
-            density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs
-        )
-    else:
-        expanded = density.expand()(mode)
-        initial = {rv.name: expanded[rv.name] for rv in model.free_RVs}
-        with pytensor.config.change_flags(mode=MODE):
-            idata = pm.sample(
-                draws,
-                tune=tune,
-                chains=chains,
-                cores=cores,
-                random_seed=seed,
-                progressbar=progressbar,
-                nuts_sampler=nuts_sampler,
-                initvals=initial,
-                model=model,
-                **kwargs,
+    gives = "chains"
+    takes = ("draws", "tune", "chains", "seed")
+    latent = True
+
+    def threads(self, options):
+        """Chains that run at a time."""
+        return min(options["chains"], options.get("cores") or os.cpu_count() or 1)
+
+    def fit(
+        self,
+        model,
+        starts,
+        *,
+        draws=1000,
+        tune=1000,
+        chains=4,
+        cores=None,
+        seed=None,
+        progressbar=True,
+        nuts_sampler="nutpie",
+        target_accept=0.9,
+        around=None,
+        **kwargs,
+    ):
+        """Sample; see the class.
+
+        Parameters
+        ----------
+        around : dict, optional
+            Constrained values by variable name, in the place of the mode; the rest at prior
+            centres. For a model with so many variables that its mode would be far from its mass.
+        nuts_sampler : str
+            "nutpie", or what `pymc.sample` knows: "pymc", "numpyro", "blackjax".
+        target_accept : float
+            0.8, the samplers' own default, leaves stray divergences on real data.
+        **kwargs
+            Passed on to `nutpie.sample` or `pymc.sample`.
+        """
+        cores = cores or min(chains, os.cpu_count() or 1)
+        kwargs["target_accept"] = target_accept
+        many = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
+        density = Density(model, jacobian=True, many=many)
+        if around is None:
+            optima, mode, spread = mode_and_spread(density, starts, progressbar)
+        else:
+            mode = density.unconstrain(around)
+            optima, spread = [], NEAR * np.eye(len(mode))
+        if nuts_sampler == "nutpie":
+            idata = _nutpie(
+                density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs
             )
-    posterior = {k: v.values for k, v in idata["posterior"].data_vars.items()}
-    stats = {k: v.values for k, v in idata["sample_stats"].data_vars.items() if v.ndim == 2}
-    idata = _tree(model, posterior, stats, optima, method="nuts")
-    diagnosis = diagnose(idata)
-    idata.attrs.update(
-        r_hat_max=diagnosis.r_hat,
-        ess_min=min(diagnosis.ess_bulk, diagnosis.ess_tail),
-        divergences=diagnosis.divergences,
-        verdict=diagnosis.verdict,
-    )
-    if diagnosis.complaints:
-        warnings.warn(diagnosis.verdict, ConvergenceWarning, stacklevel=3)
-    return idata
+        else:
+            expanded = density.expand()(mode)
+            initial = {rv.name: expanded[rv.name] for rv in model.free_RVs}
+            with pytensor.config.change_flags(mode=MODE):
+                idata = pm.sample(
+                    draws,
+                    tune=tune,
+                    chains=chains,
+                    cores=cores,
+                    random_seed=seed,
+                    progressbar=progressbar,
+                    nuts_sampler=nuts_sampler,
+                    initvals=initial,
+                    model=model,
+                    **kwargs,
+                )
+        posterior = {k: v.values for k, v in idata["posterior"].data_vars.items()}
+        stats = {k: v.values for k, v in idata["sample_stats"].data_vars.items() if v.ndim == 2}
+        idata = as_tree(model, posterior, stats, optima)
+        diagnosis = diagnose(idata)
+        idata.attrs.update(
+            r_hat_max=diagnosis.r_hat,
+            ess_min=min(diagnosis.ess_bulk, diagnosis.ess_tail),
+            divergences=diagnosis.divergences,
+            verdict=diagnosis.verdict,
+        )
+        if diagnosis.complaints:
+            warnings.warn(diagnosis.verdict, ConvergenceWarning, stacklevel=3)
+        return idata
 
 
 def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs):

@@ -1,4 +1,4 @@
-"""From a PyMC model to posterior draws: MAP, Laplace, NUTS. Knows no Gaussian process."""
+"""The mode of a log density, and fits at it."""
 
 import os
 import warnings
@@ -8,29 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from bayes_gpx.inference.datatree import _tree, of_one
+from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics.progress import progress_bar
 
 LOST = 1e12
 """Stands in for the objective where the log density is not finite."""
-
-
-CLIMBED = 2
-"""Starts of a variational bound that are worth climbing from."""
-
-PROPOSED, FEWEST_PROPOSED = 2, 1000
-"""Draws that a Laplace approximation proposes for each that is kept, and at the least."""
-
-ROUNDS, TAILS = 2, 5
-"""In which they are proposed, and degrees of freedom of the distributions that they come from."""
-
-LEAST_OWN = 0.01
-"""Of Laplace's covariance, added to that of the weighted draws, which few draws may rule."""
-
-NEGLIGIBLE = 500.0
-"""Log density below the highest, from which on a proposal's weight is as good as 0."""
 
 
 class NowhereFinite(ValueError):
@@ -113,25 +98,16 @@ def _ascend(density, start):
     return Optimum(x, -float(value), converged, result.nfev, np.array(trace))
 
 
-def fit_map(model, starts, *, progressbar=True):
+@dataclass(frozen=True)
+class Maximum(Method):
     """Maximise the density in the hyperparameters themselves; one chain, one draw."""
-    density = Density(model, jacobian=False)
-    optima = climb(density, starts, progressbar=progressbar)
-    best = max(optima, key=lambda o: o.log_density)
-    draws = {k: np.asarray(v)[None, None] for k, v in density.expand()(best.x).items()}
-    stats = {"lp": np.array([[best.log_density]])}
-    return _tree(model, draws, stats, optima, method="map")
 
+    gives = "mode"
 
-def fit_svgp(model, starts, *, progressbar=True):
-    """As `fit_map`, for a variational bound; with the best start's values of it, group `elbo`.
-
-    From the starts of which the bound is largest, at most `CLIMBED`.
-    """
-    density = Density(model, jacobian=False)
-    value = density.value_and_slope()
-    starts = sorted(starts, key=lambda start: -value(density.unconstrain(start))[0])[:CLIMBED]
-    optima = climb(density, starts, progressbar=progressbar)
-    best = max(optima, key=lambda o: o.log_density)
-    values = density.expand()(best.x)
-    return of_one(model, values, best.log_density, best.trace, optima, method="svgp")
+    def fit(self, model, starts, *, progressbar=True):
+        """Climb from every start, and keep the highest end."""
+        density = Density(model, jacobian=False)
+        optima = climb(density, starts, progressbar=progressbar)
+        best = max(optima, key=lambda o: o.log_density)
+        draws = {k: np.asarray(v)[None, None] for k, v in density.expand()(best.x).items()}
+        return as_tree(model, draws, {"lp": np.array([[best.log_density]])}, optima)

@@ -11,16 +11,29 @@ Hensman, "Natural gradients in practice" (2018); Kingma and Ba, "Adam" (2015).
 """
 
 import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
+import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.replace import clone_replace
 
+from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.datatree import of_one
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density
-from bayes_gpx.inference.optimise import NowhereFinite
+from bayes_gpx.inference.optimise import NowhereFinite, climb
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import ThreadedFunction
+from bayes_gpx.validation import count
+
+CLIMBED = 2
+"""Starts of a variational bound that are worth climbing from."""
+
+STEPS, LEARNING_RATE = 2000, 0.02
+"""Of a fit by minibatches, unless others are asked for."""
 
 WINDOW = 200
 """Steps over which the bound is averaged, to see whether it still grows."""
@@ -32,23 +45,83 @@ FIRST_SHARE = 0.5
 """Of a natural gradient step."""
 
 
-class Ascent:
-    """Stochastic ascent of the bound of a model with inducing points.
+@dataclass(frozen=True)
+class SVGP(Method):
+    """Maximise a variational bound; with the trace of it, in the group `elbo`.
 
-    Parameters
-    ----------
-    model : pymc.Model
-        Of the hyperparameters alone.
-    bound : tuple of tensors
-        What `bound_of` returns.
-    batch : Batch
-    data : dict of arrays
-        All rows of what symbols and shared variables of the graph stand for.
-    sizes : tuple of int
-        Of a batch; number of coefficients; number of classes, 1 without any.
+    With all rows from the starts of which the bound is largest, at most `CLIMBED`; with minibatches
+    from the first start that is not empty.
     """
 
-    def __init__(self, model, bound, batch, data, sizes):
+    gives = "mode"
+    takes = ("seed", "by_rows")
+    inducing = True
+
+    def fit(
+        self,
+        model,
+        starts,
+        *,
+        by_rows,
+        seed=None,
+        progressbar=True,
+        minibatch=None,
+        steps=None,
+        learning_rate=None,
+    ):
+        """Climb to the top; or, given `minibatch`, take `steps` of `learning_rate`."""
+        if minibatch is not None:
+            return _by_batches(by_rows, starts, minibatch, steps, learning_rate, seed, progressbar)
+        if steps is not None or learning_rate is not None:
+            raise ValueError(
+                "steps and learning_rate are for minibatches; pass minibatch too, or leave "
+                "them out: with all rows the bound is climbed to its top."
+            )
+        density = Density(model, jacobian=False)
+        value = density.value_and_slope()
+        starts = sorted(starts, key=lambda start: -value(density.unconstrain(start))[0])[:CLIMBED]
+        optima = climb(density, starts, progressbar=progressbar)
+        best = max(optima, key=lambda o: o.log_density)
+        values = density.expand()(best.x)
+        return of_one(model, values, best.log_density, best.trace, optima)
+
+
+def _by_batches(by_rows, starts, minibatch, steps, learning_rate, seed, progressbar):
+    steps = STEPS if steps is None else steps
+    rate = LEARNING_RATE if learning_rate is None else learning_rate
+    count("minibatch", minibatch)
+    count("steps", steps)
+    bound, start = by_rows(minibatch), next(filter(None, starts), {})
+    options = {"steps": steps, "rate": rate, "seed": seed, "progressbar": progressbar}
+    found, height, trace = Ascent(bound)(start, **options)
+    return of_one(bound.model, found, height, trace, [])
+
+
+class BoundByRows(NamedTuple):
+    """An unbiased estimate of a variational bound, from some rows.
+
+    Latent values are linear in coefficients, which are standard normal a priori.
+    """
+
+    model: pm.Model
+    """Whose free variables are the hyperparameters alone."""
+    bound: list
+    """The estimate's expected log likelihood of all rows; then, of a batch, the design (b, M) of
+    the latent values in the coefficients, and slopes and curvatures (b,) or (b, C) in them."""
+    batch: Any
+    """The symbols of a batch, a `bayes_gpx.posteriors.minibatch.Batch`: its share of the rows, and
+    the coefficients' mean and root of their precision."""
+    data: Mapping
+    """All rows of what symbols and shared variables of the graph stand for."""
+    sizes: tuple[int, int, int]
+    """Of a batch; number M of coefficients; number C of classes, 1 without any."""
+
+
+class Ascent:
+    """Stochastic ascent of a `BoundByRows`."""
+
+    def __init__(self, of):
+        model, bound, batch, data, sizes = of
         self._density, self._data = Density(model, jacobian=False), data
         self._size, self._M, self._C = sizes
         self._several = batch.coefficients.ndim > 1

@@ -1,7 +1,6 @@
 """What models share: data, kernel and priors become a plain `pymc.Model` with named dims; `fit`."""
 
 import json
-import os
 import pickle
 import threading
 import warnings
@@ -17,13 +16,15 @@ from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.leave_one_out import log_likelihood
-from bayes_gpx.inference import laplace, nuts, optimise
+from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.methods import METHODS, method_named
+from bayes_gpx.inference.optimise import Maximum, NowhereFinite
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import by_column, create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
-from bayes_gpx.model.svgp import fit_by_batches, inducing_values
+from bayes_gpx.model.svgp import bound_by_rows, inducing_values
 from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.posteriors.evidence.softmax import LARGEST
@@ -36,10 +37,6 @@ FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 Of 1, where noise is not normal.
 """
 
-FITTERS = {"map": optimise, "laplace": laplace, "nuts": nuts, "svgp": optimise}
-"""Where each method of inference lives."""
-
-FIT_METHODS = ("map", "laplace", "nuts", "svgp")
 DRAWS_WORTH_LOO = 100
 """From this many draws on, `fit` adds leave-one-out terms for `arviz.loo`."""
 
@@ -347,7 +344,7 @@ class Model:
         ConvergenceWarning
             If an optimiser or sampler did not converge.
         """
-        one_of("method", method, FIT_METHODS)
+        chosen = method_named(method)
         if latent != "sample" and not self.objective.free_RVs:
             raise ValueError(
                 f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
@@ -359,40 +356,26 @@ class Model:
             count("seed", seed, 0)
             if seed >= 2**64:
                 raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
-        common = {"progressbar": progressbar, **kwargs}
-        if method != "map":
-            common |= {"draws": draws, "seed": seed}
-        if method == "nuts":
-            common |= {"tune": tune, "chains": chains}
-            parallel = min(chains, common.get("cores") or os.cpu_count() or 1)
-        else:
-            parallel = 1
-        fitter = getattr(FITTERS[method], f"fit_{method}")
+        given = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
+        given["by_rows"] = partial(bound_by_rows, self)
+        options = {"progressbar": progressbar, **kwargs, **{k: given[k] for k in chosen.takes}}
         sampled = self._samples_latent(latent, method)
-        if method == "svgp" and not self.inducing:
+        if chosen.inducing and not self.inducing:
             raise ValueError(
-                f"method='svgp' with approximation={self.specification.approximation}; expected "
-                "approximation=bx.Inducing(m), the number of inducing points."
+                f"method={method!r} with approximation={self.specification.approximation}; "
+                "expected approximation=bx.Inducing(m), the number of inducing points."
             )
-        if method == "svgp":
-            del common["draws"], common["seed"]
-            if "minibatch" in common:
-                fitter = partial(fit_by_batches, self, seed=seed)
-            elif {"steps", "learning_rate"} & set(kwargs):
-                raise ValueError(
-                    "steps and learning_rate are for minibatches; pass minibatch too, or leave "
-                    "them out: with all rows the bound is climbed to its top."
-                )
         room = room_for_pairs(self.training.n, self.specification.approximation)
-        with room, blas_threads(self.training.n, parallel):
+        with room, blas_threads(self.training.n, chosen.threads(options)):
             starts = self._starts(start)
             if sampled:
-                common["around"] = self._mode(starts, progressbar)
-            idata = self._fit_with_jitter(fitter, starts, common, sampled)
+                options["around"] = self._mode(starts, progressbar)
+            idata = self._fit_with_jitter(chosen, starts, options, sampled)
+        name_method(idata, method)
         idata.attrs[self.signature_key] = self.signature
         if seed is not None:
             idata.attrs["seed"] = str(seed)
-        if method == "svgp":
+        if chosen.inducing:
             idata["variational"] = xr.DataTree(inducing_values(self, idata, progressbar))
         draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
         if draws >= DRAWS_WORTH_LOO:
@@ -431,10 +414,11 @@ class Model:
         one_of("latent", latent, ("marginal", "sample"))
         if latent == "marginal":
             return False
-        if method != "nuts" or self.specification.normal:
+        if self.specification.normal or not method_named(method).latent:
+            able = " or ".join(repr(name) for name in METHODS if method_named(name).latent)
             raise ValueError(
                 f"latent='sample' with method={method!r} and likelihood="
-                f"{self.specification.likelihood!r}; expected method='nuts', and other than normal "
+                f"{self.specification.likelihood!r}; expected method={able}, and other than normal "
                 "noise, which leaves no latent values to sample."
             )
         if self.inducing:
@@ -448,11 +432,11 @@ class Model:
         """Hyperparameters, by variable name, where their marginal density is largest."""
         if not self.objective.free_RVs:
             return {}
-        fit = self._fit_with_jitter(optimise.fit_map, starts, {"progressbar": progressbar})
+        fit = self._fit_with_jitter(Maximum(), starts, {"progressbar": progressbar})
         found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
         return {name: value.values for name, value in found.data_vars.items()}
 
-    def _fit_with_jitter(self, fitter, starts, options, sampled=False):
+    def _fit_with_jitter(self, method, starts, options, sampled=False):
         """Fit; where no start has a finite density, again with more jitter, and say so."""
         size = float(self.training.scaled()["y"].var()) if self.specification.normal else 1.0
         for jitter in FIT_JITTERS:
@@ -460,8 +444,8 @@ class Model:
                 self._jitter.set_value(jitter * size)
                 try:
                     model = self.pymc if sampled else self.objective
-                    idata = fitter(model, starts, **options)
-                except optimise.NowhereFinite:
+                    idata = method.fit(model, starts, **options)
+                except NowhereFinite:
                     if jitter == FIT_JITTERS[-1]:
                         raise
                     continue

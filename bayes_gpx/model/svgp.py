@@ -1,14 +1,12 @@
-"""Sparse variational fits: by some rows at a time, and what they leave of the inducing values."""
+"""Sparse variational fits: the bound from some rows, and what is left of the inducing values."""
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
 from bayes_gpx.draws.evaluate import scalars
-from bayes_gpx.inference import datatree
-from bayes_gpx.inference.stochastic import Ascent
+from bayes_gpx.inference.stochastic import BoundByRows
 from bayes_gpx.posteriors.minibatch import batch_of, bound_of
-from bayes_gpx.validation import count
 
 
 def inducing_values(model, idata, progressbar):
@@ -39,13 +37,9 @@ def _moments(draw):
     return draw.strategy.inducing_moments(draw.given)
 
 
-def fit_by_batches(
-    model, _, starts, *, minibatch, seed, steps=2000, learning_rate=0.02, progressbar=True
-):
-    """Maximise the bound by some rows at a time, from the first start that is not empty."""
+def bound_by_rows(model, minibatch):
+    """The model's bound as an estimate from `minibatch` rows, a `BoundByRows`."""
     data, classes = model.training, model.specification.classes
-    count("minibatch", minibatch)
-    count("steps", steps)
     if minibatch > data.n or model.specification.normal:
         raise ValueError(
             f"minibatch is {minibatch} with {data.n} rows and likelihood="
@@ -67,7 +61,4 @@ def fit_by_batches(
         if model.in_model(name) in objective.named_vars:
             rows[objective[model.in_model(name)]] = frame.values
     sizes = minibatch, len(model.inducing["U"]), classes or 1
-    climb = Ascent(objective, bound, batch, rows, sizes)
-    options = {"steps": steps, "rate": learning_rate, "progressbar": progressbar}
-    found, height, trace = climb(next(filter(None, starts), {}), seed=seed, **options)
-    return datatree.of_one(objective, found, height, trace, [], method="svgp")
+    return BoundByRows(objective, bound, batch, rows, sizes)

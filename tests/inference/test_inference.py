@@ -12,9 +12,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import bayes_gpx as bx
-from bayes_gpx.inference import laplace, nuts, optimise
 from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
+from bayes_gpx.inference.laplace import WeightedLaplace
 from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.nuts import NUTS
+from bayes_gpx.inference.optimise import Maximum
 from bayes_gpx.inference.resampling import resampled
 
 
@@ -30,7 +32,7 @@ def gamma():
 
 def test_map_is_the_mode_in_the_hyperparameters_themselves(gamma):
     model, shape, rate = gamma
-    idata = optimise.fit_map(model, [{}, {"rate": np.array([0.1, 9.0])}], progressbar=False)
+    idata = Maximum().fit(model, [{}, {"rate": np.array([0.1, 9.0])}], progressbar=False)
     # L-BFGS with gtol 1e-4.
     assert_allclose(idata["posterior"]["rate"].values[0, 0], (shape - 1) / rate, rtol=1e-4)
     assert_allclose(idata["posterior"]["total"].item(), (shape - 1).sum() / rate, rtol=1e-4)
@@ -44,20 +46,20 @@ def test_laplace_draws_are_the_posterior_though_it_is_skewed(gamma):
     """A normal approximation of log(rate) has its 5 % tails at .112 and .017 (shape 3)."""
     model, shape, rate = gamma
     draws = 20_000
-    idata = laplace.fit_laplace(model, [{}], draws=draws, seed=1, progressbar=False)
+    idata = WeightedLaplace().fit(model, [{}], draws=draws, seed=1, progressbar=False)
     found = idata["posterior"]["rate"].values[0]
     for tail in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99):
         below = stats.gamma.cdf(np.quantile(found, tail, axis=0), shape, scale=1 / rate)
         # Standard error of an importance sample with at least a third of the draws effective.
         assert_allclose(below, tail, atol=5 * np.sqrt(tail * (1 - tail) / (draws / 3)))
     assert idata.attrs["khat"] < 0.5
-    again = laplace.fit_laplace(model, [{}], draws=draws, seed=1, progressbar=False)
+    again = WeightedLaplace().fit(model, [{}], draws=draws, seed=1, progressbar=False)
     assert_array_equal(again["posterior"]["rate"], idata["posterior"]["rate"])
 
 
 def test_laplace_keeps_both_log_densities(gamma):
     model, shape, rate = gamma
-    idata = laplace.fit_laplace(model, [{}], draws=50, seed=2, progressbar=False)
+    idata = WeightedLaplace().fit(model, [{}], draws=50, seed=2, progressbar=False)
     log_rate = np.log(idata["posterior"]["rate"].values[0])
     # Unnormalised by the probability of y.
     constant = stats.nbinom.logpmf([4, 0], 3.0, 2.0 / 3.0).sum()
@@ -81,7 +83,7 @@ def test_resampled_draws_have_their_weights(rng):
 @pytest.mark.parametrize("nuts_sampler", ["nutpie", "pymc"])
 def test_nuts_draws_from_the_posterior(gamma, nuts_sampler):
     model, shape, rate = gamma
-    idata = nuts.fit_nuts(
+    idata = NUTS().fit(
         model,
         [{}],
         draws=1000,
@@ -106,7 +108,7 @@ def test_correlation_costs_nuts_no_steps():
     covariance = turn @ sds**2 @ turn.T
     with pm.Model() as model:
         pm.MvNormal("x", np.arange(3.0), covariance)
-    idata = nuts.fit_nuts(
+    idata = NUTS().fit(
         model, [{}], draws=1000, tune=300, chains=2, cores=1, seed=1, progressbar=False
     )
     draws = idata["posterior"]["x"].values.reshape(-1, 3)
@@ -122,7 +124,7 @@ def test_a_flat_direction_is_named_and_held():
         pm.Normal("free", 0.0, 100.0)
         pm.Normal("x", observed=1.0)
     with pytest.warns(ConvergenceWarning) as warned:
-        idata = laplace.fit_laplace(model, [{}], draws=2000, seed=1, progressbar=False)
+        idata = WeightedLaplace().fit(model, [{}], draws=2000, seed=1, progressbar=False)
     said = [str(warning.message) for warning in warned]
     assert "held to a standard deviation of 5" in said[0] and "Pareto k" in said[1]
     # The first proposals' weights have led the second ones to where the posterior is.
@@ -135,7 +137,7 @@ def test_an_optimiser_that_does_not_arrive_says_so():
         pm.Potential("slope", 1e4 * model["endless"])
         pm.Normal("x", observed=1.0)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
-        optimise.fit_map(model, [{}], progressbar=False)
+        Maximum().fit(model, [{}], progressbar=False)
 
 
 def test_no_finite_start_is_refused():
@@ -144,7 +146,7 @@ def test_no_finite_start_is_refused():
         pm.Potential("impossible", -np.inf * scale)
         pm.Normal("x", observed=1.0)
     with pytest.raises(ValueError, match="not finite at any start.*priors"):
-        optimise.fit_map(model, [{}], progressbar=False)
+        Maximum().fit(model, [{}], progressbar=False)
 
 
 def test_diagnosis_reads_chains():

@@ -23,7 +23,8 @@ likelihoods: base links softmax_expectations predictive continuous counts classi
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
     evidence/numba_forms base gaussian exact low_rank laplace softmax latent prior_functions
     strategies minibatch pathwise predictive_derivatives
-inference: diagnostics log_density resampling datatree optimise laplace nuts stochastic
+inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
+    stochastic
 draws: hyperparameter_draws points intervals mixtures stores quantities compiled categorical_sums
     results response_scale new_responses evaluate leave_one_out response_means random_functions
 model: named_kernels specification priors lengthscale_prior observed_response inducing_points

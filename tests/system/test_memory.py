@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 import bayes_gpx as bx
-from bayes_gpx.inference import optimise
+from bayes_gpx.inference.optimise import Maximum
 from bayes_gpx.system import memory
 
 
 def test_what_cannot_fit_is_refused_before_anything_is_made(monkeypatch):
     X = np.random.default_rng(1).normal(size=(2000, 2))
-    monkeypatch.setattr(optimise, "fit_map", lambda *_, **__: pytest.fail("a fit was begun"))
+    monkeypatch.setattr(Maximum, "fit", lambda *_, **__: pytest.fail("a fit was begun"))
     monkeypatch.setattr(memory, "available", lambda: 4.99 * 8 * 2000**2)
     with pytest.raises(ValueError, match=r"2000 rows without .*are free.*bx\.Inducing.*bx\.HSGP"):
         bx.GP(X, X[:, 0]).fit("map", progressbar=False)

@@ -8,6 +8,7 @@ import pymc as pm
 import xarray as xr
 
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
+from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.reporting.page import Prose, Section, Table, number, picture
 
@@ -25,13 +26,14 @@ def _verdict(findings):
         yield Prose("The hyperparameters were given, not inferred.", "note")
         return
     idata, posterior = findings.idata, findings.idata["posterior"]
-    if findings.method in ("map", "svgp"):
+    gives = method_named(findings.method).gives if findings.method in METHODS else "chains"
+    if gives == "mode":
         yield Prose(
             "One draw: the hyperparameters of highest density. There are no chains to diagnose, "
             "and no interval below knows that hyperparameters might be others.",
             "note",
         )
-    elif findings.method == "laplace":
+    elif gives == "weighted":
         yield _weights(idata.attrs.get("khat"))
     elif posterior.sizes["draw"] >= FEWEST_DRAWS:
         diagnosis = diagnose(idata)

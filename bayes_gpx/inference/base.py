@@ -1,0 +1,51 @@
+"""What a method of inference must give: one file for each, and its name in `methods`."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import pymc as pm
+import xarray as xr
+
+Start = Mapping[str, Any]
+"""Values of some variables by name; the others start at their priors' centres."""
+
+
+class Method(ABC):
+    """A way from a model's density to draws of its free variables.
+
+    Attributes
+    ----------
+    gives : {"mode", "weighted", "chains"}
+        What its draws are: one, of highest density; draws that weights by the density have made
+        alike; or chains of a sampler, whose diagnostics say whether they converged.
+    takes : tuple of str
+        Which of these `fit` wants: `draws`, `tune`, `chains`, `seed`, as the user gave them; and
+        `by_rows`, a function from the size of a minibatch to a `BoundByRows`. Whatever else it
+        takes by keyword are options of its own, which the user may give.
+    inducing : bool
+        Whether the model must have inducing points, of whose values the fit then holds the
+        posterior.
+    latent : bool
+        Whether it can sample latent values too. It is then given `around`, hyperparameters of high
+        density.
+    """
+
+    gives: ClassVar[Literal["mode", "weighted", "chains"]]
+    takes: ClassVar[tuple[str, ...]] = ()
+    inducing: ClassVar[bool] = False
+    latent: ClassVar[bool] = False
+
+    @abstractmethod
+    def fit(self, model: pm.Model, starts: Sequence[Start], *, progressbar: bool) -> xr.DataTree:
+        """Infer the free variables of a model.
+
+        Raises
+        ------
+        NowhereFinite
+            If the density is finite at none of the starts.
+        """
+
+    def threads(self, options: Mapping[str, Any]) -> int:
+        """Number of densities that `fit` evaluates at a time for long, given its options."""
+        return 1
