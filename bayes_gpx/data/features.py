@@ -76,8 +76,8 @@ class Frame:
 class Scaling:
     """Centers and scales frozen at training time; ``(values - center) / scale``."""
 
-    center: np.ndarray
-    scale: np.ndarray
+    center: np.ndarray | float
+    scale: np.ndarray | float
 
     def apply(self, values):
         """From user units to the model's scale."""

@@ -9,6 +9,7 @@ from functools import lru_cache
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 
+from bayes_gpx.draws.protocols import SpecificationLike
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.partial_evaluation import Staged
 from bayes_gpx.numerics.threads import LOCK
@@ -46,7 +47,7 @@ class Structure:
     belong to the structure: two models share functions only if their kernels have names.
     """
 
-    specification: object
+    specification: SpecificationLike
     hyperparameters: tuple
     d: int
     called_kernel: object

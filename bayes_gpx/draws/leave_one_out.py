@@ -1,9 +1,17 @@
 """Log densities of the training response, for comparing models."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.evaluate import scalars
+
+if TYPE_CHECKING:
+    from bayes_gpx.draws.protocols import ModelLike
 
 
 def _left_out(draw):
@@ -11,7 +19,9 @@ def _left_out(draw):
     return [found.evidence, found.terms]
 
 
-def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
+def log_likelihood(
+    model: ModelLike, idata: Draws, *, num_draws: int | None = None, progressbar: bool = True
+) -> xr.Dataset:
     """Leave-one-out predictive log densities, and the log marginal likelihood, of y.
 
     The observations of a Gaussian process are correlated, so the terms that `arviz.loo`
@@ -59,7 +69,7 @@ def log_likelihood(model, idata, *, num_draws=None, progressbar=True):
     >>> found["log_likelihood"].dims
     ('chain', 'draw', 'obs')
     """
-    if not isinstance(idata, dict) and "posterior" in getattr(idata, "children", {}):
+    if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:
             raise ValueError(
                 "idata holds one draw, as from fit('map'), but leave-one-out comparison needs "

@@ -1,11 +1,16 @@
 """Attributions: what each feature adds to f(x) - f(baseline), by integrated gradients."""
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.categorical_sums import of_columns
 from bayes_gpx.draws.evaluate import explain, origin
@@ -15,6 +20,9 @@ from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.validation import count, one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
 MOST_BASELINES = 20
 """Whose average has an exact covariance in bearable time: it takes all pairs of them."""
@@ -35,17 +43,17 @@ class CompletenessWarning(UserWarning):
 
 
 def attributions(
-    model,
-    idata,
-    X_new=None,
-    Z_new=None,
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
     *,
-    baseline="mean",
-    method="exact",
-    steps=None,
-    obs=None,
-    **options,
-):
+    baseline: str | Table | Mapping[str, Table] = "mean",
+    method: str = "exact",
+    steps: int | None = None,
+    obs: Labels | None = None,
+    **options: Any,
+) -> xr.Dataset:
     """Posterior of each feature's share in f(x) - f(baseline).
 
     Integrated gradients: the derivative in a feature, integrated along the straight path from

@@ -1,5 +1,12 @@
 """Derivatives: how the function changes with each feature, point by point and as a whole."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import xarray as xr
+
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.points import points
@@ -7,8 +14,20 @@ from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_scale import ResponseQuantity, bends
 from bayes_gpx.processes.basis_functions import NoBasis
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
-def derivatives(model, idata, X_new=None, Z_new=None, *, obs=None, order=1, **options):
+
+def derivatives(
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    obs: Labels | None = None,
+    order: Literal[1, 2] = 1,
+    **options: Any,
+) -> xr.Dataset:
     """Posterior of the derivatives of f in each feature, or pair of features, at each observation.
 
     Parameters

@@ -1,9 +1,15 @@
 """Other measures of how much features matter, beside `relevance`: one number for each feature."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
 import xarray as xr
 from scipy.stats import qmc
 
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
@@ -17,6 +23,9 @@ from bayes_gpx.draws.response_scale import (
 )
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
 MEASURES = (
     "inverse_lengthscale",
@@ -34,19 +43,19 @@ SOBOL_SAMPLES = 4
 
 
 def importances(
-    model,
-    idata,
-    X_new=None,
-    Z_new=None,
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
     *,
-    measures=None,
-    obs=None,
-    on="response",
-    draws=100,
-    num_draws=None,
-    seed=None,
-    progressbar=True,
-):
+    measures: Sequence[str] | None = None,
+    obs: Labels | None = None,
+    on: Literal["response", "latent"] = "response",
+    draws: int = 100,
+    num_draws: int | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+) -> xr.Dataset:
     """How much each feature matters to the mean, by measures that others use.
 
     All but the lengthscales are computed on random functions of the posterior, draw by draw, so
@@ -172,12 +181,10 @@ def importances(
     if classes is not None:
         coords["class"] = list(model.training.labels)
     units = _units(response_units(model) if on_response else quantities.latent_units(model))
-    asked = {
-        name: found[name] for measure in measures for name in found if name.startswith(measure)
-    }
+    kept = {name: found[name] for measure in measures for name in found if name.startswith(measure)}
     variables = {
         name: ((*dims, "class")[: array.ndim], array, {"units": units[name]})
-        for name, array in asked.items()
+        for name, array in kept.items()
     }
     return xr.Dataset(variables, coords, origin(model))
 

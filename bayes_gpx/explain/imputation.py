@@ -1,5 +1,9 @@
 """Explanations of several fits, to completed copies of one data set, made into one."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+
 import numpy as np
 import xarray as xr
 
@@ -7,7 +11,7 @@ AVERAGED = ("value", "baseline", "baseline_value", "center", "offset")
 DRAWS = {"chain", "draw"}
 
 
-def combined(results):
+def combined(results: Sequence[xr.Dataset]) -> xr.Dataset:
     """One result from those of several imputations of the same data, each with a fit of its own.
 
     Multiple imputation: complete the table m times by draws of its missing entries, fit a model to

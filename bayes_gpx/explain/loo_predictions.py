@@ -1,14 +1,22 @@
 """What the model says of each observation when it has not seen it."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import arviz as az
 import numpy as np
 import xarray as xr
 from arviz_stats.base import array_stats
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.evaluate import origin, scalars
 from bayes_gpx.draws.response_scale import mean_response
 from bayes_gpx.validation import count
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
 LEAD = ("chain", "draw")
 FEWEST_SMOOTHED = 30
@@ -30,7 +38,14 @@ def _asked(draw):
     return outputs
 
 
-def loo_predictions(model, idata, *, num_draws=None, seed=None, progressbar=True):
+def loo_predictions(
+    model: Model,
+    idata: Draws,
+    *,
+    num_draws: int | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+) -> xr.Dataset:
     """Predict each training response from the others, without refitting.
 
     For each draw theta of the hyperparameters, p(y_i | y_-i, theta) follows from the fit in closed

@@ -1,9 +1,15 @@
 """Partial dependence: the function along one feature, averaged over all others as they are."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.points import points
@@ -12,26 +18,29 @@ from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import count, one_of, probability
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
 BOUNDS = ["lower", "upper"]
 
 
 def partial_dependence(
-    model,
-    idata,
-    X_new=None,
-    Z_new=None,
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
     *,
-    obs=None,
-    features=None,
-    steps=20,
-    on="response",
-    ci_prob=None,
-    keep="summary",
-    draws=100,
-    num_draws=None,
-    seed=None,
-    progressbar=True,
-):
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    steps: int = 20,
+    on: Literal["response", "latent"] = "response",
+    ci_prob: float | None = None,
+    keep: Literal["draws", "summary"] = "summary",
+    draws: int = 100,
+    num_draws: int | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+) -> xr.Dataset:
     """The mean along each feature: of each observation (ICE), and averaged over them.
 
     Where observations' curves are not parallel, the feature interacts with others. Both are

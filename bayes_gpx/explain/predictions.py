@@ -1,7 +1,14 @@
 """Predictions: the function's value, the mean response, and a new response."""
 
-import numpy as np
+from __future__ import annotations
 
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.data.training import refuse_exposure
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
@@ -9,20 +16,23 @@ from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.points import points
 from bayes_gpx.validation import one_of
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
 
 def predictions(
-    model,
-    idata,
-    X_new=None,
-    Z_new=None,
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
     *,
-    obs=None,
-    on="response",
-    exposure=None,
-    keep="draws",
-    seed=None,
-    **options,
-):
+    obs: Labels | None = None,
+    on: Literal["response", "latent"] = "response",
+    exposure: Column | None = None,
+    keep: Literal["draws", "summary"] = "draws",
+    seed: int | None = None,
+    **options: Any,
+) -> xr.Dataset:
     """Posterior of f(x), of the mean response and of a response y at each observation.
 
     Parameters
@@ -82,7 +92,7 @@ def predictions(
     several = model.specification.classes
     where = points(model, X_new, Z_new, obs=obs)
     quantity = quantities.value(model, across=several is not None)
-    given = len(where.X) if X_new is None else len(X_new)
+    given = len(where.X) if X_new is None else len(cast(Sized, X_new))
     exposure = _exposures(model, exposure, where, given)
     options |= {"seed": seed}
     if model.specification.normal or on == "latent":

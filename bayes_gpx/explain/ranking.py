@@ -1,5 +1,7 @@
 """Ranks of features, and of pairs of them, with their probabilities."""
 
+from __future__ import annotations
+
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
@@ -10,7 +12,7 @@ from bayes_gpx.validation import probability
 BOUNDS = ["lower", "upper"]
 
 
-def ranking(found, *, ci_prob=None):
+def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     """Which features, or pairs, matter most, and how sure that is.
 
     Compares averages over observations in standard deviations of each feature, draw by draw: a
@@ -89,7 +91,7 @@ def ranking(found, *, ci_prob=None):
         found.attrs | {"ci_prob": prob, "units": f"per standard deviation of {of}"},
     )
     for variable in ranked:
-        if not variable.startswith(name):
+        if not str(variable).startswith(name):
             ranked[variable].attrs["units"] = "rank" if variable == "rank_mean" else "probability"
     return ranked
 

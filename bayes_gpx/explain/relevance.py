@@ -1,38 +1,45 @@
 """Which features matter, and which pairs of them: how fast the prediction leaves itself."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from numbers import Real
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws.evaluate import jets, origin
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.mixtures import Mixture, PredictiveMixture
 from bayes_gpx.draws.points import points
 from bayes_gpx.validation import names_among, one_of, read_pairs
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
 STEP = 1e-4
 """Of finite differences, in standard deviations of the feature, unless another is asked for."""
 
 
 def relevance(
-    model,
-    idata,
-    X_new=None,
-    Z_new=None,
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
     *,
-    obs=None,
-    method="exact",
-    step=None,
-    over="draws",
-    features=None,
-    num_draws=None,
-    keep="draws",
-    progressbar=True,
-):
+    obs: Labels | None = None,
+    method: Literal["exact", "finite_difference"] = "exact",
+    step: float | None = None,
+    over: Literal["draws", "mixture"] = "draws",
+    features: Sequence[str] | None = None,
+    num_draws: int | None = None,
+    keep: Literal["draws", "summary"] = "draws",
+    progressbar: bool = True,
+) -> xr.Dataset:
     """How fast the predictive distribution leaves itself as a feature changes: KL-diff.
 
     The root of the second derivative of the Kullback-Leibler divergence from the distribution of a
@@ -133,19 +140,19 @@ def relevance(
 
 
 def interactions(
-    model,
-    idata,
-    X_new=None,
-    Z_new=None,
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
     *,
-    obs=None,
-    pairs=None,
-    factor=1,
-    over="draws",
-    num_draws=None,
-    keep="draws",
-    progressbar=True,
-):
+    obs: Labels | None = None,
+    pairs: Sequence[tuple[str, str]] | str | None = None,
+    factor: int = 1,
+    over: Literal["draws", "mixture"] = "draws",
+    num_draws: int | None = None,
+    keep: Literal["draws", "summary"] = "draws",
+    progressbar: bool = True,
+) -> xr.Dataset:
     """How fast two features together move the predictive distribution: KL-diff^2.
 
     With the distribution N(m, V) of a new sample's y and derivatives in both features marked by de,

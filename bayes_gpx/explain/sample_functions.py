@@ -1,9 +1,13 @@
 """Random functions of a posterior, to be evaluated anywhere."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.points import from_baseline, points
@@ -13,10 +17,20 @@ from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.validation import count
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
 
 def sample_functions(
-    model, idata, *, draws=1000, num_draws=None, waves=WAVES, seed=None, progressbar=True
-):
+    model: Model,
+    idata: Draws,
+    *,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    waves: int = WAVES,
+    seed: int | None = None,
+    progressbar: bool = True,
+) -> RandomFunctions:
     """Draw functions from the posterior, which can then be asked anywhere, and again.
 
     For whatever is not linear in f: draw functions, compute it for each, and look at how it

@@ -1,10 +1,16 @@
 """Slopes: derivatives with probabilities of their sign, and along a path."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pandas as pd
 import xarray as xr
 from arviz_base import rcParams
 
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.intervals import BOUNDS
@@ -13,8 +19,21 @@ from bayes_gpx.explain.derivatives import _explained
 from bayes_gpx.numerics.quadrature import rule
 from bayes_gpx.validation import probability
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
-def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob=None, **options):
+
+def slopes(
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    obs: Labels | None = None,
+    rope: Mapping[str, tuple[float, float]] | float | None = None,
+    ci_prob: float | None = None,
+    **options: Any,
+) -> xr.Dataset:
     """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
 
     All are taken from joint draws over the observations, so that with few draws they are rough. For
@@ -117,17 +136,17 @@ def slopes(model, idata, X_new=None, Z_new=None, *, obs=None, rope=None, ci_prob
 
 
 def path_slopes(
-    model,
-    idata,
-    X_new=None,
-    Z_new=None,
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
     *,
-    obs=None,
-    baseline="mean",
-    steps=40,
-    ci_prob=None,
-    **options,
-):
+    obs: Labels | None = None,
+    baseline: str | Table = "mean",
+    steps: int = 40,
+    ci_prob: float | None = None,
+    **options: Any,
+) -> xr.Dataset:
     """Derivatives of f along the straight path from a baseline to one observation, with bands.
 
     The area under a feature's derivative along the path, times the feature's way, is its

@@ -1,14 +1,32 @@
 """Weights and contributions of a GPX: what each feature adds, sample by sample."""
 
-from functools import partial
+from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.categorical_sums import of_columns
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.points import points
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
-def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **options):
+
+def weights(
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    smooth: bool = False,
+    obs: Labels | None = None,
+    **options: Any,
+) -> xr.Dataset:
     """Posterior of the weight of each feature at each observation.
 
     Parameters
@@ -59,7 +77,15 @@ def weights(model, idata, X_new=None, Z_new=None, *, smooth=False, obs=None, **o
     return explain(model, idata, quantity, where, **options)
 
 
-def contributions(model, idata, X_new=None, Z_new=None, *, obs=None, **options):
+def contributions(
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    obs: Labels | None = None,
+    **options: Any,
+) -> xr.Dataset:
     """Posterior of each feature's contribution, its weight times its centred value.
 
     Parameters

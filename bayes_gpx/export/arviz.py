@@ -1,8 +1,14 @@
 """Results handed to other packages' own types."""
 
+from __future__ import annotations
+
+from collections.abc import Sized
+from typing import TYPE_CHECKING, Any, cast
+
 import xarray as xr
 from pymc.stats import compute_log_prior
 
+from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model
 from bayes_gpx.draws.leave_one_out import log_likelihood
@@ -10,13 +16,24 @@ from bayes_gpx.explain import predictions
 from bayes_gpx.export.long_form import DRAWS
 from bayes_gpx.numerics.compile_modes import MODE
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
 LARGEST = 2.0**62
 """Counts above are cut to it: ArviZ asks for whole numbers."""
 
 
 def sample_posterior_predictive(
-    model, idata, X_new=None, Z_new=None, *, exposure=None, joint=True, seed=None, progressbar=True
-):
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    exposure: Column | None = None,
+    joint: bool = True,
+    seed: int | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
     """Draw responses given the data: what PyMC's function of this name does for other models.
 
     ``pm.sample_posterior_predictive(idata, model=model.pymc)`` draws y from the hyperparameters
@@ -64,13 +81,13 @@ def sample_posterior_predictive(
     >>> round(np.corrcoef(drawn.isel(chain=0, draw=0), np.sin(X[:, 0]))[0, 1].item(), 2)
     1.0
     """
-    rows = model.training.n if X_new is None else len(X_new)
+    rows = model.training.n if X_new is None else len(cast(Sized, X_new))
     if joint and rows > LARGEST_JOINT:
         raise ValueError(
             f"{rows} rows would be drawn jointly; at most {LARGEST_JOINT} are. Pass joint=False to "
             "draw each row by itself, or fewer new samples."
         )
-    options = {"joint": joint, "seed": seed, "progressbar": progressbar}
+    options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
     drawn = predictions(model, idata, X_new, Z_new, exposure=exposure, **options)["y"]
     name, obs = model.in_model("y"), model.in_model("obs")
     found = {"posterior_predictive" if X_new is None else "predictions": drawn.rename(obs=obs)}
@@ -83,7 +100,14 @@ def sample_posterior_predictive(
     return xr.DataTree.from_dict(groups)
 
 
-def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True):
+def predictive_checks(
+    model: Model,
+    idata: Draws,
+    *,
+    joint: bool = False,
+    seed: int | None = None,
+    progressbar: bool = True,
+) -> xr.DataTree:
     """The fit with all that ArviZ's predictive checks take: responses drawn at the training rows.
 
     As in ``az.plot_ppc_pava(bx.predictive_checks(model, idata))``, of labels; of counts
@@ -114,7 +138,7 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     ValueError
         If `idata` belongs to another model.
     """
-    options = {"joint": joint, "seed": seed, "progressbar": progressbar}
+    options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
     drawn = sample_posterior_predictive(model, idata, **options)
     if isinstance(idata, dict):
         return drawn
@@ -124,7 +148,7 @@ def predictive_checks(model, idata, *, joint=False, seed=None, progressbar=True)
     return tree
 
 
-def power_scaling(model, idata, *explained):
+def power_scaling(model: Model, idata: Draws, *explained: xr.Dataset) -> Any:
     """The fit with all that ArviZ's sensitivity to priors takes, for explanations too.
 
     As in ``az.psense_summary(bx.power_scaling(model, idata, bx.attributions(..., obs=[3])))``: how

@@ -1,10 +1,17 @@
 """Explanations as data frames in long form."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.validation import probability
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 LEADING = ("row", "feature", "feature_bis", "class", "baseline", "value", "level")
 
@@ -12,7 +19,7 @@ LEADING = ("row", "feature", "feature_bis", "class", "baseline", "value", "level
 DRAWS = {"chain", "draw"}
 
 
-def to_pandas(dataset, *, ci_prob=None):
+def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFrame:
     """Lay out a verb's result in long form, a row for each observation and feature.
 
     What spreadsheets, databases and grammars of graphics take. Polars reads it by
@@ -43,7 +50,7 @@ def to_pandas(dataset, *, ci_prob=None):
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]
     drawn = [str(name) for name in dataset if DRAWS <= set(dataset[name].dims)]
-    columns = {}
+    columns: dict[str, xr.DataArray] = {}
     for name in dict.fromkeys([*drawn, *means]):
         columns |= _moments(dataset, name, prob)
     if not columns:
@@ -52,11 +59,11 @@ def to_pandas(dataset, *, ci_prob=None):
             "returned, such as bx.attributions."
         )
     dims = dict.fromkeys(dim for column in columns.values() for dim in column.dims)
-    for name in dataset:
-        said = name == "value" or "probability" in str(name)
-        if said and str(name) not in means + drawn and dims.keys() >= set(dataset[name].dims):
-            columns[str(name)] = dataset[name]
-    order = sorted(dims, key=lambda dim: {"obs": 0, "feature": 1}.get(dim, 2))
+    for other, array in dataset.items():
+        said = other == "value" or "probability" in str(other)
+        if said and str(other) not in means + drawn and dims.keys() >= set(array.dims):
+            columns[str(other)] = array
+    order = sorted(dims, key=lambda dim: {"obs": 0, "feature": 1}.get(str(dim), 2))
     frame = xr.Dataset(columns).to_dataframe(order).reset_index().rename(columns={"obs": "row"})
     axes = [column for column in frame if column not in columns and column not in LEADING]
     lead = [column for column in LEADING if column in frame] + axes

@@ -1,11 +1,23 @@
 """Attributions as shap's own type."""
 
-import numpy as np
+from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.aliases import Labels
 from bayes_gpx.plots.selection import ONE_UNIT, shown
 
 
-def to_shap(dataset, *, predictions=None, obs=None, ci_prob=None):
+def to_shap(
+    dataset: xr.Dataset,
+    *,
+    predictions: xr.Dataset | None = None,
+    obs: Labels | None = None,
+    ci_prob: float | None = None,
+) -> Any:
     """Hand attributions or contributions to the shap package, for its plots.
 
     shap has one number for each feature of an observation and adds them to a base value. Here

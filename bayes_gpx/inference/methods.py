@@ -10,11 +10,15 @@ METHODS = {
     "nuts": "bayes_gpx.inference.nuts:NUTS",
     "svgp": "bayes_gpx.inference.stochastic:SVGP",
 }
-"""Where each method's class is; loaded when it is asked for, since PyMC takes seconds to import."""
+"""Each method's class, or where that is; then it is loaded when it is asked for, since PyMC takes
+seconds to import."""
 
 
 def method_named(name: str):
     """Return a method of inference, a `bayes_gpx.inference.base.Method`, by its name."""
     one_of("method", name, METHODS)
-    module, _, kind = METHODS[name].partition(":")
-    return getattr(import_module(module), kind)()
+    kind = METHODS[name]
+    if isinstance(kind, str):
+        module, _, member = kind.partition(":")
+        kind = getattr(import_module(module), member)
+    return kind()

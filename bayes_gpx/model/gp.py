@@ -1,8 +1,17 @@
 """The models: Gaussian processes, and Gaussian processes of feature weights."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+
+from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.training import read_training
 from bayes_gpx.model.model import Model
 from bayes_gpx.model.specification import Specification
+
+if TYPE_CHECKING:
+    from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 
 
 class GP(Model):
@@ -81,19 +90,19 @@ class GP(Model):
 
     def __init__(
         self,
-        X,
-        y,
+        X: Table,
+        y: Column,
         *,
-        kernel="expquad",
-        ard=True,
-        likelihood="normal",
-        link=None,
-        approximation=None,
-        priors=None,
-        scale=True,
-        exposure=None,
-        name="",
-    ):
+        kernel: str | Callable[[int], Any] = "expquad",
+        ard: bool = True,
+        likelihood: str = "normal",
+        link: str | None = None,
+        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        priors: Priors | None = None,
+        scale: bool = True,
+        exposure: Column | None = None,
+        name: str = "",
+    ) -> None:
         specification = Specification(
             "GP", kernel, ard, likelihood, approximation=approximation, link=link
         )
@@ -154,22 +163,22 @@ class GPX(Model):
 
     def __init__(
         self,
-        X,
-        y,
-        Z=None,
+        X: Table,
+        y: Column,
+        Z: Table | None = None,
         *,
-        kernel="expquad",
-        ard=True,
-        likelihood="normal",
-        link=None,
-        approximation=None,
-        priors=None,
-        scale=True,
-        exposure=None,
-        name="",
-        weight_prior="shared",
-        intercept=False,
-    ):
+        kernel: str | Callable[[int], Any] = "expquad",
+        ard: bool = True,
+        likelihood: str = "normal",
+        link: str | None = None,
+        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        priors: Priors | None = None,
+        scale: bool = True,
+        exposure: Column | None = None,
+        name: str = "",
+        weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
+        intercept: bool = False,
+    ) -> None:
         specification = Specification(
             "GPX", kernel, ard, likelihood, weight_prior, approximation, link
         )

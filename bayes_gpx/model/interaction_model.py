@@ -1,13 +1,20 @@
 """A simpler model in the place of another: effects of single features and of chosen pairs."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import pymc as pm
 
 from bayes_gpx.model.gp import GP
 from bayes_gpx.model.named_kernels import amplitude, lengthscale
 from bayes_gpx.validation import read_pairs
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
 BASES = {
     "expquad": pm.gp.cov.ExpQuad,
@@ -16,7 +23,7 @@ BASES = {
 }
 
 
-def interaction_model(model, pairs):
+def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
     """Build the model of the same data whose features act alone, or in the given pairs.
 
     ``f(x) = sum_j f_j(x_j) + sum_(i, j) f_ij(x_i, x_j)``, each summand a Gaussian process of its

@@ -1,6 +1,9 @@
 """A prior for lengthscales from the data: between their spacing and their range."""
 
+from __future__ import annotations
+
 from numbers import Real
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -8,13 +11,14 @@ from scipy.optimize import brentq
 from scipy.spatial import cKDTree
 from scipy.stats import invgamma
 
+from bayes_gpx.aliases import Table
 from bayes_gpx.data.features import no_scaling, read_features, standard_scaling
 
 LEAST_RATIO = 10.0
 """Of the upper to the lower bound; nearer ones are moved apart, as of a column of two values."""
 
 
-def lengthscale_prior(X, *, mass=0.9, scale=True):
+def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any:
     """Prior of lengthscales with most of its mass between the data's spacing and their range.
 
     Shorter lengthscales than the way to the next sample, and longer ones than the range, are

@@ -1,10 +1,15 @@
 """Where inducing points lie best."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 from scipy.optimize import minimize
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE
 from bayes_gpx.numerics.threads import ThreadedFunction, blas_threads
@@ -12,8 +17,11 @@ from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.processes.approximations import Inducing
 from bayes_gpx.validation import count
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
-def optimise_inducing(model, idata, *, steps=100):
+
+def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Inducing:
     """Move a model's inducing points to where the bound on its evidence is largest.
 
     With the hyperparameters held at a fit's; make a model with the points that come back, and fit

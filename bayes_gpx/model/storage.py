@@ -1,16 +1,22 @@
 """Save and load: data, scaling, specification and posterior in one netCDF file."""
 
+from __future__ import annotations
+
 import json
+from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from io import BytesIO
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayes_gpx.aliases import Priors
 from bayes_gpx.data.categorical import indicator
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.data.training import INTERCEPT, read_training
@@ -21,6 +27,9 @@ from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.system.digests import BLANK, intact, sealed
 from bayes_gpx.system.files import replaced, writable
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
 FORMAT = 1
 FAMILIES = {"GP": GP, "GPX": GPX}
 APPROXIMATIONS = {kind.__name__: kind for kind in (HSGP, Inducing, RandomFeatures)}
@@ -30,7 +39,7 @@ CALLABLE = "callable"
 GROUP = "bayes_gpx"
 
 
-def save(model, idata, path):
+def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     """Write a model and its fit to one netCDF file.
 
     Parameters
@@ -111,7 +120,9 @@ def save(model, idata, path):
         file.write(data)
 
 
-def load(path, kernel=None, priors=None):
+def load(
+    path: str | PathLike, kernel: Callable[[int], Any] | None = None, priors: Priors | None = None
+) -> tuple[Model, xr.DataTree]:
     """Read what `save` wrote.
 
     Parameters

@@ -1,11 +1,16 @@
 """Each feature's share of a prediction, with intervals, one panel for each observation."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import arviz_stats  # noqa: F401
 import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, beside, lay_out
 from bayes_gpx.plots.selection import against, panel_rows, refuse_several, short, with_values
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
@@ -30,7 +35,14 @@ def _title(da, target, *, text, **kwargs):
     return backend_from_object(target).title(f"{text}: {short(da['obs'])}", target, **kwargs)
 
 
-def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwargs):
+def plot_contributions(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot contributions with their intervals, one panel for each observation.
 
     Parameters
@@ -61,7 +73,14 @@ def plot_contributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kw
     return _bars(dataset, "contribution", "", obs, ci_prob, backend, pc_kwargs)
 
 
-def plot_attributions(dataset, *, obs=None, ci_prob=None, backend=None, **pc_kwargs):
+def plot_attributions(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot attributions with their intervals, one panel for each observation.
 
     Parameters

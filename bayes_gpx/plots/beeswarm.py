@@ -1,11 +1,18 @@
 """Attributions of many observations, one row of points for each feature."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
+from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 from bayes_gpx.plots.visuals import (
@@ -62,15 +69,15 @@ def _names(da, target, **kwargs):
 
 
 def plot_beeswarm(
-    dataset,
+    dataset: xr.Dataset,
     *,
-    obs=None,
-    features=None,
-    max_features=20,
-    ci_prob=None,
-    backend=None,
-    **pc_kwargs,
-):
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 20,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot the attributions of many observations, coloured by the features' own values.
 
     Each observation is a point in each feature's row: filled if its interval excludes 0, hollow

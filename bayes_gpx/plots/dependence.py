@@ -1,10 +1,17 @@
 """A quantity against the value of its own feature, over observations, one panel each."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, QUANTITIES, short, shown
 from bayes_gpx.plots.visuals import axis_labels, few_numbers, horizontal_zero, interval_bars
@@ -31,15 +38,15 @@ def _labels(da, target, *, y):
 
 
 def plot_dependence(
-    dataset,
+    dataset: xr.Dataset,
     *,
-    obs=None,
-    features=None,
-    max_features=6,
-    ci_prob=None,
-    backend=None,
-    **pc_kwargs,
-):
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 6,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot attributions, contributions, weights, slopes or relevance against the feature's value.
 
     Each observation is a point with its interval, above a rug of values. The scatter of points

@@ -1,10 +1,17 @@
 """Derivatives against the value of their own feature, with both bands, one panel each."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import panel_features, refuse_several, short
 from bayes_gpx.plots.visuals import (
@@ -53,7 +60,13 @@ def _labels(da, target, *, mean, sd, positive, **kwargs):
     return axis_labels(da, target, x=short(da["feature"].item()), y="derivative")
 
 
-def plot_derivatives(dataset, *, features=None, backend=None, **pc_kwargs):
+def plot_derivatives(
+    dataset: xr.Dataset,
+    *,
+    features: Sequence[str] | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot each derivative against its own feature's value, with both bands.
 
     Where one feature alone varies, its panel is a curve with a pointwise (dark) and a

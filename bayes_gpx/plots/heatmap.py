@@ -1,11 +1,18 @@
 """Attributions of many observations as a map: features by observations."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
+import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 from bayes_gpx.plots.visuals import (
@@ -36,15 +43,15 @@ def _names(da, target, *, dim, places, names, **kwargs):
 
 
 def plot_heatmap(
-    dataset,
+    dataset: xr.Dataset,
     *,
-    obs=None,
-    features=None,
-    max_features=20,
-    ci_prob=None,
-    backend=None,
-    **pc_kwargs,
-):
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 20,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot the attributions of many observations as colours, faded where the sign is open.
 
     Columns are observations, from the smallest sum over all features to the largest; rows are

@@ -1,6 +1,10 @@
 """Features that are pixels: each observation as an image, its mean and its sd beside it."""
 
+from __future__ import annotations
+
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 import xarray as xr
@@ -9,6 +13,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
+from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, layered, panel_rows, short, shown
 from bayes_gpx.plots.visuals import (
@@ -36,7 +41,14 @@ def _image(da, target, *, shape, scales, name):
     return cells(mpl.colormaps[cmap](norm(da.values.reshape(shape)))[..., :3], target)
 
 
-def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
+def plot_image(
+    dataset: xr.Dataset,
+    shape: Sequence[int],
+    *,
+    obs: Labels | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot a quantity whose features are pixels: image, mean and sd of each observation.
 
     One scale holds for all observations; that of the mean has 0 in its middle.
@@ -70,11 +82,11 @@ def plot_image(dataset, shape, *, obs=None, backend=None, **pc_kwargs):
     """
     backend = backend or rcParams["plot.backend"]
     refuse_without_images(backend)
-    shape, features = tuple(shape), dataset.sizes.get("feature")
+    features = dataset.sizes.get("feature")
     if len(shape) != 2 or math.prod(shape) != features:
         raise ValueError(
-            f"shape is {shape} for {features} features; expected (rows, columns) with as many "
-            "pixels."
+            f"shape is {tuple(shape)} for {features} features; expected (rows, columns) with as "
+            "many pixels."
         )
     rows = panel_rows(dataset, obs)
     found = shown(dataset.isel(obs=rows))

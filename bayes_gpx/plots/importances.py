@@ -1,5 +1,10 @@
 """Measures of relevance side by side, each as a share of its largest mean."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
 import arviz_stats  # noqa: F401
 import numpy as np
 import xarray as xr
@@ -7,6 +12,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, beside, lay_out
 from bayes_gpx.plots.selection import refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
@@ -31,7 +37,12 @@ def _title(da, target, **kwargs):
     return backend_from_object(target).title(name, target, **kwargs)
 
 
-def plot_importances(*datasets, ci_prob=None, backend=None, **pc_kwargs):
+def plot_importances(
+    *datasets: xr.Dataset | Mapping[str, xr.Dataset],
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot measures of relevance side by side, each divided by the mean of its largest.
 
     Parameters

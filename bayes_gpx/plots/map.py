@@ -1,10 +1,16 @@
 """A quantity at places: a map of its mean above a map of its sd, one column for each feature."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend, Table
 from bayes_gpx.data.features import read_features, refuse_misaligned
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import covers_zero, layered, short, shown
@@ -42,15 +48,15 @@ def _places(da, target, *, at, unsure, scales, size):
 
 
 def plot_map(
-    dataset,
-    places,
+    dataset: xr.Dataset,
+    places: Table,
     *,
-    features=None,
-    max_features=3,
-    ci_prob=None,
-    backend=None,
-    **pc_kwargs,
-):
+    features: Sequence[str] | None = None,
+    max_features: int | None = 3,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot weights, or another quantity, at places: maps of the mean, and of the sd below.
 
     Places have a dark outline where the interval excludes 0, a light one where the sign is open.

@@ -1,10 +1,17 @@
 """Partial dependence with its band, over the curves of single observations."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels
@@ -31,7 +38,14 @@ def _labels(da, target, *, y):
     return axis_labels(da, target, x=short(da["feature"].item()), y=y)
 
 
-def plot_partial_dependence(dataset, *, features=None, max_curves=50, backend=None, **pc_kwargs):
+def plot_partial_dependence(
+    dataset: xr.Dataset,
+    *,
+    features: Sequence[str] | None = None,
+    max_curves: int = 50,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot the function along each feature: curves of observations, their average and its band.
 
     Parameters

@@ -1,10 +1,17 @@
 """Derivatives along the way from a baseline to an observation, one panel for each feature."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
+import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import against, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, horizontal_zero
@@ -39,7 +46,14 @@ def _labels(da, target, *, value, way, mean, sd):
     return axis_labels(da, target, x=short(da["feature"].item()), y="derivative")
 
 
-def plot_path(dataset, *, features=None, max_features=6, backend=None, **pc_kwargs):
+def plot_path(
+    dataset: xr.Dataset,
+    *,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 6,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot derivatives along the path from the baseline to an observation, with both bands.
 
     The shaded area under a feature's curve, times its way from baseline to observation, is its
@@ -79,7 +93,7 @@ def plot_path(dataset, *, features=None, max_features=6, backend=None, **pc_kwar
     if features is None:
         count("max_features", max_features)
         order = np.argsort(-np.abs(dataset["attribution_mean"].values), kind="stable")
-        features = known[order[:max_features]]
+        features = [str(name) for name in known[order[:max_features]]]
     chosen = dataset.sel(feature=list(features))
 
     def named(variable):

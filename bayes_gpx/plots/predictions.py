@@ -1,11 +1,16 @@
 """Predictions with their intervals, and what was observed."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import named
@@ -51,7 +56,15 @@ def _labels(da, target, *, x, y, probable):
     return axis_labels(da, target, x=x, y=y)
 
 
-def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None, **pc_kwargs):
+def plot_predictions(
+    dataset: xr.Dataset,
+    y: Column | None = None,
+    *,
+    along: str | None = None,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot predictions with intervals, along a feature or by size, and what was observed.
 
     Intervals of the mean response are dark, those of a new response, where it is a number, light.
@@ -126,8 +139,8 @@ def plot_predictions(dataset, y=None, *, along=None, ci_prob=None, backend=None,
     if seen is not None:
         seen = seen.isel(obs=rows)
         if not number:
-            codes = [dataset.attrs["labels"].index(str(label)) for label in labels]
-            codes = xr.DataArray(codes, {"class": labels}, ["class"])
+            places = [dataset.attrs["labels"].index(str(label)) for label in labels]
+            codes = xr.DataArray(places, {"class": labels}, ["class"])
             seen = (seen == (codes if cols else codes.item())).astype(float)
         outside = xr.zeros_like(seen, bool)
         colours = "black"

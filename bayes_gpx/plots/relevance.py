@@ -1,5 +1,9 @@
 """Which features and pairs matter most: averages with intervals, and ranks with probabilities."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
@@ -7,6 +11,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, beside, lay_out
 from bayes_gpx.plots.selection import NO_INTERVAL, short
 from bayes_gpx.plots.visuals import (
@@ -91,7 +96,13 @@ def _alone(ranked):
     return bool(ranked["probability_rank"].isnull().all())
 
 
-def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
+def plot_relevance(
+    ranked: xr.Dataset,
+    *,
+    max_features: int | None = 20,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot features' average relevance with intervals, and the probability of each rank.
 
     Features stand in the order of their mean ranks. Of one draw of the hyperparameters there are
@@ -141,7 +152,7 @@ def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
         drawn = {"data": ranks, "dims": ("feature", "rank"), "largest": xr.DataArray(1.0)}
         pc.map(_shades, "ranks", **drawn)
         pc.map(_numbers, "probabilities", store_artist=False, form=".2f", **drawn)
-        numbers = chosen["rank"].values if m <= MOST_NUMBERS else []
+        numbers = chosen["rank"].values if m <= MOST_NUMBERS else np.empty(0)
         pc.map(_ticks, "rank_names", data=ranks, store_artist=False, rows=names, columns=numbers)
         pc.map(axis_labels, "rank_label", data=ranks, x="rank, with its probability")
     left = ranked.sizes["feature"] - m
@@ -151,7 +162,14 @@ def plot_relevance(ranked, *, max_features=20, backend=None, **pc_kwargs):
     return pc
 
 
-def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwargs):
+def plot_interactions(
+    ranked: xr.Dataset,
+    *,
+    top: int = 3,
+    max_features: int | None = 12,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot average interactions of pairs, and the probability of each to be among the first.
 
     Features stand in the order of their strongest interactions. Pairs that were not asked for, and
@@ -223,6 +241,6 @@ def plot_interactions(ranked, *, top=3, max_features=12, backend=None, **pc_kwar
         pc.map(_title, f"title_{k}", data=panels[k], text=title)
     left = len(every) - m
     some = f", {m} of {m + left} features" if left else ""
-    second = f"\n{NO_PROBABILITIES}" if alone else ""
-    add_title(pc, f"Interactions, averaged over observations{some}{second}")
+    why = f"\n{NO_PROBABILITIES}" if alone else ""
+    add_title(pc, f"Interactions, averaged over observations{some}{why}")
     return pc

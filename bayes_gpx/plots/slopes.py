@@ -1,11 +1,17 @@
 """All derivatives at one observation, with bands that hold for one and for all features."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, beside, lay_out
 from bayes_gpx.plots.selection import panel_features, panel_rows, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, is_plotly, vertical_zero
@@ -31,7 +37,14 @@ def _names(da, target, *, mean, sd, **kwargs):
     return backend.yticks(np.arange(len(names)), names, target, **kwargs)
 
 
-def plot_slopes(dataset, *, obs=None, features=None, backend=None, **pc_kwargs):
+def plot_slopes(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot all features' derivatives at an observation, one panel for each observation.
 
     Units differ between features, so each derivative is drawn in its own standard deviations from

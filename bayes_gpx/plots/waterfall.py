@@ -1,11 +1,16 @@
 """From f(baseline) to f(x), one feature after another, with intervals."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import ONE_UNIT, against, short, shown, with_values
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
@@ -55,7 +60,15 @@ def _names(da, target, *, names, **kwargs):
     return backend_from_object(target).yticks(np.arange(len(names)), names, target, **kwargs)
 
 
-def plot_waterfall(dataset, *, obs=None, max_features=10, ci_prob=None, backend=None, **pc_kwargs):
+def plot_waterfall(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    max_features: int | None = 10,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot how one observation's attributions lead from f(baseline) to f(x), step by step.
 
     From top to bottom the features take their steps, the largest first, then all others as one;

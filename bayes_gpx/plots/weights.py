@@ -1,5 +1,10 @@
 """Weights against the value of their own feature, with bands, one panel for each feature."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import arviz_stats  # noqa: F401
 import numpy as np
 import xarray as xr
@@ -7,6 +12,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
+from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import panel_features, refuse_several
 from bayes_gpx.plots.visuals import few_numbers, horizontal_zero
@@ -32,7 +38,14 @@ def _labels(da, target, **kwargs):
     return backend.xlabel(da["feature"].item(), target, **kwargs)
 
 
-def plot_weights(dataset, *, features=None, ci_prob=None, backend=None, **pc_kwargs):
+def plot_weights(
+    dataset: xr.Dataset,
+    *,
+    features: Sequence[str] | None = None,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
     """Plot each weight against its own feature's value, as a curve with a band.
 
     Parameters

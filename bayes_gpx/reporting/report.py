@@ -1,16 +1,26 @@
 """A fit and what it explains, as one HTML file that opens from disk."""
 
+from __future__ import annotations
+
 import secrets
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import arviz as az
 import jinja2
 import matplotlib as mpl
 
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import SECTIONS
 from bayes_gpx.system.files import replaced, writable
 from bayes_gpx.validation import count
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
 STYLE = "arviz-variat"
 SIZES = {"font.size": 10, "axes.labelsize": 10, "axes.titlesize": 11, "figure.titlesize": 12}
@@ -18,17 +28,17 @@ SIZES |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
 
 
 def report(
-    model,
-    idata,
-    X_new=None,
-    Z_new=None,
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
     *,
-    path,
-    obs=None,
-    baseline="mean",
-    units=None,
-    seed=None,
-):
+    path: str | PathLike,
+    obs: Labels | None = None,
+    baseline: str | Table = "mean",
+    units: Mapping[str, str] | None = None,
+    seed: int | None = None,
+) -> Path:
     """Write what a fit is, whether to trust it, and what it explains, as one HTML file.
 
     Figures are embedded, and nothing is fetched when the file is opened. A section that fails says
@@ -64,7 +74,7 @@ def report(
         If the path cannot be written to, or samples, labels, units or `idata` do not
         fit the model, before anything is computed.
     """
-    path = writable(path)
+    target = writable(path)
     if seed is None:
         seed = secrets.randbelow(2**32)
     count("seed", seed, 0)
@@ -77,7 +87,7 @@ def report(
     try:
         with mpl.rc_context():
             az.style.use(STYLE)
-            mpl.rcParams.update(SIZES)
+            mpl.rcParams.update(SIZES)  # type: ignore[arg-type]  # names of settings are strings
             for page, section in zip(pages, SECTIONS, strict=True):
                 compose(section, findings, page)
                 reached += 1
@@ -86,9 +96,9 @@ def report(
             page.failed = True
             page.parts.append(Prose("The report was interrupted before this was complete.", "bad"))
         html = _html(findings, pages).encode()
-        with replaced(path) as file:
+        with replaced(target) as file:
             file.write(html)
-    return path
+    return target
 
 
 def _html(findings, pages):

@@ -11,6 +11,7 @@ PACKAGE = ROOT / "bayes_gpx"
 # Lowest wing first, and in each wing the lowest file first.
 HOUSE = """
 system: digests files memory caches
+aliases
 validation
 numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes threads
     partial_evaluation progress
@@ -25,8 +26,9 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
     strategies minibatch pathwise predictive_derivatives
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
-draws: hyperparameter_draws points intervals mixtures stores quantities compiled categorical_sums
-    results response_scale new_responses evaluate leave_one_out response_means random_functions
+draws: protocols hyperparameter_draws points intervals mixtures stores quantities compiled
+    categorical_sums results response_scale new_responses evaluate leave_one_out response_means
+    random_functions
 model: named_kernels specification priors lengthscale_prior observed_response inducing_points
     starting_points svgp model gp placement interaction_model storage
 explain: predictions weights derivatives attributions relevance ranking importances

@@ -1,0 +1,86 @@
+"""What is read of a model where draws are evaluated: the model's wing is above this one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.likelihoods.base import Likelihood
+    from bayes_gpx.posteriors.base import Strategy
+    from bayes_gpx.processes.base import Process
+
+
+class SpecificationLike(Protocol):
+    """What a model is made of, apart from its data; hashable."""
+
+    likelihood: str
+    classes: int | None
+
+    @property
+    def normal(self) -> bool:
+        """Whether noise is normal."""
+
+    @property
+    def observation(self) -> Likelihood:
+        """How the response varies around the process."""
+
+    @property
+    def hyperparameters(self) -> tuple:
+        """Each with `name`, `kind` and `dim`."""
+
+    def prior(self, theta: Mapping[str, Any], d: int, called: Any, X: Any, Z: Any) -> Process:
+        """The prior process of hyperparameters, at training points X (n, d) and Z (n, p)."""
+
+    def strategy_of(self, names: Any = ()) -> Strategy:
+        """How data become a posterior whose draws hold such names."""
+
+
+class ModelLike(Protocol):
+    """A model, its training data, and the names of its hyperparameters.
+
+    Attributes
+    ----------
+    training : TrainingData
+    specification : SpecificationLike
+    hyperparameters : dict
+        Name -> number of dimensions of one draw.
+    fixed : dict of arrays
+        Those that are not inferred.
+    posterior_names : dict
+        Name -> that of its variable in a fit.
+    inducing : dict of arrays
+        Inducing points `U` and `U_Z` on the model's scale, where there are any.
+    called_kernel : object or None
+        What a callable kernel returned.
+    own_variables : tuple
+        Random variables that it created.
+    signature, signature_key : str
+        What tells the model from others, and where a fit holds it.
+    """
+
+    training: TrainingData
+    specification: SpecificationLike
+    hyperparameters: dict[str, int]
+    fixed: dict[str, np.ndarray]
+    posterior_names: dict[str, str]
+    inducing: dict[str, np.ndarray]
+    called_kernel: Any
+    own_variables: tuple
+
+    @property
+    def signature(self) -> str:
+        """Text that tells one model from another."""
+
+    @property
+    def signature_key(self) -> str:
+        """Attribute of a fit that holds the signature."""
+
+    def fixed_hyperparameters(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        """Check a complete dict of fixed hyperparameters, on the model's scale."""
+
+    def in_model(self, name: str) -> str:
+        """Name of a variable or dim of this model in its `pymc.Model`."""
