@@ -16,6 +16,7 @@ _MAP = {
     "GaussianProcess": "bayes_gpx.processes.gaussian_process:GaussianProcess",
     "WeightProcess": "bayes_gpx.processes.weight_process:WeightProcess",
     "expanded": "bayes_gpx.processes.basis_process:expanded",
+    "testing": "bayes_gpx.testing",
     # models
     "GP": "bayes_gpx.model.gp:GP",
     "GPX": "bayes_gpx.model.gp:GPX",

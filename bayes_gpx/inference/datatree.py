@@ -15,7 +15,16 @@ def of_one(model, values, height, trace, optima):
 
 
 def as_tree(model, draws, stats, optima):
-    """Assemble the DataTree with the model's dims and coordinates."""
+    """Assemble the DataTree with the model's dims and coordinates.
+
+    Parameters
+    ----------
+    model : pymc.Model
+    draws : dict of arrays (chain, draw, ...), by variable
+    stats : dict of arrays (chain, draw), at least one
+    optima : list of Optimum
+        Where each start of an optimiser ended; may be empty.
+    """
     coords = {k: list(v) for k, v in model.coords.items() if v is not None}
 
     def dataset(arrays, lead):

@@ -1,6 +1,7 @@
 """MAP, Laplace and NUTS on models whose posterior is known, and on small real ones."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import arviz as az
 import numpy as np
@@ -12,9 +13,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import bayes_gpx as bx
+from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import WeightedLaplace
 from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.inference.nuts import NUTS
 from bayes_gpx.inference.optimise import Maximum
 from bayes_gpx.inference.resampling import resampled
@@ -258,3 +262,30 @@ def test_draws_are_kept_where_leave_one_out_fails(regression, monkeypatch):
     with pytest.warns(ConvergenceWarning, match="no leave-one-out terms .KeyboardInterrupt"):
         idata = model.fit("laplace", draws=120, seed=1, progressbar=False)
     assert idata["posterior"].sizes["draw"] == 120 and "log_likelihood" not in idata
+
+
+@dataclass(frozen=True)
+class Start(Method):
+    """Take the first start for the answer."""
+
+    gives = "mode"
+    takes = ("seed",)
+
+    def fit(self, model, starts, *, seed, progressbar):
+        density = Density(model, jacobian=False)
+        values = density.expand()(density.unconstrain(starts[0]))
+        draws = {k: v[None, None] for k, v in values.items()}
+        return as_tree(model, draws, {"lp": np.zeros((1, 1))}, [])
+
+
+def test_a_method_of_somebody_elses_is_a_class_and_a_name(regression, monkeypatch):
+    monkeypatch.setitem(METHODS, "start", f"{__name__}:Start")
+    X, _, y, *_ = regression
+    model, given = bx.GP(X, y), {"lengthscale": 2.0, "amplitude": 1.5, "sigma": 0.5}
+    idata = model.fit("start", start=given, seed=1, progressbar=False)
+    assert idata["posterior"].attrs["inference_method"] == "start"
+    assert_allclose(idata["posterior"]["lengthscale"].values[0, 0], 2.0)
+    with pytest.raises(TypeError, match="draws_of"):
+        model.fit("start", start=given, draws_of=1)
+    with pytest.raises(ValueError, match=r"method: unknown 'stat'.* Did you mean 'start'"):
+        model.fit("stat")
