@@ -9,8 +9,8 @@ import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
-from test_paths import KERNELS, D
-from test_slopes import THETA, WEIGHED, Posed, evaluated
+from test_derivative_processes import THETA, WEIGHED, Posed, evaluated
+from test_integrated_gradients import KERNELS, D
 
 import bayes_gpx as bx
 from bayes_gpx.draws.stores import WRITTEN

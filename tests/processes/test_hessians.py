@@ -5,7 +5,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 from numpy.testing import assert_allclose
-from test_slopes import OPS, SETTINGS, STEP, THETA, D, M, Posed, evaluated, families
+from test_derivative_processes import OPS, SETTINGS, STEP, THETA, D, M, Posed, evaluated, families
 
 import bayes_gpx as bx
 
