@@ -23,8 +23,7 @@ from bayes_gpx.posteriors.collapsed import again
 from bayes_gpx.posteriors.marginals import coupled
 from bayes_gpx.posteriors.strategies import WHITE, seen_through
 from bayes_gpx.processes.basis_process import BasisProcess, expanded
-from bayes_gpx.processes.covariance import SLOPES
-from bayes_gpx.processes.operators import evaluate
+from bayes_gpx.processes.operators import Derivative, evaluate
 
 WAVES = 512
 """Sines and cosines that a prior function is made of, unless asked for more or fewer."""
@@ -149,7 +148,7 @@ class Follow:
         def reached(operator):
             if seen is not None:
                 return pt.dot(seen.design(operator), s.move)
-            if operator.kind in SLOPES:
+            if isinstance(operator, Derivative):
                 return _each(summed, operator, s.move, classes)
             return pt.dot(process.covariance(operator, _seen(s)), s.move)
 

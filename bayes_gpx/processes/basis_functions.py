@@ -19,10 +19,14 @@ from pytensor.gradient import disconnected_grad
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import Constant, Linear
 from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.numerics.quadrature import gauss_legendre, total_of
 from bayes_gpx.processes.approximations import HSGP
 
 NO_POWER = 1e-290
 """Of a spectral density: the slope of its root is not finite where it has underflowed to 0."""
+
+MOVING_NODES = 16, 4
+"""Gauss-Legendre nodes in each panel of a path on which z changes with x, and how many panels."""
 
 SPECTRAL = {"ExpQuad": np.inf, "Matern52": 2.5, "Matern32": 1.5, "RatQuad": None}
 """Kernels with a spectral density, and the order of the Matern family that they are."""
@@ -57,7 +61,7 @@ class Basis(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Basis):
+class JoinedBasis(Basis):
     """The functions of several bases, one after the other."""
 
     parts: tuple
@@ -87,7 +91,7 @@ class Joined(Basis):
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled(Basis):
+class ScaledBasis(Basis):
     """A basis times the square root of a variance."""
 
     variance: Any
@@ -286,6 +290,48 @@ class Sines(Basis):
         return pt.stack(shares, axis=1)
 
 
+@dataclass(frozen=True, eq=False)
+class TimesFeatures(Basis):
+    """Each function times each of p features z_l(x): the columns of x, and 1 if p = d + 1.
+
+    The features vary slower, (p M,).
+    """
+
+    basis: Basis
+    p: int
+
+    def _features(self, x):
+        missing = self.p - x.type.shape[1]
+        return pt.concatenate([x, pt.ones((x.shape[0], missing))], axis=1) if missing else x
+
+    def value(self, x):
+        each = self._features(x)[:, :, None] * self.basis.value(x)[:, None]
+        return each.reshape((x.shape[0], -1))
+
+    def gradient(self, x):
+        step = pt.eye(x.type.shape[1], self.p)
+        held = self._features(x)[:, None, :, None] * self.basis.gradient(x)[:, :, None]
+        each = held + step[None, :, :, None] * self.basis.value(x)[:, None, None]
+        return each.reshape((x.shape[0], x.shape[1], -1))
+
+    def hessian(self, x):
+        step, slope = pt.eye(x.type.shape[1], self.p), self.basis.gradient(x)
+        mixed = step[None, :, None, :, None] * slope[:, None, :, None]
+        held = self._features(x)[:, None, None, :, None] * self.basis.hessian(x)[:, :, :, None]
+        each = held + mixed + mixed.transpose(0, 2, 1, 3, 4)
+        return each.reshape((x.shape[0], x.shape[1], x.shape[1], -1))
+
+    def attribution(self, x, baseline):
+        return along_path(self.gradient, x, baseline, gauss_legendre(*MOVING_NODES))
+
+
+def along_path(slopes, x, baseline, nodes):
+    """Integral of slopes (m, d, M) along paths from baselines to x, times each feature's way."""
+    delta = x - baseline
+    parts = [w * slopes(baseline + t * delta) for t, w in zip(nodes.t, nodes.w, strict=True)]
+    return delta[:, :, None] * total_of(parts)
+
+
 def _signed(function, parts, signs):
     return function(sum(sign * part for sign, part in zip(signs, parts, strict=True)))
 
@@ -318,7 +364,7 @@ def basis_of(kernel, approximation, X):
         For a kernel without such functions.
     """
     parts = [*_parts(kernel, approximation, X, iter(range(1000)))]
-    return parts[0] if len(parts) == 1 else Joined(tuple(parts))
+    return parts[0] if len(parts) == 1 else JoinedBasis(tuple(parts))
 
 
 def _parts(kernel, approximation, X, numbers):
@@ -328,7 +374,7 @@ def _parts(kernel, approximation, X, numbers):
     elif isinstance(kernel, Product) and _multiple(kernel):
         factor, other = _multiple(kernel)
         for part in _parts(other, approximation, X, numbers):
-            yield Scaled(factor.variance, part)
+            yield ScaledBasis(factor.variance, part)
     elif isinstance(kernel, Active):
         own = kernel.columns
         if np.array_equal(own, np.arange(X.type.shape[1])):
@@ -337,7 +383,7 @@ def _parts(kernel, approximation, X, numbers):
         for part in _parts(kernel.kernel, approximation, X[:, own], numbers):
             yield OfColumns(part, own)
     elif isinstance(kernel, Constant):
-        yield Scaled(kernel.variance, One())
+        yield ScaledBasis(kernel.variance, One())
     elif isinstance(kernel, Linear):
         yield Affine(kernel.center, pt.as_tensor(kernel.weights))
     elif isinstance(kernel, Stationary) and kernel.period is None and kernel.name in SPECTRAL:

@@ -22,30 +22,21 @@ from bayes_gpx.kernels.elementary import Constant, Linear
 from bayes_gpx.kernels.stationary import Stationary
 from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
 from bayes_gpx.processes import integrated_gradients
+from bayes_gpx.processes.operators import averaged, every_path
 from bayes_gpx.processes.path_moments import PANEL_NODES, of_fan
 
 TOGETHER = 8
 """Nodes of one path that are evaluated in one array, (nodes, m, baselines, baselines, d, d)."""
 
-SLOPE = ((1, 0, 0), (2, 2, 0), (2, 1, 1))
-WEIGHED_SLOPE = (
+# Terms (k, i, j) of `of_fan`: what averaged attributions need of a kernel, and of one that is
+# multiplied by a function that is linear along each path.
+FAN_TERMS = ((1, 0, 0), (2, 2, 0), (2, 1, 1))
+WEIGHED_FAN_TERMS = (
     *((1, i, j) for i, j in ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0))),
     *((2, 2 + i, j) for i in (0, 1) for j in (0, 1)),
     *((2, 1 + i, 1 + j) for i in (0, 1) for j in (0, 1)),
     (0, 0, 0),
 )
-
-
-def every_path(x, baselines):
-    """Each x (m, d) with each baseline (B, d), both (m B, d), baselines varying faster."""
-    ends = pt.broadcast_arrays(x[:, None], baselines[None])
-    return [end.reshape((-1, x.type.shape[1])) for end in ends]
-
-
-def averaged(parts, x, baselines):
-    """Mean over baselines of what belongs to `every_path`, (m B, ...)."""
-    shape = x.shape[0], baselines.shape[0], *tuple(parts.shape)[1:]
-    return parts.reshape(shape).mean(axis=1)
 
 
 def cross(kernel, x, baselines, xs, nodes=None):
@@ -125,7 +116,7 @@ def _(kernel: Stationary, x, V, nodes):
     if kernel.period is not None:
         return _of_pairs.dispatch(Kernel)(kernel, x, V, nodes)
     D = V / kernel.lengthscale
-    return _stationary(D, *of_fan(kernel, D, SLOPE, nodes))
+    return _stationary(D, *of_fan(kernel, D, FAN_TERMS, nodes))
 
 
 def _stationary(D, straight, ends, both):
@@ -149,7 +140,7 @@ def _weighed(atoms, linear, x, V, nodes):
     for variance, kernel, columns in atoms:
         kernel._require((0,))
         D = _columns(V, columns) / kernel.lengthscale
-        M = dict(zip(WEIGHED_SLOPE, of_fan(kernel, D, WEIGHED_SLOPE, nodes), strict=True))
+        M = dict(zip(WEIGHED_FAN_TERMS, of_fan(kernel, D, WEIGHED_FAN_TERMS, nodes), strict=True))
         within = _stationary(
             D,
             *(
@@ -157,7 +148,7 @@ def _weighed(atoms, linear, x, V, nodes):
                 + slope[:, :, None] * M[k, i + 1, j]
                 + slope[:, None] * M[k, i, j + 1]
                 + bilinear * M[k, i + 1, j + 1]
-                for k, i, j in SLOPE
+                for k, i, j in FAN_TERMS
             ),
         )
         moved = pt.matmul(M[1, 1, 0], here[:, None] * U)

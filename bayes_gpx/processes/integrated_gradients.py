@@ -26,9 +26,9 @@ from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
-    SLOPE,
+    SLOPE_TERMS,
     TINY,
-    WEIGHED_SLOPE,
+    WEIGHED_SLOPE_TERMS,
     along,
     line_of,
     of_length,
@@ -275,7 +275,7 @@ def _weighed(atoms, linear, x, baseline, xs, nodes):
         kernel._require((0,))
         D = (x[:, columns] - baseline[..., columns]) / kernel.lengthscale
         P, Q = _ends(kernel, x[:, columns], baseline[..., columns], xs[:, columns])
-        early, middle, late, level = along(kernel, D, P, Q, WEIGHED_SLOPE, nodes)
+        early, middle, late, level = along(kernel, D, P, Q, WEIGHED_SLOPE_TERMS, nodes)
         near, far = early * start + middle * end, middle * start + late * end
         slope = P * near[:, None] + Q * far[:, None]
         total = total[:, columns].inc(-variance * D[:, :, None] * slope)
@@ -348,7 +348,7 @@ def _(kernel: Stationary, x, baseline, xs, nodes=None):
         return cross.dispatch(Kernel)(kernel, x, baseline, xs, nodes)
     D = (x - baseline) / kernel.lengthscale
     P, Q = _ends(kernel, x, baseline, xs)
-    near, far = along(kernel, D, P, Q, SLOPE, nodes)
+    near, far = along(kernel, D, P, Q, SLOPE_TERMS, nodes)
     slope = P * near[:, None] + Q * far[:, None]
     return -D[:, :, None] * slope
 

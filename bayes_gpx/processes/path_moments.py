@@ -12,9 +12,9 @@ import pytensor.tensor as pt
 
 from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
 
-SLOPE = ((1, 1, 0), (1, 0, 1))
+SLOPE_TERMS = ((1, 1, 0), (1, 0, 1))
 """What the attributions of a kernel need."""
-WEIGHED_SLOPE = ((1, 2, 0), (1, 1, 1), (1, 0, 2), (0, 0, 0))
+WEIGHED_SLOPE_TERMS = ((1, 2, 0), (1, 1, 1), (1, 0, 2), (0, 0, 0))
 """What they need if the kernel is multiplied by a function that is linear along the path."""
 
 TINY = 1e-300
@@ -51,7 +51,7 @@ def along(kernel, D, P, Q, terms, nodes=None):
     nodes : Rule, optional
         A quadrature; the most exact form known otherwise.
     """
-    if nodes is None and kernel.name == "ExpQuad" and terms == SLOPE:
+    if nodes is None and kernel.name == "ExpQuad" and terms == SLOPE_TERMS:
         return _expquad(kernel, D, P, Q)
     if nodes is None and kernel.name in SIDE_NODES:
         return _outward(kernel, line_of(D, P, Q), terms)
@@ -198,7 +198,7 @@ def _expquad(kernel, D, P, Q):
     E = om * pt.switch(outside, 1.0, pt.exp(-0.5 * pt.sqr(v0)))
     farther, nearer = (E - v0 * G) * scale, (v1 * G - E) * scale
     near, far = pt.switch(swapped, farther, nearer), pt.switch(swapped, nearer, farther)
-    by_nodes = along(kernel, D, P, Q, SLOPE, gauss_legendre(8))
+    by_nodes = along(kernel, D, P, Q, SLOPE_TERMS, gauss_legendre(8))
     return [pt.switch(short, *pair) for pair in zip(by_nodes, (near, far), strict=True)]
 
 
