@@ -12,12 +12,11 @@ from operator import mul
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import Constant, Linear
+from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
 from bayes_gpx.kernels.stationary import Stationary
 from bayes_gpx.numerics.quadrature import gauss_legendre, total_of
 from bayes_gpx.processes.approximations import HSGP
@@ -28,8 +27,10 @@ NO_POWER = 1e-290
 MOVING_NODES = 16, 4
 """Gauss-Legendre nodes in each panel of a path on which z changes with x, and how many panels."""
 
-SPECTRAL = {"ExpQuad": np.inf, "Matern52": 2.5, "Matern32": 1.5, "RatQuad": None}
-"""Kernels with a spectral density, and the order of the Matern family that they are."""
+SPECTRAL = tuple(
+    dict.fromkeys(p.__name__ for p in PROFILES.values() if issubclass(p, SpectralProfile))
+)
+"""Names of the kernels with a spectral density."""
 
 
 class NoBasis(ValueError):
@@ -386,7 +387,7 @@ def _parts(kernel, approximation, X, numbers):
         yield ScaledBasis(kernel.variance, One())
     elif isinstance(kernel, Linear):
         yield Affine(kernel.center, pt.as_tensor(kernel.weights))
-    elif isinstance(kernel, Stationary) and kernel.period is None and kernel.name in SPECTRAL:
+    elif _spectral(kernel):
         build = _sines if isinstance(approximation, HSGP) else _waves
         yield build(kernel, approximation, X, next(numbers))
     else:
@@ -398,6 +399,12 @@ def _parts(kernel, approximation, X, numbers):
         )
 
 
+def _spectral(kernel):
+    """Whether it is stationary with a known spectral density."""
+    stationary = isinstance(kernel, Stationary) and kernel.period is None
+    return stationary and isinstance(kernel.profile, SpectralProfile)
+
+
 def _multiple(kernel):
     pairs = (kernel.left, kernel.right), (kernel.right, kernel.left)
     return next((pair for pair in pairs if isinstance(pair[0], Constant)), None)
@@ -406,20 +413,9 @@ def _multiple(kernel):
 def _waves(kernel, approximation, X, number):
     """Frequencies from the kernel's spectral density, a scale mixture of normals."""
     shape = X.type.shape[1], approximation.m // 2
-    (normal, uniform), order = approximation.standard(number, shape), SPECTRAL[kernel.name]
-    if kernel.name == "RatQuad":
-        normal = normal * pt.sqrt(_gamma_quantile(kernel.alpha, uniform))
-    elif np.isfinite(order):
-        normal = normal / pt.sqrt(_gamma_quantile(pt.constant(order), uniform))
+    frequencies = kernel.profile.frequencies(*approximation.standard(number, shape))
     scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
-    return Waves(pt.specify_shape(normal * scale, shape))
-
-
-def _gamma_quantile(alpha, u):
-    """Quantiles of a Gamma distribution with that shape and mean 1, differentiable in it."""
-    x = disconnected_grad(pt.gammaincinv(alpha, u))
-    density = pt.exp((alpha - 1.0) * pt.log(x) - x - pt.gammaln(alpha))
-    return (x - (pt.gammainc(alpha, x) - u) / disconnected_grad(density)) / alpha
+    return Waves(pt.specify_shape(frequencies * scale, shape))
 
 
 def _sines(kernel, approximation: HSGP, X, number):
@@ -429,7 +425,5 @@ def _sines(kernel, approximation: HSGP, X, number):
     grids = np.meshgrid(*[np.arange(1, m + 1) for m in approximation.along(d)], indexing="ij")
     numbers = np.stack([grid.ravel() for grid in grids], axis=1)
     rates = pt.specify_shape(0.5 * np.pi * numbers / reach, (len(numbers), d))
-    own = {"alpha": kernel.alpha} if kernel.name == "RatQuad" else {}
-    known = getattr(pm.gp.cov, kernel.name)(d, ls=kernel.lengthscale, **own)
-    density = pt.maximum(known.power_spectral_density(rates), NO_POWER)
+    density = pt.maximum(kernel.profile.spectral_density(rates, kernel.lengthscale), NO_POWER)
     return Sines(rates, center, reach, pt.sqrt(density))

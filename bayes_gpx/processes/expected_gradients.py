@@ -116,7 +116,7 @@ def _(kernel: Stationary, x, V, nodes):
     if kernel.period is not None:
         return _of_pairs.dispatch(Kernel)(kernel, x, V, nodes)
     D = V / kernel.lengthscale
-    return _stationary(D, *of_fan(kernel, D, FAN_TERMS, nodes))
+    return _stationary(D, *of_fan(kernel.profile, D, FAN_TERMS, nodes))
 
 
 def _stationary(D, straight, ends, both):
@@ -140,7 +140,9 @@ def _weighed(atoms, linear, x, V, nodes):
     for variance, kernel, columns in atoms:
         kernel._require((0,))
         D = _columns(V, columns) / kernel.lengthscale
-        M = dict(zip(WEIGHED_FAN_TERMS, of_fan(kernel, D, WEIGHED_FAN_TERMS, nodes), strict=True))
+        M = dict(
+            zip(WEIGHED_FAN_TERMS, of_fan(kernel.profile, D, WEIGHED_FAN_TERMS, nodes), strict=True)
+        )
         within = _stationary(
             D,
             *(

@@ -201,7 +201,7 @@ def _(kernel: Stationary, x, xs, baseline, nodes=None):
     if kernel.period is not None or nodes is not None:
         return between.dispatch(Kernel)(kernel, x, xs, baseline, nodes)
     D, E = (x - baseline) / kernel.lengthscale, (xs - baseline) / kernel.lengthscale
-    (own, *first), (other, *second) = (of_pair(kernel, *pair) for pair in ((D, E), (E, D)))
+    (own, *first), (other, *second) = (of_pair(kernel.profile, *pair) for pair in ((D, E), (E, D)))
     straight = own + other.T
     both, ends = first[1] + second[1].T, (first[0] + second[2].T, first[2] + second[0].T)
     across = (slice(None), None, slice(None), None)
@@ -275,7 +275,7 @@ def _weighed(atoms, linear, x, baseline, xs, nodes):
         kernel._require((0,))
         D = (x[:, columns] - baseline[..., columns]) / kernel.lengthscale
         P, Q = _ends(kernel, x[:, columns], baseline[..., columns], xs[:, columns])
-        early, middle, late, level = along(kernel, D, P, Q, WEIGHED_SLOPE_TERMS, nodes)
+        early, middle, late, level = along(kernel.profile, D, P, Q, WEIGHED_SLOPE_TERMS, nodes)
         near, far = early * start + middle * end, middle * start + late * end
         slope = P * near[:, None] + Q * far[:, None]
         total = total[:, columns].inc(-variance * D[:, :, None] * slope)
@@ -306,7 +306,7 @@ def _weighed_block(atoms, linear, x, baseline):
     for variance, kernel, columns in atoms:
         kernel._require((0,))
         squares = pt.sqr((x[:, columns] - baseline[..., columns]) / kernel.lengthscale)
-        plain, mixed = of_two(kernel, squares.sum(axis=1, keepdims=True))
+        plain, mixed = of_two(kernel.profile, squares.sum(axis=1, keepdims=True))
         straight, bent = (even * plain[k] + product * mixed[k] for k in (1, 2))
         within = (squares * straight[:, None])[:, :, None] * pt.eye(len(columns)) - (
             squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
@@ -348,7 +348,7 @@ def _(kernel: Stationary, x, baseline, xs, nodes=None):
         return cross.dispatch(Kernel)(kernel, x, baseline, xs, nodes)
     D = (x - baseline) / kernel.lengthscale
     P, Q = _ends(kernel, x, baseline, xs)
-    near, far = along(kernel, D, P, Q, SLOPE_TERMS, nodes)
+    near, far = along(kernel.profile, D, P, Q, SLOPE_TERMS, nodes)
     slope = P * near[:, None] + Q * far[:, None]
     return -D[:, :, None] * slope
 
@@ -367,7 +367,7 @@ def _(kernel: Stationary, x, baseline, nodes=None):
     D = (x - baseline) / kernel.lengthscale
     squares, a = pt.sqr(D), pt.sqr(D).sum(axis=1, keepdims=True)
     if nodes is None:
-        bent, rise = of_length(kernel, a)
+        bent, rise = of_length(kernel.profile, a)
         shares = squares / pt.maximum(a, TINY)
         own = shares * (bent + 2.0 * rise)
         return own[:, :, None] * pt.eye(D.shape[1]) - (
@@ -378,8 +378,8 @@ def _(kernel: Stationary, x, baseline, nodes=None):
     )
     weights = np.bincount(index, np.multiply.outer(nodes.w, nodes.w).ravel())
     s2 = a * apart**2
-    straight = (weights * kernel.radial(s2, 1)).sum(axis=1, keepdims=True)
-    bent = (weights * apart**2 * kernel.radial(s2, 2)).sum(axis=1)
+    straight = (weights * kernel.profile.radial(s2, 1)).sum(axis=1, keepdims=True)
+    bent = (weights * apart**2 * kernel.profile.radial(s2, 2)).sum(axis=1)
     return (squares * straight)[:, :, None] * pt.eye(D.shape[1]) - (
         squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
     )
