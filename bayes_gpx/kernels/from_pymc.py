@@ -11,7 +11,7 @@ from pymc.gp import cov
 from bayes_gpx.kernels.additive import Additive, ElementarySymmetric
 from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
 from bayes_gpx.kernels.composite import Active, Power, Product, Sum, Warped
-from bayes_gpx.kernels.elementary import Automatic, Constant, Linear
+from bayes_gpx.kernels.elementary import Automatic, Constant, LinearKernel
 from bayes_gpx.kernels.profiles import PROFILES, AutomaticProfile
 from bayes_gpx.kernels.smoothness import measured
 from bayes_gpx.kernels.stationary import Stationary
@@ -71,8 +71,8 @@ def _stationary(k: cov.Stationary, period=None) -> Stationary:
 LEAVES = {
     cov.Periodic: lambda k: _stationary(k, k.period),
     cov.WrappedPeriodic: lambda k: _stationary(k.cov_func, k.period),
-    cov.Linear: lambda k: Linear(k.c),
-    cov.Polynomial: lambda k: Power(Sum(Linear(k.c), from_pymc(k.offset)), k.d),
+    cov.Linear: lambda k: LinearKernel(k.c),
+    cov.Polynomial: lambda k: Power(Sum(LinearKernel(k.c), from_pymc(k.offset)), k.d),
     cov.Gibbs: _gibbs,
     cov.WarpedInput: lambda k: Warped(
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim

@@ -7,17 +7,16 @@ coefficients' prior is standard normal.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
+from itertools import count, product
 from operator import mul
 from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.kernels.composite import Active, Product, Sum
-from bayes_gpx.kernels.elementary import Constant, Linear
+from bayes_gpx.kernels.elementary import Constant, LinearKernel
+from bayes_gpx.kernels.normal_form import terms
 from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
-from bayes_gpx.kernels.stationary import Stationary
 from bayes_gpx.numerics.quadrature import gauss_legendre, total_of
 from bayes_gpx.processes.approximations import HSGP
 
@@ -364,32 +363,21 @@ def basis_of(kernel, approximation, X):
     NoBasis
         For a kernel without such functions.
     """
-    parts = [*_parts(kernel, approximation, X, iter(range(1000)))]
+    numbers, d = count(), X.type.shape[1]
+    parts = [_of_term(term, approximation, X, numbers) for term in terms(kernel, d)]
     return parts[0] if len(parts) == 1 else JoinedBasis(tuple(parts))
 
 
-def _parts(kernel, approximation, X, numbers):
-    if isinstance(kernel, Sum):
-        yield from _parts(kernel.left, approximation, X, numbers)
-        yield from _parts(kernel.right, approximation, X, numbers)
-    elif isinstance(kernel, Product) and _multiple(kernel):
-        factor, other = _multiple(kernel)
-        for part in _parts(other, approximation, X, numbers):
-            yield ScaledBasis(factor.variance, part)
-    elif isinstance(kernel, Active):
-        own = kernel.columns
-        if np.array_equal(own, np.arange(X.type.shape[1])):
-            yield from _parts(kernel.kernel, approximation, X, numbers)
-            return
-        for part in _parts(kernel.kernel, approximation, X[:, own], numbers):
-            yield OfColumns(part, own)
-    elif isinstance(kernel, Constant):
-        yield ScaledBasis(kernel.variance, One())
-    elif isinstance(kernel, Linear):
-        yield Affine(kernel.center, pt.as_tensor(kernel.weights))
-    elif _spectral(kernel):
+def _of_term(term, approximation, X, numbers):
+    """Basis functions of one term; stationary ones are numbered."""
+    kernel = term.kernel
+    if isinstance(kernel, Constant):
+        basis = ScaledBasis(kernel.variance, One())
+    elif isinstance(kernel, LinearKernel):
+        basis = Affine(kernel.center, pt.as_tensor(kernel.weights))
+    elif term.stationary and isinstance(kernel.profile, SpectralProfile):
         build = _sines if isinstance(approximation, HSGP) else _waves
-        yield build(kernel, approximation, X, next(numbers))
+        basis = build(kernel, approximation, term.of(X), next(numbers))
     else:
         name = getattr(kernel, "name", type(kernel).__name__)
         raise NoBasis(
@@ -397,17 +385,8 @@ def _parts(kernel, approximation, X, numbers):
             f"multiples of {', '.join(SPECTRAL)}, Linear and Constant; use approximation=None or "
             "bx.Inducing for other kernels."
         )
-
-
-def _spectral(kernel):
-    """Whether it is stationary with a known spectral density."""
-    stationary = isinstance(kernel, Stationary) and kernel.period is None
-    return stationary and isinstance(kernel.profile, SpectralProfile)
-
-
-def _multiple(kernel):
-    pairs = (kernel.left, kernel.right), (kernel.right, kernel.left)
-    return next((pair for pair in pairs if isinstance(pair[0], Constant)), None)
+    basis = basis if term.columns is None else OfColumns(basis, term.columns)
+    return basis if term.variance is None else ScaledBasis(term.variance, basis)
 
 
 def _waves(kernel, approximation, X, number):

@@ -12,7 +12,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.kernels.composite import Active, Product, Sum
-from bayes_gpx.kernels.elementary import Linear
+from bayes_gpx.kernels.elementary import LinearKernel
 from bayes_gpx.processes import expected_gradients, integrated_gradients
 from bayes_gpx.processes.operators import (
     Difference,
@@ -200,7 +200,7 @@ def _side_by_side(summands, *operators):
     products = [
         Product(
             Active(kernel, np.arange(d)),
-            Active(Linear(pt.zeros(p), variances * pt.ones(p)), d + np.arange(p)),
+            Active(LinearKernel(pt.zeros(p), variances * pt.ones(p)), d + np.arange(p)),
         )
         for kernel, variances in summands
     ]
