@@ -160,7 +160,7 @@ class ElementarySymmetric(Kernel):
         own = [part.kernel for part in self.parts if isinstance(part, Active)]
         stationary = [kernel for kernel in own if isinstance(kernel, Stationary)]
         periods = {kernel.period is None for kernel in stationary}
-        profiles = {kernel.radial for kernel in stationary}
+        profiles = {kernel.profile for kernel in stationary}
         if len(stationary) < len(self.parts) or len(periods) > 1 or len(profiles) > 1:
             return None
         scales = {"lengthscale": [kernel.lengthscale for kernel in stationary]}

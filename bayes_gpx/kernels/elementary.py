@@ -20,7 +20,7 @@ class Constant(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
-class Linear(Kernel):
+class LinearKernel(Kernel):
     """k = sum_a weights_a (x_a - center_a) (x'_a - center_a)."""
 
     center: TensorVariable

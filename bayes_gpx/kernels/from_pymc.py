@@ -1,6 +1,7 @@
 """From a PyMC covariance function to the package's kernel."""
 
 import math
+from dataclasses import replace
 from functools import reduce
 
 import numpy as np
@@ -10,9 +11,10 @@ from pymc.gp import cov
 from bayes_gpx.kernels.additive import Additive, ElementarySymmetric
 from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
 from bayes_gpx.kernels.composite import Active, Power, Product, Sum, Warped
-from bayes_gpx.kernels.elementary import Automatic, Constant, Linear
+from bayes_gpx.kernels.elementary import Automatic, Constant, LinearKernel
+from bayes_gpx.kernels.profiles import PROFILES, AutomaticProfile
 from bayes_gpx.kernels.smoothness import measured
-from bayes_gpx.kernels.stationary import RADIAL, Stationary
+from bayes_gpx.kernels.stationary import Stationary
 
 
 def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
@@ -42,8 +44,9 @@ def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
         return Active(LEAVES[kind](cov_func), cov_func.active_dims)
     if isinstance(cov_func, cov.Stationary) and kind.full is cov.Stationary.full:
         return Active(_stationary(cov_func), cov_func.active_dims)
-    kernel = measured(Automatic(cov_func, kind.__name__), cov_func.input_dim)
-    return Active(kernel, np.arange(cov_func.input_dim))
+    kernel = Automatic(cov_func, kind.__name__)
+    known = {"smoothness": measured(kernel, cov_func.input_dim), "measured": True}
+    return Active(replace(kernel, **known), np.arange(cov_func.input_dim))
 
 
 def _gibbs(k: cov.Gibbs) -> Automatic:
@@ -56,31 +59,20 @@ def _gibbs(k: cov.Gibbs) -> Automatic:
 
 
 def _stationary(k: cov.Stationary, period=None) -> Stationary:
-    """The profile of a known kernel, or of a user's own by autodiff, as smooth as measured."""
-    kind, ls, alpha = type(k), k.ls.astype("floatX"), getattr(k, "alpha", None)
-
-    def ratquad(s2, order):
-        power = pt.exp(-(alpha + order) * pt.log1p(0.5 * s2 / alpha))
-        return math.prod(1.0 + m / alpha for m in range(1, order)) * power
-
-    def other(s2, order):
-        value = k.full_from_distance(s2, squared=True)
-        for _ in range(order):
-            value = -2.0 * pt.grad(value.sum(), s2, disconnected_inputs="ignore")
-        return value
-
-    if kind is cov.RatQuad:
-        return Stationary("RatQuad", ls, ratquad, math.inf, period, alpha)
-    if kind in RADIAL:
-        return Stationary(kind.__name__, ls, *RADIAL[kind], period)
-    return measured(Stationary(kind.__name__, ls, other, HIGHEST_ORDER, period), k.n_dims)
+    """A kernel of a known profile, or of a user's own by autodiff, as smooth as measured."""
+    name, ls = type(k).__name__, k.ls.astype("floatX")
+    if type(k) in PROFILES:
+        return Stationary(name, ls, PROFILES[type(k)].of(k), period)
+    own = AutomaticProfile(lambda s2: k.full_from_distance(s2, squared=True), HIGHEST_ORDER)
+    found = measured(Stationary(name, ls, own, period), k.n_dims)
+    return Stationary(name, ls, replace(own, smoothness=found, measured=True), period)
 
 
 LEAVES = {
     cov.Periodic: lambda k: _stationary(k, k.period),
     cov.WrappedPeriodic: lambda k: _stationary(k.cov_func, k.period),
-    cov.Linear: lambda k: Linear(k.c),
-    cov.Polynomial: lambda k: Power(Sum(Linear(k.c), from_pymc(k.offset)), k.d),
+    cov.Linear: lambda k: LinearKernel(k.c),
+    cov.Polynomial: lambda k: Power(Sum(LinearKernel(k.c), from_pymc(k.offset)), k.d),
     cov.Gibbs: _gibbs,
     cov.WarpedInput: lambda k: Warped(
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim

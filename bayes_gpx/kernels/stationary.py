@@ -1,16 +1,15 @@
 """Stationary kernels: functions of a scaled distance, with their derivatives."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.gp import cov
 from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
+from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.distance import squared_distances
+from bayes_gpx.kernels.profiles import RadialProfile
 from bayes_gpx.kernels.tensor_products import (
     Apart,
     chain,
@@ -23,19 +22,23 @@ from bayes_gpx.kernels.tensor_products import (
 class Stationary(Kernel):
     """k = F_0(s^2), s^2 = sum_a (delta_a / lengthscale_a)^2, a function of delta = x - x'.
 
-    With a period, delta_a stands for sin(pi (x_a - x'_a) / period_a), as in PyMC's Periodic.
-    `radial(s^2, k)` is F_k, where F_0 = rho and F_{k+1} = -F_k'(s) / s, or minus the derivative of
-    F_k with respect to s^2 / 2: F_1 and F_2 are g1 and g2. Where they grow without bound at s = 0
-    (Matern32's F_2, Matern52's F_3 and F_4) they are finite there, and meet differences that are 0.
+    F_0 is its profile's. With a period, delta_a stands for sin(pi (x_a - x'_a) / period_a), as in
+    PyMC's Periodic. The name is for messages.
     """
 
     name: str
     lengthscale: TensorVariable
-    radial: Callable[[TensorVariable, int], TensorVariable]
-    smoothness: float = HIGHEST_ORDER
+    profile: RadialProfile
     period: TensorVariable | None = None
-    alpha: TensorVariable | None = None
-    measured: bool = False
+
+    @property
+    def smoothness(self):  # noqa: D102
+        return self.profile.smoothness
+
+    @property
+    def measured(self):
+        """Whether its smoothness was found by differences."""
+        return self.profile.measured
 
     def _squared(self, X, Xs):
         """Squared distances s^2 between all rows of X and of Xs, (n, m).
@@ -72,9 +75,9 @@ class Stationary(Kernel):
 
     def _jet(self, pairs, slots):
         if pairs.matrix:
-            return self.radial(self._squared(pairs.x, pairs.xs), 0)
+            return self.profile.radial(self._squared(pairs.x, pairs.xs), 0)
         if not slots and pairs.x is pairs.xs:
-            return self.radial(pt.zeros(tuple(pairs.x.shape)[:-1]), 0)
+            return self.profile.radial(pt.zeros(tuple(pairs.x.shape)[:-1]), 0)
         return sum_of_products(self._chained(pairs, slots), len(slots))
 
     def _terms(self, pairs, slots):
@@ -86,7 +89,7 @@ class Stationary(Kernel):
         """Gradient in x, by inner products of differences from one point: 0 where all are equal."""
         self._require((0,), once=True)
         x, xs = pairs.x[:, 0], pairs.xs[0]
-        rate, metric = -self.radial(self._squared(x, xs), 1), pt.sqr(self.lengthscale)
+        rate, metric = -self.profile.radial(self._squared(x, xs), 1), pt.sqr(self.lengthscale)
         return [[(rate, ()), (Apart((x - xs[0]) / metric, (xs - xs[0]) / metric), (0,))]]
 
     def _chained(self, pairs, slots):
@@ -97,36 +100,4 @@ class Stationary(Kernel):
             each = rate(len(slots))
             return -each if each is not None and sum(slots) % 2 else each
 
-        return chain(lambda k: (-1) ** k * self.radial(s2, k), inner, slots)
-
-
-def _inverse(z):
-    """1 / z, finite at 0 like its cube and the derivatives of both."""
-    return 1 / (z + 1e-60)
-
-
-def _matern(smoothness: int, rate: float, *factors: Callable):
-    def radial(s2, order):
-        positive = s2 > 0
-        z = rate * pt.switch(positive, pt.sqrt(pt.switch(positive, s2, 1.0)), 0.0)
-        return factors[order](z) * pt.exp(-z)
-
-    return radial, smoothness
-
-
-RADIAL = {
-    cov.ExpQuad: (lambda s2, order: pt.exp(-0.5 * s2), math.inf),
-    cov.Periodic: (lambda s2, order: pt.exp(-0.5 * s2), math.inf),
-    cov.Matern52: _matern(
-        2,
-        5**0.5,
-        lambda z: 1 + z + z**2 / 3,
-        lambda z: 5 / 3 * (1 + z),
-        lambda z: 25 / 3,
-        lambda z: 125 / 3 * _inverse(z),
-        lambda z: 625 / 3 * (1 + z) * _inverse(z) ** 3,
-    ),
-    cov.Matern32: _matern(1, 3**0.5, lambda z: 1 + z, lambda z: 3, lambda z: 9 * _inverse(z)),
-    cov.Matern12: _matern(0, 1.0, lambda z: 1.0),
-    cov.Exponential: _matern(0, 0.5, lambda z: 1.0),
-}
+        return chain(lambda k: (-1) ** k * self.profile.radial(s2, k), inner, slots)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
 
 FAR = -5.0
 """Below this the hazard is a continued fraction; above, its plain form loses three digits."""
@@ -100,3 +101,10 @@ def log_softmax(f):
 def log_normal(y, mean, variance):
     """Log density of N(mean, variance) at y."""
     return -0.5 * (np.log(2.0 * np.pi) + pt.log(variance) + pt.sqr(y - mean) / variance)
+
+
+def gamma_quantile(alpha, u):
+    """Quantiles of a Gamma distribution with that shape and mean 1, differentiable in it."""
+    x = disconnected_grad(pt.gammaincinv(alpha, u))
+    density = pt.exp((alpha - 1.0) * pt.log(x) - x - pt.gammaln(alpha))
+    return (x - (pt.gammainc(alpha, x) - u) / disconnected_grad(density)) / alpha

@@ -17,10 +17,16 @@ from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import (
     BasisProcess,
     by_observation,
-    has_own_noise,
     own_variances,
 )
-from bayes_gpx.processes.operators import AtPoints, Operator, evaluate
+from bayes_gpx.processes.operators import (
+    AtPoints,
+    Contribution,
+    Operator,
+    Value,
+    Weight,
+    evaluate,
+)
 from bayes_gpx.processes.weight_process import informed
 
 JITTER = 1e-10
@@ -212,7 +218,7 @@ class LowRank:
 
     def __call__(self, operator):
         """Posterior of the operator's values."""
-        if self.seen.own_variances is None or not has_own_noise(operator):
+        if self.seen.own_variances is None or not operator.own_noise:
             return self._smooth(operator)
         if not isinstance(operator, AtPoints):
             raise ValueError(
@@ -229,13 +235,13 @@ class LowRank:
         """Weights with `eps_w`, which for training samples y tells something of, too."""
         new = isinstance(operator.sample, str) or self.seen.y is None
         asked = replace(operator, smooth=True)
-        if operator.kind == "contribution":
-            asked = replace(asked, kind="weight", Z=None)
+        if isinstance(operator, Contribution):
+            asked = Weight(asked.X, sample=asked.sample, smooth=True)
         smooth, spread = self._smooth(asked), self.seen.own_variances
         rows = slice(None) if new else operator.sample
-        z = pt.as_tensor_variable(operator.Z if operator.kind != "weight" else self.seen.Z[rows])
+        z = pt.as_tensor_variable(self.seen.Z[rows] if isinstance(operator, Weight) else operator.Z)
         spread = spread * pt.ones(z.shape[1])
-        if operator.kind == "evaluate":
+        if isinstance(operator, Value):
             total = (z**2 * spread).sum(axis=1)
             if new:
                 return Moved(smooth, pt.ones((z.shape[0], 1, 1)), None, total[:, None, None])
@@ -249,7 +255,7 @@ class LowRank:
             turn = identity - reached[:, :, None] * (z / D[:, None])[:, None, :]
             own = own - reached[:, :, None] * (reached / D[:, None])[:, None, :]
             shift = reached * (y / D)[:, None]
-        if operator.kind == "contribution":
+        if isinstance(operator, Contribution):
             turn, own = z[:, :, None] * turn, z[:, :, None] * own * z[:, None, :]
             shift = None if shift is None else z * shift
         return Moved(smooth, turn, shift, own)

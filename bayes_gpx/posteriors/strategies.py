@@ -28,7 +28,7 @@ from bayes_gpx.posteriors.latent import latent
 from bayes_gpx.posteriors.low_rank import LowRank, Seen, low_rank
 from bayes_gpx.posteriors.prior_functions import by_class, prior_function
 from bayes_gpx.posteriors.softmax import Coupled
-from bayes_gpx.processes.covariance import SLOPES
+from bayes_gpx.processes.operators import Derivative
 
 LATENT_JITTER = 1e-8
 """Added to the covariance of latent values that are drawn, as a multiple of its mean diagonal."""
@@ -65,7 +65,7 @@ class _OnRows(Strategy):
             return process.summed(operator, given.smooth, weights[None]).reshape((-1,))
 
         def moved(operator):
-            if operator.kind in SLOPES:
+            if isinstance(operator, Derivative):
                 return by_class(summed, operator, update, given)
             return pt.dot(process.covariance(operator, given.smooth), update)
 

@@ -1,32 +1,42 @@
 """What processes share: prior covariances, blocks and variances of operators."""
 
+from abc import ABC, abstractmethod
+
 import pytensor.tensor as pt
 
-from bayes_gpx.processes import covariance
-from bayes_gpx.processes.operators import AtPoints, Stack, Sum
+from bayes_gpx.processes.operators import AtPoints, Derivative, Stack, Value, bilinear
 
 
-class Process:
-    """Bilinearity: what adding, scaling and stacking operators does to covariances."""
+class Process(ABC):
+    """A zero-mean Gaussian process: what is known of operators a priori."""
 
+    @abstractmethod
     def covariance(self, L, M):
         """Prior covariance matrix of L's values with M's, (len L, len M)."""
-        if not isinstance(L, AtPoints):
-            return _combine(L, [self.covariance(part, M) for part in _parts(L)], axis=0)
-        if not isinstance(M, AtPoints):
-            return _combine(M, [self.covariance(L, part) for part in _parts(M)], axis=1)
-        return self._covariance(L, M)
 
+    @abstractmethod
     def variance(self, L):
         """Prior variance of each of L's values, (len L,)."""
+
+    @abstractmethod
+    def block(self, L):
+        """Prior covariance between the components of each observation, (obs, c, c)."""
+
+
+class KernelProcess(Process):
+    """Bilinearity: what adding, scaling and stacking operators does to covariances."""
+
+    def covariance(self, L, M):  # noqa: D102
+        return bilinear(self._covariance, L, M)
+
+    def variance(self, L):  # noqa: D102
         if isinstance(L, AtPoints):
             return self._variance(L)
         if isinstance(L, Stack):
             return pt.concatenate([self.variance(part) for part in L.parts])
         return pt.diagonal(self.covariance(L, L))
 
-    def block(self, L):
-        """Prior covariance between the components of each observation, (obs, c, c)."""
+    def block(self, L):  # noqa: D102
         if isinstance(L, AtPoints):
             return self._block(L)
         raise ValueError(
@@ -42,41 +52,32 @@ class Process:
         tensor (m, c)
             For a gradient or Hessian L, and M's values, without the matrix of covariances.
         """
-        if isinstance(M, AtPoints) and M.kind == "evaluate" and L.kind in covariance.SLOPES:
+        if isinstance(L, Derivative) and isinstance(M, Value):
             return self._summed(L, M, weights)
-        m = pt.as_tensor_variable(L.X).shape[0]
-        by_points = self.covariance(L, M).reshape((m, -1, weights.shape[1]))
+        by_points = self.covariance(L, M).reshape((L.x.shape[0], -1, weights.shape[1]))
         return (by_points * weights[:, None]).sum(axis=2)
 
+    @abstractmethod
     def cross(self, L):
         """Prior covariance of a gradient's or Hessian's components with f there, (m, c)."""
-        return self._cross(L)
+
+    @abstractmethod
+    def _covariance(self, L, M):
+        """As `covariance`, of operators at points."""
+
+    @abstractmethod
+    def _variance(self, L):
+        """As `variance`, of an operator at points."""
+
+    @abstractmethod
+    def _block(self, L):
+        """As `block`."""
+
+    @abstractmethod
+    def _summed(self, L, M, weights):
+        """As `summed`, of a gradient or Hessian and values."""
 
 
-def _diagonals(block):
+def diagonals(block):
+    """Variances (obs c,) from covariances within observations, (obs, c, c)."""
     return pt.diagonal(block, axis1=1, axis2=2).reshape((-1,))
-
-
-def _cross(kernel, L, M):
-    x = _tensor(L.X)
-    return kernel.gram(x) if L.X is M.X else kernel.value(x, _tensor(M.X))
-
-
-def _parts(operator):
-    if isinstance(operator, Stack):
-        return operator.parts
-    if isinstance(operator, Sum):
-        return operator.terms
-    return (operator.operator,)
-
-
-def _combine(operator, blocks, axis):
-    if isinstance(operator, Stack):
-        return pt.concatenate(blocks, axis=axis)
-    if isinstance(operator, Sum):
-        return sum(blocks[1:], start=blocks[0])
-    return operator.factor * blocks[0]
-
-
-def _tensor(points):
-    return pt.as_tensor_variable(points)

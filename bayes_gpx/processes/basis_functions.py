@@ -7,25 +7,29 @@ coefficients' prior is standard normal.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import reduce
-from itertools import product
+from itertools import count, product
 from operator import mul
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 
-from bayes_gpx.kernels.composite import Active, Product, Sum
-from bayes_gpx.kernels.elementary import Constant, Linear
-from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.kernels.elementary import Constant, LinearKernel
+from bayes_gpx.kernels.normal_form import terms
+from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
+from bayes_gpx.numerics.quadrature import gauss_legendre, total_of
 from bayes_gpx.processes.approximations import HSGP
 
 NO_POWER = 1e-290
 """Of a spectral density: the slope of its root is not finite where it has underflowed to 0."""
 
-SPECTRAL = {"ExpQuad": np.inf, "Matern52": 2.5, "Matern32": 1.5, "RatQuad": None}
-"""Kernels with a spectral density, and the order of the Matern family that they are."""
+MOVING_NODES = 16, 4
+"""Gauss-Legendre nodes in each panel of a path on which z changes with x, and how many panels."""
+
+SPECTRAL = tuple(
+    dict.fromkeys(p.__name__ for p in PROFILES.values() if issubclass(p, SpectralProfile))
+)
+"""Names of the kernels with a spectral density."""
 
 
 class NoBasis(ValueError):
@@ -57,7 +61,7 @@ class Basis(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Basis):
+class JoinedBasis(Basis):
     """The functions of several bases, one after the other."""
 
     parts: tuple
@@ -87,7 +91,7 @@ class Joined(Basis):
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled(Basis):
+class ScaledBasis(Basis):
     """A basis times the square root of a variance."""
 
     variance: Any
@@ -286,6 +290,48 @@ class Sines(Basis):
         return pt.stack(shares, axis=1)
 
 
+@dataclass(frozen=True, eq=False)
+class TimesFeatures(Basis):
+    """Each function times each of p features z_l(x): the columns of x, and 1 if p = d + 1.
+
+    The features vary slower, (p M,).
+    """
+
+    basis: Basis
+    p: int
+
+    def _features(self, x):
+        missing = self.p - x.type.shape[1]
+        return pt.concatenate([x, pt.ones((x.shape[0], missing))], axis=1) if missing else x
+
+    def value(self, x):
+        each = self._features(x)[:, :, None] * self.basis.value(x)[:, None]
+        return each.reshape((x.shape[0], -1))
+
+    def gradient(self, x):
+        step = pt.eye(x.type.shape[1], self.p)
+        held = self._features(x)[:, None, :, None] * self.basis.gradient(x)[:, :, None]
+        each = held + step[None, :, :, None] * self.basis.value(x)[:, None, None]
+        return each.reshape((x.shape[0], x.shape[1], -1))
+
+    def hessian(self, x):
+        step, slope = pt.eye(x.type.shape[1], self.p), self.basis.gradient(x)
+        mixed = step[None, :, None, :, None] * slope[:, None, :, None]
+        held = self._features(x)[:, None, None, :, None] * self.basis.hessian(x)[:, :, :, None]
+        each = held + mixed + mixed.transpose(0, 2, 1, 3, 4)
+        return each.reshape((x.shape[0], x.shape[1], x.shape[1], -1))
+
+    def attribution(self, x, baseline):
+        return along_path(self.gradient, x, baseline, gauss_legendre(*MOVING_NODES))
+
+
+def along_path(slopes, x, baseline, nodes):
+    """Integral of slopes (m, d, M) along paths from baselines to x, times each feature's way."""
+    delta = x - baseline
+    parts = [w * slopes(baseline + t * delta) for t, w in zip(nodes.t, nodes.w, strict=True)]
+    return delta[:, :, None] * total_of(parts)
+
+
 def _signed(function, parts, signs):
     return function(sum(sign * part for sign, part in zip(signs, parts, strict=True)))
 
@@ -317,32 +363,21 @@ def basis_of(kernel, approximation, X):
     NoBasis
         For a kernel without such functions.
     """
-    parts = [*_parts(kernel, approximation, X, iter(range(1000)))]
-    return parts[0] if len(parts) == 1 else Joined(tuple(parts))
+    numbers, d = count(), X.type.shape[1]
+    parts = [_of_term(term, approximation, X, numbers) for term in terms(kernel, d)]
+    return parts[0] if len(parts) == 1 else JoinedBasis(tuple(parts))
 
 
-def _parts(kernel, approximation, X, numbers):
-    if isinstance(kernel, Sum):
-        yield from _parts(kernel.left, approximation, X, numbers)
-        yield from _parts(kernel.right, approximation, X, numbers)
-    elif isinstance(kernel, Product) and _multiple(kernel):
-        factor, other = _multiple(kernel)
-        for part in _parts(other, approximation, X, numbers):
-            yield Scaled(factor.variance, part)
-    elif isinstance(kernel, Active):
-        own = kernel.columns
-        if np.array_equal(own, np.arange(X.type.shape[1])):
-            yield from _parts(kernel.kernel, approximation, X, numbers)
-            return
-        for part in _parts(kernel.kernel, approximation, X[:, own], numbers):
-            yield OfColumns(part, own)
-    elif isinstance(kernel, Constant):
-        yield Scaled(kernel.variance, One())
-    elif isinstance(kernel, Linear):
-        yield Affine(kernel.center, pt.as_tensor(kernel.weights))
-    elif isinstance(kernel, Stationary) and kernel.period is None and kernel.name in SPECTRAL:
+def _of_term(term, approximation, X, numbers):
+    """Basis functions of one term; stationary ones are numbered."""
+    kernel = term.kernel
+    if isinstance(kernel, Constant):
+        basis = ScaledBasis(kernel.variance, One())
+    elif isinstance(kernel, LinearKernel):
+        basis = Affine(kernel.center, pt.as_tensor(kernel.weights))
+    elif term.stationary and isinstance(kernel.profile, SpectralProfile):
         build = _sines if isinstance(approximation, HSGP) else _waves
-        yield build(kernel, approximation, X, next(numbers))
+        basis = build(kernel, approximation, term.of(X), next(numbers))
     else:
         name = getattr(kernel, "name", type(kernel).__name__)
         raise NoBasis(
@@ -350,30 +385,16 @@ def _parts(kernel, approximation, X, numbers):
             f"multiples of {', '.join(SPECTRAL)}, Linear and Constant; use approximation=None or "
             "bx.Inducing for other kernels."
         )
-
-
-def _multiple(kernel):
-    pairs = (kernel.left, kernel.right), (kernel.right, kernel.left)
-    return next((pair for pair in pairs if isinstance(pair[0], Constant)), None)
+    basis = basis if term.columns is None else OfColumns(basis, term.columns)
+    return basis if term.variance is None else ScaledBasis(term.variance, basis)
 
 
 def _waves(kernel, approximation, X, number):
     """Frequencies from the kernel's spectral density, a scale mixture of normals."""
     shape = X.type.shape[1], approximation.m // 2
-    (normal, uniform), order = approximation.standard(number, shape), SPECTRAL[kernel.name]
-    if kernel.name == "RatQuad":
-        normal = normal * pt.sqrt(_gamma_quantile(kernel.alpha, uniform))
-    elif np.isfinite(order):
-        normal = normal / pt.sqrt(_gamma_quantile(pt.constant(order), uniform))
+    frequencies = kernel.profile.frequencies(*approximation.standard(number, shape))
     scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
-    return Waves(pt.specify_shape(normal * scale, shape))
-
-
-def _gamma_quantile(alpha, u):
-    """Quantiles of a Gamma distribution with that shape and mean 1, differentiable in it."""
-    x = disconnected_grad(pt.gammaincinv(alpha, u))
-    density = pt.exp((alpha - 1.0) * pt.log(x) - x - pt.gammaln(alpha))
-    return (x - (pt.gammainc(alpha, x) - u) / disconnected_grad(density)) / alpha
+    return Waves(pt.specify_shape(frequencies * scale, shape))
 
 
 def _sines(kernel, approximation: HSGP, X, number):
@@ -383,7 +404,5 @@ def _sines(kernel, approximation: HSGP, X, number):
     grids = np.meshgrid(*[np.arange(1, m + 1) for m in approximation.along(d)], indexing="ij")
     numbers = np.stack([grid.ravel() for grid in grids], axis=1)
     rates = pt.specify_shape(0.5 * np.pi * numbers / reach, (len(numbers), d))
-    own = {"alpha": kernel.alpha} if kernel.name == "RatQuad" else {}
-    known = getattr(pm.gp.cov, kernel.name)(d, ls=kernel.lengthscale, **own)
-    density = pt.maximum(known.power_spectral_density(rates), NO_POWER)
+    density = pt.maximum(kernel.profile.spectral_density(rates, kernel.lengthscale), NO_POWER)
     return Sines(rates, center, reach, pt.sqrt(density))

@@ -1,20 +1,23 @@
 """Processes that are sums of basis functions with standard normal coefficients."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx.numerics.quadrature import gauss_legendre, total_of
 from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.basis_functions import basis_of
-from bayes_gpx.processes.covariance import KINDS
-from bayes_gpx.processes.expected_gradients import averaged, every_path
-from bayes_gpx.processes.operators import AtPoints, Scaled, Stack
+from bayes_gpx.processes.basis_functions import TimesFeatures, along_path, basis_of
+from bayes_gpx.processes.operators import (
+    Composite,
+    Contribution,
+    Gradient,
+    Hessian,
+    IntegratedGradient,
+    OfFeatures,
+    Value,
+    Weight,
+)
 from bayes_gpx.processes.weight_process import WeightProcess
-
-PATH_NODES, PATH_PANELS = 16, 4
-"""Quadrature along paths on which z changes with x."""
 
 
 @dataclass(frozen=True)
@@ -35,23 +38,18 @@ class BasisProcess(Process):
 
     def design(self, L):
         """Values of L at each basis function, (len L, M), without samples' own noise."""
-        if isinstance(L, Stack):
-            return pt.concatenate([self.design(part) for part in L.parts])
-        if isinstance(L, Scaled):
-            return L.factor * self.design(L.operator)
-        if not isinstance(L, AtPoints):
-            first, *rest = (self.design(term) for term in L.terms)
-            return sum(rest, start=first)
+        if isinstance(L, Composite):
+            return L.assembled([self.design(part) for part in L.parts], axis=0)
         designs = [self._design(basis, amplitude, L) for basis, amplitude in self.sources]
         return pt.concatenate(designs, axis=1)
 
     def values(self, L, coefficients):
         """Values of L for these coefficients (M,); of a gradient without its design."""
-        if not isinstance(L, AtPoints) or L.kind != "gradient":
+        if not isinstance(L, Gradient):
             return pt.dot(self.design(L), coefficients)
-        total, start, x = 0.0, 0, _tensor(L.X)
+        total, start, x = 0.0, 0, L.x
         for basis, amplitude in self.sources:
-            rows = 1 if self.own is None else _tensor(L.Z).shape[1]
+            rows = 1 if self.own is None else pt.as_tensor_variable(L.Z).shape[1]
             count = rows * basis.value(x[:1]).shape[1]
             own = coefficients[start : start + count].reshape((rows, -1))
             own, start = pt.atleast_1d(amplitude)[:, None] * own, start + count
@@ -62,22 +60,24 @@ class BasisProcess(Process):
 
     def _design(self, basis, amplitude, L):
         if self.own is None:
-            by_points = _each_baseline(_held, basis, L)
+            by_points = rows_of(basis, L)
             return (amplitude * by_points).reshape((-1, by_points.shape[-1]))
-        if L.tied and L.kind in KINDS:
-            parts = _each_baseline(_moving, basis, L)
+        if L.tied:
+            p = L.Z.type.shape[1]
+            parts = rows_of(TimesFeatures(basis, p), L)
+            parts = parts.reshape((parts.shape[0], parts.shape[1], p, -1))
         else:
-            parts = _each_baseline(_held, basis, L)[:, :, None]
-            if L.kind != "weight":
-                parts = parts * _tensor(L.Z)[:, None, :, None]
-            if L.kind in ("weight", "contribution"):
+            parts = rows_of(basis, L)[:, :, None]
+            if not isinstance(L, Weight):
+                parts = parts * pt.as_tensor_variable(L.Z)[:, None, :, None]
+            if isinstance(L, OfFeatures):
                 parts = parts * pt.eye(self._n_features(L))[None, :, :, None]
         weighed = parts * pt.atleast_1d(amplitude)[:, None]
         return weighed.reshape((weighed.shape[0] * weighed.shape[1], -1))
 
     def _n_features(self, L):
-        if L.kind != "weight":
-            return _tensor(L.Z).shape[1]
+        if not isinstance(L, Weight):
+            return pt.as_tensor_variable(L.Z).shape[1]
         if self.own.n_features is None:
             raise ValueError("weight needs to know how many features there are; give n_features.")
         return self.own.n_features
@@ -97,7 +97,7 @@ class BasisProcess(Process):
         return pt.matmul(parts, parts.transpose(0, 2, 1)) + self._noise("block", L)
 
     def _noise(self, what, *operators):
-        if self.own is None or any(not has_own_noise(L) for L in operators):
+        if self.own is None or not all(L.own_noise for L in operators):
             return 0.0
         return getattr(self.own, what)(*operators)
 
@@ -116,17 +116,12 @@ def expanded(process, approximation, X):
     -------
     BasisProcess
     """
-    X = _tensor(X)
+    X = pt.as_tensor_variable(X)
     if not isinstance(process, WeightProcess):
         return BasisProcess(((basis_of(process.kernel, approximation, X), 1.0),))
     bases = (basis_of(kernel, approximation, X) for kernel in process.kernels)
     own = WeightProcess((), process.sigma_w, (), process.n_features)
     return BasisProcess(tuple(zip(bases, process.amplitudes, strict=True)), own)
-
-
-def has_own_noise(L):
-    """Whether an operator of a weight process may include the samples' own `eps_w`."""
-    return not isinstance(L, AtPoints) or not (L.kind in KINDS or L.smooth)
 
 
 def own_variances(process):
@@ -139,80 +134,45 @@ def own_variances(process):
 
 def by_observation(design, L):
     """Rows of a design as (obs, components, M)."""
-    return design.reshape((_tensor(L.X).shape[0], -1, design.shape[1]))
+    return design.reshape((L.x.shape[0], -1, design.shape[1]))
 
 
-def _each_baseline(rows_of, basis, L):
-    """What L does to basis functions, averaged over the baselines of attributions."""
-    if L.kind != "integrated_gradient" or _tensor(L.baseline).ndim == 1:
-        return rows_of(basis, L)
-    x, baselines = _tensor(L.X), _tensor(L.baseline)
-    ends, starts = every_path(x, baselines)
-    return averaged(rows_of(basis, replace(L, X=ends, baseline=starts)), x, baselines)
+def rows_of(basis, L):
+    """What an operator at points does to each basis function, (m, c, M)."""
+    if type(L) in ROWS:
+        return ROWS[type(L)](basis, L)
+    return by_observation(_flat(basis, L.opened(L)), L)
 
 
-def _baselines(L):
-    """Baselines as rows, (B, d)."""
-    return pt.atleast_2d(_tensor(L.baseline))
+def _flat(basis, L):
+    """The same of any operator, (len L, M)."""
+    if isinstance(L, Composite):
+        return L.assembled([_flat(basis, part) for part in L.parts], axis=0)
+    rows = rows_of(basis, L)
+    return rows.reshape((-1, rows.shape[-1]))
 
 
-def _held(basis, L):
-    """What L does to each basis function, z held: (m, c, M)."""
-    x = _tensor(L.X)
-    if L.kind == "difference":
-        return (basis.value(x) - basis.value(_baselines(L)).mean(axis=0))[:, None]
-    if L.kind == "gradient":
-        return basis.gradient(x)
-    if L.kind == "hessian":
-        second = basis.hessian(x)
-        return second.reshape((second.shape[0], -1, second.shape[-1]))
-    if L.kind == "integrated_gradient":
-        if L.nodes is None:
-            return basis.attribution(x, _tensor(L.baseline))
-        return _averaged(L, basis.gradient)
-    return basis.value(x)[:, None]
+def _values(basis, L):
+    return basis.value(L.x)[:, None]
 
 
-def _averaged(L, slopes, nodes=None):
-    """Integral of slopes (m, d, ...) along L's paths, times the way in each feature."""
-    x, baseline = _tensor(L.X), _tensor(L.baseline)
-    delta, nodes = x - baseline, nodes or L.nodes
-    parts = [w * slopes(baseline + t * delta) for t, w in zip(nodes.t, nodes.w, strict=True)]
-    return pt.expand_dims(delta, list(range(2, parts[0].ndim))) * total_of(parts)
+def _second_derivatives(basis, L):
+    second = basis.hessian(L.x)
+    return second.reshape((second.shape[0], -1, second.shape[-1]))
 
 
-def _moving(basis, L):
-    """What L does to z_l times each basis function where z is x: (m, c, p, M)."""
-    x, (d, p) = _tensor(L.X), (L.X.type.shape[1], L.Z.type.shape[1])
-    step = pt.eye(d, p)
-
-    def values(points):
-        return _features(points, p)[:, :, None] * basis.value(points)[:, None]
-
-    def slopes(points):
-        held = _features(points, p)[:, None, :, None] * basis.gradient(points)[:, :, None]
-        return held + step[None, :, :, None] * basis.value(points)[:, None, None]
-
-    if L.kind == "difference":
-        return (values(x) - values(_baselines(L)).mean(axis=0))[:, None]
-    if L.kind == "gradient":
-        return slopes(x)
-    if L.kind == "integrated_gradient":
-        return _averaged(L, slopes, L.nodes or gauss_legendre(PATH_NODES, PATH_PANELS))
-    slope = basis.gradient(x)
-    mixed = step[None, :, None, :, None] * slope[:, None, :, None]
-    held = _features(x, p)[:, None, None, :, None] * basis.hessian(x)[:, :, :, None]
-    second = held + mixed + mixed.transpose(0, 2, 1, 3, 4)
-    return second.reshape((second.shape[0], -1, *second.shape[3:]))
+def _attributions(basis, L):
+    if L.nodes is None:
+        return basis.attribution(L.x, L.start)
+    return along_path(basis.gradient, L.x, L.start, L.nodes)
 
 
-def _features(points, p):
-    """Z where it is X: the points, and a column of ones if Z has an intercept."""
-    d = points.type.shape[1]
-    if p == d:
-        return points
-    return pt.concatenate([points, pt.ones((points.shape[0], p - d))], axis=1)
-
-
-def _tensor(points):
-    return pt.as_tensor_variable(points)
+ROWS = {
+    Value: _values,
+    Weight: _values,
+    Contribution: _values,
+    Gradient: lambda basis, L: basis.gradient(L.x),
+    Hessian: _second_derivatives,
+    IntegratedGradient: _attributions,
+}
+"""What becomes of basis functions; other operators are opened up until found here."""

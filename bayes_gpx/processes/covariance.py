@@ -1,91 +1,91 @@
-"""Covariances of values, gradients, Hessians and attributions.
+"""Covariances of values, gradients, Hessians and attributions: `PAIRS`, and what is not in it.
 
 Of a process with one kernel, or of the smooth part z' g(x) of a weight process. Components are
 obs-major: all of the first point's, then the second's.
 """
 
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
+from itertools import product
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.kernels.composite import Active, Product, Sum
-from bayes_gpx.kernels.elementary import Linear
-from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
+from bayes_gpx.kernels.elementary import LinearKernel
 from bayes_gpx.processes import expected_gradients, integrated_gradients
-
-SLOPES = ("gradient", "hessian")
-KINDS = ("gradient", "hessian", "integrated_gradient", "difference")
-ORDER = {"evaluate": 0, "gradient": 1, "hessian": 2}
-PATH_NODES = 16
-"""Nodes of each path where attributions meet other slopes."""
+from bayes_gpx.processes.operators import (
+    Difference,
+    ExpectedGradient,
+    FromBaseline,
+    Gradient,
+    Hessian,
+    IntegratedGradient,
+    OfFeatures,
+    Value,
+    bilinear,
+)
 
 
 def covariance(kernel, L, M):
     """Covariance of the components of L with those of M, (m c, n c')."""
-    if L.kind == "difference":
-        value = replace(L, kind="evaluate", baseline=None)
-        starts = replace(value, X=_baselines(L))
-        return covariance(kernel, value, M) - covariance(kernel, starts, M).mean(axis=0)
-    if M.kind == "difference":
-        return covariance(kernel, M, L).T
-    x, xs = (pt.as_tensor_variable(operator.X) for operator in (L, M))
-    if L.kind == M.kind == "evaluate":
-        return kernel.gram(x) if L.X is M.X else kernel.value(x, xs)
-    if L.kind == "integrated_gradient" and M.kind == "evaluate":
-        part = _averaging(L).cross(kernel, x, pt.as_tensor_variable(L.baseline), xs, L.nodes)
-        return part.reshape((-1, xs.shape[0]))
-    if L.kind == M.kind == "integrated_gradient" and expected_gradients not in (
-        _averaging(L),
-        _averaging(M),
-    ):
-        if L.baseline is not M.baseline or L.nodes is not M.nodes:
-            raise ValueError("Attributions asked jointly must share their baseline and method.")
-        part = integrated_gradients.between(
-            kernel, x, xs, pt.as_tensor_variable(L.baseline), L.nodes
-        )
-        return part.reshape((-1, part.shape[2] * part.shape[3]))
-    if L.kind == "integrated_gradient":
-        return _along(kernel, L, M)
-    if M.kind == "integrated_gradient":
-        return covariance(kernel, M, L).T
-    orders = ORDER[L.kind], ORDER[M.kind]
+    return bilinear(partial(_of_pair, kernel), L, M)
+
+
+def _of_pair(kernel, L, M):
+    pair = type(L), type(M)
+    if pair in PAIRS:
+        return PAIRS[pair](kernel, L, M)
+    if pair[::-1] in PAIRS:
+        return PAIRS[pair[::-1]](kernel, M, L).T
+    return _opened(kernel, L, M)
+
+
+def _opened(kernel, L, M):
+    """As `covariance`, where one of them is a finite combination of other operators."""
+    finer = L.opened(M)
+    if finer is not None:
+        return covariance(kernel, finer, M)
+    finer = M.opened(L)
+    if finer is None:
+        raise ValueError(f"No covariance is known of {L.name} with {M.name}, nor combinations.")
+    return covariance(kernel, finer, L).T
+
+
+def of_values(kernel, L, M):
+    """Matrix of the kernel at the points of L and M, (m, n), whatever they ask for there."""
+    return kernel.gram(L.x) if L.X is M.X else kernel.value(L.x, M.x)
+
+
+def _of_derivatives(kernel, L, M):
+    x, xs, orders = L.x, M.x, (L.axes, M.axes)
     jet = kernel.derivative(x[:, None], xs[None], *orders)
     m, n, d = x.shape[0], xs.shape[0], x.shape[1]
     by_rows = jet.reshape((m, n, d ** orders[0], d ** orders[1])).dimshuffle(0, 2, 1, 3)
     return by_rows.reshape((m * d ** orders[0], n * d ** orders[1]))
 
 
-def _along(kernel, L, M):
-    """Attributions as weighted sums of gradients at nodes of their paths."""
-    x, baseline = pt.as_tensor_variable(L.X), pt.as_tensor_variable(L.baseline)
-    every = _averaging(L) is expected_gradients
-    ends, starts = expected_gradients.every_path(x, baseline) if every else (x, baseline)
-    delta, parts = ends - starts, []
-    nodes = L.nodes or gauss_legendre(PATH_NODES)
-    together = 1 if M.kind == "integrated_gradient" else len(nodes.t)
-    for t, w in few(nodes, together, 2):
-        at = (starts + t * delta).reshape((-1, x.type.shape[1]))
-        slopes = covariance(kernel, replace(L, kind="gradient", X=at, baseline=None, nodes=None), M)
-        parts.append((w * slopes.reshape((len(t), -1, slopes.shape[1]))).sum(axis=0))
-    total = delta.reshape((-1, 1)) * total_of(parts)
-    if not every:
-        return total
-    by_paths = total.reshape((delta.shape[0], -1))
-    return expected_gradients.averaged(by_paths, x, baseline).reshape((-1, total.shape[1]))
+def _of_attributions_and_values(kernel, L, M):
+    part = integrated_gradients.cross(kernel, L.x, L.start, M.x, L.nodes)
+    return part.reshape((-1, M.x.shape[0]))
 
 
-def _averaging(L):
-    """The room of L's attributions: one path to each point, or a fan of paths from baselines."""
-    return (
-        expected_gradients if pt.as_tensor_variable(L.baseline).ndim == 2 else integrated_gradients
-    )
+def _of_attributions(kernel, L, M):
+    if L.start.ndim == 2 or M.start.ndim == 2:
+        return _opened(kernel, L, M)
+    if L.baseline is not M.baseline or L.nodes is not M.nodes:
+        raise ValueError("Attributions asked jointly must share their baseline and method.")
+    part = integrated_gradients.between(kernel, L.x, M.x, L.start, L.nodes)
+    return part.reshape((-1, part.shape[2] * part.shape[3]))
 
 
-def _baselines(L):
-    """Baselines as rows, (B, d)."""
-    return pt.atleast_2d(pt.as_tensor_variable(L.baseline))
+PAIRS = {
+    **dict.fromkeys(product((Value, Gradient, Hessian), repeat=2), _of_derivatives),
+    (Value, Value): of_values,
+    (IntegratedGradient, Value): _of_attributions_and_values,
+    (IntegratedGradient, IntegratedGradient): _of_attributions,
+}
+"""Prior covariances of two operators, either first; other pairs are opened up until found here."""
 
 
 def summed(kernel, L, M, weights):
@@ -93,43 +93,58 @@ def summed(kernel, L, M, weights):
 
     Of a gradient or Hessian L and values M, without the matrix of these covariances.
     """
-    x, xs = (pt.as_tensor_variable(operator.X) for operator in (L, M))
-    return kernel.summed(x, xs, weights, ORDER[L.kind]).reshape((x.shape[0], -1))
+    return kernel.summed(L.x, M.x, weights, L.axes).reshape((L.x.shape[0], -1))
 
 
 def cross(kernel, L):
     """Covariance of the components of a gradient or Hessian with f at the same point, (m, c)."""
-    x = pt.as_tensor_variable(L.X)
-    return kernel.derivative(x, x, ORDER[L.kind], 0).reshape((x.shape[0], -1))
+    return kernel.derivative(L.x, L.x, L.axes, 0).reshape((L.x.shape[0], -1))
 
 
 def block(kernel, L):
     """Covariance between the components of each point, (m, c, c)."""
-    x = pt.as_tensor_variable(L.X)
-    if L.kind == "evaluate":
-        return kernel.diag(x)[:, None, None]
-    if L.kind == "difference":
-        starts = _baselines(L)
-        among = kernel.derivative(starts[:, None], starts, 0, 0).mean()
-        apart = kernel.diag(x) + among - 2.0 * kernel.derivative(x[:, None], starts, 0, 0).mean(1)
-        return apart[:, None, None]
-    if L.kind == "integrated_gradient":
-        return _averaging(L).block(kernel, x, pt.as_tensor_variable(L.baseline), L.nodes)
-    order = ORDER[L.kind]
-    c = x.shape[1] ** order
-    return kernel.derivative(x, x, order, order).reshape((-1, c, c))
+    return BLOCKS.get(type(L), _block_of_any)(kernel, L)
+
+
+def _block_of_any(kernel, L):
+    whole, m = covariance(kernel, L, L), L.x.shape[0]
+    own = pt.arange(m)
+    return whole.reshape((m, whole.shape[0] // m, m, -1))[own, :, own]
+
+
+def _block_of_derivatives(kernel, L):
+    c = L.x.shape[1] ** L.axes
+    return kernel.derivative(L.x, L.x, L.axes, L.axes).reshape((-1, c, c))
+
+
+def _block_of_differences(kernel, L):
+    x, starts = L.x, pt.atleast_2d(L.start)
+    among = kernel.derivative(starts[:, None], starts, 0, 0).mean()
+    apart = kernel.diag(x) + among - 2.0 * kernel.derivative(x[:, None], starts, 0, 0).mean(1)
+    return apart[:, None, None]
+
+
+BLOCKS = {
+    Value: lambda kernel, L: kernel.diag(L.x)[:, None, None],
+    Gradient: _block_of_derivatives,
+    Hessian: _block_of_derivatives,
+    Difference: _block_of_differences,
+    IntegratedGradient: lambda k, L: integrated_gradients.block(k, L.x, L.start, L.nodes),
+    ExpectedGradient: lambda k, L: expected_gradients.block(k, L.x, L.start, L.nodes),
+}
+"""Prior covariances within each point that need no covariances between points."""
 
 
 def weighed_covariance(summands, L, M):
     """As `covariance`, of z' g(x); summands are pairs of kernel and weight variances."""
     for operator in (L, M):
-        if operator.kind not in ("evaluate", *KINDS):
+        if isinstance(operator, OfFeatures):
             raise ValueError(
-                f"{operator.kind} is not asked jointly with slopes; ask for each on its own."
+                f"{operator.name} is not asked jointly with slopes; ask for each on its own."
             )
     if L.tied or M.tied:
         joined, other = _joined(L, M), _joined(M, L)
-        if L.baseline is M.baseline:
+        if isinstance(L, FromBaseline) and isinstance(M, FromBaseline) and L.baseline is M.baseline:
             other = replace(other, baseline=joined.baseline)
         whole = covariance(_side_by_side(summands, L, M), joined, other)
         return _fold(M, _fold(L, whole).T).T
@@ -185,7 +200,7 @@ def _side_by_side(summands, *operators):
     products = [
         Product(
             Active(kernel, np.arange(d)),
-            Active(Linear(pt.zeros(p), variances * pt.ones(p)), d + np.arange(p)),
+            Active(LinearKernel(pt.zeros(p), variances * pt.ones(p)), d + np.arange(p)),
         )
         for kernel, variances in summands
     ]
@@ -201,23 +216,21 @@ def _widths(*operators):
 def _joined(L, other=None):
     """Ask the same at points of X and Z side by side."""
     d, p = _widths(L, *([] if other is None else [other]))
-    if not L.tied and L.kind != "evaluate":
-        raise ValueError(f"{L.kind} with Z held is not asked jointly with one whose Z is X.")
-    X = pt.concatenate([L.X, pt.specify_shape(L.Z, (None, p))], axis=1)
-    if L.baseline is None:
-        return replace(L, X=X)
-    baseline = pt.as_tensor_variable(L.baseline)
-    ones = pt.ones((*tuple(baseline.shape)[:-1], p - d))
-    return replace(L, X=X, baseline=pt.concatenate([baseline, baseline, ones], axis=-1))
+    if not (L.tied or isinstance(L, Value)):
+        raise ValueError(f"{L.name} with Z held is not asked jointly with one whose Z is X.")
+    joined = replace(L, X=pt.concatenate([L.X, pt.specify_shape(L.Z, (None, p))], axis=1))
+    if not isinstance(L, FromBaseline):
+        return joined
+    ones = pt.ones((*tuple(L.start.shape)[:-1], p - d))
+    return replace(joined, baseline=pt.concatenate([L.start, L.start, ones], axis=-1))
 
 
 def _folding(L):
     """Matrix from slopes along x and z to slopes along both at once."""
-    if not L.tied or L.kind == "difference":
+    if not L.axes:
         return np.eye(1)
     d, p = _widths(L)
-    once = np.hstack([np.eye(d), np.eye(d, p)])
-    return np.kron(once, once) if L.kind == "hessian" else once
+    return reduce(np.kron, [np.hstack([np.eye(d), np.eye(d, p)])] * L.axes)
 
 
 def _fold(L, whole):

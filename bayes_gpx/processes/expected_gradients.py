@@ -11,41 +11,27 @@ Erion, Janizek, Sturmfels, Lundberg and Lee, "Improving performance of deep lear
 axiomatic attribution priors and expected gradients" (2021).
 """
 
-from functools import singledispatch
-
-import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.kernels.base import Kernel
-from bayes_gpx.kernels.composite import Active, Product, Sum
-from bayes_gpx.kernels.elementary import Constant, Linear
-from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.kernels.normal_form import sum_over_terms
 from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
 from bayes_gpx.processes import integrated_gradients
+from bayes_gpx.processes.integrated_gradients import with_linear
+from bayes_gpx.processes.operators import averaged, every_path
 from bayes_gpx.processes.path_moments import PANEL_NODES, of_fan
 
 TOGETHER = 8
 """Nodes of one path that are evaluated in one array, (nodes, m, baselines, baselines, d, d)."""
 
-SLOPE = ((1, 0, 0), (2, 2, 0), (2, 1, 1))
-WEIGHED_SLOPE = (
+# Terms (k, i, j) of `of_fan`: what averaged attributions need of a kernel, and of one that is
+# multiplied by a function that is linear along each path.
+FAN_TERMS = ((1, 0, 0), (2, 2, 0), (2, 1, 1))
+WEIGHED_FAN_TERMS = (
     *((1, i, j) for i, j in ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0))),
     *((2, 2 + i, j) for i in (0, 1) for j in (0, 1)),
     *((2, 1 + i, 1 + j) for i in (0, 1) for j in (0, 1)),
     (0, 0, 0),
 )
-
-
-def every_path(x, baselines):
-    """Each x (m, d) with each baseline (B, d), both (m B, d), baselines varying faster."""
-    ends = pt.broadcast_arrays(x[:, None], baselines[None])
-    return [end.reshape((-1, x.type.shape[1])) for end in ends]
-
-
-def averaged(parts, x, baselines):
-    """Mean over baselines of what belongs to `every_path`, (m B, ...)."""
-    shape = x.shape[0], baselines.shape[0], *tuple(parts.shape)[1:]
-    return parts.reshape(shape).mean(axis=1)
 
 
 def cross(kernel, x, baselines, xs, nodes=None):
@@ -70,9 +56,22 @@ def block(kernel, x, baselines, nodes=None):
     return total / pt.sqr(baselines.shape[0])
 
 
-@singledispatch
-def _of_pairs(kernel: Kernel, x, V, nodes):
+def _of_pairs(kernel, x, V, nodes):
     """Sum over all pairs of paths, (m, d, d), for ways V (m, B, d)."""
+
+    def part_of(term):
+        if term.linear is not None:
+            return _weighed(term, x, V, nodes)
+        form = _by_moments if term.stationary else _by_nodes
+        part = form(term.kernel, term.of(x), term.of(V), nodes)
+        return term.among(part, x.shape[1], 1, 2)
+
+    shape = *tuple(x.shape), x.shape[1]
+    return sum_over_terms(kernel, x.type.shape[1], part_of, shape, weighed=True)
+
+
+def _by_nodes(kernel, x, V, nodes):
+    """As `_of_pairs`, of any kernel."""
     rule, total = nodes or gauss_legendre(PANEL_NODES, 2), []
     ways = V[:, :, None, :, None] * V[:, None, :, None, :]
     for t, w in zip(*rule, strict=True):
@@ -90,42 +89,11 @@ def _of_pairs(kernel: Kernel, x, V, nodes):
     return total if nodes else total + total.dimshuffle(0, 2, 1)
 
 
-@_of_pairs.register
-def _(kernel: Sum, x, V, nodes):
-    return _of_pairs(kernel.left, x, V, nodes) + _of_pairs(kernel.right, x, V, nodes)
-
-
-@_of_pairs.register
-def _(kernel: Constant, x, V, nodes):
-    return pt.zeros((x.shape[0], x.shape[1], x.shape[1]))
-
-
-@_of_pairs.register
-def _(kernel: Active, x, V, nodes):
-    own = kernel.columns
-    part = _of_pairs(kernel.kernel, x[:, own], _columns(V, own), nodes)
-    return pt.zeros((x.shape[0], x.shape[1], x.shape[1]))[:, own[:, None], own].set(part)
-
-
-@_of_pairs.register
-def _(kernel: Product, x, V, nodes):
-    for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
-        if isinstance(factor, Constant):
-            return factor.variance * _of_pairs(other, x, V, nodes)
-        if isinstance(factor, Active) and isinstance(factor.kernel, Linear):
-            atoms = integrated_gradients.atoms_of(other, np.arange(x.type.shape[1]))
-            if atoms is not None:
-                return _weighed(atoms, factor, x, V, nodes)
-    return _of_pairs.dispatch(Kernel)(kernel, x, V, nodes)
-
-
-@_of_pairs.register
-def _(kernel: Stationary, x, V, nodes):
+def _by_moments(kernel, x, V, nodes):
+    """As `_of_pairs`, of a stationary kernel."""
     kernel._require((0,))
-    if kernel.period is not None:
-        return _of_pairs.dispatch(Kernel)(kernel, x, V, nodes)
     D = V / kernel.lengthscale
-    return _stationary(D, *of_fan(kernel, D, SLOPE, nodes))
+    return _stationary(D, *of_fan(kernel.profile, D, FAN_TERMS, nodes))
 
 
 def _stationary(D, straight, ends, both):
@@ -138,48 +106,36 @@ def _stationary(D, straight, ends, both):
     return own[:, :, None] * pt.eye(D.shape[2]) - bent - bent.dimshuffle(0, 2, 1) + across
 
 
-def _weighed(atoms, linear, x, V, nodes):
-    """Stationary kernels times a linear one, which is bilinear in s and t."""
-    own, weights, d = linear.columns, linear.kernel.weights, x.type.shape[1]
-    y, U = x[:, own] - linear.kernel.center, _columns(V, own)
+def _weighed(term, x, V, nodes):
+    """As `_of_pairs`, times a linear kernel, which is bilinear in s and t."""
+    kernel, linear = term.kernel, term.linear
+    kernel._require((0,))
+    y, U, weights = linear.of(x) - linear.kernel.center, linear.of(V), linear.kernel.weights
     here, there = weights * y, weights * U
     level, slope = (here * y).sum(axis=1)[:, None, None], (U * here[:, None]).sum(axis=2)
     bilinear = pt.matmul(U, there.dimshuffle(0, 2, 1))
-    total = pt.zeros((x.shape[0], d, d))
-    for variance, kernel, columns in atoms:
-        kernel._require((0,))
-        D = _columns(V, columns) / kernel.lengthscale
-        M = dict(zip(WEIGHED_SLOPE, of_fan(kernel, D, WEIGHED_SLOPE, nodes), strict=True))
-        within = _stationary(
-            D,
-            *(
-                level * M[k, i, j]
-                + slope[:, :, None] * M[k, i + 1, j]
-                + slope[:, None] * M[k, i, j + 1]
-                + bilinear * M[k, i + 1, j + 1]
-                for k, i, j in SLOPE
-            ),
-        )
-        moved = pt.matmul(M[1, 1, 0], here[:, None] * U)
-        across = (
-            _contracted(D * pt.matmul(M[1, 1, 0], D), here[:, None] * U)
-            + (_outer(D, U) * _through(M[1, 1, 1], _outer(D, there))).sum(axis=1)
-            - _contracted(pt.sqr(D), moved + U * pt.matmul(M[1, 2, 0], there))
-        )
-        flat = (there * pt.matmul(M[0, 0, 0], U)).sum(axis=1)
-        for part, rows, others in (
-            (within, columns, columns),
-            (across, columns, own),
-            (across.dimshuffle(0, 2, 1), own, columns),
-            (flat[:, :, None] * pt.eye(len(own)), own, own),
-        ):
-            total = total[:, rows[:, None], others].inc(variance * part)
-    return total
-
-
-def _columns(V, own):
-    """Some features of the ways, in a known number."""
-    return pt.specify_shape(V[:, :, own], (None, None, len(own)))
+    D = term.of(V) / kernel.lengthscale
+    found = of_fan(kernel.profile, D, WEIGHED_FAN_TERMS, nodes)
+    M = dict(zip(WEIGHED_FAN_TERMS, found, strict=True))
+    within = _stationary(
+        D,
+        *(
+            level * M[k, i, j]
+            + slope[:, :, None] * M[k, i + 1, j]
+            + slope[:, None] * M[k, i, j + 1]
+            + bilinear * M[k, i + 1, j + 1]
+            for k, i, j in FAN_TERMS
+        ),
+    )
+    moved = pt.matmul(M[1, 1, 0], here[:, None] * U)
+    across = (
+        _contracted(D * pt.matmul(M[1, 1, 0], D), here[:, None] * U)
+        + (_outer(D, U) * _through(M[1, 1, 1], _outer(D, there))).sum(axis=1)
+        - _contracted(pt.sqr(D), moved + U * pt.matmul(M[1, 2, 0], there))
+    )
+    flat = (there * pt.matmul(M[0, 0, 0], U)).sum(axis=1)
+    flat = flat[:, :, None] * pt.eye(flat.shape[1])
+    return with_linear(term, x.shape[1], within, across, flat)
 
 
 def _outer(left, right):

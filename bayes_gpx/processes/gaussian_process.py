@@ -12,11 +12,11 @@ from typing import Any
 
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.processes import covariance
-from bayes_gpx.processes.base import Process, _diagonals
+from bayes_gpx.processes.base import KernelProcess, diagonals
 
 
 @dataclass(frozen=True)
-class GaussianProcess(Process):
+class GaussianProcess(KernelProcess):
     """A zero-mean Gaussian process with a PyMC covariance function.
 
     Parameters
@@ -33,27 +33,16 @@ class GaussianProcess(Process):
         return from_pymc(self.cov_func)
 
     def _covariance(self, L, M):
-        _refuse_weights(L, M)
         return covariance.covariance(self.kernel, L, M)
 
     def _variance(self, L):
-        return _diagonals(self._block(L))
+        return diagonals(self._block(L))
 
     def _block(self, L):
-        _refuse_weights(L)
         return covariance.block(self.kernel, L)
 
     def _summed(self, L, M, weights):
         return covariance.summed(self.kernel, L, M, weights)
 
-    def _cross(self, L):
+    def cross(self, L):  # noqa: D102
         return covariance.cross(self.kernel, L)
-
-
-def _refuse_weights(*operators):
-    for operator in operators:
-        if operator.kind in ("weight", "contribution"):
-            raise ValueError(
-                f"{operator.kind} is defined for a WeightProcess; a GaussianProcess has no "
-                "weights. Ask for values or slopes, or use bx.GPX."
-            )

@@ -12,23 +12,17 @@ References
 Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024).
 """
 
-from functools import singledispatch
-
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.kernels.additive import ElementarySymmetric
-from bayes_gpx.kernels.base import Kernel
-from bayes_gpx.kernels.composite import Active, Power, Product, Sum
-from bayes_gpx.kernels.elementary import Constant, Linear
-from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.kernels.normal_form import leaves, sum_over_terms
 from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
-    SLOPE,
+    SLOPE_TERMS,
     TINY,
-    WEIGHED_SLOPE,
+    WEIGHED_SLOPE_TERMS,
     along,
     line_of,
     of_length,
@@ -46,8 +40,7 @@ PIECES = 6
 """That are evaluated in one array."""
 
 
-@singledispatch
-def cross(kernel: Kernel, x, baseline, xs, nodes=None):
+def cross(kernel, x, baseline, xs, nodes=None):
     """Covariance of the attributions at x with values at xs, (m, d, n).
 
     Parameters
@@ -59,6 +52,20 @@ def cross(kernel: Kernel, x, baseline, xs, nodes=None):
     nodes : Rule, optional
         A quadrature; the most exact form known otherwise.
     """
+
+    def part_of(term):
+        if term.linear is not None:
+            return _weighed_cross(term, x, baseline, xs, nodes)
+        form = _stationary_cross if term.stationary else _cross_by_nodes
+        part = form(term.kernel, *map(term.of, (x, baseline, xs)), nodes)
+        return term.among(part, x.shape[1], 1)
+
+    shape = *tuple(x.shape), xs.shape[0]
+    return sum_over_terms(kernel, x.type.shape[1], part_of, shape, weighed=True)
+
+
+def _cross_by_nodes(kernel, x, baseline, xs, nodes):
+    """As `cross`, of any kernel."""
     delta, parts = x - baseline, []
     kinks = [] if nodes else _kinks(kernel, x, baseline, xs)
     by_panels = few(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3)
@@ -73,24 +80,16 @@ def _kinks(kernel, x, baseline, xs):
 
     Nowhere for the smooth, and for those of which that is not known here, such as a user's own.
     """
-    if isinstance(kernel, Active):
-        own = kernel.columns
-        return _kinks(kernel.kernel, x[:, own], baseline[..., own], xs[:, own])
-    if isinstance(kernel, ElementarySymmetric):
-        columns = [
-            [point[..., [i]] for point in (x, baseline, xs)] for i in range(len(kernel.parts))
-        ]
-        each = zip(kernel.parts, columns, strict=True)
-        return [kink for part, points in each for kink in _kinks(part, *points)]
-    if isinstance(kernel, Sum | Product):
-        sides = kernel.left, kernel.right
-        return [kink for side in sides for kink in _kinks(side, x, baseline, xs)]
-    if isinstance(kernel, Power):
-        return _kinks(kernel.kernel, x, baseline, xs)
-    if isinstance(kernel, Stationary) and kernel.smoothness < np.inf and kernel.period is None:
-        D, (P, Q) = (x - baseline) / kernel.lengthscale, _ends(kernel, x, baseline, xs)
-        return [line_of(D, P, Q).left]
-    return []
+    rough = [leaf for leaf in leaves(kernel) if leaf.stationary and leaf.kernel.smoothness < np.inf]
+    scaled = (_scaled(leaf.kernel, *map(leaf.of, (x, baseline, xs))) for leaf in rough)
+    return [line_of(*differences).left for differences in scaled]
+
+
+def _scaled(kernel, x, baseline, xs):
+    """Each path, and the differences of its ends from the other points, as `along` takes them."""
+    scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
+    ends = scale * (baseline[..., None] - xs.T), scale * (x[:, :, None] - xs.T)
+    return (x - baseline) / kernel.lengthscale, *ends
 
 
 def _by_pieces(kinks):
@@ -105,9 +104,47 @@ def _by_pieces(kinks):
             yield starts + 0.5 * (1.0 + place) * width, rate * w * width
 
 
-@singledispatch
-def block(kernel: Kernel, x, baseline, nodes=None):
-    """Prior covariance between the attributions of each x, (m, d, d); as `cross`.
+def _stationary_cross(kernel, x, baseline, xs, nodes):
+    """As `cross`, by two moments of each path."""
+    kernel._require((0,))
+    D, P, Q = _scaled(kernel, x, baseline, xs)
+    near, far = along(kernel.profile, D, P, Q, SLOPE_TERMS, nodes)
+    return -D[:, :, None] * (P * near[:, None] + Q * far[:, None])
+
+
+def _weighed_cross(term, x, baseline, xs, nodes):
+    """As `cross`, times a linear kernel, which changes along the path too."""
+    kernel, linear = term.kernel, term.linear
+    kernel._require((0,))
+    there = linear.kernel.weights * (linear.of(xs) - linear.kernel.center)
+    start, end = (
+        pt.dot(linear.of(point) - linear.kernel.center, there.T) for point in (baseline, x)
+    )
+    D, P, Q = _scaled(kernel, *map(term.of, (x, baseline, xs)))
+    early, middle, late, level = along(kernel.profile, D, P, Q, WEIGHED_SLOPE_TERMS, nodes)
+    near, far = early * start + middle * end, middle * start + late * end
+    bent = -D[:, :, None] * (P * near[:, None] + Q * far[:, None])
+    risen = linear.of(x - baseline)[:, :, None] * there.T * level[:, None]
+    d = x.shape[1]
+    return term.among(bent, d, 1) + linear.among(risen, d, 1)
+
+
+def block(kernel, x, baseline, nodes=None):
+    """Prior covariance between the attributions of each x, (m, d, d); as `cross`."""
+
+    def part_of(term):
+        if term.linear is not None:
+            return _weighed_block(term, x, baseline)
+        form = _stationary_block if term.stationary else _block_by_nodes
+        part = form(term.kernel, term.of(x), term.of(baseline), nodes)
+        return term.among(part, x.shape[1], 1, 2)
+
+    shape = *tuple(x.shape), x.shape[1]
+    return sum_over_terms(kernel, x.type.shape[1], part_of, shape, weighed=nodes is None)
+
+
+def _block_by_nodes(kernel, x, baseline, nodes):
+    """As `block`, of any kernel.
 
     Without given nodes, each triangle of the unit square on its own: kernels have kinks where
     both paths meet.
@@ -126,9 +163,74 @@ def block(kernel: Kernel, x, baseline, nodes=None):
     return delta[:, :, None] * delta[:, None, :] * total
 
 
-@singledispatch
-def between(kernel: Kernel, x, xs, baseline, nodes=None):
-    """Prior covariance of the attributions at x with those at xs, (m, d, n, d); as `cross`.
+def _stationary_block(kernel, x, baseline, nodes):
+    """As `block`, by moments of the distance between two points of a path."""
+    kernel._require((0,))
+    D = (x - baseline) / kernel.lengthscale
+    squares, a = pt.sqr(D), pt.sqr(D).sum(axis=1, keepdims=True)
+    if nodes is None:
+        bent, rise = of_length(kernel.profile, a)
+        shares = squares / pt.maximum(a, TINY)
+        own = shares * (bent + 2.0 * rise)
+        return own[:, :, None] * pt.eye(D.shape[1]) - (
+            shares[:, :, None] * shares[:, None, :] * bent[:, :, None]
+        )
+    apart, index = np.unique(
+        np.abs(nodes.t[:, None] - nodes.t).round(14).ravel(), return_inverse=True
+    )
+    weights = np.bincount(index, np.multiply.outer(nodes.w, nodes.w).ravel())
+    s2 = a * apart**2
+    straight = (weights * kernel.profile.radial(s2, 1)).sum(axis=1, keepdims=True)
+    bent = (weights * apart**2 * kernel.profile.radial(s2, 2)).sum(axis=1)
+    return (squares * straight)[:, :, None] * pt.eye(D.shape[1]) - (
+        squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
+    )
+
+
+def _weighed_block(term, x, baseline):
+    """As `block`, times a linear kernel: bilinear in both paths' t."""
+    kernel, linear, d = term.kernel, term.linear, x.shape[1]
+    kernel._require((0,))
+    weights, start = linear.kernel.weights, linear.of(baseline) - linear.kernel.center
+    moved = linear.of(x - baseline)
+    gained = weights * pt.sqr(moved)
+    even, product = (weights * start * (start + moved)).sum(axis=1), gained.sum(axis=1)
+    squares = pt.sqr(term.of(x - baseline) / kernel.lengthscale)
+    plain, mixed = of_two(kernel.profile, squares.sum(axis=1, keepdims=True))
+    straight, bent = (even * plain[k] + product * mixed[k] for k in (1, 2))
+    within = (squares * straight[:, None])[:, :, None] * pt.eye(squares.shape[1]) - (
+        squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
+    )
+    across = -0.5 * squares[:, :, None] * (gained * plain[3][:, None])[:, None, :]
+    level = (gained * plain[0][:, None])[:, :, None] * pt.eye(gained.shape[1])
+    return with_linear(term, d, within, across, level)
+
+
+def with_linear(term, d, within, across, level):
+    """Covariances of the term's features, of these with its linear kernel's, and of the latter."""
+    across = term.among(term.linear.among(across, d, 2), d, 1)
+    return (
+        term.among(within, d, 1, 2)
+        + across
+        + across.dimshuffle(0, 2, 1)
+        + term.linear.among(level, d, 1, 2)
+    )
+
+
+def between(kernel, x, xs, baseline, nodes=None):
+    """Prior covariance of the attributions at x with those at xs, (m, d, n, d); as `cross`."""
+
+    def part_of(term):
+        closed = term.stationary and nodes is None
+        form = _stationary_between if closed else _between_by_nodes
+        part = form(term.kernel, *map(term.of, (x, xs, baseline)), nodes)
+        return term.among(part, x.shape[1], 1, 3)
+
+    return sum_over_terms(kernel, x.type.shape[1], part_of, (*tuple(x.shape), *tuple(xs.shape)))
+
+
+def _between_by_nodes(kernel, x, xs, baseline, nodes):
+    """As `between`, of any kernel.
 
     Without given nodes, each triangle of the unit square on its own, split where one path comes
     nearest to the other: there, and at their common start, a kernel may have its kink.
@@ -165,43 +267,11 @@ def _to_foot(nodes, foot):
     )
 
 
-@between.register
-def _(kernel: Sum, x, xs, baseline, nodes=None):
-    left, right = (between(part, x, xs, baseline, nodes) for part in (kernel.left, kernel.right))
-    return left + right
-
-
-@between.register
-def _(kernel: Constant, x, xs, baseline, nodes=None):
-    return pt.zeros((*tuple(x.shape), *tuple(xs.shape)))
-
-
-@between.register
-def _(kernel: Product, x, xs, baseline, nodes=None):
-    for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
-        if isinstance(factor, Constant):
-            return factor.variance * between(other, x, xs, baseline, nodes)
-    return between.dispatch(Kernel)(kernel, x, xs, baseline, nodes)
-
-
-@between.register
-def _(kernel: Active, x, xs, baseline, nodes=None):
-    own = kernel.columns
-    part = between(kernel.kernel, x[:, own], xs[:, own], baseline[own], nodes)
-    if np.array_equal(own, np.arange(x.type.shape[-1] or 0)):
-        return part
-    by_features = pt.zeros((x.shape[1], x.shape[1], x.shape[0], xs.shape[0]))
-    placed = by_features[own[:, None], own].set(part.dimshuffle(1, 3, 0, 2))
-    return placed.dimshuffle(2, 0, 3, 1)
-
-
-@between.register
-def _(kernel: Stationary, x, xs, baseline, nodes=None):
+def _stationary_between(kernel, x, xs, baseline, nodes):
+    """As `between`, by moments of each pair of paths."""
     kernel._require((0,))
-    if kernel.period is not None or nodes is not None:
-        return between.dispatch(Kernel)(kernel, x, xs, baseline, nodes)
     D, E = (x - baseline) / kernel.lengthscale, (xs - baseline) / kernel.lengthscale
-    (own, *first), (other, *second) = (of_pair(kernel, *pair) for pair in ((D, E), (E, D)))
+    (own, *first), (other, *second) = (of_pair(kernel.profile, *pair) for pair in ((D, E), (E, D)))
     straight = own + other.T
     both, ends = first[1] + second[1].T, (first[0] + second[2].T, first[2] + second[0].T)
     across = (slice(None), None, slice(None), None)
@@ -214,172 +284,3 @@ def _(kernel: Stationary, x, xs, baseline, nodes=None):
     )
     same = pt.eye(D.shape[1])[None, :, None]
     return D_i * E_j * (same * straight[across] - bent)
-
-
-@cross.register
-def _(kernel: Sum, x, baseline, xs, nodes=None):
-    left, right = (cross(part, x, baseline, xs, nodes) for part in (kernel.left, kernel.right))
-    return left + right
-
-
-@block.register
-def _(kernel: Sum, x, baseline, nodes=None):
-    return block(kernel.left, x, baseline, nodes) + block(kernel.right, x, baseline, nodes)
-
-
-@cross.register
-def _(kernel: Constant, x, baseline, xs, nodes=None):
-    return pt.zeros((*tuple(x.shape), xs.shape[0]))
-
-
-@block.register
-def _(kernel: Constant, x, baseline, nodes=None):
-    return pt.zeros((*tuple(x.shape), x.shape[1]))
-
-
-@cross.register
-def _(kernel: Product, x, baseline, xs, nodes=None):
-    for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
-        if isinstance(factor, Constant):
-            return factor.variance * cross(other, x, baseline, xs, nodes)
-        if isinstance(factor, Active) and isinstance(factor.kernel, Linear):
-            atoms = atoms_of(other, np.arange(x.type.shape[1]))
-            if atoms is not None:
-                return _weighed(atoms, factor, x, baseline, xs, nodes)
-    return cross.dispatch(Kernel)(kernel, x, baseline, xs, nodes)
-
-
-def atoms_of(kernel, columns):
-    """Stationary summands as (variance, kernel, columns); None where there are others."""
-    if isinstance(kernel, Stationary):
-        return None if kernel.period is not None else [(1.0, kernel, columns)]
-    if isinstance(kernel, Active):
-        return atoms_of(kernel.kernel, columns[kernel.columns])
-    if isinstance(kernel, Sum):
-        parts = [atoms_of(part, columns) for part in (kernel.left, kernel.right)]
-        return None if None in parts else parts[0] + parts[1]
-    if isinstance(kernel, Product):
-        for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
-            if isinstance(factor, Constant) and (atoms := atoms_of(other, columns)) is not None:
-                return [(factor.variance * v, k, c) for v, k, c in atoms]
-    return None
-
-
-def _weighed(atoms, linear, x, baseline, xs, nodes):
-    """Attributions of stationary kernels times a linear one, which changes along the path too."""
-    own, weights, center = linear.columns, linear.kernel.weights, linear.kernel.center
-    there = weights * (xs[:, own] - center)
-    start, end = pt.dot(baseline[..., own] - center, there.T), pt.dot(x[:, own] - center, there.T)
-    total = pt.zeros((*tuple(x.shape), xs.shape[0]))
-    for variance, kernel, columns in atoms:
-        kernel._require((0,))
-        D = (x[:, columns] - baseline[..., columns]) / kernel.lengthscale
-        P, Q = _ends(kernel, x[:, columns], baseline[..., columns], xs[:, columns])
-        early, middle, late, level = along(kernel, D, P, Q, WEIGHED_SLOPE, nodes)
-        near, far = early * start + middle * end, middle * start + late * end
-        slope = P * near[:, None] + Q * far[:, None]
-        total = total[:, columns].inc(-variance * D[:, :, None] * slope)
-        moved = (x - baseline)[:, own]
-        total = total[:, own].inc(variance * moved[:, :, None] * there.T * level[:, None])
-    return total
-
-
-@block.register
-def _(kernel: Product, x, baseline, nodes=None):
-    for factor, other in ((kernel.left, kernel.right), (kernel.right, kernel.left)):
-        if isinstance(factor, Constant):
-            return factor.variance * block(other, x, baseline, nodes)
-        if isinstance(factor, Active) and isinstance(factor.kernel, Linear) and nodes is None:
-            atoms = atoms_of(other, np.arange(x.type.shape[1]))
-            if atoms is not None:
-                return _weighed_block(atoms, factor, x, baseline)
-    return block.dispatch(Kernel)(kernel, x, baseline, nodes)
-
-
-def _weighed_block(atoms, linear, x, baseline):
-    """As `_weighed`, the prior covariance: the linear kernel is bilinear in both paths' t."""
-    own, weights, d = linear.columns, linear.kernel.weights, x.type.shape[1]
-    start, moved = baseline[..., own] - linear.kernel.center, (x - baseline)[:, own]
-    gained = weights * pt.sqr(moved)
-    even, product = (weights * start * (start + moved)).sum(axis=1), gained.sum(axis=1)
-    total = pt.zeros((x.shape[0], d, d))
-    for variance, kernel, columns in atoms:
-        kernel._require((0,))
-        squares = pt.sqr((x[:, columns] - baseline[..., columns]) / kernel.lengthscale)
-        plain, mixed = of_two(kernel, squares.sum(axis=1, keepdims=True))
-        straight, bent = (even * plain[k] + product * mixed[k] for k in (1, 2))
-        within = (squares * straight[:, None])[:, :, None] * pt.eye(len(columns)) - (
-            squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
-        )
-        across = -0.5 * squares[:, :, None] * (gained * plain[3][:, None])[:, None, :]
-        level = (gained * plain[0][:, None])[:, :, None] * pt.eye(len(own))
-        for part, rows, others in (
-            (within, columns, columns),
-            (across, columns, own),
-            (across.dimshuffle(0, 2, 1), own, columns),
-            (level, own, own),
-        ):
-            total = total[:, rows[:, None], others].inc(variance * part)
-    return total
-
-
-@cross.register
-def _(kernel: Active, x, baseline, xs, nodes=None):
-    own = kernel.columns
-    part = cross(kernel.kernel, x[:, own], baseline[..., own], xs[:, own], nodes)
-    if np.array_equal(own, np.arange(x.type.shape[-1] or 0)):
-        return part
-    return pt.zeros((*tuple(x.shape), xs.shape[0]))[:, own].set(part)
-
-
-@block.register
-def _(kernel: Active, x, baseline, nodes=None):
-    own = kernel.columns
-    part = block(kernel.kernel, x[:, own], baseline[..., own], nodes)
-    if np.array_equal(own, np.arange(x.type.shape[-1] or 0)):
-        return part
-    return pt.zeros((*tuple(x.shape), x.shape[1]))[:, own[:, None], own].set(part)
-
-
-@cross.register
-def _(kernel: Stationary, x, baseline, xs, nodes=None):
-    kernel._require((0,))
-    if kernel.period is not None:
-        return cross.dispatch(Kernel)(kernel, x, baseline, xs, nodes)
-    D = (x - baseline) / kernel.lengthscale
-    P, Q = _ends(kernel, x, baseline, xs)
-    near, far = along(kernel, D, P, Q, SLOPE, nodes)
-    slope = P * near[:, None] + Q * far[:, None]
-    return -D[:, :, None] * slope
-
-
-def _ends(kernel, x, baseline, xs):
-    """Scaled differences of the paths' ends from the other points, as `along` takes them."""
-    scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
-    return scale * (baseline[..., None] - xs.T), scale * (x[:, :, None] - xs.T)
-
-
-@block.register
-def _(kernel: Stationary, x, baseline, nodes=None):
-    kernel._require((0,))
-    if kernel.period is not None:
-        return block.dispatch(Kernel)(kernel, x, baseline, nodes)
-    D = (x - baseline) / kernel.lengthscale
-    squares, a = pt.sqr(D), pt.sqr(D).sum(axis=1, keepdims=True)
-    if nodes is None:
-        bent, rise = of_length(kernel, a)
-        shares = squares / pt.maximum(a, TINY)
-        own = shares * (bent + 2.0 * rise)
-        return own[:, :, None] * pt.eye(D.shape[1]) - (
-            shares[:, :, None] * shares[:, None, :] * bent[:, :, None]
-        )
-    apart, index = np.unique(
-        np.abs(nodes.t[:, None] - nodes.t).round(14).ravel(), return_inverse=True
-    )
-    weights = np.bincount(index, np.multiply.outer(nodes.w, nodes.w).ravel())
-    s2 = a * apart**2
-    straight = (weights * kernel.radial(s2, 1)).sum(axis=1, keepdims=True)
-    bent = (weights * apart**2 * kernel.radial(s2, 2)).sum(axis=1)
-    return (squares * straight)[:, :, None] * pt.eye(D.shape[1]) - (
-        squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
-    )

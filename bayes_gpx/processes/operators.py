@@ -1,82 +1,319 @@
-"""What can be asked of a Gaussian process: descriptions of linear operators, no mathematics.
+"""What can be asked of a Gaussian process: linear operators, one class for each question.
 
 An operator names points and says what is wanted there. Operators add, scale and stack:
 ``evaluate(X) + -1.0 * evaluate(B)`` is a difference, ``stack(evaluate(X), weight(X))`` asks
-for both jointly. Processes know the covariances (`bayes_gpx.processes.gaussian_process`).
+for both jointly. Processes know the covariances (`bayes_gpx.processes.covariance`). An operator
+that they do not know says of which others it is a finite combination (`AtPoints.opened`).
 """
 
-from dataclasses import dataclass
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 import pytensor.tensor as pt
 
-from bayes_gpx.numerics.quadrature import rule
+from bayes_gpx.numerics.quadrature import few, gauss_legendre, rule, total_of
+
+PATH_NODES = 16
+"""Nodes on each path where attributions meet other slopes: their exact forms are for values."""
 
 
-class Operator:
+class Operator(ABC):
     """A linear map from a Gaussian process to finitely many numbers."""
 
+    @property
+    @abstractmethod
+    def own_noise(self):
+        """Whether the numbers may include samples' own noise, `eps_w` of a weight process."""
+
     def __add__(self, other):
-        return Sum((self, other))
+        return OperatorSum((self, other))
 
     def __rmul__(self, factor):
-        return Scaled(factor, self)
+        return ScaledOperator((self,), factor)
+
+
+@dataclass(frozen=True, eq=False)
+class Composite(Operator):
+    """Operators made of others, its parts."""
+
+    parts: tuple[Operator, ...]
+
+    @property
+    def own_noise(self):  # noqa: D102
+        return any(part.own_noise for part in self.parts)
+
+    @abstractmethod
+    def assembled(self, blocks, axis):
+        """From matrices for the parts, whose values lie along that axis, the operator's own."""
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorSum(Composite):
+    """The sum of operators that have the same number of components."""
+
+    def assembled(self, blocks, axis):  # noqa: D102
+        return sum(blocks[1:], start=blocks[0])
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledOperator(Composite):
+    """A multiple of an operator; `factor` is a number or a scalar tensor."""
+
+    factor: Any
+
+    def assembled(self, blocks, axis):  # noqa: D102
+        return self.factor * blocks[0]
+
+
+@dataclass(frozen=True, eq=False)
+class Stack(Composite):
+    """Operators one after the other, in one vector."""
+
+    def assembled(self, blocks, axis):  # noqa: D102
+        return pt.concatenate(blocks, axis=axis)
+
+
+@dataclass(frozen=True, eq=False)
+class Combination(Composite):
+    """Linear combinations of the parts' values: contrasts, means, quadratures.
+
+    Attributes
+    ----------
+    combine : callable
+        From a matrix for each part, its values along the rows (len part, k), to one for the
+        operator (len self, k).
+    """
+
+    combine: Callable
+
+    def assembled(self, blocks, axis):  # noqa: D102
+        return self.combine(*blocks) if axis == 0 else self.combine(*(b.T for b in blocks)).T
 
 
 @dataclass(frozen=True, eq=False)
 class AtPoints(Operator):
-    """One group of components at each of m points; see the functions below.
+    """One group of components at each of m points X (m, d); see the functions below.
 
     Attributes
     ----------
-    kind : str
-        The name of one of those functions.
     X : array or tensor (m, d)
-    Z : array or tensor (m, p) or None
+    name : str
+        The function that makes it.
+    """
+
+    X: Any
+    name: ClassVar[str]
+
+    @property
+    def x(self):
+        """X as a tensor."""
+        return pt.as_tensor_variable(self.X)
+
+    def opened(self, other):
+        """The same as a finite combination, where it meets `other`; None where there is none.
+
+        Of functions of x: what Z weighs, the process multiplies.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class OfSamples(AtPoints):
+    """What belongs to samples, which carry noise of their own.
+
+    Attributes
+    ----------
     sample : "new" or integer tensor (m,)
         Which samples these are. Samples carry their own noise `eps_w`: integers are
         positions in the training set; "new" ones share noise only with operators over the
         very same `X` object. Identity decides, never the equality of coordinates.
     smooth : bool
         Leave the samples' own noise `eps_w` out.
-    baseline : array or tensor (d,) or (B, d)
-        Where the paths of an integrated gradient start; several are averaged over.
-    nodes : Rule or None
-        Quadrature along them; None for the most exact form known.
-    tied : bool
-        Z is X, perhaps with a last column of ones, and moves with it.
     """
 
-    kind: str
-    X: Any
+    sample: Any = field(default="new", kw_only=True)
+    smooth: bool = field(default=False, kw_only=True)
+    tied: ClassVar = False
+
+    @property
+    def own_noise(self):  # noqa: D102
+        return not self.smooth
+
+
+@dataclass(frozen=True, eq=False)
+class Value(OfSamples):
+    """Values f(x), or z' w(x)."""
+
     Z: Any = None
-    sample: Any = "new"
-    smooth: bool = False
-    baseline: Any = None
-    nodes: Any = None
-    tied: bool = False
+    name: ClassVar = "evaluate"
+    axes: ClassVar = 0
+
+
+class OfFeatures(OfSamples):
+    """What a weight process alone has: a component for each column of Z."""
+
+    def opened(self, other):  # noqa: D102
+        raise ValueError(
+            f"{self.name} is defined for a WeightProcess; a GaussianProcess has no weights. Ask "
+            "for values or slopes, or use bx.GPX."
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Sum(Operator):
-    """The sum of operators that have the same number of components."""
+class Weight(OfFeatures):
+    """Weights w_l(x)."""
 
-    terms: tuple
-
-
-@dataclass(frozen=True, eq=False)
-class Scaled(Operator):
-    """A multiple of an operator; `factor` is a number or a scalar tensor."""
-
-    factor: Any
-    operator: Operator
+    name: ClassVar = "weight"
 
 
 @dataclass(frozen=True, eq=False)
-class Stack(Operator):
-    """Operators one after the other, in one vector."""
+class Contribution(OfFeatures):
+    """Contributions z_l w_l(x)."""
 
-    parts: tuple
+    Z: Any
+    name: ClassVar = "contribution"
+
+
+@dataclass(frozen=True, eq=False)
+class Smooth(AtPoints):
+    """What belongs to the smooth function: f, or z' g(x) of a weight process.
+
+    Attributes
+    ----------
+    Z : array or tensor (m, p) or None
+    tied : bool
+        Z is X, perhaps with a last column of ones, and moves with it.
+    axes : int
+        Its components have so many axes of features: d^axes of them, row-major.
+    """
+
+    Z: Any = None
+    tied: bool = field(default=False, kw_only=True)
+    axes: ClassVar[int]
+    own_noise: ClassVar = False
+
+
+class Derivative(Smooth):
+    """Derivatives in each point, of order `axes`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gradient(Derivative):
+    """Derivatives df/dx_i."""
+
+    name: ClassVar = "gradient"
+    axes: ClassVar = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Hessian(Derivative):
+    """Second derivatives d^2 f / dx_i dx_j."""
+
+    name: ClassVar = "hessian"
+    axes: ClassVar = 2
+
+
+@dataclass(frozen=True, eq=False)
+class FromBaseline(Smooth):
+    """What compares points with a baseline.
+
+    Attributes
+    ----------
+    baseline : array or tensor (d,) or (B, d)
+        Several are averaged over.
+    """
+
+    baseline: Any = field(kw_only=True)
+
+    @property
+    def start(self):
+        """The baseline as a tensor."""
+        return pt.as_tensor_variable(self.baseline)
+
+
+@dataclass(frozen=True, eq=False)
+class Difference(FromBaseline):
+    """Differences f(x) - f(baseline)."""
+
+    name: ClassVar = "difference"
+    axes: ClassVar = 0
+
+    def opened(self, other):  # noqa: D102
+        ends, starts = Value(self.X, smooth=True), Value(pt.atleast_2d(self.start), smooth=True)
+        return Combination((ends, starts), lambda end, start: end - start.mean(axis=0))
+
+
+@dataclass(frozen=True, eq=False)
+class Attribution(FromBaseline):
+    """Integrals of gradients along paths from the baseline.
+
+    Attributes
+    ----------
+    nodes : Rule or None
+        Quadrature along them; None for the most exact form known.
+    """
+
+    nodes: Any = field(default=None, kw_only=True)
+    name: ClassVar = "integrated_gradient"
+    axes: ClassVar = 1
+
+
+@dataclass(frozen=True, eq=False)
+class IntegratedGradient(Attribution):
+    """Attributions along one path to each point; `baseline` (m, d) is a baseline of each."""
+
+    def opened(self, other):
+        """Gradients at nodes of the paths, few at a time where `other` has nodes too."""
+        delta, nodes = self.x - self.start, self.nodes or gauss_legendre(PATH_NODES)
+        chunks = [*few(nodes, 1 if isinstance(other, Attribution) else len(nodes.t), 2)]
+        points = [(self.start + t * delta).reshape((-1, self.x.type.shape[1])) for t, _ in chunks]
+
+        def combine(*slopes):
+            parts = [
+                (w * slope.reshape((len(t), -1, slope.shape[1]))).sum(axis=0)
+                for (t, w), slope in zip(chunks, slopes, strict=True)
+            ]
+            return delta.reshape((-1, 1)) * total_of(parts)
+
+        return Combination(tuple(map(Gradient, points)), combine)
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedGradient(Attribution):
+    """Attributions averaged over the paths from several baselines (B, d)."""
+
+    def opened(self, other):
+        """Attributions along every path, averaged."""
+        ends, starts = every_path(self.x, self.start)
+        each = IntegratedGradient(ends, baseline=starts, nodes=self.nodes)
+
+        def combine(rows):
+            by_paths = rows.reshape((ends.shape[0], -1))
+            return averaged(by_paths, self.x, self.start).reshape((-1, rows.shape[1]))
+
+        return Combination((each,), combine)
+
+
+def bilinear(of_pair, L, M):
+    """A covariance of operators at points, extended to composites of them; (len L, len M)."""
+    if isinstance(L, Composite):
+        return L.assembled([bilinear(of_pair, part, M) for part in L.parts], axis=0)
+    if isinstance(M, Composite):
+        return M.assembled([bilinear(of_pair, L, part) for part in M.parts], axis=1)
+    return of_pair(L, M)
+
+
+def every_path(x, baselines):
+    """Each x (m, d) with each baseline (B, d), both (m B, d), baselines varying faster."""
+    ends = pt.broadcast_arrays(x[:, None], baselines[None])
+    return [end.reshape((-1, x.type.shape[1])) for end in ends]
+
+
+def averaged(parts, x, baselines):
+    """Mean over baselines of what belongs to `every_path`, (m B, ...)."""
+    shape = x.shape[0], baselines.shape[0], *tuple(parts.shape)[1:]
+    return parts.reshape(shape).mean(axis=1)
 
 
 def stack(*operators):
@@ -86,17 +323,17 @@ def stack(*operators):
 
 def evaluate(X, Z=None, *, sample="new", smooth=False):
     """Value f(x) at each row of X (m, d); for a weight process z' w(x), with Z (m, p)."""
-    return AtPoints("evaluate", X, Z, _identity(sample, X), smooth)
+    return Value(X, Z, sample=_identity(sample, X), smooth=smooth)
 
 
 def weight(X, *, sample="new", smooth=False):
     """Weights w_1(x), ..., w_p(x) at each row of X; components obs-major, feature-minor."""
-    return AtPoints("weight", X, None, _identity(sample, X), smooth)
+    return Weight(X, sample=_identity(sample, X), smooth=smooth)
 
 
 def contribution(X, Z, *, sample="new", smooth=False):
     """Contributions z_l w_l(x) at each row of X and Z; they sum to `evaluate(X, Z)`."""
-    return AtPoints("contribution", X, Z, _identity(sample, X), smooth)
+    return Contribution(X, Z, sample=_identity(sample, X), smooth=smooth)
 
 
 def gradient(X, Z=None, *, tied=False):
@@ -110,12 +347,12 @@ def gradient(X, Z=None, *, tied=False):
     tied : bool
         Z is X, perhaps with a last column of ones, and varies with it.
     """
-    return AtPoints("gradient", X, Z, smooth=True, tied=tied)
+    return Gradient(X, Z, tied=tied)
 
 
 def hessian(X, Z=None, *, tied=False):
     """Second derivatives d^2 f / dx_i dx_j, (i, j) row-major, at each row of X; see `gradient`."""
-    return AtPoints("hessian", X, Z, smooth=True, tied=tied)
+    return Hessian(X, Z, tied=tied)
 
 
 def integrated_gradient(X, baseline, Z=None, *, method="exact", steps=None, tied=False):
@@ -132,14 +369,13 @@ def integrated_gradient(X, baseline, Z=None, *, method="exact", steps=None, tied
         quadratures with `steps` steps, or nodes.
     """
     nodes = None if method == "exact" else rule(method, steps)
-    return AtPoints(
-        "integrated_gradient", X, Z, smooth=True, baseline=baseline, nodes=nodes, tied=tied
-    )
+    kind = ExpectedGradient if pt.as_tensor_variable(baseline).ndim == 2 else IntegratedGradient
+    return kind(X, Z, tied=tied, baseline=baseline, nodes=nodes)
 
 
 def difference(X, baseline, Z=None, *, tied=False):
     """f(x) less the mean of f(baseline) at each row of X, the sum of `integrated_gradient`."""
-    return AtPoints("difference", X, Z, smooth=True, baseline=baseline, tied=tied)
+    return Difference(X, Z, tied=tied, baseline=baseline)
 
 
 def _identity(sample, X):

@@ -8,11 +8,12 @@ import pytensor.tensor as pt
 
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.processes import covariance
-from bayes_gpx.processes.base import Process, _cross, _diagonals, _tensor
+from bayes_gpx.processes.base import KernelProcess, diagonals
+from bayes_gpx.processes.operators import Smooth, Value, Weight
 
 
 @dataclass(frozen=True)
-class WeightProcess(Process):
+class WeightProcess(KernelProcess):
     """The GPX prior: f(x, z) = z' w(x), with a Gaussian process on each weight function.
 
     `w_l(x) = g_l(x) + eps_w,l`, g_l independent with covariance
@@ -58,10 +59,10 @@ class WeightProcess(Process):
         return amplitudes
 
     def _covariance(self, L, M):
-        if L.kind in covariance.KINDS or M.kind in covariance.KINDS:
+        if isinstance(L, Smooth) or isinstance(M, Smooth):
             return covariance.weighed_covariance(self._summands, L, M)
         z_L, z_M = self._coefficients(L), self._coefficients(M)
-        sums = L.kind == "evaluate", M.kind == "evaluate"
+        sums = isinstance(L, Value), isinstance(M, Value)
         shared, total = 0.0, 0.0
         for base, scale in self._sources(L, M):
             if scale.ndim == 0:
@@ -79,17 +80,17 @@ class WeightProcess(Process):
     def _sources(self, L, M):
         """Independent sources of the weights: covariance over points, sd over features."""
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
-            yield _cross(kernel, L, M), amplitude
+            yield covariance.of_values(kernel, L, M), amplitude
         same = _same_sample(L, M)
         if same is not None:
             yield same, pt.as_tensor(self.sigma_w)
 
     def _coefficients(self, L):
         """What multiplies each weight in L's components, (m, p) or (1, p)."""
-        if L.kind != "weight":
+        if not isinstance(L, Weight):
             if L.Z is None:
-                raise ValueError(f"{L.kind} of a WeightProcess needs Z, the features it weighs.")
-            return _tensor(L.Z)
+                raise ValueError(f"{L.name} of a WeightProcess needs Z, the features it weighs.")
+            return pt.as_tensor_variable(L.Z)
         if self.n_features is None:
             raise ValueError(
                 "weight needs to know how many features there are: condition the process on "
@@ -99,22 +100,23 @@ class WeightProcess(Process):
 
     def _each_variance(self, L):
         """Prior variance of the components before any sum over features, (m, p)."""
-        x = _tensor(L.X)
-        weight = pt.zeros((x.shape[0], 1)) + (0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2)
+        weight = pt.zeros((L.x.shape[0], 1)) + (
+            0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2
+        )
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
-            weight = weight + kernel.diag(x)[:, None] * amplitude**2
+            weight = weight + kernel.diag(L.x)[:, None] * amplitude**2
         return weight * self._coefficients(L) ** 2
 
     def _variance(self, L):
-        if L.kind in covariance.KINDS:
-            return _diagonals(self._block(L))
+        if isinstance(L, Smooth):
+            return diagonals(self._block(L))
         each = self._each_variance(L)
-        return each.sum(axis=1) if L.kind == "evaluate" else each.reshape((-1,))
+        return each.sum(axis=1) if isinstance(L, Value) else each.reshape((-1,))
 
     def _block(self, L):
-        if L.kind in covariance.KINDS:
+        if isinstance(L, Smooth):
             return covariance.weighed_block(self._summands, L)
-        if L.kind == "evaluate":
+        if isinstance(L, Value):
             return self._variance(L)[:, None, None]
         each = self._each_variance(L)
         return each[:, :, None] * pt.eye(each.shape[1])[None]
@@ -122,7 +124,7 @@ class WeightProcess(Process):
     def _summed(self, L, M, weights):
         return covariance.weighed_summed(self._summands, L, M, weights)
 
-    def _cross(self, L):
+    def cross(self, L):  # noqa: D102
         return covariance.weighed_cross(self._summands, L)
 
 
@@ -147,7 +149,7 @@ def _same_sample(L, M):
     if L.smooth or M.smooth or new_L != new_M or (new_L and L.X is not M.X):
         return None
     if new_L:
-        return pt.eye(_tensor(L.X).shape[0])
+        return pt.eye(L.x.shape[0])
     rows, columns = pt.as_tensor(L.sample), pt.as_tensor(M.sample)
     return pt.eq(rows[:, None], columns[None, :]).astype("float64")
 

@@ -1,0 +1,132 @@
+"""Kernels as sums of terms: variance x kernel x linear kernel, each of some columns.
+
+Sums, constants, products and chosen columns are opened up here, once for all that has closed forms
+for the simple kernels inside: attributions and basis functions. A kernel that cannot be opened,
+such as a power, a product of two stationary kernels or a user's own, is a term as it is.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.kernels.additive import ElementarySymmetric
+from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.kernels.composite import Active, Power, Product, Sum
+from bayes_gpx.kernels.elementary import Constant, LinearKernel
+from bayes_gpx.kernels.stationary import Stationary
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """variance x kernel x linear, of the columns that each sees.
+
+    Attributes
+    ----------
+    kernel : Kernel
+    columns : array of int or None
+        Which columns of the points the kernel sees; None for all, in their order.
+    variance : scalar tensor or None
+        None is 1.
+    linear : Term or None
+        The linear kernel that a stationary one is multiplied by; its variance is in the term's.
+    """
+
+    kernel: Kernel
+    columns: np.ndarray | None = None
+    variance: TensorVariable | None = None
+    linear: "Term | None" = None
+
+    @property
+    def stationary(self) -> bool:
+        """Whether the kernel is a function of a scaled distance, not of waves."""
+        return isinstance(self.kernel, Stationary) and self.kernel.period is None
+
+    def of(self, points: TensorVariable) -> TensorVariable:
+        """The term's columns of points (..., d)."""
+        return points if self.columns is None else points[..., self.columns]
+
+    def times(self, variance: TensorVariable | None) -> "Term":
+        """A multiple of the term."""
+        if variance is None or self.variance is None:
+            return replace(self, variance=self.variance if variance is None else variance)
+        return replace(self, variance=self.variance * variance)
+
+    def among(self, part, d, *axes: int) -> TensorVariable:
+        """An array with the term's features along these axes, among all d features; 0 elsewhere."""
+        if self.columns is None:
+            return part
+        for axis in axes:
+            shape = [d if a == axis else part.shape[a] for a in range(part.ndim)]
+            part = pt.zeros(shape)[(slice(None),) * axis + (self.columns,)].set(part)
+        return part
+
+
+def terms(kernel: Kernel, d: int | None, *, weighed: bool = False) -> list[Term]:
+    """The terms that add up to a kernel of points with d columns, None where that is unknown.
+
+    `weighed`: products of stationary kernels with a linear one are opened up, too.
+    """
+    return _terms(kernel, None, d, weighed)
+
+
+def _terms(kernel, columns, d, weighed):
+    if isinstance(kernel, Active):
+        return _terms(kernel.kernel, _within(columns, kernel.columns, d), d, weighed)
+    if isinstance(kernel, Sum):
+        return [t for k in (kernel.left, kernel.right) for t in _terms(k, columns, d, weighed)]
+    if isinstance(kernel, Product):
+        left, right = (_terms(k, columns, d, weighed) for k in (kernel.left, kernel.right))
+        for factor, others in ((left, right), (right, left)):
+            product = _product(factor[0], others, weighed) if len(factor) == 1 else None
+            if product is not None:
+                return product
+    return [Term(kernel, columns)]
+
+
+def _within(columns, own, d):
+    """Columns `own` of those columns, None for all d."""
+    own = own if columns is None else columns[own]
+    return None if columns is None and np.array_equal(own, np.arange(d or 0)) else own
+
+
+def _product(factor, others, weighed):
+    """Terms of a constant or linear one with others; None where that is no sum of terms."""
+    if isinstance(factor.kernel, Constant):
+        return [other.times(factor.times(factor.kernel.variance).variance) for other in others]
+    plain = all(other.stationary and other.linear is None for other in others)
+    if not (weighed and plain and isinstance(factor.kernel, LinearKernel)):
+        return None
+    return [replace(other.times(factor.variance), linear=factor) for other in others]
+
+
+def sum_over_terms(kernel, d, part_of: Callable[[Term], TensorVariable], shape, *, weighed=False):
+    """Sum over `terms` of a quantity of that shape that is linear in the kernel, 0 for constants.
+
+    `part_of` gives that of one term, without its variance.
+    """
+    varying = [t for t in terms(kernel, d, weighed=weighed) if not isinstance(t.kernel, Constant)]
+    parts = [
+        part if term.variance is None else term.variance * part
+        for term, part in zip(varying, map(part_of, varying), strict=True)
+    ]
+    return reduce(add, parts) if parts else pt.zeros(shape)
+
+
+def leaves(kernel: Kernel, columns: np.ndarray | None = None) -> Iterator[Term]:
+    """Stationary kernels anywhere in a kernel, with their columns, whatever is made of them."""
+    if isinstance(kernel, Stationary):
+        yield Term(kernel, columns)
+    elif isinstance(kernel, Active):
+        yield from leaves(kernel.kernel, _within(columns, kernel.columns, None))
+    elif isinstance(kernel, Sum | Product):
+        yield from (*leaves(kernel.left, columns), *leaves(kernel.right, columns))
+    elif isinstance(kernel, Power):
+        yield from leaves(kernel.kernel, columns)
+    elif isinstance(kernel, ElementarySymmetric):
+        for i, part in enumerate(kernel.parts):
+            yield from leaves(part, _within(columns, np.array([i]), None))

@@ -1,0 +1,337 @@
+"""Profiles of stationary kernels: all that depends on their shape, one class for each.
+
+A profile rho(s) is a function of the scaled distance s, 1 at s = 0. A new stationary kernel is one
+class here and one line of `PROFILES`. Its values and derivatives are enough; what it may know
+beyond makes attributions fast (`side_nodes`, `step`, `long_bend`, `slopes_of_path`), or offers
+basis functions (`SpectralProfile`).
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pytensor.tensor as pt
+from pymc.gp import cov
+
+from bayes_gpx.numerics.quadrature import gauss_legendre
+from bayes_gpx.numerics.special import gamma_quantile
+
+APART_NODES = 24, 4
+"""Gauss-Legendre nodes in each panel of the distance between two points of one path, and how many
+panels: the profile is smooth there, and its fall is stretched to an equal pace."""
+
+EXPONENT = 41.5
+"""Where a rational quadratic kernel has fallen by exp(-41.5), 1e-18, nothing is left to add."""
+
+
+class RadialProfile(ABC):
+    """How a stationary kernel falls with the scaled distance s.
+
+    Attributes
+    ----------
+    smoothness : float
+        How many times its process is mean-square differentiable: 0, 1, 2 or math.inf.
+    measured : bool
+        Whether that was found by differences, as it is for a user's own kernel.
+    side_nodes : int or None
+        Gauss-Legendre nodes on each side of a path's point nearest to another point, placed by
+        `step`. None where nothing is known of its shape: panels of the whole path then.
+    """
+
+    smoothness: float
+    measured: bool = False
+    side_nodes: ClassVar[int | None] = None
+
+    @classmethod
+    def of(cls, cov_func):
+        """The profile of one of PyMC's covariance functions."""
+        return cls()
+
+    @abstractmethod
+    def radial(self, s2, order):
+        """F_order at s^2, where F_0 = rho and F_{k+1} = -F_k'(s) / s; orders 0 to 4.
+
+        That is minus the derivative of F_k with respect to s^2 / 2. Where it grows without bound
+        at s = 0 (Matern32's F_2, Matern52's F_3 and F_4) it is finite there, and meets
+        differences that are 0.
+        """
+
+    def step(self, room, r, least, y):
+        """Steps along a path from its point nearest to another one, and their rates in y.
+
+        Parameters
+        ----------
+        room : tensor (m, n)
+            Share of the path on this side, which y = 1 reaches unless nothing is left there.
+        r : tensor (m, 1)
+            Length of the path.
+        least : tensor (m, n)
+            Squared distance of the two points.
+        y : array (nodes, 1, 1)
+        """
+        raise NotImplementedError
+
+    @property
+    def tail(self):
+        """Distance at which the fall turns from a power of exp(-s^2) to its tail."""
+        return 1.0
+
+    def apart(self, r):
+        """Distances tau in [0, 1] of two points of a path of length r, their rates and weights.
+
+        Short steps near 0, where the kernel falls, and long ones far off.
+        """
+        y, w = gauss_legendre(*APART_NODES)
+        top = pt.arcsinh(r / self.tail)
+        return self.tail * pt.sinh(top * y) / r, self.tail * top * pt.cosh(top * y) / r, w
+
+    def long_bend(self, r):
+        """2 r^4 int (1 - t) t^2 F_2(r^2 t^2) dt over [0, 1], for long paths r (m, 1)."""
+        tau, rate, w = self.apart(r)
+        values = w * rate * (1.0 - tau) * pt.sqr(tau) * self.radial(pt.sqr(r * tau), 2)
+        return 2.0 * r**4 * values.sum(axis=1, keepdims=True)
+
+    def slopes_of_path(self, length, e, P, Q, start, end):
+        """Closed forms of int (1 - t) F_1 dt and int t F_1 dt along paths, or None.
+
+        Parameters
+        ----------
+        length : tensor (m, 1)
+        e : tensor (m, d)
+            Directions, of length 1.
+        P, Q : tensor (m | 1, d, n), (m, d, n)
+            Scaled differences of both ends from the other points.
+        start, end : tensor (m, n)
+            Their components along e.
+        """
+        return None
+
+
+class SpectralProfile(RadialProfile):
+    """A profile with a known spectral density, hence with basis functions."""
+
+    @abstractmethod
+    def frequencies(self, normal, uniform):
+        """Draws from the spectral density, of lengthscale 1, by normals (d, h), uniforms (h,)."""
+
+    @abstractmethod
+    def spectral_density(self, rates, lengthscale):
+        """The density at angular frequencies (M, d), (M,), as PyMC scales it."""
+
+
+class DecayingProfile(SpectralProfile):
+    """A profile that falls exponentially.
+
+    Attributes
+    ----------
+    clip : float
+        Scaled distance at which it has fallen below round-off, so that nodes end there.
+    grading : int
+        Nodes lie at the power y^grading: so dense that its kink at s = 0 is integrated exactly.
+    """
+
+    clip: ClassVar[float]
+    grading: ClassVar[int]
+
+    def step(self, room, r, least, y):  # noqa: D102
+        reach = pt.minimum(room, self.clip / r)
+        return reach * y**self.grading, reach * (self.grading * y ** (self.grading - 1))
+
+
+class MaternProfile(RadialProfile):
+    """A polynomial of z = rate s, times exp(-z).
+
+    Attributes
+    ----------
+    rate : float
+    factors : tuple of callable
+        What multiplies exp(-z) in F_0, F_1, ..., finite at z = 0 with their derivatives.
+    """
+
+    rate: ClassVar[float]
+    factors: ClassVar[tuple[Callable, ...]]
+
+    def radial(self, s2, order):  # noqa: D102
+        positive = s2 > 0
+        z = self.rate * pt.switch(positive, pt.sqrt(pt.switch(positive, s2, 1.0)), 0.0)
+        return self.factors[order](z) * pt.exp(-z)
+
+
+@dataclass(frozen=True)
+class ExpQuad(DecayingProfile):
+    """rho = exp(-s^2 / 2)."""
+
+    smoothness: ClassVar = math.inf
+    side_nodes: ClassVar = 32
+    clip: ClassVar = 8.6
+    grading: ClassVar = 1
+
+    def radial(self, s2, order):  # noqa: D102
+        return pt.exp(-0.5 * s2)
+
+    def long_bend(self, r):  # noqa: D102
+        normal = r * np.sqrt(2.0 * np.pi) * pt.erf(r * np.sqrt(0.5))
+        return normal + 4.0 * pt.expm1(-0.5 * pt.sqr(r))
+
+    def slopes_of_path(self, length, e, P, Q, start, end):
+        """With erf and erfcx, from the end of the path nearer to each other point."""
+        swapped = start + end < 0
+        v0, v1 = pt.switch(swapped, -end, start), pt.switch(swapped, -start, end)
+        span = length * (v0 + v1) / 2.0
+        om = -pt.expm1(-span)
+        outside = v0 >= 0
+        foot = pt.switch(outside, 0.0, pt.switch(swapped, end, start))[:, None] * e[:, :, None]
+        residual = pt.sqr(pt.switch(swapped[:, None], Q, P) - foot).sum(axis=1)
+        scale = pt.exp(-0.5 * residual) / pt.sqr(length)
+        half = np.sqrt(0.5)
+        w0, w1 = pt.maximum(v0, 0.0) * half, pt.maximum(v1, 0.0) * half
+        tail = pt.erfcx(w0) - pt.exp(-span) * pt.erfcx(w1)
+        middle = pt.erf(v1 * half) + pt.erf(-v0 * half)
+        G = np.sqrt(np.pi / 2.0) * pt.switch(outside, tail, middle)
+        E = om * pt.switch(outside, 1.0, pt.exp(-0.5 * pt.sqr(v0)))
+        farther, nearer = (E - v0 * G) * scale, (v1 * G - E) * scale
+        return pt.switch(swapped, farther, nearer), pt.switch(swapped, nearer, farther)
+
+    def frequencies(self, normal, uniform):  # noqa: D102
+        return normal
+
+    def spectral_density(self, rates, lengthscale):  # noqa: D102
+        return cov.ExpQuad(rates.type.shape[1], ls=lengthscale).power_spectral_density(rates)
+
+
+@dataclass(frozen=True)
+class Matern52(MaternProfile, DecayingProfile):
+    """rho = (1 + z + z^2 / 3) exp(-z), z = sqrt(5) s."""
+
+    smoothness: ClassVar = 2
+    rate: ClassVar = 5**0.5
+    side_nodes: ClassVar = 24
+    clip: ClassVar = 18.5
+    grading: ClassVar = 2
+    factors: ClassVar = (
+        lambda z: 1 + z + z**2 / 3,
+        lambda z: 5 / 3 * (1 + z),
+        lambda z: 25 / 3,
+        lambda z: 125 / 3 * _inverse(z),
+        lambda z: 625 / 3 * (1 + z) * _inverse(z) ** 3,
+    )
+
+    def long_bend(self, r):  # noqa: D102
+        z = np.sqrt(5.0) * r
+        return 4.0 / 3.0 * z - 4.0 + pt.exp(-z) * (4.0 + z * (8.0 + 2.0 * z) / 3.0)
+
+    def frequencies(self, normal, uniform):  # noqa: D102
+        return normal / pt.sqrt(gamma_quantile(pt.constant(2.5), uniform))
+
+    def spectral_density(self, rates, lengthscale):  # noqa: D102
+        return cov.Matern52(rates.type.shape[1], ls=lengthscale).power_spectral_density(rates)
+
+
+@dataclass(frozen=True)
+class Matern32(MaternProfile, DecayingProfile):
+    """rho = (1 + z) exp(-z), z = sqrt(3) s."""
+
+    smoothness: ClassVar = 1
+    rate: ClassVar = 3**0.5
+    side_nodes: ClassVar = 48
+    clip: ClassVar = 24.0
+    grading: ClassVar = 3
+    factors: ClassVar = (lambda z: 1 + z, lambda z: 3, lambda z: 9 * _inverse(z))
+
+    def long_bend(self, r):  # noqa: D102
+        z = np.sqrt(3.0) * r
+        return 2.0 * z - 4.0 + pt.exp(-z) * (4.0 + 2.0 * z)
+
+    def frequencies(self, normal, uniform):  # noqa: D102
+        return normal / pt.sqrt(gamma_quantile(pt.constant(1.5), uniform))
+
+    def spectral_density(self, rates, lengthscale):  # noqa: D102
+        return cov.Matern32(rates.type.shape[1], ls=lengthscale).power_spectral_density(rates)
+
+
+@dataclass(frozen=True)
+class Matern12(MaternProfile):
+    """rho = exp(-s); not differentiable."""
+
+    smoothness: ClassVar = 0
+    rate: ClassVar = 1.0
+    factors: ClassVar = (lambda z: 1.0,)
+
+
+@dataclass(frozen=True)
+class Exponential(MaternProfile):
+    """rho = exp(-s / 2), as PyMC has it; not differentiable."""
+
+    smoothness: ClassVar = 0
+    rate: ClassVar = 0.5
+    factors: ClassVar = (lambda z: 1.0,)
+
+
+@dataclass(frozen=True, eq=False)
+class RatQuad(SpectralProfile):
+    """rho = (1 + s^2 / (2 alpha))^-alpha."""
+
+    alpha: Any
+    smoothness: ClassVar = math.inf
+    side_nodes: ClassVar = 32
+
+    @classmethod
+    def of(cls, cov_func):  # noqa: D102
+        return cls(cov_func.alpha)
+
+    def radial(self, s2, order):  # noqa: D102
+        power = pt.exp(-(self.alpha + order) * pt.log1p(0.5 * s2 / self.alpha))
+        return math.prod(1.0 + m / self.alpha for m in range(1, order)) * power
+
+    def step(self, room, r, least, y):
+        """Steps kappa sinh(y) / r, for the algebraic tails."""
+        clip = pt.sqrt(2.0 * self.alpha * pt.expm1(EXPONENT / (self.alpha + 1.0)))
+        kappa = pt.sqrt(least + 2.0 * self.alpha)
+        top = pt.arcsinh(pt.minimum(room * r, clip) / kappa)
+        return kappa * pt.sinh(top * y) / r, kappa * top * pt.cosh(top * y) / r
+
+    @property
+    def tail(self):  # noqa: D102
+        return pt.sqrt(2.0 * self.alpha)
+
+    def frequencies(self, normal, uniform):  # noqa: D102
+        return normal * pt.sqrt(gamma_quantile(self.alpha, uniform))
+
+    def spectral_density(self, rates, lengthscale):  # noqa: D102
+        known = cov.RatQuad(rates.type.shape[1], ls=lengthscale, alpha=self.alpha)
+        return known.power_spectral_density(rates)
+
+
+@dataclass(frozen=True, eq=False)
+class AutomaticProfile(RadialProfile):
+    """A user's own function of s^2, differentiated automatically."""
+
+    value: Callable
+    smoothness: float
+    measured: bool = False
+
+    def radial(self, s2, order):  # noqa: D102
+        value = self.value(s2)
+        for _ in range(order):
+            value = -2.0 * pt.grad(value.sum(), s2, disconnected_inputs="ignore")
+        return value
+
+
+def _inverse(z):
+    """1 / z, finite at 0 like its cube and the derivatives of both."""
+    return 1 / (z + 1e-60)
+
+
+PROFILES = {
+    cov.ExpQuad: ExpQuad,
+    cov.Periodic: ExpQuad,
+    cov.Matern52: Matern52,
+    cov.Matern32: Matern32,
+    cov.RatQuad: RatQuad,
+    cov.Matern12: Matern12,
+    cov.Exponential: Exponential,
+}
+"""The profile of each of PyMC's stationary covariance functions; of Periodic, that of its waves."""

@@ -1,0 +1,100 @@
+"""Operators that the package does not know: a class, told by other operators, is enough."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.processes.operators import Combination, Gradient, Smooth, Value
+
+OPS = bx.operators
+STEP, D = 0.7, 2
+
+
+@dataclass(frozen=True, eq=False)
+class Contrast(Smooth):
+    """How much f rises when the first feature does, and its slope there: two numbers at a point."""
+
+    name: ClassVar = "contrast"
+    axes: ClassVar = 1
+
+    def opened(self, other):
+        step = STEP * np.eye(D)[0]
+        ends = Value(self.x + step, smooth=True), Value(self.x - step, smooth=True)
+
+        def combine(end, start, slope):
+            slope = slope.reshape((-1, D, slope.shape[1]))[:, 0]
+            return pt.stack([end - start, slope], axis=1).reshape((-1, slope.shape[1]))
+
+        return Combination((*ends, Gradient(self.X)), combine)
+
+
+def plainly(x, z):
+    """The same as a list of values' operators and a matrix."""
+    step = STEP * np.eye(D)[0]
+    asked = OPS.stack(
+        OPS.evaluate(x + step, z, smooth=True),
+        OPS.evaluate(x - step, z, smooth=True),
+        OPS.gradient(x, z),
+    )
+    m = len(x)
+    matrix = np.zeros((2 * m, (2 + D) * m))
+    for i in range(m):
+        matrix[2 * i, [i, m + i]] = 1.0, -1.0
+        matrix[2 * i + 1, 2 * m + D * i] = 1.0
+    return asked, matrix
+
+
+@pytest.mark.parametrize("kind", ["GP", "GPX", "basis", "basis GPX"])
+def test_a_new_operator_needs_nothing_but_its_class(rng, kind):
+    x, other = rng.normal(size=(2, 3, D))
+    z = rng.normal(size=(3, 2)) if "GPX" in kind else None
+    kernel = pm.gp.cov.ExpQuad(D, ls=[0.8, 1.3])
+    weights = bx.WeightProcess(kernel, sigma_w=0.2, amplitude=np.array([0.7, 1.2]))
+    process = bx.GaussianProcess(kernel) if z is None else weights
+    if "basis" in kind:
+        process = bx.expanded(process, bx.HSGP(4, 2.0), pt.as_tensor(rng.normal(size=(9, D))))
+    contrast, (parts, matrix) = Contrast(x, z), plainly(x, z)
+    beside = [
+        OPS.evaluate(other, z, smooth=True),
+        OPS.gradient(other, z),
+        OPS.difference(other, np.zeros(D), z),
+        OPS.integrated_gradient(other, np.zeros(D), z),
+        OPS.integrated_gradient(other, np.ones((2, D)), z),
+    ]
+    graphs = [process.covariance(contrast, M) for M in beside]
+    graphs += [process.covariance(M, contrast).T for M in beside]
+    graphs += [process.covariance(parts, M) for M in beside]
+    graphs += [process.covariance(contrast, contrast), process.covariance(parts, parts)]
+    graphs += [process.block(contrast), process.variance(contrast)]
+    *pairs, own, whole, block, variance = pytensor.function([], graphs, mode=MODE)()
+    expected = [matrix @ K for K in pairs[10:]]
+    for found, K in zip(pairs[:10], expected * 2, strict=True):
+        assert_allclose(found, K, atol=1e-8)  # attributions beside slopes: 16 nodes of each path
+    expected = matrix @ whole @ matrix.T
+    assert_allclose(own, expected, atol=1e-12)
+    assert_allclose(variance, np.diag(expected), atol=1e-12)
+    for i in range(3):
+        rows = slice(2 * i, 2 * i + 2)
+        assert_allclose(block[i], expected[rows, rows], atol=1e-12)
+
+
+def test_pairs_that_nothing_is_known_of_say_so(rng):
+    @dataclass(frozen=True, eq=False)
+    class Unknown(Smooth):
+        name: ClassVar = "unknown"
+        axes: ClassVar = 0
+
+    x = rng.normal(size=(3, D))
+    process = bx.GaussianProcess(pm.gp.cov.ExpQuad(D, ls=1.0))
+    with pytest.raises(ValueError, match="known of unknown with evaluate"):
+        process.covariance(Unknown(x), OPS.evaluate(x))
+    with pytest.raises(ValueError, match="weight is defined for a WeightProcess"):
+        process.covariance(OPS.evaluate(x), OPS.weight(x))
