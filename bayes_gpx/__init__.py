@@ -4,8 +4,79 @@ Names are loaded when they are first used, so that importing the package takes n
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from bayes_gpx.system.caches import settle as _settle
+
+if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
+    from bayes_gpx import (
+        likelihoods as likelihoods,
+        posteriors as posteriors,
+        sklearn as sklearn,
+        testing as testing,
+    )
+    from bayes_gpx.assess import metrics as metrics
+    from bayes_gpx.data import datasets as datasets
+    from bayes_gpx.explain import (
+        attributions as attributions,
+        contributions as contributions,
+        derivatives as derivatives,
+        importances as importances,
+        interactions as interactions,
+        log_likelihood as log_likelihood,
+        loo_predictions as loo_predictions,
+        partial_dependence as partial_dependence,
+        path_slopes as path_slopes,
+        predictions as predictions,
+        ranking as ranking,
+        relevance as relevance,
+        sample_functions as sample_functions,
+        slopes as slopes,
+        weights as weights,
+    )
+    from bayes_gpx.explain.imputation import combined as combined
+    from bayes_gpx.export.arviz import (
+        power_scaling as power_scaling,
+        predictive_checks as predictive_checks,
+        sample_posterior_predictive as sample_posterior_predictive,
+    )
+    from bayes_gpx.export.long_form import to_pandas as to_pandas
+    from bayes_gpx.export.shap import to_shap as to_shap
+    from bayes_gpx.kernels.additive import Additive as Additive
+    from bayes_gpx.model.gp import GP as GP, GPX as GPX
+    from bayes_gpx.model.interaction_model import interaction_model as interaction_model
+    from bayes_gpx.model.lengthscale_prior import lengthscale_prior as lengthscale_prior
+    from bayes_gpx.model.placement import optimise_inducing as optimise_inducing
+    from bayes_gpx.model.storage import load as load, save as save
+    from bayes_gpx.plots import (
+        plot_attributions as plot_attributions,
+        plot_beeswarm as plot_beeswarm,
+        plot_contributions as plot_contributions,
+        plot_dependence as plot_dependence,
+        plot_derivatives as plot_derivatives,
+        plot_heatmap as plot_heatmap,
+        plot_image as plot_image,
+        plot_importances as plot_importances,
+        plot_interactions as plot_interactions,
+        plot_map as plot_map,
+        plot_partial_dependence as plot_partial_dependence,
+        plot_path as plot_path,
+        plot_predictions as plot_predictions,
+        plot_relevance as plot_relevance,
+        plot_slopes as plot_slopes,
+        plot_waterfall as plot_waterfall,
+        plot_weights as plot_weights,
+    )
+    from bayes_gpx.processes import operators as operators
+    from bayes_gpx.processes.approximations import (
+        HSGP as HSGP,
+        Inducing as Inducing,
+        RandomFeatures as RandomFeatures,
+    )
+    from bayes_gpx.processes.basis_process import expanded as expanded
+    from bayes_gpx.processes.gaussian_process import GaussianProcess as GaussianProcess
+    from bayes_gpx.processes.weight_process import WeightProcess as WeightProcess
+    from bayes_gpx.reporting.report import report as report
 
 _MAP = {
     # the composable core, for people who write their own PyMC model
@@ -79,7 +150,7 @@ __all__ = list(_MAP)
 _settle()
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     if name not in _MAP:
         raise AttributeError(f"module 'bayes_gpx' has no attribute {name!r}")
     module, _, member = _MAP[name].partition(":")
@@ -89,5 +160,5 @@ def __getattr__(name):
     return value
 
 
-def __dir__():
+def __dir__() -> list[str]:
     return sorted([*globals(), *_MAP])

@@ -5,8 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws import evaluate as one_to_all
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import evaluate as one_to_all, quantities
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.evaluate import (
     DEPENDENCE,

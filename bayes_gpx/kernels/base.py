@@ -20,9 +20,7 @@ import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
 from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.kernels.tensor_products import (
-    summed,
-)
+from bayes_gpx.kernels.tensor_products import summed
 
 HIGHEST_ORDER = 2
 CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}

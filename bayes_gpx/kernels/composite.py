@@ -10,12 +10,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.kernels.base import Kernel, autodiff
-from bayes_gpx.kernels.tensor_products import (
-    Apart,
-    chain,
-    partitions,
-    sum_of_products,
-)
+from bayes_gpx.kernels.tensor_products import Apart, chain, partitions, sum_of_products
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,12 +10,7 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.distance import squared_distances
 from bayes_gpx.kernels.profiles import RadialProfile
-from bayes_gpx.kernels.tensor_products import (
-    Apart,
-    chain,
-    on_diagonal,
-    sum_of_products,
-)
+from bayes_gpx.kernels.tensor_products import Apart, chain, on_diagonal, sum_of_products
 
 
 @dataclass(frozen=True, eq=False)

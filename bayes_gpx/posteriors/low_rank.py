@@ -14,19 +14,8 @@ import pytensor.tensor as pt
 
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.basis_process import (
-    BasisProcess,
-    by_observation,
-    own_variances,
-)
-from bayes_gpx.processes.operators import (
-    AtPoints,
-    Contribution,
-    Operator,
-    Value,
-    Weight,
-    evaluate,
-)
+from bayes_gpx.processes.basis_process import BasisProcess, by_observation, own_variances
+from bayes_gpx.processes.operators import AtPoints, Contribution, Operator, Value, Weight, evaluate
 from bayes_gpx.processes.weight_process import informed
 
 JITTER = 1e-10

@@ -9,17 +9,7 @@ import pytensor.tensor as pt
 import pytest
 from numpy.testing import assert_allclose
 from pymc.gp import cov
-from test_kernels import (
-    ARD,
-    CASES,
-    CENTER,
-    LS,
-    SHAPE,
-    awkward_pairs,
-    pair,
-    points,
-    times,
-)
+from test_kernels import ARD, CASES, CENTER, LS, SHAPE, awkward_pairs, pair, points, times
 from test_smoothness import Cauchy, Profile, cauchy
 
 import oracle
