@@ -68,7 +68,6 @@ def create_variables(specification, priors, training, *, rename):
     d, p = training.sources
     sizes = {dim: training.size(dim) for dim in ("feature", "z_feature", "column")}
     theta, fixed = {}, {}
-    of_noise = specification.observation.hyperparameters
     for h in specification.hyperparameters:
         name, dim = h.name, h.dim
         if grouped(h, training):
@@ -80,13 +79,8 @@ def create_variables(specification, priors, training, *, rename):
         given = [part for part in parts if part in priors and part.startswith(f"{h.name}_")]
         if given and h in specification.amplitudes:
             raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
-        default = DEFAULT_VALUES.get(h.kind, DEFAULT_PRIORS.get(h.kind))
-        if h.name in of_noise:
-            default = of_noise[h.name].prior
-        prior = priors.get(h.name, default)
-        if prior is DEFAULT_PRIORS.get(h.kind):
-            theta[h.name] = prior(rename(name), dims, d, p)
-        elif callable(prior) or hasattr(prior, "create_variable"):
+        prior = priors[h.name] if h.name in priors else _default(h, specification, d, p)
+        if callable(prior) or hasattr(prior, "create_variable"):
             theta[h.name] = _from_prior(prior, rename(name), dims, sizes.get(dim))
         else:
             fixed[h.name] = fixed_value(h, prior, training)
@@ -97,6 +91,16 @@ def create_variables(specification, priors, training, *, rename):
             each = own[training.X.groups]
             theta[h.name] = pm.Deterministic(rename(h.name), each, dims=rename(h.dim))
     return theta, fixed
+
+
+def _default(h, specification, d, p):
+    """The prior of a hyperparameter of which the user says nothing, or its fixed value."""
+    own = specification.observation.hyperparameters
+    if h.name in own:
+        return own[h.name].prior
+    if h.kind in DEFAULT_VALUES:
+        return DEFAULT_VALUES[h.kind]
+    return lambda name, dims: DEFAULT_PRIORS[h.kind](name, dims, d, p)
 
 
 def grouped(h, training):
