@@ -17,7 +17,7 @@ from pymc.gp.cov import BaseCovariance
 
 from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
 from bayes_gpx.kernels.from_pymc import from_pymc
-from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.jets import Jet
 
@@ -105,7 +105,7 @@ def check_kernel(
         for i, j in product(range(HIGHEST_ORDER + 1), repeat=2)
         if 0 < i + j and max(i, j) <= own.smoothness
     ]
-    graphs = {
+    graphs: dict[Any, Any] = {
         "gram": own.gram(pt.as_tensor(X)),
         "value": own.value(pt.as_tensor(X), pt.as_tensor(X[:5])),
         "swapped": own.value(pt.as_tensor(X[:5]), pt.as_tensor(X)),
@@ -537,7 +537,7 @@ def _check_vector(of, theta, y, rng):
         _averages("E fisher", np.moveaxis(information, 0, -1), found[5][row], 2e-2)
 
 
-def _check_variable(of: ScalarLikelihood | VectorLikelihood, theta: dict[str, Any], y, rng):
+def _check_variable(of, theta, y, rng):
     """The density of the variable that `dist` makes in PyMC."""
     shape = (len(y),) if of.classes is None else (len(y), of.classes)
     f, exposure = rng.normal(size=shape), np.full(len(y), 1.7) if of.exposed else None

@@ -1,12 +1,14 @@
 """Checks of arguments; each message names what was expected, what came, and the cure."""
 
 import difflib
+from collections.abc import Collection, Iterable, Sequence
 from numbers import Real
+from typing import Any
 
 import numpy as np
 
 
-def names_among(what, given, columns):
+def names_among(what: str, given: Sequence[str], columns: Sequence[str]) -> list[str]:
     """List of different names among the columns, checked."""
     if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
         raise ValueError(f"{what} is {given!r}; expected a list of different names.")
@@ -15,7 +17,7 @@ def names_among(what, given, columns):
     return list(given)
 
 
-def read_pairs(pairs, columns):
+def read_pairs(pairs: Iterable[Sequence[str]], columns: Sequence[str]) -> list[frozenset[int]]:
     """Positions of pairs of names, as a list of frozensets.
 
     Raises
@@ -33,7 +35,7 @@ def read_pairs(pairs, columns):
     return found
 
 
-def probability(ci_prob, default):
+def probability(ci_prob: float | None, default: float) -> float:
     """Probability of an interval, checked; None for the default."""
     prob = default if ci_prob is None else ci_prob
     if not (isinstance(prob, Real) and 0 < prob < 1):
@@ -41,14 +43,14 @@ def probability(ci_prob, default):
     return prob
 
 
-def count(argument, value, least=1):
+def count(argument: str, value: Any, least: int = 1) -> None:
     """Raise unless value is a whole number of at least `least`."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:
         raise ValueError(f"{argument} is {value!r}; expected a whole number of at least {least}.")
 
 
-def one_of(argument, value, choices):
+def one_of(argument: str, value: Any, choices: Collection[str]) -> None:
     """Raise unless value is among the choices, naming them and the nearest."""
     if not isinstance(value, str) or value not in choices:
         near = difflib.get_close_matches(str(value), choices, 1)

@@ -5,12 +5,14 @@ kernel: 1 for equal levels, and one correlation for any two that differ.
 """
 
 import difflib
+from collections.abc import Sequence
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 
 
-def declared(series):
+def declared(series: Any) -> tuple[str, ...] | None:
     """Levels of a pandas or polars column that is declared to be categorical, or None.
 
     Those of the type, or those that occur where the type does not hold them (``pl.Categorical``).
@@ -25,12 +27,14 @@ def declared(series):
     return tuple(str(level) for level in levels)
 
 
-def indicator(column, level):
+def indicator(column: str, level: str) -> str:
     """Name of the indicator of a level."""
     return f"{column}={level}"
 
 
-def codes(values, levels, where, index):
+def codes(
+    values: Any, levels: Sequence[str], where: str, index: Sequence[Any] | np.ndarray
+) -> np.ndarray:
     """Position of each value among the levels, NaN where it is missing, (n,).
 
     Raises
@@ -53,11 +57,11 @@ def codes(values, levels, where, index):
     return found
 
 
-def is_missing(value):
+def is_missing(value: Any) -> bool:
     """Whether an object stands for no value."""
     return value is None or value != value or type(value).__name__ == "NAType"
 
 
-def plain(label):
+def plain(label: Any) -> Any:
     """A label as Python's own type."""
     return label.item() if hasattr(label, "item") else label

@@ -194,7 +194,7 @@ NAMES = (*WITH_SKLEARN, *IN_FOLDER)
 WINES = ("red", "white", "both")
 
 
-def load(name, *, path=None, kind=None):
+def load(name: str, *, path: str | Path | None = None, kind: str | None = None) -> Data:
     """Load a data set.
 
     Parameters

@@ -5,6 +5,7 @@ Everything is refused here, before any sampling starts, with the row or column a
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import narwhals as nw
 import numpy as np
@@ -40,17 +41,17 @@ class Frame:
         return len(self.values)
 
     @property
-    def sources(self):
+    def sources(self) -> tuple[str, ...]:
         """The user's own columns, before categorical ones were told by indicators."""
         return tuple(dict.fromkeys(self._source_of.get(c, c) for c in self.columns))
 
     @property
-    def groups(self):
+    def groups(self) -> np.ndarray:
         """Which of the sources each column tells of, (d,)."""
         place = {source: k for k, source in enumerate(self.sources)}
         return np.array([place[self._source_of.get(c, c)] for c in self.columns], dtype=int)
 
-    def of_source(self, source):
+    def of_source(self, source: str) -> list[str]:
         """Columns that tell of one of the sources."""
         own = self.levels.get(source)
         return [source] if own is None else [indicator(source, level) for level in own]
@@ -60,14 +61,14 @@ class Frame:
         pairs = ((c, level) for c, levels in self.levels.items() for level in levels)
         return {indicator(c, level): c for c, level in pairs}
 
-    def with_column(self, name, values):
+    def with_column(self, name: str, values: np.ndarray) -> "Frame":
         """Append a column on the right."""
         if name in self.columns:
             raise ValueError(f"There is a column named {name!r} already; rename it.")
         stacked = np.column_stack([self.values, values])
         return replace(self, values=stacked, columns=(*self.columns, name))
 
-    def first(self, k):
+    def first(self, k: int) -> "Frame":
         """The first k columns alone."""
         return replace(self, values=self.values[:, :k], columns=self.columns[:k])
 
@@ -79,17 +80,17 @@ class Scaling:
     center: np.ndarray | float
     scale: np.ndarray | float
 
-    def apply(self, values):
+    def apply(self, values: Any) -> Any:
         """From user units to the model's scale."""
         return (values - self.center) / self.scale
 
 
-def no_scaling(frame, name):
+def no_scaling(frame: Frame, name: str) -> Scaling:
     """Scaling that changes nothing, for ``scale=False``."""
     return Scaling(np.zeros(len(frame.columns)), np.ones(len(frame.columns)))
 
 
-def standard_scaling(frame, name):
+def standard_scaling(frame: Frame, name: str) -> Scaling:
     """Center and standard deviation (ddof 0) of each column; constant columns are refused.
 
     All indicators of a categorical column have one scale, the root of their summed variances, so
@@ -123,7 +124,7 @@ LARGEST_INTEGER = 2.0**53
 """From which on not every whole number is a float of its own."""
 
 
-def indistinct(values, scale):
+def indistinct(values: np.ndarray, scale: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Which columns have too small a scale to be divided by it, and which of them may yet vary."""
     largest = np.abs(values).max(axis=0)
     alike = scale <= 1e-14 * largest
@@ -134,7 +135,14 @@ def _named(frame, chosen):
     return [column for column, which in zip(frame.columns, chosen, strict=True) if which]
 
 
-def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_ROWS):
+def read_features(
+    X: Any,
+    name: str = "X",
+    *,
+    prefix: str = "x",
+    like: Frame | None = None,
+    minimum_rows: int = MINIMUM_ROWS,
+) -> Frame:
     """Read a feature table.
 
     Parameters
@@ -184,7 +192,9 @@ def read_features(X, name="X", *, prefix="x", like=None, minimum_rows=MINIMUM_RO
     return Frame(np.column_stack(values), tuple(columns), table.index, table.labelled, levels)
 
 
-def read_response(y, frame, name="y", read=None):
+def read_response(
+    y: Any, frame: Frame, name: str = "y", read: Callable[[Any], Any] | None = None
+) -> Any:
     """Read the response: one finite number for each row of the frame X, (n,).
 
     With `read`, whatever that makes of the values.
@@ -211,7 +221,7 @@ def read_response(y, frame, name="y", read=None):
     return _numeric(values, name, None, frame.index).copy() if read is None else read(y)
 
 
-def refuse_misaligned(index, other, name, other_name):
+def refuse_misaligned(index: np.ndarray, other: np.ndarray, name: str, other_name: str) -> None:
     """Raise if labels say that rows of two tables do not belong together.
 
     Labels 0..n-1 on one side count as none, unless the other side has the same labels in
@@ -228,7 +238,7 @@ def refuse_misaligned(index, other, name, other_name):
         )
 
 
-def row_labels(table):
+def row_labels(table: Any) -> np.ndarray | None:
     """Labels that the rows brought along, or None."""
     if hasattr(table, "dims") and hasattr(table, "coords"):
         return table[table.dims[0]].values if table.dims[0] in table.coords else None

@@ -4,6 +4,8 @@ import hashlib
 import warnings
 from typing import NamedTuple
 
+import pandas as pd
+
 
 class Remote(NamedTuple):
     """A data set on OpenML.
@@ -59,7 +61,7 @@ REMOTE = {
 }
 
 
-def fetch(name):
+def fetch(name: str) -> pd.DataFrame:
     """Fetch a data set of `REMOTE`.
 
     Parameters
@@ -100,7 +102,7 @@ def fetch(name):
     )
 
 
-def digest(frame):
+def digest(frame: pd.DataFrame) -> str:
     """SHA-256 of a frame's values, whatever the names of its columns.
 
     Parameters

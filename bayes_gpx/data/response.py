@@ -1,5 +1,7 @@
 """Reading a response: real numbers, counts or labels; everything else is refused with its cure."""
 
+from typing import Any
+
 import numpy as np
 
 KINDS = {
@@ -10,7 +12,7 @@ KINDS = {
 """What a label may be; booleans first, since they are numbers too."""
 
 
-def read_reals(y, name="y"):
+def read_reals(y: Any, name: str = "y") -> np.ndarray:
     """Finite real numbers, (n,).
 
     Raises
@@ -35,7 +37,7 @@ def read_reals(y, name="y"):
     return numbers
 
 
-def read_counts(y, name="y"):
+def read_counts(y: Any, name: str = "y") -> np.ndarray:
     """Whole numbers of at least 0, as floats (n,).
 
     Raises
@@ -56,7 +58,9 @@ def read_counts(y, name="y"):
     return counts
 
 
-def read_labels(y, known=None, *, two=False, name="y"):
+def read_labels(
+    y: Any, known: Any = None, *, two: bool = False, name: str = "y"
+) -> tuple[np.ndarray, np.ndarray]:
     """Labels as codes in sorted order.
 
     Parameters
@@ -117,7 +121,7 @@ def _check_number(found, two, name):
         )
 
 
-def texts(y, name="y"):
+def texts(y: Any, name: str = "y") -> list[str]:
     """Labels as text, the same for whole numbers of any type; a list (n,)."""
     return [str(label) for label in _as_labels(_plain(y, name), name)]
 

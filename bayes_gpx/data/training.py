@@ -1,6 +1,7 @@
 """The training data of a model: read, checked, scaled; and the door for new samples."""
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +18,20 @@ from bayes_gpx.data.features import (
 )
 
 INTERCEPT = "intercept"
+
+
+class Reader(Protocol):
+    """What is asked of a likelihood where a response is read."""
+
+    normal: bool
+    scaled: bool
+    exposed: bool
+
+    def read(self, y: Any, labels: Any = None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Check and encode y; its labels, or None."""
+
+    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
+        """Prior mean of f that fits the size of y."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,33 +72,33 @@ class TrainingData:
     scales_y: bool = True
 
     @property
-    def n(self):
+    def n(self) -> int:
         """Number of samples."""
         return len(self.y)
 
     @property
-    def X_deviations(self):  # noqa: N802
+    def X_deviations(self) -> np.ndarray:  # noqa: N802
         """Standard deviations of X's columns, exactly 0 of constant ones, (d,)."""
         values = self.X.values
         return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0), 0.0)
 
     @property
-    def d(self):
+    def d(self) -> int:
         """Number of columns of X."""
         return len(self.X.columns)
 
     @property
-    def p(self):
+    def p(self) -> int:
         """Number of features that are weighed; 1 without Z."""
         return 1 if self.Z is None else len(self.Z.columns)
 
     @property
-    def tied(self):
+    def tied(self) -> bool:
         """Whether features are weighed that are X's own, and so change with it."""
         return self.Z is not None and self.z_is_x
 
     @property
-    def sources(self):
+    def sources(self) -> tuple[int, int]:
         """Number of the user's own columns in X, and of those that are weighed.
 
         Smaller than d and p where categorical columns are told by indicators. On the model's scale
@@ -91,11 +106,11 @@ class TrainingData:
         """
         return len(self.X.sources), 1 if self.Z is None else len(self.Z.sources)
 
-    def size(self, dim):
+    def size(self, dim: str) -> int:
         """Length of the dim "feature", "z_feature" or "column"."""
         return {"feature": self.d, "z_feature": self.p, "column": self.sources[0]}[dim]
 
-    def scaled(self):
+    def scaled(self) -> dict[str, np.ndarray]:
         """Dict of X, y and, with Z, Z on the model's scale; exposure times the prior mean rate."""
         y = self.y_scaling.apply(self.y) if self.scales_y else self.y
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
@@ -107,7 +122,9 @@ class TrainingData:
             scaled["Z"] = self.Z_scaling.apply(self.Z.values)
         return scaled
 
-    def read_new(self, X_new, Z_new=None, *, needs_z=True):
+    def read_new(
+        self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True
+    ) -> tuple[Frame, Frame | None]:
         """Read new samples in user units.
 
         Returns
@@ -144,24 +161,24 @@ class TrainingData:
 
 
 def read_training(
-    X,
-    y,
-    observation,
-    Z=None,
+    X: Any,
+    y: Any,
+    observation: Reader,
+    Z: Any = None,
     *,
-    weighs,
-    exposure=None,
-    intercept=False,
-    scale=True,
-    scalings=None,
-):
+    weighs: bool,
+    exposure: Any = None,
+    intercept: bool = False,
+    scale: bool = True,
+    scalings: tuple[Scaling, Scaling, Scaling | None] | None = None,
+) -> TrainingData:
     """Read the training data of a model.
 
     Parameters
     ----------
     X, Z : frame, DataArray or array
     y : series or array
-    observation : Likelihood
+    observation : Reader
         Reads and centres y.
     weighs : bool
         Whether features are weighed: Z, or X itself where Z is None.
@@ -222,7 +239,7 @@ def _read_response(y, frame, observation):
     return read_response(y, frame, read=observation.read)
 
 
-def refuse_exposure(exposure, observation):
+def refuse_exposure(exposure: Any, observation: Reader) -> None:
     """Raise if an exposure is given to a likelihood that has none."""
     if exposure is not None and not observation.exposed:
         raise ValueError("exposure was given; it is for counts, such as poisson.")
@@ -239,7 +256,7 @@ def _read_exposure(exposure, frame, observation):
     return values
 
 
-def with_intercept(frame):
+def with_intercept(frame: Frame) -> Frame:
     """The frame with a last column of ones."""
     return frame.with_column(INTERCEPT, np.ones(len(frame)))
 

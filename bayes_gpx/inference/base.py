@@ -37,8 +37,8 @@ class Method(ABC):
     latent: ClassVar[bool] = False
 
     @abstractmethod
-    def fit(self, model: pm.Model, starts: Sequence[Start], *, progressbar: bool) -> xr.DataTree:
-        """Infer the free variables of a model.
+    def fit(self, model: pm.Model, starts: Sequence[Start], **options: Any) -> xr.DataTree:
+        """Infer the free variables of a model; `progressbar` is among the options.
 
         Raises
         ------

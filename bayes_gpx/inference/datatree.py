@@ -1,11 +1,21 @@
 """A fit as a DataTree: posterior, sample statistics and optima, with named dims."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
+import pymc as pm
 import xarray as xr
 from pymc.backends.arviz import find_constants, find_observations
 
 
-def of_one(model, values, height, trace, optima):
+def of_one(
+    model: pm.Model,
+    values: Mapping[str, Any],
+    height: float,
+    trace: np.ndarray,
+    optima: Sequence[Any],
+) -> xr.DataTree:
     """The DataTree of one draw, with what was maximised there, and its trace."""
     draws = {k: np.asarray(v)[None, None] for k, v in values.items()}
     tree = as_tree(model, draws, {"lp": np.array([[height]])}, optima)
@@ -14,7 +24,9 @@ def of_one(model, values, height, trace, optima):
     return tree
 
 
-def as_tree(model, draws, stats, optima):
+def as_tree(
+    model: pm.Model, draws: Mapping[str, Any], stats: Mapping[str, Any], optima: Sequence[Any]
+) -> xr.DataTree:
     """Assemble the DataTree with the model's dims and coordinates.
 
     Parameters
@@ -58,7 +70,7 @@ def as_tree(model, draws, stats, optima):
     return xr.DataTree.from_dict(groups)
 
 
-def name_method(tree, method):
+def name_method(tree: xr.DataTree, method: str) -> None:
     """Write the name of the method that inferred a posterior beside its draws."""
     for name in ("posterior", "sample_stats"):
         tree[name].attrs["inference_method"] = method

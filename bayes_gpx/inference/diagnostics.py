@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 
 FEWEST_DRAWS = 4
 """In each chain, for R-hat and effective sample sizes to exist."""
@@ -24,7 +25,7 @@ class Diagnosis(NamedTuple):
     divergences: int
 
     @property
-    def complaints(self):
+    def complaints(self) -> list[str]:
         """Sentences on what is wrong, each with a cure; empty if nothing is."""
         found = []
         if self.divergences:
@@ -41,7 +42,7 @@ class Diagnosis(NamedTuple):
         return found
 
     @property
-    def verdict(self):
+    def verdict(self) -> str:
         """One sentence."""
         if self.complaints:
             return "Do not trust these draws yet: " + "; ".join(self.complaints) + "."
@@ -51,7 +52,7 @@ class Diagnosis(NamedTuple):
         )
 
 
-def diagnose(idata):
+def diagnose(idata: xr.DataTree) -> Diagnosis:
     """Largest R-hat, smallest effective sample sizes and divergences of a posterior."""
     import arviz as az
 

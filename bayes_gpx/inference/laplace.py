@@ -2,18 +2,21 @@
 
 import os
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 from arviz_stats.base import array_stats
 from scipy.stats import multivariate_t
 
-from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
-from bayes_gpx.inference.optimise import climb
+from bayes_gpx.inference.optimise import Optimum, climb
 from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM
@@ -52,7 +55,15 @@ class WeightedLaplace(Method):
     gives = "weighted"
     takes = ("draws", "seed")
 
-    def fit(self, model, starts, *, draws=1000, seed=None, progressbar=True):
+    def fit(
+        self,
+        model: pm.Model,
+        starts: Sequence[Start],
+        *,
+        draws: int = 1000,
+        seed: int | None = None,
+        progressbar: bool = True,
+    ) -> xr.DataTree:
         """Propose around the mode, weigh by the density, and resample; see the class."""
         density = Density(model, jacobian=True)
         optima, mode, spread = mode_and_spread(density, starts, progressbar)
@@ -120,7 +131,9 @@ def _heights(density, points, progressbar):
         return np.array([*progress.track(found, total=len(points), description="Weighing")])
 
 
-def mode_and_spread(density, starts, progressbar):
+def mode_and_spread(
+    density: Density, starts: Sequence[Start], progressbar: bool
+) -> tuple[list[Optimum], np.ndarray, np.ndarray]:
     """Mode, and a square root of the inverse negative Hessian there, by differences of slopes."""
     optima = climb(density, starts, progressbar=progressbar)
     mode = max(optima, key=lambda o: o.log_density).x

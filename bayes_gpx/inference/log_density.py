@@ -6,9 +6,12 @@ them where a sampler calls thousands of times from parallel threads. Data are co
 the compiled function, so whatever depends on them alone is computed once.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.backends.arviz import find_observations
@@ -17,6 +20,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
 
+from bayes_gpx.numerics.aliases import Tensor
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.threads import LOCK, ThreadedFunction, copy
 
@@ -81,7 +85,7 @@ class Density:
         joined = graph_replace([pt.concatenate(pieces)], inputs, strict=False)
         return pytensor.function(list(inputs.values()), joined[0], mode=MODE)
 
-    def unconstrain(self, start):
+    def unconstrain(self, start: Mapping[str, Any]) -> np.ndarray:
         """Unconstrained vector of a dict of constrained values; the rest at prior centres."""
         natural = [
             np.broadcast_to(start.get(rv.name, self._natural_point[rv.name]), shape)
@@ -93,7 +97,7 @@ class Density:
     def _shapes(self):
         return [np.shape(self._natural_point[rv.name]) for rv in self._free]
 
-    def split(self, x):
+    def split(self, x: Tensor) -> list[Tensor]:
         """The free variables' parts of x, each in its shape."""
         ends = np.cumsum([_size(shape) for shape in self._shapes]).tolist()
         return [
@@ -101,7 +105,7 @@ class Density:
             for shape, end in zip(self._shapes, ends, strict=True)
         ]
 
-    def value_and_slope(self):
+    def value_and_slope(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
         """Function x -> (log density, gradient), for the use of one thread."""
         whole = self._value_and_slope
         compiled = whole.vm.jit_fn if self.native else copy(whole)
@@ -116,7 +120,7 @@ class Density:
         return evaluate
 
     @cached_property
-    def height(self):
+    def height(self) -> Callable[[np.ndarray], float]:
         """Function x -> log density, without the gradient's cost, for any thread."""
         x, logp = self._graph
         compiled = ThreadedFunction([x], logp, mode=BUFFERED_MODE, trust_input=True)
@@ -128,7 +132,7 @@ class Density:
 
         return evaluate
 
-    def expand(self):
+    def expand(self) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
         """Function x -> dict of the model's unobserved variables, for one thread."""
         compiled = copy(self._expand)
         names = [rv.name for rv in self.model.unobserved_RVs]
@@ -143,7 +147,7 @@ def _size(shape):
     return int(np.prod(shape))
 
 
-def observations(model):
+def observations(model: pm.Model) -> int:
     """Length of the longest observed variable."""
     return max((len(np.atleast_1d(v)) for v in find_observations(model).values()), default=0)
 

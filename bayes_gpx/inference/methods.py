@@ -1,8 +1,12 @@
 """The methods of inference by name."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.inference.base import Method
 
 METHODS = {
     "map": "bayes_gpx.inference.optimise:Maximum",
@@ -14,8 +18,8 @@ METHODS = {
 seconds to import."""
 
 
-def method_named(name: str):
-    """Return a method of inference, a `bayes_gpx.inference.base.Method`, by its name."""
+def method_named(name: str) -> "Method":
+    """Return a method of inference by its name."""
     one_of("method", name, METHODS)
     kind = METHODS[name]
     if isinstance(kind, str):

@@ -2,14 +2,16 @@
 
 import os
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor
 import xarray as xr
 
-from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import mode_and_spread
@@ -32,26 +34,26 @@ class NUTS(Method):
     takes = ("draws", "tune", "chains", "seed")
     latent = True
 
-    def threads(self, options):
+    def threads(self, options: Mapping[str, Any]) -> int:
         """Chains that run at a time."""
         return min(options["chains"], options.get("cores") or os.cpu_count() or 1)
 
     def fit(
         self,
-        model,
-        starts,
+        model: pm.Model,
+        starts: Sequence[Start],
         *,
-        draws=1000,
-        tune=1000,
-        chains=4,
-        cores=None,
-        seed=None,
-        progressbar=True,
-        nuts_sampler="nutpie",
-        target_accept=0.9,
-        around=None,
-        **kwargs,
-    ):
+        draws: int = 1000,
+        tune: int = 1000,
+        chains: int = 4,
+        cores: int | None = None,
+        seed: int | None = None,
+        progressbar: bool = True,
+        nuts_sampler: str = "nutpie",
+        target_accept: float = 0.9,
+        around: Start | None = None,
+        **kwargs: Any,
+    ) -> xr.DataTree:
         """Sample; see the class.
 
         Parameters

@@ -2,13 +2,16 @@
 
 import os
 import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
+import pymc as pm
+import xarray as xr
 from scipy.optimize import minimize
 
-from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density
@@ -33,7 +36,7 @@ class Optimum:
     trace: np.ndarray
 
 
-def climb(density, starts, *, progressbar=True):
+def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True) -> list[Optimum]:
     """Maximise from every start by L-BFGS with exact gradients, starts in parallel threads.
 
     Parameters
@@ -104,7 +107,9 @@ class Maximum(Method):
 
     gives = "mode"
 
-    def fit(self, model, starts, *, progressbar=True):
+    def fit(
+        self, model: pm.Model, starts: Sequence[Start], *, progressbar: bool = True
+    ) -> xr.DataTree:
         """Climb from every start, and keep the highest end."""
         density = Density(model, jacobian=False)
         optima = climb(density, starts, progressbar=progressbar)

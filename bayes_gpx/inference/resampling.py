@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def resampled(weights, count, rng):
+def resampled(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Positions of `count` draws, each taken as often as its share of the weights asks for.
 
     Systematic: never further than one from ``count`` times the share, in random order.

@@ -11,16 +11,17 @@ Hensman, "Natural gradients in practice" (2018); Kingma and Ba, "Adam" (2015).
 """
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+import xarray as xr
 from pytensor.graph.replace import clone_replace
 
-from bayes_gpx.inference.base import Method
+from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import of_one
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density
@@ -59,16 +60,16 @@ class SVGP(Method):
 
     def fit(
         self,
-        model,
-        starts,
+        model: pm.Model,
+        starts: Sequence[Start],
         *,
-        by_rows,
-        seed=None,
-        progressbar=True,
-        minibatch=None,
-        steps=None,
-        learning_rate=None,
-    ):
+        by_rows: Callable[[int], "BoundByRows"],
+        seed: int | None = None,
+        progressbar: bool = True,
+        minibatch: int | None = None,
+        steps: int | None = None,
+        learning_rate: float | None = None,
+    ) -> xr.DataTree:
         """Climb to the top; or, given `minibatch`, take `steps` of `learning_rate`."""
         if minibatch is not None:
             return _by_batches(by_rows, starts, minibatch, steps, learning_rate, seed, progressbar)

@@ -1,12 +1,13 @@
 """How the response varies around the process: one small class each, under the bases of `base`."""
 
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.likelihoods.classification import Bernoulli, Categorical
 from bayes_gpx.likelihoods.continuous import Normal, StudentT
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
 from bayes_gpx.likelihoods.links import Logit, Probit
 from bayes_gpx.validation import one_of
 
-KNOWN = {
+KNOWN: dict[str, dict[str, Likelihood]] = {
     "normal": {"identity": Normal()},
     "student_t": {"identity": StudentT()},
     "bernoulli": {"logit": Bernoulli(Logit()), "probit": Bernoulli(Probit())},
@@ -17,7 +18,7 @@ KNOWN = {
 """Every likelihood by name and link; the first link is the default."""
 
 
-def named(name, link=None):
+def named(name: str, link: str | None = None) -> Likelihood:
     """Return a likelihood by its name and link.
 
     Raises

@@ -12,9 +12,12 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+from numpy.typing import ArrayLike
 
 from bayes_gpx.data.response import read_reals
+from bayes_gpx.numerics.aliases import Tensor
 from bayes_gpx.numerics.gaussian_expectations import standard_nodes
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_sum_exp
 
 Theta = Mapping[str, Any]
@@ -88,33 +91,45 @@ class Likelihood(ABC):
     ordered: ClassVar[bool] = True
     labelled: ClassVar[bool] = False
     normal: ClassVar[bool] = False
-    classes = None
+    classes: int | None = None
 
     @abstractmethod
-    def logp(self, f, y, theta: Theta, exposure=None):
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None) -> Tensor:
         """Log density of y given f, finite wherever f is, (n,)."""
 
     @abstractmethod
-    def derivatives(self, f, y, theta: Theta, exposure=None):
+    def derivatives(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Derivatives of `logp` in f; see the two bases."""
 
     @abstractmethod
-    def fisher(self, f, theta: Theta, exposure=None):
+    def fisher(self, f: Tensor, theta: Theta, exposure: Tensor | None = None) -> Tensor:
         """Information about f that y is expected to hold."""
 
     @abstractmethod
-    def response(self, f, exposure=None) -> Response:
+    def response(self, f: Tensor, exposure: Tensor | None = None) -> Response:
         """Mean of y given f, or the probability of each label, with derivatives in f."""
 
     @abstractmethod
-    def draw(self, f, theta: Theta, rng, exposure=None):
+    def draw(
+        self,
+        f: np.ndarray,
+        theta: Theta,
+        rng: np.random.Generator,
+        exposure: ArrayLike | None = None,
+    ) -> np.ndarray:
         """Random y given f, in NumPy."""
 
     @abstractmethod
-    def dist(self, name, f, theta: Theta, exposure=None, **kwargs):
+    def dist(
+        self, name: str, f: Tensor, theta: Theta, exposure: Tensor | None = None, **kwargs: Any
+    ) -> Tensor:
         """Return y as a variable of the PyMC model at hand."""
 
-    def read(self, y, labels=None):
+    def read(
+        self, y: ArrayLike, labels: ArrayLike | None = None
+    ) -> tuple[np.ndarray, np.ndarray | None]:
         """Check and encode y; return it with its labels, None by default.
 
         `labels` are those of the training data, where they are known. Finite real numbers by
@@ -122,11 +137,11 @@ class Likelihood(ABC):
         """
         return read_reals(y), None
 
-    def center(self, y, exposure=None):
+    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Prior mean of f that fits the size of y; 0 by default."""
         return 0.0
 
-    def predictive(self, mean, variance, theta: Theta):
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Any:
         """Distribution of y where f ~ N(mean, variance), jets, as a `Predictive`.
 
         Needed for relevance alone, beside ``parameters`` and ``divergence`` of its family in
@@ -142,7 +157,7 @@ class Likelihood(ABC):
         """What results call the mean response."""
         return self.mean_name or "y"
 
-    def in_units(self, theta: Theta, unit):
+    def in_units(self, theta: Theta, unit: float) -> dict[str, Any]:
         """Hyperparameters where y is measured by `unit` of the model's scale."""
         own = [name for name, h in self.hyperparameters.items() if h.in_units_of_y]
         return {**theta, **{name: unit * theta[name] for name in own}}
@@ -157,19 +172,23 @@ class ScalarLikelihood(Likelihood):
     """
 
     @abstractmethod
-    def variance(self, f, theta: Theta, exposure=None):
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
         """Variance of y given f, in NumPy; infinite where there is none."""
 
-    def steps(self, f, y, theta: Theta, exposure=None):
+    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None) -> Tensor:
         """Positive curvature that Newton's steps take where `logp` is not concave: `fisher`."""
         return self.fisher(f, theta, exposure)
 
-    def expected(self, mean, variance, exposure=None) -> Response:
+    def expected(self, mean: Tensor, variance: Tensor, exposure: Tensor | None = None) -> Response:
         """Expectations of `response` where f ~ N(mean, variance)."""
         f, weights = _nodes(mean, pt.sqrt(variance))
         return Response(*((weights * v).sum(axis=1) for v in self.response(f, _column(exposure))))
 
-    def expected_log(self, mean, sd, y, theta: Theta, exposure):
+    def expected_log(
+        self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """E `logp` where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance."""
         f, weights = _nodes(mean, sd)
         given = (y[:, None], theta, _column(exposure))
@@ -181,19 +200,35 @@ class ScalarLikelihood(Likelihood):
             -(weights * x * slopes).sum(axis=1) / sd,
         )
 
-    def log_predictive(self, y, mean, variance, theta: Theta, exposure=None):
+    def log_predictive(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        theta: Theta,
+        exposure: Tensor | None = None,
+    ) -> Tensor:
         """Log density of y where f ~ N(mean, variance)."""
         f, weights = _nodes(mean, pt.sqrt(variance))
         return log_sum_exp(self.logp(f, y[:, None], theta, _column(exposure)) + np.log(weights))
 
-    def cumulative(self, f, y, theta: Theta, exposure=None):
+    def cumulative(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None
+    ) -> Tensor:
         """Probability of at most y given f; needed for the default of `cumulative_predictive`."""
         raise NotImplementedError(
             f"{type(self).__name__} is ordered; expected a method `cumulative`, the probability of "
             "at most y given f, or ordered = False."
         )
 
-    def cumulative_predictive(self, y, mean, variance, theta: Theta, exposure=None):
+    def cumulative_predictive(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        theta: Theta,
+        exposure: Tensor | None = None,
+    ) -> Tensor:
         """Probability of at most y where f ~ N(mean, variance), where y is `ordered`."""
         f, weights = _nodes(mean, pt.sqrt(variance))
         return (weights * self.cumulative(f, y[:, None], theta, _column(exposure))).sum(axis=1)
@@ -208,7 +243,7 @@ class VectorLikelihood(Likelihood):
     """
 
     @abstractmethod
-    def contracted(self, f, M):
+    def contracted(self, f: Tensor, M: Tensor) -> Tensor:
         """Derivative of ``trace(M fisher)`` in f, M (n, C, C) held: (n, C).
 
         It is minus the third derivatives of `logp`, summed against M, where these do not depend on
@@ -217,15 +252,17 @@ class VectorLikelihood(Likelihood):
         """
 
     @abstractmethod
-    def expected_information(self, mean, sd):
+    def expected_information(self, mean: Tensor, sd: Tensor) -> Tensor:
         """E `fisher` where f ~ N(mean, sd^2), independent over classes, (n, C, C)."""
 
-    def expected(self, mean, root, exposure=None) -> Response:
+    def expected(self, mean: Tensor, root: Tensor, exposure: Tensor | None = None) -> Response:
         """Expected probabilities (n, C) where f ~ N(mean, root root'), without derivatives."""
         f, weights = self._nodes(mean, root)
         return Response((weights[:, None] * self.response(f).value).sum(axis=1), None, None)
 
-    def expected_log(self, mean, sd, y, theta: Theta, exposure):
+    def expected_log(
+        self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """E `logp` where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance.
 
         Of independent f (n, C): (n,), and two (n, C).
@@ -238,7 +275,14 @@ class VectorLikelihood(Likelihood):
             -(wide * standard_nodes(self.classes)[0].T * slopes).sum(axis=1) / sd,
         )
 
-    def log_predictive(self, y, mean, root, theta: Theta | None = None, exposure=None):
+    def log_predictive(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        root: Tensor,
+        theta: Theta | None = None,
+        exposure: Tensor | None = None,
+    ) -> Tensor:
         """Log probability of y where f ~ N(mean, root root'), mean (n, C) and root (n, C, C)."""
         f, weights = self._nodes(mean, root)
         return log_sum_exp(self.logp(f, y[:, None], theta) + np.log(weights))

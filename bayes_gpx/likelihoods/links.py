@@ -5,6 +5,7 @@ import pytensor.tensor as pt
 from scipy.special import expit, ndtr
 
 from bayes_gpx.likelihoods.base import Response
+from bayes_gpx.numerics.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.gaussian_expectations import nodes
 from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, softplus
 
@@ -15,34 +16,34 @@ class Logit:
     units = "log odds"
     probability = staticmethod(expit)
 
-    def log_probability(self, z):
+    def log_probability(self, z: TensorLike) -> Tensor:
         """Log probability of a label towards which the latent value is z."""
         return -softplus(-z)
 
-    def slopes(self, z):
+    def slopes(self, z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
         """First three derivatives of `log_probability`."""
         information = self.information(z)
         return pt.sigmoid(-z), -information, information * pt.tanh(z / 2.0)
 
-    def information(self, z):
+    def information(self, z: TensorLike) -> Tensor:
         """Fisher information about the latent value."""
         return pt.sigmoid(z) * pt.sigmoid(-z)
 
-    def response(self, f):
+    def response(self, f: Tensor) -> Response:
         """Probability, with its derivatives."""
         slope = self.information(f)
         return Response(pt.sigmoid(f), slope, -slope * pt.tanh(f / 2.0))
 
-    def log_odds(self, f):
+    def log_odds(self, f: Tensor) -> Tensor:
         """Log odds of the probability."""
         return f
 
-    def log_expected(self, mean, variance):
+    def log_expected(self, mean: Tensor, variance: Tensor) -> Tensor:
         """Log of the expected probability where z ~ N(mean, variance), by quadrature."""
         slope = pt.sigmoid(-mean)
         return log_sum_exp(nodes(self.log_probability, mean, variance, slope, np.inf)[1])
 
-    def expected(self, mean, variance):
+    def expected(self, mean: Tensor, variance: Tensor) -> Response:
         """Expected probability and expected derivatives where f ~ N(mean, variance)."""
         f, weights = nodes(_log_logistic_slope, mean, variance, -pt.tanh(mean / 2.0), 0.0)
         weights = pt.exp(weights)
@@ -52,7 +53,7 @@ class Logit:
             -(weights * pt.tanh(f / 2.0)).sum(axis=-1),
         )
 
-    def rates(self, mean, variance):
+    def rates(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
         """Expectations of the probability's first four derivatives where f ~ N(mean, variance)."""
         f, weights = nodes(_log_logistic_slope, mean, variance, -pt.tanh(mean / 2.0), 0.0)
         weights, t = pt.exp(weights), pt.tanh(f / 2.0)
@@ -70,38 +71,38 @@ class Probit:
     units = "probit"
     probability = staticmethod(ndtr)
 
-    def log_probability(self, z):
+    def log_probability(self, z: TensorLike) -> Tensor:
         """Log probability of a label towards which the latent value is z."""
         return log_ndtr(z)
 
-    def slopes(self, z):
+    def slopes(self, z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
         """First three derivatives of `log_probability`."""
         return log_ndtr_slopes(z)
 
-    def information(self, z):
+    def information(self, z: TensorLike) -> Tensor:
         """Fisher information about the latent value."""
         return log_ndtr_slopes(z)[0] * log_ndtr_slopes(-z)[0]
 
-    def response(self, f):
+    def response(self, f: Tensor) -> Response:
         """Probability, with its derivatives."""
         return self.expected(f, 0.0)
 
-    def log_odds(self, f):
+    def log_odds(self, f: Tensor) -> Tensor:
         """Log odds of the probability."""
         return log_ndtr(f) - log_ndtr(-f)
 
-    def log_expected(self, mean, variance):
+    def log_expected(self, mean: Tensor, variance: Tensor) -> Tensor:
         """Log of the expected probability where z ~ N(mean, variance)."""
         return log_ndtr(mean / pt.sqrt(1.0 + variance))
 
-    def expected(self, mean, variance):
+    def expected(self, mean: Tensor, variance: TensorLike) -> Response:
         """Expected probability and expected derivatives where f ~ N(mean, variance)."""
         wide = 1.0 + variance
         u = mean / pt.sqrt(wide)
         slope = pt.exp(-pt.sqr(u) / 2.0) / pt.sqrt(2.0 * np.pi * wide)
         return Response(pt.erfc(-u / np.sqrt(2.0)) / 2.0, slope, -slope * mean / wide)
 
-    def rates(self, mean, variance):
+    def rates(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
         """Expectations of the probability's first four derivatives where f ~ N(mean, variance)."""
         sd = pt.sqrt(1.0 + variance)
         u = mean / sd

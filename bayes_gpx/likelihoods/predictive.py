@@ -32,7 +32,7 @@ class Predictive(NamedTuple):
     variance: Jet | None = None
     excess: float = 0.0
 
-    def at(self, rows):
+    def at(self, rows: slice | np.ndarray) -> "Predictive":
         """The same at some points, without derivatives."""
         means = tuple(Jet(jet.value[rows]) for jet in self.means)
         variance = None if self.variance is None else Jet(self.variance.value[rows])
@@ -42,13 +42,13 @@ class Predictive(NamedTuple):
 class Located:
     """Normal and Student-t distributions."""
 
-    def parameters(self, found):
+    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
         """Location and squared scale, each with its Fisher information (m,)."""
         v, q = found.variance.value, 3.0 * found.excess
         location = (1.0 + found.excess) / (v * (1.0 + q))
         return (found.means[0], location), (found.variance, 0.5 / (v**2 * (1.0 + q)))
 
-    def divergence(self, here, there):
+    def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
         scale, other = np.sqrt(here.variance.value), there.variance.value
         growth = (other - here.variance.value) / here.variance.value
@@ -78,12 +78,12 @@ def _student_nodes(nu):
 class Counted:
     """Poisson and negative binomial distributions."""
 
-    def parameters(self, found):
+    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
         """The mean with its Fisher information (m,)."""
         mu = found.means[0].value
         return ((found.means[0], 1.0 / (mu * (1.0 + found.excess * mu))),)
 
-    def divergence(self, here, there):
+    def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
         mu, q = here.means[0].value, here.excess
         move = there.means[0].value - mu
@@ -96,11 +96,11 @@ class Counted:
 class Labelled:
     """One of several labels."""
 
-    def parameters(self, found):
+    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
         """Probabilities, each with its share of their common Fisher information (m,)."""
         return tuple((jet, _over(1.0, jet.value)) for jet in found.means)
 
-    def divergence(self, here, there):
+    def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another, (m,)."""
         both = [(a.value, b.value) for a, b in zip(here.means, there.means, strict=True)]
         return sum(p * _above_log(_over(moved - p, p)) for p, moved in both)

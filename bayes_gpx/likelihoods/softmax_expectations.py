@@ -18,7 +18,7 @@ STEP = 1e-4
 """Of differences of first derivatives, where nothing changes faster than x."""
 
 
-def expected_probabilities(mean, variance):
+def expected_probabilities(mean: Jet, variance: Jet) -> tuple[Jet, ...]:
     """Jets of each class's expected probability.
 
     Parameters

@@ -49,10 +49,8 @@ def create_variables(specification, priors, training, *, rename):
         given = [part for part in parts if part in priors and part.startswith(f"{h.name}_")]
         if given and h in specification.amplitudes:
             raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
-        prior = priors.get(h.name, h.default)
-        if h.name not in priors and callable(prior):
-            theta[h.name] = prior(rename(name), dims, d, p)
-        elif callable(prior) or hasattr(prior, "create_variable"):
+        prior = priors[h.name] if h.name in priors else _default(h, d, p)
+        if callable(prior) or hasattr(prior, "create_variable"):
             theta[h.name] = _from_prior(prior, rename(name), dims, sizes.get(dim))
         else:
             fixed[h.name] = fixed_value(h, prior, training)
@@ -63,6 +61,13 @@ def create_variables(specification, priors, training, *, rename):
             each = own[training.X.groups]
             theta[h.name] = pm.Deterministic(rename(h.name), each, dims=rename(h.dim))
     return theta, fixed
+
+
+def _default(h, d, p):
+    """The prior of a hyperparameter of which the user says nothing, or its fixed value."""
+    if not callable(h.default):
+        return h.default
+    return lambda name, dims: h.default(name, dims, d, p)
 
 
 def grouped(h, training):

@@ -4,6 +4,7 @@ The trapezoid rule converges exponentially for analytic integrands that vanish a
 Gauss-Hermite nodes do not: the poles of the logistic function spoil them.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytensor.tensor as pt
 from scipy.special import ndtri
 from scipy.stats import qmc
 
+from bayes_gpx.numerics.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.special import log_normal, log_sum_exp, ndtr, stirling
 
 NODES = 281
@@ -30,7 +32,13 @@ POINTS = 128
 """Quasi-random points where there are several latent values; in pairs x, -x."""
 
 
-def nodes(log_g, mean, variance, slope, peak):
+def nodes(
+    log_g: Callable[[Tensor], Tensor],
+    mean: Tensor,
+    variance: Tensor,
+    slope: Tensor,
+    peak: TensorLike,
+) -> tuple[Tensor, Tensor]:
     """Nodes for integrals of g times a function against N(mean, variance).
 
     Parameters
@@ -71,7 +79,9 @@ def nodes(log_g, mean, variance, slope, peak):
     return f, height + log_step[:, None]
 
 
-def log_student_normal(distance, variance, sigma, nu):
+def log_student_normal(
+    distance: Tensor, variance: Tensor, sigma: TensorLike, nu: TensorLike
+) -> Tensor:
     """Log density of a Student-t variable plus a normal one, `distance` from their mean, (n,).
 
     The Student-t distribution is a mixture of normals over a precision lambda, Gamma(nu / 2,
@@ -89,7 +99,9 @@ def log_student_normal(distance, variance, sigma, nu):
     return log_sum_exp(log_weights + log_normal(distance[:, None], 0.0, spread))
 
 
-def student_normal_cdf(distance, variance, sigma, nu):
+def student_normal_cdf(
+    distance: Tensor, variance: Tensor, sigma: TensorLike, nu: TensorLike
+) -> Tensor:
     """Distribution function of a Student-t variable plus a normal one, `distance` above their mean.
 
     To 1e-9 where nu is at least 0.5.
@@ -116,7 +128,7 @@ def _margin(a):
 
 
 @lru_cache(maxsize=8)
-def standard_nodes(classes=None):
+def standard_nodes(classes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of standard normal variables, (K,) or (classes, K), and their weights (K,).
 
     NumPy is slow to add up few numbers that are neighbours in memory, which sums over classes would

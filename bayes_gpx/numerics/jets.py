@@ -1,5 +1,6 @@
 """A number that varies with x, known with its derivatives there."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +20,12 @@ class Jet(NamedTuple):
     first: np.ndarray | None = None
     second: np.ndarray | None = None
 
-    def shifted(self, constant):
+    def shifted(self, constant: float) -> "Jet":
         """The sum with a number that does not vary with x."""
         return self._replace(value=self.value + constant)
 
 
-def expectation(mean, variance, value, rates):
+def expectation(mean: Jet, variance: Jet, value: np.ndarray, rates: Sequence[np.ndarray]) -> Jet:
     """Jet of E g(f) where f ~ N(mean, variance), both jets.
 
     A derivative of a Gaussian expectation in the variance is half the second one in the mean.

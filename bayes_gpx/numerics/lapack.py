@@ -11,7 +11,7 @@ from scipy.linalg import cython_lapack
 _POINTER = ctypes.c_void_p
 
 
-def address(name):
+def address(name: str) -> int:
     """Where SciPy's LAPACK has a routine."""
     capsule = cython_lapack.__pyx_capi__[name]
     read_name = ctypes.pythonapi.PyCapsule_GetName

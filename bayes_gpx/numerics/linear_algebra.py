@@ -1,28 +1,33 @@
 """Cholesky factors with adaptive jitter, and what is solved with them."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
+
+from bayes_gpx.numerics.aliases import Tensor
 
 JITTERS = tuple(10.0**k for k in range(-14, -3))
 """What `factor` is tried with, in turn, after 0: multiples of the mean diagonal."""
 
 
-def cholesky(C):
+def cholesky(C: Tensor) -> Tensor:
     """Lower Cholesky factor of C (n, n); all NaN where C is not positive definite."""
     return pt.linalg.cholesky(C, lower=True, on_error="nan")
 
 
-def solve_root(root, B):
+def solve_root(root: Tensor, B: Tensor) -> Tensor:
     """root^-1 B for a lower triangular root."""
     return pt.linalg.solve_triangular(root, B, lower=True)
 
 
-def solve(root, B):
+def solve(root: Tensor, B: Tensor) -> Tensor:
     """C^-1 B for C = root root'."""
     return pt.linalg.solve_triangular(root, solve_root(root, B), lower=True, trans="T")
 
 
-def with_jitter(attempt):
+def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
     """Call ``attempt(jitter)`` with 0, then with growing jitter, until all is finite.
 
     Parameters
@@ -50,7 +55,7 @@ def with_jitter(attempt):
     )
 
 
-def sqrt_psd(covariance):
+def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
     """Square root A of covariances (..., c, c), A A' = covariance.
 
     A Cholesky factor, or eigenvectors where a covariance is singular: components without variance

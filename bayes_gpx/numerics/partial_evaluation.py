@@ -1,7 +1,9 @@
 """Compiled functions in two stages: what depends on fixed arguments alone is computed once."""
 
+from collections.abc import Callable
 from functools import partial
 
+import numpy as np
 import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant
@@ -39,6 +41,6 @@ class Staged:
         self._settle = ThreadedFunction(fixed, used, **rewritten)
         self._finish = ThreadedFunction([*used, *changing], whole.outputs, **rewritten)
 
-    def given(self, *fixed):
+    def given(self, *fixed: np.ndarray) -> Callable:
         """Return the function of the changing arguments, for the running thread."""
         return partial(self._finish.own, *[array.copy() for array in self._settle(*fixed)])

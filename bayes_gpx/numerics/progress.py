@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 
-def progress_bar(wanted):
+def progress_bar(wanted: bool) -> Progress:
     """Progress display on a terminal or in a notebook; silent where output goes to a file.
 
     And in all threads but the first: a terminal has one display at a time.

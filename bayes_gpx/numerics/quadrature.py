@@ -1,9 +1,12 @@
 """Quadrature on [0, 1]: Gauss-Legendre, and the rules of the papers; interpolation there."""
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+
+from bayes_gpx.numerics.aliases import Tensor
 
 METHODS = ("gauss_legendre", "right", "trapezoid", "simpson")
 
@@ -15,19 +18,19 @@ class Rule(NamedTuple):
     w: np.ndarray
 
 
-def gauss_legendre(n, panels=1):
+def gauss_legendre(n: int, panels: int = 1) -> Rule:
     """Gauss-Legendre nodes on [0, 1], n in each of equal panels."""
     t, w = np.polynomial.legendre.leggauss(n)
     starts = np.arange(panels)[:, None]
     return Rule(((starts + (t + 1) / 2) / panels).ravel(), np.tile(w / 2 / panels, panels))
 
 
-def chebyshev(n):
+def chebyshev(n: int) -> np.ndarray:
     """Places of [0, 1] whose values tell polynomials of degree n, from 0 to 1; (n + 1,)."""
     return np.sin(0.5 * np.pi * np.arange(n + 1) / n) ** 2
 
 
-def interpolation(n, at):
+def interpolation(n: int, at: np.ndarray) -> np.ndarray:
     """Matrix from values at `chebyshev(n)` to the polynomial's values at others, (len at, n + 1).
 
     By the barycentric formula; none of `at` may be one of those places.
@@ -38,7 +41,7 @@ def interpolation(n, at):
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def rule(method, steps):
+def rule(method: str, steps: int) -> Rule:
     """Return the nodes of a method by name, with `steps` intervals or Gauss-Legendre nodes.
 
     Raises
@@ -65,12 +68,12 @@ def rule(method, steps):
     return gauss_legendre(steps)
 
 
-def few(nodes, together, ndim):
+def few(nodes: Rule, together: int, ndim: int) -> Iterator[tuple]:
     """Some nodes and weights at a time, on an axis of their own before `ndim` others."""
     for start in range(0, len(nodes.t), together):
         yield tuple(part[start : start + together].reshape((-1, *[1] * ndim)) for part in nodes)
 
 
-def total_of(parts):
+def total_of(parts: Sequence[Tensor]) -> Tensor:
     """Sum as a product with ones, since NumPy adds no more than 32 arrays in one operation."""
     return pt.tensordot(pt.ones(len(parts)), pt.stack(parts), axes=1)

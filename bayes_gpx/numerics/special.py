@@ -4,6 +4,8 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 
+from bayes_gpx.numerics.aliases import Tensor, TensorLike
+
 FAR = -5.0
 """Below this the hazard is a continued fraction; above, its plain form loses three digits."""
 
@@ -14,7 +16,7 @@ LARGE = 25.0
 """From here on four terms of Stirling's series are exact to round-off."""
 
 
-def softplus(z):
+def softplus(z: TensorLike) -> Tensor:
     """Return log(1 + exp(z)).
 
     The logarithm is written by arctanh: PyTensor's own form of log1p(exp) has no NumPy function
@@ -24,19 +26,19 @@ def softplus(z):
     return pt.maximum(z, 0.0) + 2.0 * pt.arctanh(small / (2.0 + small))
 
 
-def ndtr(z):
+def ndtr(z: TensorLike) -> Tensor:
     """Return the standard normal distribution function."""
     return 0.5 * pt.erfc(-z / np.sqrt(2.0))
 
 
-def log_ndtr(z):
+def log_ndtr(z: TensorLike) -> Tensor:
     """Log of the standard normal distribution function."""
     below, above = pt.maximum(-z, 0.0), pt.maximum(z, 0.0)
     left = pt.log(pt.erfcx(below / np.sqrt(2.0)) / 2.0) - pt.sqr(below) / 2.0
     return pt.switch(z < 0, left, pt.log1p(-pt.erfc(above / np.sqrt(2.0)) / 2.0))
 
 
-def log_ndtr_slopes(z):
+def log_ndtr_slopes(z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
     """First, second and third derivative of `log_ndtr`.
 
     With the hazard r = pdf / cdf they are r, -r (z + r) and r ((z + r) (z + 2 r) - 1). In the left
@@ -73,7 +75,7 @@ def _far(t):
     return t + first, first, bracket
 
 
-def stirling(a):
+def stirling(a: TensorLike) -> Tensor:
     """What Stirling's formula leaves of log gamma: minus (a - 1/2) log a - a + log(2 pi) / 2."""
     few, many = pt.minimum(a, LARGE), pt.maximum(a, LARGE)
     exact = pt.gammaln(few) - (few - 0.5) * pt.log(few) + few - 0.5 * np.log(2.0 * np.pi)
@@ -82,23 +84,23 @@ def stirling(a):
     return pt.switch(a < LARGE, exact, series)
 
 
-def log_rising_ratio(a, b):
+def log_rising_ratio(a: TensorLike, b: TensorLike) -> Tensor:
     """Return log gamma(a + b) - log gamma(a) - b log a, which tends to 0 for large a."""
     return (a + b - 0.5) * pt.log1p(b / a) - b + stirling(a + b) - stirling(a)
 
 
-def log_sum_exp(x):
+def log_sum_exp(x: Tensor) -> Tensor:
     """Log of the sum of exponentials over the last axis."""
     largest = x.max(axis=-1, keepdims=True)
     return largest[..., 0] + pt.log(pt.exp(x - largest).sum(axis=-1))
 
 
-def log_softmax(f):
+def log_softmax(f: Tensor) -> Tensor:
     """Log of the softmax over the last axis."""
     return f - log_sum_exp(f)[..., None]
 
 
-def log_normal(y, mean, variance):
+def log_normal(y: TensorLike, mean: TensorLike, variance: TensorLike) -> Tensor:
     """Log density of N(mean, variance) at y."""
     return -0.5 * (np.log(2.0 * np.pi) + pt.log(variance) + pt.sqr(y - mean) / variance)
 

@@ -7,7 +7,9 @@ compiled here, and every thread calls a copy of its own.
 
 import os
 import threading
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import pytensor
 from threadpoolctl import threadpool_limits
@@ -18,7 +20,7 @@ LOCK = threading.RLock()
 """Held while PyTensor compiles or copies a function: neither is made for two threads at once."""
 
 
-def copy(function):
+def copy(function: Any) -> Callable:
     """A compiled function for one thread."""
     with LOCK:
         return function.copy()
@@ -64,7 +66,7 @@ class ThreadedFunction:
         self._own = Copies(lambda: [whole])
 
     @property
-    def own(self):
+    def own(self) -> Callable:
         """The running thread's copy, to be called by it alone."""
         return self._own.functions[0]
 
@@ -84,7 +86,7 @@ class _Limit:
         self._asked, self._outermost = [], None
 
     @contextmanager
-    def held(self, number):
+    def held(self, number: int) -> Iterator[None]:
         """Context in which BLAS uses at most `number` threads."""
         asked = number, threading.get_ident()
         with LOCK:
@@ -101,7 +103,7 @@ class _Limit:
                 self._asked.remove(asked)
                 self._restore()
 
-    def forget_others(self):
+    def forget_others(self) -> None:
         """Drop what other threads asked for, which a forked process does not have."""
         held = bool(self._asked)
         self._asked = [one for one in self._asked if one[1] == threading.get_ident()]
@@ -133,7 +135,7 @@ THREADED_FROM = 3000
 """Observations from which BLAS is given more than one thread."""
 
 
-def blas_threads(n, parallel=1):
+def blas_threads(n: int, parallel: int = 1) -> AbstractContextManager[None]:
     """Context in which BLAS uses as many threads as n observations are worth.
 
     Factors of small matrices gain little by more than one thread, and lose much by it

@@ -9,7 +9,7 @@ from pathlib import Path
 FLAGS = "PYTENSOR_FLAGS"
 
 
-def settle():
+def settle() -> None:
     """Have PyTensor keep compiled code in a temporary folder, if it would fail elsewhere.
 
     It has to be told before it is imported.

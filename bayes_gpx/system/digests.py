@@ -2,6 +2,7 @@
 
 import re
 from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ BLANK = SEAL + 64 * "0"
 """Text that a file's bytes hold once, for `sealed` to write their checksum over its zeros."""
 
 
-def digest(*parts):
+def digest(*parts: Any) -> str:
     """SHA-256 of arrays, and of anything else by its `repr`, as hexadecimal digits."""
     found = sha256()
     for part in parts:
@@ -25,7 +26,7 @@ def digest(*parts):
     return found.hexdigest()
 
 
-def sealed(data):
+def sealed(data: bytearray | bytes) -> bytearray | bytes:
     """The bytes of a file with a checksum of themselves, in the place of `BLANK`."""
     data = bytearray(data)
     start = data.index(BLANK.encode()) + len(SEAL)
@@ -33,7 +34,7 @@ def sealed(data):
     return data
 
 
-def intact(data):
+def intact(data: bytes) -> bool | None:
     """Whether bytes are those that were sealed; None where they hold no checksum."""
     found = re.search(SEAL.encode() + rb"([0-9a-f]{64})", data)
     if found is None:

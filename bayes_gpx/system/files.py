@@ -3,11 +3,13 @@
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 
-def writable(path):
+def writable(path: str | Path) -> Path:
     """A path, checked before anything is computed: a file in a folder that takes new files.
 
     Raises
@@ -35,7 +37,7 @@ def writable(path):
 
 
 @contextmanager
-def replaced(path):
+def replaced(path: Path) -> Iterator[IO[bytes]]:
     """Yield a binary file, which takes the place of `path` once the block has ended.
 
     Where the block fails, what was there stays, and what was written is removed. Writers of one

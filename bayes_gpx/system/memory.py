@@ -1,8 +1,10 @@
 """Whether matrices of all pairs of rows fit into memory, asked before they are made."""
 
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 LEAST_MATRICES = 5
 """Matrices (n, n) that a fit holds at once, at least.
@@ -16,7 +18,7 @@ WORTH_ASKING = 2000
 
 
 @contextmanager
-def room_for_pairs(n, approximation):
+def room_for_pairs(n: int, approximation: Any) -> Iterator[None]:
     """Refuse what surely does not fit, and say of what did not fit how it would have.
 
     Raises
@@ -43,7 +45,7 @@ def room_for_pairs(n, approximation):
         raise MemoryError(told.format("more than was free")) from full
 
 
-def available():
+def available() -> int | None:
     """Bytes that this process may yet take at most, or None where the system does not say."""
     known = [*_of_machine(), *_of_group()]
     return min(known) if known else None
