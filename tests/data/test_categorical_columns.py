@@ -91,7 +91,7 @@ def with_a_level_that_no_row_has(frame):
 @pytest.mark.parametrize(
     "changed", [told_in_other_words, in_another_order, with_a_level_that_no_row_has]
 )
-@pytest.mark.parametrize("family", ["GP", "GPX"])
+@pytest.mark.parametrize("family", [pytest.param("GP", marks=pytest.mark.slow), "GPX"])
 def test_neither_names_nor_order_of_levels_matter(data, family, changed):
     X, y, new = data
     build, theta = getattr(bx, family), THETA | ({"sigma_w": 0.2} if family == "GPX" else {})

@@ -22,7 +22,7 @@ NEW = np.array([[0.2, -0.4], [1.0, 0.5]])
 QUIET = {"progressbar": False}
 CASES = [
     (bx.GP, THETA, None),
-    (bx.GPX, THETA | {"sigma_w": 0.3}, None),
+    pytest.param(bx.GPX, THETA | {"sigma_w": 0.3}, None, marks=pytest.mark.slow),
     (bx.GP, THETA, bx.Inducing(10)),
 ]
 
@@ -89,7 +89,7 @@ def test_expected_probabilities_and_their_slopes():
 
 @pytest.mark.parametrize(("family", "theta", "approximation"), CASES[:2])
 def test_exact_means_are_those_of_functions(family, theta, approximation):
-    model, number = model_of(family, approximation), 1500
+    model, number = model_of(family, approximation), 500
     asked = {"draws": number, "seed": 0, **QUIET}
     slopes = bx.derivatives(model, theta, NEW, **asked)
     shares = bx.attributions(model, theta, NEW, **asked)

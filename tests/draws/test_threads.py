@@ -26,9 +26,9 @@ Y = X[:, 0] + 0.2 * RNG.normal(size=20)
 
 
 def test_threads_do_not_change_each_others_numbers():
-    """One call in eleven of every verb, likelihood and approximation; all of them: below."""
-    wrong, number = compared("threads", every=11)
-    assert wrong == {} and number > 5
+    """One call in thirty of every verb, likelihood and approximation; all of them: below."""
+    wrong, number = compared("threads", every=30)
+    assert wrong == {} and number > 2
 
 
 @pytest.mark.slow
@@ -88,7 +88,10 @@ FAMILIES = {
 }
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [pytest.param(f, marks=pytest.mark.slow if f == "labels" else ()) for f in FAMILIES],
+)
 def test_a_model_and_its_fit_pickle(family):
     model = FAMILIES[family]()
     idata = model.fit("map", **QUIET)

@@ -36,6 +36,7 @@ def test_the_message_says_what_to_do(gappy):
         bx.GP(completed(X, np.nan), y)
 
 
+@pytest.mark.slow
 def test_the_mixture_is_the_integral_over_the_missing_entry(gappy):
     """p(f* | y) = int p(f* | y, x) p(x | y) dx, by quantiles of the missing x's posterior."""
     X, y, new = gappy

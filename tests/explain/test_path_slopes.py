@@ -55,7 +55,7 @@ def test_derivatives_are_those_of_the_places(walked, regression):
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["z = x", "z held"])
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("intercept", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_in_a_gpx_the_smooth_part_is_walked(regression, own, intercept):
     X, Z, y, X_new, Z_new = regression
     model = bx.GPX(X, y, Z if own else None, intercept=intercept)

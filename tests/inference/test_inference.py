@@ -49,7 +49,7 @@ def test_map_is_the_mode_in_the_hyperparameters_themselves(gamma):
 def test_laplace_draws_are_the_posterior_though_it_is_skewed(gamma):
     """A normal approximation of log(rate) has its 5 % tails at .112 and .017 (shape 3)."""
     model, shape, rate = gamma
-    draws = 20_000
+    draws = 5_000
     idata = WeightedLaplace().fit(model, [{}], draws=draws, seed=1, progressbar=False)
     found = idata["posterior"]["rate"].values[0]
     for tail in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99):
@@ -84,7 +84,7 @@ def test_resampled_draws_have_their_weights(rng):
     assert (np.abs(times - 1000 * weights / weights.sum()) < 1).all()
 
 
-@pytest.mark.parametrize("nuts_sampler", ["nutpie", "pymc"])
+@pytest.mark.parametrize("nuts_sampler", ["nutpie", pytest.param("pymc", marks=pytest.mark.slow)])
 def test_nuts_draws_from_the_posterior(gamma, nuts_sampler):
     model, shape, rate = gamma
     idata = NUTS().fit(

@@ -100,7 +100,7 @@ def test_value_gradient_and_hessian_vary_jointly(name):
     "cov_func",
     [
         cov.ExpQuad(3, ls=LS),
-        cov.Matern52(3, ls=LS) * cov.Linear(3, c=SHAPE),
+        pytest.param(cov.Matern52(3, ls=LS) * cov.Linear(3, c=SHAPE), marks=pytest.mark.slow),
         cov.RatQuad(3, alpha=SHAPE, ls=LS),
         cov.Periodic(3, period=SHAPE, ls=LS),
     ],

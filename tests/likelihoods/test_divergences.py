@@ -292,8 +292,8 @@ def by_differences(model, idata, X, excess):
 
 OPTIONS = [
     *[(name, {}) for name in MODELS],
-    ("poisson", {"approximation": bx.Inducing(6)}),
-    ("probit", {"approximation": bx.HSGP(5, 4.0)}),
+    pytest.param("poisson", {"approximation": bx.Inducing(6)}, marks=pytest.mark.slow),
+    pytest.param("probit", {"approximation": bx.HSGP(5, 4.0)}, marks=pytest.mark.slow),
     ("bernoulli", {"kind": bx.GPX}),
 ]
 

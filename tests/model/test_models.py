@@ -327,7 +327,14 @@ class OwnKernel(pm.gp.cov.Covariance):
 
 
 @pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
-@pytest.mark.parametrize("kernel", [gibbs, warped, lambda d: OwnKernel(d, pm.HalfNormal("reach"))])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        pytest.param(gibbs, marks=pytest.mark.slow),
+        warped,
+        lambda d: OwnKernel(d, pm.HalfNormal("reach")),
+    ],
+)
 def test_nonstationary_and_user_written_kernels_learn(kernel):
     rng = np.random.default_rng(0)
     X = rng.uniform(-2, 2, (30, 1))

@@ -19,8 +19,7 @@ ROADS = [None, bx.Inducing(12), bx.HSGP(7, 2.5)]
 
 
 VERBS = [(bx.GP, road) for road in ROADS] + [
-    (bx.GPX, None),
-    *(pytest.param(bx.GPX, road, marks=pytest.mark.slow) for road in ROADS[1:]),
+    *(pytest.param(bx.GPX, road, marks=pytest.mark.slow) for road in ROADS),
 ]
 
 
@@ -55,7 +54,9 @@ def test_every_verb_has_classes(family, approximation):
         assert bx.weights(model, theta, **asked)["weight"].sizes["obs"] == N
 
 
-@pytest.mark.parametrize("approximation", ROADS, ids=str)
+@pytest.mark.parametrize(
+    "approximation", [pytest.param(None, marks=pytest.mark.slow), *ROADS[1:]], ids=str
+)
 def test_functions_are_draws_of_the_posterior_of_all_classes(approximation):
     model, draws = model_of(approximation=approximation), 3000
     functions = bx.sample_functions(model, THETA, draws=draws, waves=128, seed=0, **QUIET)
