@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bayes_gpx.validation import one_of
-
 if TYPE_CHECKING:
     from bayes_gpx.inference.base import Method
 
@@ -19,6 +17,8 @@ METHODS = {
 
 def method_named(name: str) -> "Method":
     """Return a method of inference by its name."""
+    from bayes_gpx.validation import one_of  # the command line reads the names without NumPy
+
     one_of("method", name, METHODS)
     module, _, kind = METHODS[name].partition(":")
     return getattr(import_module(module), kind)()
