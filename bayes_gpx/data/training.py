@@ -207,7 +207,7 @@ def read_training(
         y_scaling = Scaling(0.0, 1.0)
         if scale and observation.scaled:
             y_scaling = _response_scaling(response)
-        elif scale:
+        elif scale and observation.exposed:
             y_scaling = Scaling(observation.center(response, exposure), 1.0)
         scalings = (
             scaling(frame, "X"),

@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from bayes_gpx.validation import one_of
-
 if TYPE_CHECKING:
     from bayes_gpx.inference.base import Method
 
@@ -20,6 +18,8 @@ seconds to import."""
 
 def method_named(name: str) -> "Method":
     """Return a method of inference by its name."""
+    from bayes_gpx.validation import one_of  # the command line reads the names without NumPy
+
     one_of("method", name, METHODS)
     kind = METHODS[name]
     if isinstance(kind, str):

@@ -61,8 +61,7 @@ class Likelihood(ABC):
         What the mean response is called, such as "rate". None, the default, where it is f itself; y
         then varies around f with a variance that does not depend on f.
     scaled : bool
-        Whether y is standardised, and f and hyperparameters are on that scale. False by default: a
-        scaled model then centres f alone, at `center`.
+        Whether y is standardised, and f and hyperparameters are on that scale. False by default.
     concave : bool
         Whether `logp` is concave in f, as by default. If not, Newton's method and Laplace's
         approximation take `fisher` for the curvature, and `steps` for the steps.
@@ -138,7 +137,10 @@ class Likelihood(ABC):
         return read_reals(y), None
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
-        """Prior mean of f that fits the size of y; 0 by default."""
+        """Prior mean of f that fits the size of y, where that is `exposed`; 0 by default.
+
+        It is added on a log scale: as one more factor of the exposure.
+        """
         return 0.0
 
     def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Any:
