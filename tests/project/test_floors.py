@@ -12,8 +12,8 @@ PACKAGE = ROOT / "bayes_gpx"
 HOUSE = """
 system: digests files memory caches
 validation
-numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes threads
-    partial_evaluation progress
+numerics: tensors lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
+    threads partial_evaluation progress
 data: categorical features response training openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite additive normal_form
     smoothness from_pymc
