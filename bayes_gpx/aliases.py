@@ -4,6 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import numpy as np
     import xarray as xr
     from narwhals.typing import IntoDataFrame, IntoSeries
     from numpy.typing import ArrayLike
@@ -21,8 +22,11 @@ type Column = IntoSeries | xr.DataArray | ArrayLike
 type Labels = Hashable | Sequence[Hashable]
 """Of one observation or of several."""
 
-type TensorLike = TensorVariable | ArrayLike
-"""A PyTensor variable, or what becomes one."""
+type Tensor = TensorVariable
+"""A symbol, or what is computed from symbols."""
+
+type TensorLike = TensorVariable | np.ndarray | float
+"""What takes the place of a symbol."""
 
 type Priors = Mapping[str, Any]
 """By hyperparameter: a callable or object that makes a PyMC variable, or a fixed number."""

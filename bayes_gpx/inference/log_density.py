@@ -20,7 +20,7 @@ from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
 
-from bayes_gpx.numerics.aliases import Tensor
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.threads import LOCK, ThreadedFunction, copy
 

@@ -9,6 +9,7 @@ Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NeurIPS 24 (201
 to 11.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
@@ -19,6 +20,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import TensorLike
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active
 from bayes_gpx.kernels.stationary import Stationary
@@ -69,12 +71,12 @@ class Additive(pm.gp.cov.Covariance):
 
     def __init__(
         self,
-        input_dim,
-        ls,
-        order=None,
-        variances=None,
-        base=pm.gp.cov.ExpQuad,
-        active_dims=None,
+        input_dim: int,
+        ls: TensorLike,
+        order: int | None = None,
+        variances: TensorLike | None = None,
+        base: Callable[..., pm.gp.cov.Covariance] = pm.gp.cov.ExpQuad,
+        active_dims: Sequence[int] | None = None,
     ):
         super().__init__(input_dim, active_dims)
         d, ls = self.n_dims, pt.as_tensor_variable(ls)
@@ -91,7 +93,7 @@ class Additive(pm.gp.cov.Covariance):
         self.order, self.variances = order, variances
         self.parts = [base(1, ls=ls if ls.ndim == 0 else ls[i]) for i in range(d)]
 
-    def full(self, X, Xs=None):
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> TensorVariable:
         """Covariance (n, m) of the points X (n, input_dim) with Xs, or with themselves."""
         X, Xs = self._slice(X, Xs)
         each = [
@@ -100,7 +102,7 @@ class Additive(pm.gp.cov.Covariance):
         ]
         return _value(each, _weights(self.variances, self.order))
 
-    def diag(self, X):
+    def diag(self, X: TensorLike) -> TensorVariable:
         """Variance (n,) at the points X (n, input_dim)."""
         X, _ = self._slice(X, None)
         each = [part.diag(X[:, [i]]) for i, part in enumerate(self.parts)]

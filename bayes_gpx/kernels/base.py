@@ -23,7 +23,10 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.kernels.tensor_products import summed
 
 HIGHEST_ORDER = 2
+"""Kernels are differentiated at most twice in each point: for Hessians, the highest asked for."""
+
 CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
+"""What a kernel that is too rough has not, by the order of the derivative, and kernels that do."""
 
 
 class _Pairs(NamedTuple):

@@ -11,13 +11,13 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 LEAST = 1000.0
-"""Squared norms, in scales, up to which inner products leave a squared distance 12 digits."""
+"""Up to this squared norm, in scales, inner products leave a squared distance twelve digits."""
 
 CLOSE = 64.0
-"""How many times smaller than the squared norms a squared distance loses too many digits."""
+"""A squared distance so many times smaller than the squared norms is taken from differences."""
 
 BLOCK = 2**20
-"""Most numbers in an array of differences."""
+"""An array of differences has at most so many numbers, 8 MB."""
 
 
 class SquaredDistances(Op):

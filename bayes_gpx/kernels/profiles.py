@@ -10,21 +10,23 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytensor.tensor as pt
 from pymc.gp import cov
+from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import TensorLike
 from bayes_gpx.numerics.quadrature import gauss_legendre
 from bayes_gpx.numerics.special import gamma_quantile
 
 APART_NODES = 24, 4
-"""Gauss-Legendre nodes in each panel of the distance between two points of one path, and how many
-panels: the profile is smooth there, and its fall is stretched to an equal pace."""
+"""Distances between two points of one path are integrated by so many Gauss-Legendre nodes in each
+of so many panels, in steps that follow the fall, so that long paths need no more."""
 
 EXPONENT = 41.5
-"""Where a rational quadratic kernel has fallen by exp(-41.5), 1e-18, nothing is left to add."""
+"""Nodes end where a rational quadratic's slope has fallen to exp(-41.5), 1e-18: below round-off."""
 
 
 class RadialProfile(ABC):
@@ -46,12 +48,12 @@ class RadialProfile(ABC):
     side_nodes: ClassVar[int | None] = None
 
     @classmethod
-    def of(cls, cov_func):
+    def of(cls, cov_func: cov.Covariance) -> "RadialProfile":
         """The profile of one of PyMC's covariance functions."""
         return cls()
 
     @abstractmethod
-    def radial(self, s2, order):
+    def radial(self, s2: TensorVariable, order: int) -> TensorVariable:
         """F_order at s^2, where F_0 = rho and F_{k+1} = -F_k'(s) / s; orders 0 to 4.
 
         That is minus the derivative of F_k with respect to s^2 / 2. Where it grows without bound
@@ -59,7 +61,7 @@ class RadialProfile(ABC):
         differences that are 0.
         """
 
-    def step(self, room, r, least, y):
+    def step(self, room, r, least, y: np.ndarray) -> tuple[TensorVariable, TensorVariable]:
         """Steps along a path from its point nearest to another one, and their rates in y.
 
         Parameters
@@ -75,11 +77,11 @@ class RadialProfile(ABC):
         raise NotImplementedError
 
     @property
-    def tail(self):
+    def tail(self) -> TensorLike:
         """Distance at which the fall turns from a power of exp(-s^2) to its tail."""
         return 1.0
 
-    def apart(self, r):
+    def apart(self, r: TensorVariable) -> tuple[TensorVariable, TensorVariable, np.ndarray]:
         """Distances tau in [0, 1] of two points of a path of length r, their rates and weights.
 
         Short steps near 0, where the kernel falls, and long ones far off.
@@ -88,13 +90,13 @@ class RadialProfile(ABC):
         top = pt.arcsinh(r / self.tail)
         return self.tail * pt.sinh(top * y) / r, self.tail * top * pt.cosh(top * y) / r, w
 
-    def long_bend(self, r):
+    def long_bend(self, r: TensorVariable) -> TensorVariable:
         """2 r^4 int (1 - t) t^2 F_2(r^2 t^2) dt over [0, 1], for long paths r (m, 1)."""
         tau, rate, w = self.apart(r)
         values = w * rate * (1.0 - tau) * pt.sqr(tau) * self.radial(pt.sqr(r * tau), 2)
         return 2.0 * r**4 * values.sum(axis=1, keepdims=True)
 
-    def slopes_of_path(self, length, e, P, Q, start, end):
+    def slopes_of_path(self, length, e, P, Q, start, end) -> tuple | None:
         """Closed forms of int (1 - t) F_1 dt and int t F_1 dt along paths, or None.
 
         Parameters
@@ -111,15 +113,24 @@ class RadialProfile(ABC):
 
 
 class SpectralProfile(RadialProfile):
-    """A profile with a known spectral density, hence with basis functions."""
+    """A profile with a known spectral density, hence with basis functions.
+
+    Attributes
+    ----------
+    pymc : type
+        PyMC's covariance function, which has that density; its parameters are the profile's.
+    """
+
+    pymc: ClassVar[type[cov.Stationary]]
 
     @abstractmethod
-    def frequencies(self, normal, uniform):
+    def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:
         """Draws from the spectral density, of lengthscale 1, by normals (d, h), uniforms (h,)."""
 
-    @abstractmethod
-    def spectral_density(self, rates, lengthscale):
-        """The density at angular frequencies (M, d), (M,), as PyMC scales it."""
+    def spectral_density(self, rates: TensorVariable, lengthscale: TensorLike) -> TensorVariable:
+        """The density at angular frequencies (M, d), (M,)."""
+        known = self.pymc(rates.type.shape[1], ls=lengthscale, **vars(self))
+        return known.power_spectral_density(rates)
 
 
 class DecayingProfile(SpectralProfile):
@@ -164,6 +175,7 @@ class MaternProfile(RadialProfile):
 class ExpQuad(DecayingProfile):
     """rho = exp(-s^2 / 2)."""
 
+    pymc: ClassVar = cov.ExpQuad
     smoothness: ClassVar = math.inf
     side_nodes: ClassVar = 32
     clip: ClassVar = 8.6
@@ -198,14 +210,12 @@ class ExpQuad(DecayingProfile):
     def frequencies(self, normal, uniform):  # noqa: D102
         return normal
 
-    def spectral_density(self, rates, lengthscale):  # noqa: D102
-        return cov.ExpQuad(rates.type.shape[1], ls=lengthscale).power_spectral_density(rates)
-
 
 @dataclass(frozen=True)
 class Matern52(MaternProfile, DecayingProfile):
     """rho = (1 + z + z^2 / 3) exp(-z), z = sqrt(5) s."""
 
+    pymc: ClassVar = cov.Matern52
     smoothness: ClassVar = 2
     rate: ClassVar = 5**0.5
     side_nodes: ClassVar = 24
@@ -226,14 +236,12 @@ class Matern52(MaternProfile, DecayingProfile):
     def frequencies(self, normal, uniform):  # noqa: D102
         return normal / pt.sqrt(gamma_quantile(pt.constant(2.5), uniform))
 
-    def spectral_density(self, rates, lengthscale):  # noqa: D102
-        return cov.Matern52(rates.type.shape[1], ls=lengthscale).power_spectral_density(rates)
-
 
 @dataclass(frozen=True)
 class Matern32(MaternProfile, DecayingProfile):
     """rho = (1 + z) exp(-z), z = sqrt(3) s."""
 
+    pymc: ClassVar = cov.Matern32
     smoothness: ClassVar = 1
     rate: ClassVar = 3**0.5
     side_nodes: ClassVar = 48
@@ -247,9 +255,6 @@ class Matern32(MaternProfile, DecayingProfile):
 
     def frequencies(self, normal, uniform):  # noqa: D102
         return normal / pt.sqrt(gamma_quantile(pt.constant(1.5), uniform))
-
-    def spectral_density(self, rates, lengthscale):  # noqa: D102
-        return cov.Matern32(rates.type.shape[1], ls=lengthscale).power_spectral_density(rates)
 
 
 @dataclass(frozen=True)
@@ -274,7 +279,8 @@ class Exponential(MaternProfile):
 class RatQuad(SpectralProfile):
     """rho = (1 + s^2 / (2 alpha))^-alpha."""
 
-    alpha: Any
+    alpha: TensorLike
+    pymc: ClassVar = cov.RatQuad
     smoothness: ClassVar = math.inf
     side_nodes: ClassVar = 32
 
@@ -300,16 +306,12 @@ class RatQuad(SpectralProfile):
     def frequencies(self, normal, uniform):  # noqa: D102
         return normal * pt.sqrt(gamma_quantile(self.alpha, uniform))
 
-    def spectral_density(self, rates, lengthscale):  # noqa: D102
-        known = cov.RatQuad(rates.type.shape[1], ls=lengthscale, alpha=self.alpha)
-        return known.power_spectral_density(rates)
-
 
 @dataclass(frozen=True, eq=False)
 class AutomaticProfile(RadialProfile):
     """A user's own function of s^2, differentiated automatically."""
 
-    value: Callable
+    value: Callable[[TensorVariable], TensorVariable]
     smoothness: float
     measured: bool = False
 
@@ -325,7 +327,7 @@ def _inverse(z):
     return 1 / (z + 1e-60)
 
 
-PROFILES = {
+PROFILES: dict[type[cov.Stationary], type[RadialProfile]] = {
     cov.ExpQuad: ExpQuad,
     cov.Periodic: ExpQuad,
     cov.Matern52: Matern52,

@@ -14,8 +14,8 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.data.response import read_reals
-from bayes_gpx.numerics.aliases import Tensor
 from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_sum_exp

@@ -4,8 +4,8 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy.special import expit, ndtr
 
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Response
-from bayes_gpx.numerics.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.gaussian_expectations import nodes
 from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, softplus
 

@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from scipy.special import ndtri
 from scipy.stats import qmc
 
-from bayes_gpx.numerics.aliases import Tensor, TensorLike
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.special import log_normal, log_sum_exp, ndtr, stirling
 
 NODES = 281

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.numerics.aliases import Tensor
+from bayes_gpx.aliases import Tensor
 
 JITTERS = tuple(10.0**k for k in range(-14, -3))
 """What `factor` is tried with, in turn, after 0: multiples of the mean diagonal."""

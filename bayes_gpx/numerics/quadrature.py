@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.numerics.aliases import Tensor
+from bayes_gpx.aliases import Tensor
 
 METHODS = ("gauss_legendre", "right", "trapezoid", "simpson")
 

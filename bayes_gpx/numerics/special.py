@@ -4,7 +4,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 
-from bayes_gpx.numerics.aliases import Tensor, TensorLike
+from bayes_gpx.aliases import Tensor, TensorLike
 
 FAR = -5.0
 """Below this the hazard is a continued fraction; above, its plain form loses three digits."""

@@ -1,12 +1,11 @@
 """Ways to make a Gaussian process cheap: what a model's `approximation=` can be."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 LARGEST_BASIS = 5000
-"""Most basis functions, or inducing points, of a model."""
+"""A model has at most so many basis functions or inducing points: their matrices take 200 MB."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +38,12 @@ class RandomFeatures:
         if self.m % 2:
             raise ValueError(f"m is {self.m}; expected an even number, of sines and cosines.")
 
-    def standard(self, number, shape):
+    def standard(self, number: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Standard normals of that shape, and uniforms for its last axis, of one summand."""
         rng = np.random.default_rng([self.seed, number])
         return rng.standard_normal(shape), rng.uniform(size=shape[-1])
 
-    def size(self, d):
+    def size(self, d: int) -> int:
         """Number of basis functions for d columns."""
         return self.m
 
@@ -72,7 +71,7 @@ class HSGP:
     processes for probabilistic programming" (2023).
     """
 
-    m: Any
+    m: int | tuple[int, ...]
     c: float = 1.5
 
     def __post_init__(self):
@@ -84,14 +83,14 @@ class HSGP:
         if not (isinstance(self.c, int | float) and np.isfinite(self.c) and self.c > 1):
             raise ValueError(f"c is {self.c!r}; expected a number above 1, such as 1.5.")
 
-    def along(self, d):
+    def along(self, d: int) -> tuple[int, ...]:
         """Number of sines along each of d columns."""
         m = self.m if isinstance(self.m, tuple) else (self.m,) * d
         if len(m) != d:
             raise ValueError(f"HSGP has m for {len(m)} columns; expected one for each of {d}.")
         return m
 
-    def size(self, d):
+    def size(self, d: int) -> int:
         """Number of basis functions for d columns."""
         return int(np.prod([float(m) for m in self.along(d)]))
 
@@ -116,7 +115,7 @@ class Inducing:
        (2009).
     """
 
-    m: Any
+    m: int | np.ndarray | tuple[tuple[float, ...], ...]
     seed: int = 0
 
     def __post_init__(self):
@@ -131,12 +130,12 @@ class Inducing:
             )
         object.__setattr__(self, "m", tuple(map(tuple, points.astype("float64").tolist())))
 
-    def size(self, d):
+    def size(self, d: int) -> int:
         """Number of inducing points."""
         return len(self.m) if isinstance(self.m, tuple) else self.m
 
 
-def refuse_large(approximation, d):
+def refuse_large(approximation: RandomFeatures | HSGP | Inducing, d: int) -> None:
     """Raise if the basis is larger than is sensible."""
     size = approximation.size(d)
     if size > LARGEST_BASIS:

@@ -3,40 +3,41 @@
 from abc import ABC, abstractmethod
 
 import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.processes.operators import AtPoints, Derivative, Stack, Value, bilinear
+from bayes_gpx.processes.operators import AtPoints, Derivative, Operator, Stack, Value, bilinear
 
 
 class Process(ABC):
     """A zero-mean Gaussian process: what is known of operators a priori."""
 
     @abstractmethod
-    def covariance(self, L, M):
+    def covariance(self, L: Operator, M: Operator) -> TensorVariable:
         """Prior covariance matrix of L's values with M's, (len L, len M)."""
 
     @abstractmethod
-    def variance(self, L):
+    def variance(self, L: Operator) -> TensorVariable:
         """Prior variance of each of L's values, (len L,)."""
 
     @abstractmethod
-    def block(self, L):
+    def block(self, L: Operator) -> TensorVariable:
         """Prior covariance between the components of each observation, (obs, c, c)."""
 
 
 class KernelProcess(Process):
     """Bilinearity: what adding, scaling and stacking operators does to covariances."""
 
-    def covariance(self, L, M):  # noqa: D102
+    def covariance(self, L: Operator, M: Operator) -> TensorVariable:  # noqa: D102
         return bilinear(self._covariance, L, M)
 
-    def variance(self, L):  # noqa: D102
+    def variance(self, L: Operator) -> TensorVariable:  # noqa: D102
         if isinstance(L, AtPoints):
             return self._variance(L)
         if isinstance(L, Stack):
             return pt.concatenate([self.variance(part) for part in L.parts])
         return pt.diagonal(self.covariance(L, L))
 
-    def block(self, L):  # noqa: D102
+    def block(self, L: Operator) -> TensorVariable:  # noqa: D102
         if isinstance(L, AtPoints):
             return self._block(L)
         raise ValueError(
@@ -44,7 +45,7 @@ class KernelProcess(Process):
             "single component axis. Ask for `cov`, or for each operator's block."
         )
 
-    def summed(self, L, M, weights):
+    def summed(self, L: Operator, M: Operator, weights: TensorVariable) -> TensorVariable:
         """Sum over M's values of their prior covariance with L's, times weights (m | 1, len M).
 
         Returns
@@ -58,26 +59,26 @@ class KernelProcess(Process):
         return (by_points * weights[:, None]).sum(axis=2)
 
     @abstractmethod
-    def cross(self, L):
+    def cross(self, L: Derivative) -> TensorVariable:
         """Prior covariance of a gradient's or Hessian's components with f there, (m, c)."""
 
     @abstractmethod
-    def _covariance(self, L, M):
+    def _covariance(self, L: AtPoints, M: AtPoints) -> TensorVariable:
         """As `covariance`, of operators at points."""
 
     @abstractmethod
-    def _variance(self, L):
+    def _variance(self, L: AtPoints) -> TensorVariable:
         """As `variance`, of an operator at points."""
 
     @abstractmethod
-    def _block(self, L):
+    def _block(self, L: AtPoints) -> TensorVariable:
         """As `block`."""
 
     @abstractmethod
-    def _summed(self, L, M, weights):
+    def _summed(self, L: Derivative, M: Value, weights: TensorVariable) -> TensorVariable:
         """As `summed`, of a gradient or Hessian and values."""
 
 
-def diagonals(block):
+def diagonals(block: TensorVariable) -> TensorVariable:
     """Variances (obs c,) from covariances within observations, (obs, c, c)."""
     return pt.diagonal(block, axis1=1, axis2=2).reshape((-1,))

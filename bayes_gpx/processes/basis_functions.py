@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import count, product
 from operator import mul
-from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import TensorLike
+from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.elementary import Constant, LinearKernel
 from bayes_gpx.kernels.normal_form import terms
 from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
@@ -21,15 +23,16 @@ from bayes_gpx.numerics.quadrature import gauss_legendre, total_of
 from bayes_gpx.processes.approximations import HSGP
 
 NO_POWER = 1e-290
-"""Of a spectral density: the slope of its root is not finite where it has underflowed to 0."""
+"""A spectral density is at least this: its root has no finite slope where it underflowed to 0."""
 
 MOVING_NODES = 16, 4
-"""Gauss-Legendre nodes in each panel of a path on which z changes with x, and how many panels."""
+"""Paths on which z changes with x have so many Gauss-Legendre nodes in each of so many panels, as
+products of waves with x have no closed form here."""
 
 SPECTRAL = tuple(
     dict.fromkeys(p.__name__ for p in PROFILES.values() if issubclass(p, SpectralProfile))
 )
-"""Names of the kernels with a spectral density."""
+"""Names of the kernels with a spectral density, for messages."""
 
 
 class NoBasis(ValueError):
@@ -40,22 +43,22 @@ class Basis(ABC):
     """M functions of points with d columns."""
 
     @abstractmethod
-    def value(self, x):
+    def value(self, x: TensorVariable) -> TensorVariable:
         """Values at points x (m, d), (m, M)."""
 
     @abstractmethod
-    def gradient(self, x):
+    def gradient(self, x: TensorVariable) -> TensorVariable:
         """Derivatives in each column, (m, d, M)."""
 
     @abstractmethod
-    def hessian(self, x):
+    def hessian(self, x: TensorVariable) -> TensorVariable:
         """Second derivatives, (m, d, d, M)."""
 
     @abstractmethod
-    def attribution(self, x, baseline):
+    def attribution(self, x: TensorVariable, baseline: TensorVariable) -> TensorVariable:
         """Integrated gradients from baseline (d,), or (m, d) for one of each x, to x, (m, d, M)."""
 
-    def slope(self, x, weights):
+    def slope(self, x: TensorVariable, weights: TensorVariable) -> TensorVariable:
         """Gradient of the functions' sum with weights (m | 1, M), (m, d)."""
         return (self.gradient(x) * weights[:, None]).sum(axis=2)
 
@@ -94,7 +97,7 @@ class JoinedBasis(Basis):
 class ScaledBasis(Basis):
     """A basis times the square root of a variance."""
 
-    variance: Any
+    variance: TensorLike
     basis: Basis
 
     def value(self, x):
@@ -145,8 +148,8 @@ class OfColumns(Basis):
 class Affine(Basis):
     """x_a - center_a for each column a, times the root of its weight."""
 
-    center: Any
-    weights: Any
+    center: TensorLike
+    weights: TensorLike
 
     def _roots(self, x):
         return pt.eye(x.type.shape[1]) * pt.sqrt(self.weights)
@@ -192,7 +195,7 @@ class Waves(Basis):
     with its sines and cosines in the right order.
     """
 
-    frequencies: Any
+    frequencies: TensorLike
 
     def _both(self, sines, cosines):
         return pt.concatenate([sines, cosines], axis=-1) / np.sqrt(self.frequencies.type.shape[1])
@@ -235,10 +238,10 @@ class Sines(Basis):
     scales : tensor (M,)
     """
 
-    rates: Any
-    center: Any
-    reach: Any
-    scales: Any
+    rates: TensorLike
+    center: TensorLike
+    reach: TensorLike
+    scales: TensorLike
 
     @property
     def _d(self):
@@ -342,7 +345,7 @@ def sinc(z):
     return pt.switch(zero, 1.0, pt.sin(z) / pt.switch(zero, 1.0, z))
 
 
-def basis_of(kernel, approximation, X):
+def basis_of(kernel: Kernel, approximation, X: TensorVariable) -> Basis:
     """Basis functions whose products approximate a kernel.
 
     Parameters

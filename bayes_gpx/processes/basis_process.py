@@ -1,19 +1,24 @@
 """Processes that are sums of basis functions with standard normal coefficients."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.basis_functions import TimesFeatures, along_path, basis_of
+from bayes_gpx.aliases import TensorLike
+from bayes_gpx.processes.approximations import HSGP, RandomFeatures
+from bayes_gpx.processes.base import KernelProcess, Process
+from bayes_gpx.processes.basis_functions import Basis, TimesFeatures, along_path, basis_of
 from bayes_gpx.processes.operators import (
+    AtPoints,
     Composite,
     Contribution,
     Gradient,
     Hessian,
     IntegratedGradient,
     OfFeatures,
+    Operator,
     Value,
     Weight,
 )
@@ -33,17 +38,17 @@ class BasisProcess(Process):
         for a plain process.
     """
 
-    sources: Any
-    own: Any = None
+    sources: Sequence[tuple[Basis, TensorLike]]
+    own: WeightProcess | None = None
 
-    def design(self, L):
+    def design(self, L: Operator) -> TensorVariable:
         """Values of L at each basis function, (len L, M), without samples' own noise."""
         if isinstance(L, Composite):
             return L.assembled([self.design(part) for part in L.parts], axis=0)
         designs = [self._design(basis, amplitude, L) for basis, amplitude in self.sources]
         return pt.concatenate(designs, axis=1)
 
-    def values(self, L, coefficients):
+    def values(self, L: Operator, coefficients: TensorVariable) -> TensorVariable:
         """Values of L for these coefficients (M,); of a gradient without its design."""
         if not isinstance(L, Gradient):
             return pt.dot(self.design(L), coefficients)
@@ -82,16 +87,16 @@ class BasisProcess(Process):
             raise ValueError("weight needs to know how many features there are; give n_features.")
         return self.own.n_features
 
-    def covariance(self, L, M):
+    def covariance(self, L: Operator, M: Operator) -> TensorVariable:
         """Prior covariance matrix of L's values with M's, (len L, len M)."""
         shared = pt.dot(self.design(L), self.design(M).T)
         return shared + self._noise("covariance", L, M)
 
-    def variance(self, L):
+    def variance(self, L: Operator) -> TensorVariable:
         """Prior variance of each of L's values, (len L,)."""
         return pt.sqr(self.design(L)).sum(axis=1) + self._noise("variance", L)
 
-    def block(self, L):
+    def block(self, L: AtPoints) -> TensorVariable:
         """Prior covariance between the components of each observation, (obs, c, c)."""
         parts = by_observation(self.design(L), L)
         return pt.matmul(parts, parts.transpose(0, 2, 1)) + self._noise("block", L)
@@ -102,7 +107,9 @@ class BasisProcess(Process):
         return getattr(self.own, what)(*operators)
 
 
-def expanded(process, approximation, X):
+def expanded(
+    process: KernelProcess, approximation: HSGP | RandomFeatures, X: TensorLike
+) -> BasisProcess:
     """The process with basis functions in the place of its kernels.
 
     Parameters
@@ -124,7 +131,7 @@ def expanded(process, approximation, X):
     return BasisProcess(tuple(zip(bases, process.amplitudes, strict=True)), own)
 
 
-def own_variances(process):
+def own_variances(process: Process) -> TensorVariable | None:
     """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
     weights = process.own if isinstance(process, BasisProcess) else process
     if not isinstance(weights, WeightProcess):
@@ -132,12 +139,12 @@ def own_variances(process):
     return pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
 
 
-def by_observation(design, L):
+def by_observation(design: TensorVariable, L: AtPoints) -> TensorVariable:
     """Rows of a design as (obs, components, M)."""
     return design.reshape((L.x.shape[0], -1, design.shape[1]))
 
 
-def rows_of(basis, L):
+def rows_of(basis: Basis, L: AtPoints) -> TensorVariable:
     """What an operator at points does to each basis function, (m, c, M)."""
     if type(L) in ROWS:
         return ROWS[type(L)](basis, L)

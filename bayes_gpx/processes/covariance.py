@@ -10,11 +10,15 @@ from itertools import product
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import LinearKernel
 from bayes_gpx.processes import expected_gradients, integrated_gradients
 from bayes_gpx.processes.operators import (
+    AtPoints,
+    Derivative,
     Difference,
     ExpectedGradient,
     FromBaseline,
@@ -22,12 +26,13 @@ from bayes_gpx.processes.operators import (
     Hessian,
     IntegratedGradient,
     OfFeatures,
+    Operator,
     Value,
     bilinear,
 )
 
 
-def covariance(kernel, L, M):
+def covariance(kernel: Kernel, L: Operator, M: Operator) -> TensorVariable:
     """Covariance of the components of L with those of M, (m c, n c')."""
     return bilinear(partial(_of_pair, kernel), L, M)
 
@@ -52,7 +57,7 @@ def _opened(kernel, L, M):
     return covariance(kernel, finer, L).T
 
 
-def of_values(kernel, L, M):
+def of_values(kernel: Kernel, L: AtPoints, M: AtPoints) -> TensorVariable:
     """Matrix of the kernel at the points of L and M, (m, n), whatever they ask for there."""
     return kernel.gram(L.x) if L.X is M.X else kernel.value(L.x, M.x)
 
@@ -88,7 +93,7 @@ PAIRS = {
 """Prior covariances of two operators, either first; other pairs are opened up until found here."""
 
 
-def summed(kernel, L, M, weights):
+def summed(kernel: Kernel, L: Derivative, M: Value, weights: TensorVariable) -> TensorVariable:
     """Sum over M's values of their covariance with L's, times weights (m | 1, n), (m, c).
 
     Of a gradient or Hessian L and values M, without the matrix of these covariances.
@@ -96,12 +101,12 @@ def summed(kernel, L, M, weights):
     return kernel.summed(L.x, M.x, weights, L.axes).reshape((L.x.shape[0], -1))
 
 
-def cross(kernel, L):
+def cross(kernel: Kernel, L: Derivative) -> TensorVariable:
     """Covariance of the components of a gradient or Hessian with f at the same point, (m, c)."""
     return kernel.derivative(L.x, L.x, L.axes, 0).reshape((L.x.shape[0], -1))
 
 
-def block(kernel, L):
+def block(kernel: Kernel, L: AtPoints) -> TensorVariable:
     """Covariance between the components of each point, (m, c, c)."""
     return BLOCKS.get(type(L), _block_of_any)(kernel, L)
 

@@ -12,29 +12,39 @@ axiomatic attribution priors and expected gradients" (2021).
 """
 
 import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.normal_form import sum_over_terms
-from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, total_of
 from bayes_gpx.processes import integrated_gradients
 from bayes_gpx.processes.integrated_gradients import with_linear
 from bayes_gpx.processes.operators import averaged, every_path
 from bayes_gpx.processes.path_moments import PANEL_NODES, of_fan
 
 TOGETHER = 8
-"""Nodes of one path that are evaluated in one array, (nodes, m, baselines, baselines, d, d)."""
+"""So many nodes of one path are in one array, (nodes, m, baselines, baselines, d, d), as memory is
+meant to hold it (`bayes_gpx.draws.evaluate`)."""
 
-# Terms (k, i, j) of `of_fan`: what averaged attributions need of a kernel, and of one that is
-# multiplied by a function that is linear along each path.
 FAN_TERMS = ((1, 0, 0), (2, 2, 0), (2, 1, 1))
+"""Terms of `of_fan` that averaged attributions of a kernel are made of."""
+
 WEIGHED_FAN_TERMS = (
     *((1, i, j) for i, j in ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0))),
     *((2, 2 + i, j) for i in (0, 1) for j in (0, 1)),
     *((2, 1 + i, 1 + j) for i in (0, 1) for j in (0, 1)),
     (0, 0, 0),
 )
+"""Terms that they are made of if the kernel is multiplied by what is linear along each path."""
 
 
-def cross(kernel, x, baselines, xs, nodes=None):
+def cross(
+    kernel: Kernel,
+    x: TensorVariable,
+    baselines: TensorVariable,
+    xs: TensorVariable,
+    nodes: Rule | None = None,
+) -> TensorVariable:
     """Covariance of averages of attributions at x with values at xs, (m, d, n).
 
     Parameters
@@ -50,7 +60,9 @@ def cross(kernel, x, baselines, xs, nodes=None):
     return averaged(parts, x, baselines)
 
 
-def block(kernel, x, baselines, nodes=None):
+def block(
+    kernel: Kernel, x: TensorVariable, baselines: TensorVariable, nodes: Rule | None = None
+) -> TensorVariable:
     """Prior covariance between the averages of attributions of each x, (m, d, d); as `cross`."""
     total = _of_pairs(kernel, x, baselines - x[:, None], nodes)
     return total / pt.sqr(baselines.shape[0])

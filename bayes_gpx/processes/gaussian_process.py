@@ -8,8 +8,10 @@ component-minor.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from pymc.gp import cov
+
+from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.processes import covariance
 from bayes_gpx.processes.base import KernelProcess, diagonals
@@ -25,10 +27,10 @@ class GaussianProcess(KernelProcess):
         Complete with its amplitude.
     """
 
-    cov_func: Any
+    cov_func: cov.BaseCovariance
 
     @cached_property
-    def kernel(self):
+    def kernel(self) -> Kernel:
         """The covariance function as this package's kernel."""
         return from_pymc(self.cov_func)
 

@@ -14,9 +14,11 @@ Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024).
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.normal_form import leaves, sum_over_terms
-from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, total_of
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
@@ -31,16 +33,21 @@ from bayes_gpx.processes.path_moments import (
 )
 
 PIECE_NODES, DENSE = 28, 1.5
-"""Of each piece of a path between two kinks, and how dense nodes are at its ends.
-
-They integrate exponentials that fall by exp(-150) along a piece to 1e-11 of their height.
-"""
+"""Each piece of a path between two kinks has so many nodes, which lie so much denser at its ends
+(the slope of a tanh): exponentials that fall by exp(-150) along it come out to 1e-11 of their
+height."""
 
 PIECES = 6
-"""That are evaluated in one array."""
+"""So many pieces are evaluated in one array, for memory's sake."""
 
 
-def cross(kernel, x, baseline, xs, nodes=None):
+def cross(
+    kernel: Kernel,
+    x: TensorVariable,
+    baseline: TensorVariable,
+    xs: TensorVariable,
+    nodes: Rule | None = None,
+) -> TensorVariable:
     """Covariance of the attributions at x with values at xs, (m, d, n).
 
     Parameters
@@ -129,7 +136,9 @@ def _weighed_cross(term, x, baseline, xs, nodes):
     return term.among(bent, d, 1) + linear.among(risen, d, 1)
 
 
-def block(kernel, x, baseline, nodes=None):
+def block(
+    kernel: Kernel, x: TensorVariable, baseline: TensorVariable, nodes: Rule | None = None
+) -> TensorVariable:
     """Prior covariance between the attributions of each x, (m, d, d); as `cross`."""
 
     def part_of(term):
@@ -217,7 +226,13 @@ def with_linear(term, d, within, across, level):
     )
 
 
-def between(kernel, x, xs, baseline, nodes=None):
+def between(
+    kernel: Kernel,
+    x: TensorVariable,
+    xs: TensorVariable,
+    baseline: TensorVariable,
+    nodes: Rule | None = None,
+) -> TensorVariable:
     """Prior covariance of the attributions at x with those at xs, (m, d, n, d); as `cross`."""
 
     def part_of(term):

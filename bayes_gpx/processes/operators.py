@@ -9,11 +9,13 @@ that they do not know says of which others it is a finite combination (`AtPoints
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.numerics.quadrature import few, gauss_legendre, rule, total_of
+from bayes_gpx.aliases import TensorLike
+from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, rule, total_of
 
 PATH_NODES = 16
 """Nodes on each path where attributions meet other slopes: their exact forms are for values."""
@@ -24,13 +26,13 @@ class Operator(ABC):
 
     @property
     @abstractmethod
-    def own_noise(self):
+    def own_noise(self) -> bool:
         """Whether the numbers may include samples' own noise, `eps_w` of a weight process."""
 
-    def __add__(self, other):
+    def __add__(self, other: "Operator") -> "OperatorSum":
         return OperatorSum((self, other))
 
-    def __rmul__(self, factor):
+    def __rmul__(self, factor: TensorLike) -> "ScaledOperator":
         return ScaledOperator((self,), factor)
 
 
@@ -45,7 +47,7 @@ class Composite(Operator):
         return any(part.own_noise for part in self.parts)
 
     @abstractmethod
-    def assembled(self, blocks, axis):
+    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:
         """From matrices for the parts, whose values lie along that axis, the operator's own."""
 
 
@@ -53,7 +55,7 @@ class Composite(Operator):
 class OperatorSum(Composite):
     """The sum of operators that have the same number of components."""
 
-    def assembled(self, blocks, axis):  # noqa: D102
+    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
         return sum(blocks[1:], start=blocks[0])
 
 
@@ -61,9 +63,9 @@ class OperatorSum(Composite):
 class ScaledOperator(Composite):
     """A multiple of an operator; `factor` is a number or a scalar tensor."""
 
-    factor: Any
+    factor: TensorLike
 
-    def assembled(self, blocks, axis):  # noqa: D102
+    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
         return self.factor * blocks[0]
 
 
@@ -71,7 +73,7 @@ class ScaledOperator(Composite):
 class Stack(Composite):
     """Operators one after the other, in one vector."""
 
-    def assembled(self, blocks, axis):  # noqa: D102
+    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
         return pt.concatenate(blocks, axis=axis)
 
 
@@ -86,9 +88,9 @@ class Combination(Composite):
         operator (len self, k).
     """
 
-    combine: Callable
+    combine: Callable[..., TensorVariable]
 
-    def assembled(self, blocks, axis):  # noqa: D102
+    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
         return self.combine(*blocks) if axis == 0 else self.combine(*(b.T for b in blocks)).T
 
 
@@ -103,15 +105,15 @@ class AtPoints(Operator):
         The function that makes it.
     """
 
-    X: Any
+    X: TensorLike
     name: ClassVar[str]
 
     @property
-    def x(self):
+    def x(self) -> TensorVariable:
         """X as a tensor."""
         return pt.as_tensor_variable(self.X)
 
-    def opened(self, other):
+    def opened(self, other: "AtPoints") -> Operator | None:
         """The same as a finite combination, where it meets `other`; None where there is none.
 
         Of functions of x: what Z weighs, the process multiplies.
@@ -132,7 +134,7 @@ class OfSamples(AtPoints):
         Leave the samples' own noise `eps_w` out.
     """
 
-    sample: Any = field(default="new", kw_only=True)
+    sample: str | TensorLike = field(default="new", kw_only=True)
     smooth: bool = field(default=False, kw_only=True)
     tied: ClassVar = False
 
@@ -145,7 +147,7 @@ class OfSamples(AtPoints):
 class Value(OfSamples):
     """Values f(x), or z' w(x)."""
 
-    Z: Any = None
+    Z: TensorLike | None = None
     name: ClassVar = "evaluate"
     axes: ClassVar = 0
 
@@ -171,7 +173,7 @@ class Weight(OfFeatures):
 class Contribution(OfFeatures):
     """Contributions z_l w_l(x)."""
 
-    Z: Any
+    Z: TensorLike
     name: ClassVar = "contribution"
 
 
@@ -188,7 +190,7 @@ class Smooth(AtPoints):
         Its components have so many axes of features: d^axes of them, row-major.
     """
 
-    Z: Any = None
+    Z: TensorLike | None = None
     tied: bool = field(default=False, kw_only=True)
     axes: ClassVar[int]
     own_noise: ClassVar = False
@@ -224,10 +226,10 @@ class FromBaseline(Smooth):
         Several are averaged over.
     """
 
-    baseline: Any = field(kw_only=True)
+    baseline: TensorLike = field(kw_only=True)
 
     @property
-    def start(self):
+    def start(self) -> TensorVariable:
         """The baseline as a tensor."""
         return pt.as_tensor_variable(self.baseline)
 
@@ -254,7 +256,7 @@ class Attribution(FromBaseline):
         Quadrature along them; None for the most exact form known.
     """
 
-    nodes: Any = field(default=None, kw_only=True)
+    nodes: Rule | None = field(default=None, kw_only=True)
     name: ClassVar = "integrated_gradient"
     axes: ClassVar = 1
 
@@ -295,7 +297,7 @@ class ExpectedGradient(Attribution):
         return Combination((each,), combine)
 
 
-def bilinear(of_pair, L, M):
+def bilinear(of_pair: Callable, L: Operator, M: Operator) -> TensorVariable:
     """A covariance of operators at points, extended to composites of them; (len L, len M)."""
     if isinstance(L, Composite):
         return L.assembled([bilinear(of_pair, part, M) for part in L.parts], axis=0)
@@ -304,39 +306,47 @@ def bilinear(of_pair, L, M):
     return of_pair(L, M)
 
 
-def every_path(x, baselines):
+def every_path(x: TensorVariable, baselines: TensorVariable) -> list[TensorVariable]:
     """Each x (m, d) with each baseline (B, d), both (m B, d), baselines varying faster."""
     ends = pt.broadcast_arrays(x[:, None], baselines[None])
     return [end.reshape((-1, x.type.shape[1])) for end in ends]
 
 
-def averaged(parts, x, baselines):
+def averaged(parts: TensorVariable, x: TensorVariable, baselines: TensorVariable) -> TensorVariable:
     """Mean over baselines of what belongs to `every_path`, (m B, ...)."""
     shape = x.shape[0], baselines.shape[0], *tuple(parts.shape)[1:]
     return parts.reshape(shape).mean(axis=1)
 
 
-def stack(*operators):
+def stack(*operators: Operator) -> Stack:
     """Ask for several operators jointly, in this order."""
     return Stack(operators)
 
 
-def evaluate(X, Z=None, *, sample="new", smooth=False):
+def evaluate(
+    X: TensorLike,
+    Z: TensorLike | None = None,
+    *,
+    sample: str | TensorLike = "new",
+    smooth: bool = False,
+) -> Value:
     """Value f(x) at each row of X (m, d); for a weight process z' w(x), with Z (m, p)."""
     return Value(X, Z, sample=_identity(sample, X), smooth=smooth)
 
 
-def weight(X, *, sample="new", smooth=False):
+def weight(X: TensorLike, *, sample: str | TensorLike = "new", smooth: bool = False) -> Weight:
     """Weights w_1(x), ..., w_p(x) at each row of X; components obs-major, feature-minor."""
     return Weight(X, sample=_identity(sample, X), smooth=smooth)
 
 
-def contribution(X, Z, *, sample="new", smooth=False):
+def contribution(
+    X: TensorLike, Z: TensorLike, *, sample: str | TensorLike = "new", smooth: bool = False
+) -> Contribution:
     """Contributions z_l w_l(x) at each row of X and Z; they sum to `evaluate(X, Z)`."""
     return Contribution(X, Z, sample=_identity(sample, X), smooth=smooth)
 
 
-def gradient(X, Z=None, *, tied=False):
+def gradient(X: TensorLike, Z: TensorLike | None = None, *, tied: bool = False) -> Gradient:
     """Derivatives df/dx_1, ..., df/dx_d at each row of X; of the smooth part z' g(x) in GPX.
 
     Parameters
@@ -350,12 +360,20 @@ def gradient(X, Z=None, *, tied=False):
     return Gradient(X, Z, tied=tied)
 
 
-def hessian(X, Z=None, *, tied=False):
+def hessian(X: TensorLike, Z: TensorLike | None = None, *, tied: bool = False) -> Hessian:
     """Second derivatives d^2 f / dx_i dx_j, (i, j) row-major, at each row of X; see `gradient`."""
     return Hessian(X, Z, tied=tied)
 
 
-def integrated_gradient(X, baseline, Z=None, *, method="exact", steps=None, tied=False):
+def integrated_gradient(
+    X: TensorLike,
+    baseline: TensorLike,
+    Z: TensorLike | None = None,
+    *,
+    method: str = "exact",
+    steps: int | None = None,
+    tied: bool = False,
+) -> Attribution:
     """Attributions of f(x) - f(baseline) to the features, at each row of X; see `gradient`.
 
     Of several baselines, the average: expected gradients. Covariances between attributions at
@@ -373,7 +391,9 @@ def integrated_gradient(X, baseline, Z=None, *, method="exact", steps=None, tied
     return kind(X, Z, tied=tied, baseline=baseline, nodes=nodes)
 
 
-def difference(X, baseline, Z=None, *, tied=False):
+def difference(
+    X: TensorLike, baseline: TensorLike, Z: TensorLike | None = None, *, tied: bool = False
+) -> Difference:
     """f(x) less the mean of f(baseline) at each row of X, the sum of `integrated_gradient`."""
     return Difference(X, Z, tied=tied, baseline=baseline)
 

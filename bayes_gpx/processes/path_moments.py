@@ -12,28 +12,35 @@ import pytensor.tensor as pt
 from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
 
 SLOPE_TERMS = ((1, 1, 0), (1, 0, 1))
-"""What the attributions of a kernel need."""
+"""Terms that the attributions of a kernel are made of."""
+
 WEIGHED_SLOPE_TERMS = ((1, 2, 0), (1, 1, 1), (1, 0, 2), (0, 0, 0))
-"""What they need if the kernel is multiplied by a function that is linear along the path."""
+"""Terms that they are made of if the kernel is multiplied by what is linear along the path."""
 
 TINY = 1e-300
-CLOSE = 0.05
-"""Path lengths (in lengthscales) up to which the squared exponential is integrated by nodes."""
+"""The least squared length that is divided by: a path of length 0 has attributions 0, not nan."""
 
-SHORT = 1.5
-"""Path lengths up to which prior variances are integrated by nodes."""
+CLOSE, CLOSE_NODES = 0.05, 8
+"""Closed forms of a path's slopes lose digits on paths up to this length, in lengthscales; that
+many Gauss-Legendre nodes are exact to round-off there."""
+
+SHORT, SHORT_NODES = 1.5, 24
+"""The same for prior variances of attributions."""
 
 PAIR_NODES = 40
-"""On each side of the foot, where attributions at two points meet."""
+"""Where attributions at two points meet, one path has so many Gauss-Legendre nodes on each side of
+its point nearest to the other path: enough for 1e-11 of the largest covariance."""
 
-TOGETHER = 8
-"""Nodes that are evaluated in one array."""
+CORNER_NODES, FAR_CORNER_NODES = 10, 24
+"""Gauss-Legendre nodes outward from the point that two paths share: where a closed form loses
+digits near it, and where there is none."""
+
+AT_ONCE = 8
+"""So many nodes are evaluated in one array: fewer make larger graphs, more take more memory."""
 
 PANELS, PANEL_NODES = 4, 12
-"""Of kernels without a form of their own."""
-
-CLOSE_NODES, SHORT_NODES = 8, 24
-"""Gauss-Legendre nodes of paths up to CLOSE, for slopes, and up to SHORT, for prior variances."""
+"""A path along which nothing is known of the kernel's shape has so many panels, with so many
+Gauss-Legendre nodes in each, for a polynomial of degree 23 in each quarter of the path."""
 
 
 def along(profile, D, P, Q, terms, nodes=None):
@@ -146,7 +153,7 @@ def _line(P, Q, D, a, products, axis):
 def _summed(radial, nodes, place, terms):
     """Sum over nodes, a few at a time; `place` says where on the path a node lies, and how far."""
     parts = []
-    for t, w in few(nodes, TOGETHER, 2):
+    for t, w in few(nodes, AT_ONCE, 2):
         t, w, s2 = place(t, w)
         profiles = {k: w * radial(s2, k) for k in {k for k, _, _ in terms}}
         parts.append([((1 - t) ** i * t**j * profiles[k]).sum(axis=0) for k, i, j in terms])
@@ -231,8 +238,8 @@ def _around_corner(profile, line, terms):
 
     A term ((k, power), 0, j) asks for ``theta^j`` times that of ``p^(power + 1) F_k`` over p.
     """
-    t, w = (part[:, None, None, None] for part in gauss_legendre(10))
-    y, rate = (part[:, None, None, None] for part in gauss_legendre(24))
+    t, w = (part[:, None, None, None] for part in gauss_legendre(CORNER_NODES))
+    y, rate = (part[:, None, None, None] for part in gauss_legendre(FAR_CORNER_NODES))
 
     def radial(s2, term):
         k, power = term

@@ -1,14 +1,18 @@
 """The process of a GPX: a Gaussian process on the weight of each feature."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import pytensor.tensor as pt
+from pymc.gp import cov
+from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import TensorLike
+from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.processes import covariance
-from bayes_gpx.processes.base import KernelProcess, diagonals
+from bayes_gpx.processes.base import KernelProcess, Process, diagonals
 from bayes_gpx.processes.operators import Smooth, Value, Weight
 
 
@@ -37,18 +41,18 @@ class WeightProcess(KernelProcess):
        sample-wise feature weights", IEEE TNNLS 34 (2023), doi 10.1109/TNNLS.2021.3131234.
     """
 
-    cov_func: Any
-    sigma_w: Any = 0.0
-    amplitude: Any = 1.0
-    n_features: Any = None
+    cov_func: cov.BaseCovariance | Sequence[cov.BaseCovariance]
+    sigma_w: TensorLike = 0.0
+    amplitude: TensorLike | Sequence[TensorLike] = 1.0
+    n_features: int | TensorVariable | None = None
 
     @cached_property
-    def kernels(self):
+    def kernels(self) -> tuple[Kernel, ...]:
         """The summands as this package's kernels."""
         return tuple(from_pymc(c) for c in _sequence(self.cov_func))
 
     @property
-    def amplitudes(self):
+    def amplitudes(self) -> tuple[TensorVariable, ...]:
         """One amplitude for each summand."""
         amplitudes = tuple(pt.as_tensor(a) for a in _sequence(self.amplitude))
         if len(amplitudes) != len(self.kernels):
@@ -158,7 +162,7 @@ def _sequence(value):
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 
-def informed(gp, Z):
+def informed(gp: Process, Z: TensorLike | None) -> Process:
     """The process, told how many features there are."""
     if isinstance(gp, WeightProcess) and gp.n_features is None and Z is not None:
         return replace(gp, n_features=pt.as_tensor(Z).shape[1])

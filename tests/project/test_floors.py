@@ -13,7 +13,7 @@ HOUSE = """
 system: digests files memory caches
 aliases
 validation
-numerics: aliases lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
+numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
     threads partial_evaluation progress
 data: categorical features response training openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite additive normal_form
