@@ -36,7 +36,7 @@ demo: .venv/.installed
 	.venv/bin/bayes-gpx demo
 
 lint: .venv/.installed
-	.venv/bin/ruff check . && .venv/bin/ruff format --check .
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
 
 format: .venv/.installed
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .

@@ -287,7 +287,7 @@ class VectorLikelihood(Likelihood):
     ) -> Tensor:
         """Log probability of y where f ~ N(mean, root root'), mean (n, C) and root (n, C, C)."""
         f, weights = self._nodes(mean, root)
-        return log_sum_exp(self.logp(f, y[:, None], theta) + np.log(weights))
+        return log_sum_exp(self.logp(f, y[:, None], theta or {}) + np.log(weights))
 
     def _nodes(self, mean, root):
         """Nodes (n, K, C) of f ~ N(mean, root root') and weights (K,)."""

@@ -26,7 +26,7 @@ def digest(*parts: Any) -> str:
     return found.hexdigest()
 
 
-def sealed(data: bytearray | bytes) -> bytearray | bytes:
+def sealed(data: bytearray | bytes | memoryview) -> bytearray | bytes:
     """The bytes of a file with a checksum of themselves, in the place of `BLANK`."""
     data = bytearray(data)
     start = data.index(BLANK.encode()) + len(SEAL)

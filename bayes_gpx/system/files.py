@@ -5,11 +5,12 @@ import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from os import PathLike
 from pathlib import Path
 from typing import IO
 
 
-def writable(path: str | Path) -> Path:
+def writable(path: str | PathLike) -> Path:
     """A path, checked before anything is computed: a file in a folder that takes new files.
 
     Raises
