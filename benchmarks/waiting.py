@@ -109,10 +109,10 @@ def explanation(mode):
     import numpy as np
 
     import bayes_gpx as bx
-    from bayes_gpx.draws import evaluate
+    from bayes_gpx.draws import compiled
 
     if mode == "numba":
-        evaluate.MODE = "NUMBA"
+        compiled.MODE = "NUMBA"
     gpx, X_new = model()
     options = {"keep": "summary", "covariance": True, "progressbar": False}
     compiled, _ = seconds(lambda: bx.contributions(gpx, THETA, X_new, **options))

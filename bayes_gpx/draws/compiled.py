@@ -5,7 +5,6 @@ Neither new points nor a second model of the same kind compile anything.
 
 from dataclasses import dataclass
 from functools import lru_cache
-from types import SimpleNamespace
 
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
@@ -13,7 +12,7 @@ from pytensor.graph.replace import graph_replace
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.partial_evaluation import Staged
 from bayes_gpx.numerics.threads import LOCK
-from bayes_gpx.posteriors.strategies import WHITE, prior
+from bayes_gpx.posteriors.base import Asked, Conditioning, Found, OneDraw, inducing_operator
 
 BUFFERED_BELOW = 1000
 """Observations up to which keeping arrays is worth its memory (a third of the time)."""
@@ -32,7 +31,7 @@ SYMBOLS = {
     "baseline": pt.dvector,
     "baselines": pt.dmatrix,
     "rng": pt.random.type.random_generator_type,
-    "move": pt.dvector,
+    "update": pt.dvector,
     "exposure": pt.dvector,
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
@@ -69,19 +68,22 @@ class Structure:
         )
 
     @property
+    def strategy(self):
+        """How the data become a posterior."""
+        return self.specification.strategy_of(dict(self.hyperparameters))
+
+    @property
     def stacked(self):
         """Symbols that have something for each of several classes."""
         if self.specification.classes is None:
             return set()
-        apart = self.specification.approximation is not None
-        apart = apart and WHITE not in dict(self.hyperparameters)
-        return {"alpha", "move", "root"} if apart else {"alpha", "move"}
+        return {"alpha", "update", *(["root"] if self.strategy.root_by_class else [])}
 
 
-STACKED = {"alpha": 2, "root": 3, "move": 2}
+STACKED = {"alpha": 2, "root": 3, "update": 2}
 """Dimensions of what each of several classes may have of its own."""
 
-CHANGING = ("jitter", "alpha", "root", "rng", "move", "label")
+CHANGING = ("jitter", "alpha", "root", "rng", "update", "label")
 """Symbols whose values differ from draw to draw."""
 
 
@@ -95,8 +97,7 @@ def compiled(structure, build, names, *, buffered=False):
     ----------
     structure : Structure
     build : callable
-        From the specification, the prior process, the dict of hyperparameters and the namespace
-        `s` of symbols to a list of graphs; hashable.
+        From `bayes_gpx.posteriors.base.OneDraw` to a list of graphs; hashable.
     names : tuple of str
         Keys of `SYMBOLS`, the arguments after the hyperparameters; those of `CHANGING` first.
     buffered : bool
@@ -123,17 +124,40 @@ def _compiled(structure, build, names, buffered):
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
     if "baseline" in symbols:
         symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
-    context = SimpleNamespace(
-        **{**dict.fromkeys(SYMBOLS), "jitter": 0.0, **symbols, "intercept": structure.intercept}
-    )
-    process = prior(structure.specification, theta, structure.d, structure.called_kernel, context)
-    outputs = build(structure.specification, process, theta, context)
+    outputs = build(_one_draw(structure, theta, symbols))
     own = {rv: theta[rv.name] for rv in structure.own_variables}
     outputs = graph_replace(outputs, own, strict=False) if own else outputs
     changing = [*theta.values(), *(symbols[n] for n in names if n in CHANGING)]
     fixed = [symbols[n] for n in names if n not in CHANGING]
     mode = BUFFERED_MODE if buffered and structure.buffered else MODE
     return Staged(changing, fixed, outputs, mode)
+
+
+def _one_draw(structure, theta, symbols):
+    """The symbols of one draw, each in its place."""
+    specification, symbol = structure.specification, symbols.get
+    X, Z = symbols["X"], symbol("Z")
+    baseline = symbol("baseline", symbol("baselines"))
+    asked = symbol("X_new"), symbol("Z_new"), symbol("positions"), baseline, structure.intercept
+    return OneDraw(
+        structure.strategy,
+        Conditioning(
+            specification.prior(theta, structure.d, structure.called_kernel, X, Z),
+            specification.observation,
+            theta,
+            X,
+            symbols["y"],
+            Z,
+            symbol("exposure"),
+            inducing_operator(symbol("U"), symbol("U_Z")),
+            symbol("jitter", 0.0),
+        ),
+        Found(symbols["alpha"], symbol("root")) if "alpha" in symbols else None,
+        Asked(*asked) if "X_new" in symbols else None,
+        symbol("label"),
+        symbol("rng"),
+        symbol("update"),
+    )
 
 
 def data_of(model):

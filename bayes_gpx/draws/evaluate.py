@@ -20,7 +20,6 @@ from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.linear_algebra import with_jitter
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import blas_threads
-from bayes_gpx.posteriors.collapsed import again, conditioned
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
@@ -51,8 +50,8 @@ def symbols_of(where):
     return at_points, start
 
 
-def _factorise(specification, process, theta, s):
-    return [*conditioned(specification, process, theta, s)]
+def _factorise(draw):
+    return [*draw.strategy.condition(draw.given)]
 
 
 @dataclass(frozen=True)
@@ -64,17 +63,16 @@ class _Ask:
     total: Callable | None
     across: bool = False
 
-    def __call__(self, specification, process, theta, s):
-        s.sample = "new" if s.positions is None else s.positions
+    def __call__(self, draw):
+        operator = self.operator(draw.asked)
         if self.across:
-            classes = range(specification.classes)
-            each = (again(specification, process, theta, s, label) for label in classes)
-            return [*across([q(self.operator(s)) for q in each], self.moment == "cov")]
-        q = again(specification, process, theta, s, s.label)
-        posterior = q(self.operator(s))
+            each = [draw.posterior(label)(operator) for label in draw.given.labels]
+            return [*across(each, self.moment == "cov")]
+        q = draw.posterior(draw.label)
+        posterior = q(operator)
         outputs = [posterior.mean, getattr(posterior, self.moment)]
         if self.total is not None:
-            total = q(self.total(s))
+            total = q(self.total(draw.asked))
             outputs += [total.mean, total.variance]
         return outputs
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bayes_gpx.posteriors.strategies import OWN_WHITE, WHITE
+from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED
 from bayes_gpx.validation import count
 
 
@@ -84,7 +84,7 @@ def hyperparameter_draws(model, idata, num_draws=None):
             raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
         values[name] = np.asarray(value, dtype="float64")
     if not model.specification.normal:
-        for name in (WHITE, OWN_WHITE):
+        for name in (WHITENED, OWN_WHITENED):
             sampled = f"{model.in_model('y')}_{name}"
             if sampled in posterior:
                 values[name] = posterior[sampled].values

@@ -4,11 +4,11 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.draws.evaluate import scalars
-from bayes_gpx.posteriors.collapsed import left_out
 
 
-def _left_out(*model):
-    return left_out(*model)[:2]
+def _left_out(draw):
+    found = draw.strategy.leave_one_out(draw.given)
+    return [found.evidence, found.terms]
 
 
 def log_likelihood(model, idata, *, num_draws=None, progressbar=True):

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bayes_gpx.numerics.quadrature import METHODS, rule
-from bayes_gpx.posteriors.predictive_derivatives import features_along
 from bayes_gpx.processes import operators
 from bayes_gpx.validation import one_of
 
@@ -136,40 +135,40 @@ def _refuse_gp(model, verb):
         )
 
 
-def _value(s):
-    return operators.evaluate(s.X_new, s.Z_new, sample=s.sample)
+def _value(asked):
+    return operators.evaluate(asked.X, asked.Z, sample=asked.sample)
 
 
-def _smooth_value(s):
-    return operators.evaluate(s.X_new, s.Z_new, sample=s.sample, smooth=True)
+def _smooth_value(asked):
+    return operators.evaluate(asked.X, asked.Z, sample=asked.sample, smooth=True)
 
 
-def _gradient(s):
-    return operators.gradient(s.X_new, s.Z_new)
+def _gradient(asked):
+    return operators.gradient(asked.X, asked.Z)
 
 
-def _tied_gradient(s):
-    return operators.gradient(s.X_new, features_along(s), tied=True)
+def _tied_gradient(asked):
+    return operators.gradient(asked.X, asked.Z_along, tied=True)
 
 
-def _hessian(s):
-    return operators.hessian(s.X_new, s.Z_new)
+def _hessian(asked):
+    return operators.hessian(asked.X, asked.Z)
 
 
-def _tied_hessian(s):
-    return operators.hessian(s.X_new, features_along(s), tied=True)
+def _tied_hessian(asked):
+    return operators.hessian(asked.X, asked.Z_along, tied=True)
 
 
-def _weight(s):
-    return operators.weight(s.X_new, sample=s.sample)
+def _weight(asked):
+    return operators.weight(asked.X, sample=asked.sample)
 
 
-def _smooth_weight(s):
-    return operators.weight(s.X_new, sample=s.sample, smooth=True)
+def _smooth_weight(asked):
+    return operators.weight(asked.X, sample=asked.sample, smooth=True)
 
 
-def _contribution(s):
-    return operators.contribution(s.X_new, s.Z_new, sample=s.sample)
+def _contribution(asked):
+    return operators.contribution(asked.X, asked.Z, sample=asked.sample)
 
 
 @dataclass(frozen=True)
@@ -178,23 +177,19 @@ class _Attribution:
     method: str
     steps: int | None
 
-    def __call__(self, s):
-        Z = features_along(s) if self.tied else s.Z_new
+    def __call__(self, asked):
+        Z = asked.Z_along if self.tied else asked.Z
         options = {"method": self.method, "steps": self.steps, "tied": self.tied}
-        return operators.integrated_gradient(s.X_new, _start(s), Z, **options)
+        return operators.integrated_gradient(asked.X, asked.baseline, Z, **options)
 
 
 @dataclass(frozen=True)
 class _Difference:
     tied: bool
 
-    def __call__(self, s):
-        Z = features_along(s) if self.tied else s.Z_new
-        return operators.difference(s.X_new, _start(s), Z, tied=self.tied)
-
-
-def _start(s):
-    return s.baselines if s.baseline is None else s.baseline
+    def __call__(self, asked):
+        Z = asked.Z_along if self.tied else asked.Z
+        return operators.difference(asked.X, asked.baseline, Z, tied=self.tied)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +200,7 @@ class Quantity:
     ----------
     name : str
     operator : callable
-        From the namespace of symbols to an Operator; hashable.
+        From `bayes_gpx.posteriors.base.Asked` to an Operator; hashable.
     components : tuple of str or None
         Labels along `feature`; None for one number at each observation.
     factor : array (c,)

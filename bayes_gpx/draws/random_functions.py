@@ -25,7 +25,8 @@ from bayes_gpx.draws.results import Gathered
 from bayes_gpx.draws.stores import Memory, Store, refuse_foreign
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import blas_threads
-from bayes_gpx.posteriors.pathwise import WAVES, Follow, Settle
+from bayes_gpx.posteriors.pathwise import Evaluate, Update
+from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
 from bayes_gpx.validation import count, one_of
 
@@ -44,8 +45,8 @@ class Functions:
     each : int
         Functions for each of them.
     waves : int
-    moves : list of arrays
-        What `bayes_gpx.posteriors.pathwise.Settle` found, for each function.
+    updates : list of arrays
+        What `bayes_gpx.posteriors.pathwise.Update` found, for each function.
     jitters : list of float
         Of each draw of the hyperparameters.
     entropy : int
@@ -56,7 +57,7 @@ class Functions:
     hyper: HyperparameterDraws
     each: int
     waves: int
-    moves: list
+    updates: list
     jitters: list
     entropy: int
 
@@ -82,7 +83,7 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
     factorise = factors_of(structure, data)
     names = ("jitter", "alpha", "root", "rng", *data)
     try:
-        settle = compiled(structure, Settle(waves), names).given(*data.values())
+        settled = compiled(structure, Update(waves), names).given(*data.values())
     except NoBasis as none:
         raise NoBasis(
             f"The model's kernel has no random functions; expected sums and multiples of "
@@ -95,9 +96,9 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
             (alpha, root), jitter = factorise(given)
             functions.jitters.append(jitter)
             for _ in range(each):
-                rng = functions.generator(len(functions.moves))
-                (move,) = settle(*given, np.asarray(jitter), alpha, root, rng)
-                functions.moves.append(np.array(move))
+                rng = functions.generator(len(functions.updates))
+                (update,) = settled(*given, np.asarray(jitter), alpha, root, rng)
+                functions.updates.append(np.array(update))
     return functions
 
 
@@ -215,28 +216,28 @@ def _answers(functions, asked, where, progressbar):
     """Yield position of a function, rows of `where`, and what it answers there."""
     c = len(asked.quantity.factor)
     if isinstance(asked, Linear):
-        for number, rows, found in _follow(functions, asked, c, where, progressbar):
+        for number, rows, found in _evaluated(functions, asked, c, where, progressbar):
             yield number, rows, asked.combine(rows, found)
         return
 
     def ask(parts, numbers):
         for k, part in enumerate(parts):
-            for number, rows, found in _follow(
+            for number, rows, found in _evaluated(
                 functions, part, c, part.where, progressbar, numbers
             ):
                 yield number, k, rows, part.combine(rows, found)
 
-    yield from asked.answers(ask, len(functions.moves))
+    yield from asked.answers(ask, len(functions.updates))
 
 
-def _follow(functions, asked, width, where, progressbar, only=None):
+def _evaluated(functions, asked, width, where, progressbar, only=None):
     """Yield position of a function, or `only` of some, rows of `where`, and its values there."""
     where, together = asked.spread(where), asked.together
     structure, data = Structure.of(functions.model, functions.hyper), data_of(functions.model)
     at_points, start = symbols_of(where)
     common = data | start
-    names = ("jitter", "rng", "move", *common, *at_points)
-    staged = compiled(structure, Follow(functions.waves, asked.operators), names)
+    names = ("jitter", "rng", "update", *common, *at_points)
+    staged = compiled(structure, Evaluate(functions.waves, asked.operators), names)
     m, paths = len(where.X), len(np.atleast_2d(where.baseline)) if start else 1
     training = functions.model.training
     longest = max(training.n, functions.waves * (1 if training.Z is None else training.p))
@@ -251,8 +252,8 @@ def _follow(functions, asked, width, where, progressbar, only=None):
                 for number in range(first, first + functions.each):
                     if only is not None and number not in only:
                         continue
-                    rng, move = functions.generator(number), functions.moves[number]
-                    found = values(*theta.values(), np.asarray(jitter), rng, move)
+                    rng, update = functions.generator(number), functions.updates[number]
+                    found = values(*theta.values(), np.asarray(jitter), rng, update)
                     own = slice(rows.start // together, rows.stop // together)
                     yield number, own, found
                 first += functions.each

@@ -10,7 +10,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import answer, draw_functions, values
 from bayes_gpx.draws.response_scale import Bent, Linear, responds, response_units
-from bayes_gpx.posteriors.pathwise import WAVES
+from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
 
 MEASURES = (

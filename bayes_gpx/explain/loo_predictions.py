@@ -8,7 +8,6 @@ from arviz_stats.base import array_stats
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.evaluate import origin, scalars
 from bayes_gpx.draws.response_scale import mean_response
-from bayes_gpx.posteriors.collapsed import left_out
 from bayes_gpx.validation import count
 
 LEAD = ("chain", "draw")
@@ -19,16 +18,16 @@ OF_ONE = 1000
 """Responses drawn where there is a single draw of the hyperparameters."""
 
 
-def _asked(specification, process, theta, s):
+def _asked(draw):
     """Of each y_i given the others: log density, moments of f_i, mean response; P(Y_i <= y_i)."""
-    observation = specification.observation
-    _, terms, mean, spread = left_out(specification, process, theta, s)
-    known = (s.exposure,) if observation.classes is None else ()
+    given, observation = draw.given, draw.given.likelihood
+    _, terms, mean, spread = draw.strategy.leave_one_out(given)
+    known = (given.exposure,) if observation.classes is None else ()
     outputs = [terms, mean, spread, observation.expected(mean, spread, *known)]
     outputs[3] = outputs[3] if observation.classes else outputs[3].value
     if observation.ordered:
-        moments = (mean, spread, theta, s.exposure)
-        outputs.append(observation.cumulative_predictive(s.y, *moments))
+        moments = (mean, spread, given.theta, given.exposure)
+        outputs.append(observation.cumulative_predictive(given.y, *moments))
     return outputs
 
 

@@ -9,7 +9,7 @@ from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import draw_functions, values
 from bayes_gpx.draws.response_scale import responds, response_units
-from bayes_gpx.posteriors.pathwise import WAVES
+from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import count, one_of, probability
 
 BOUNDS = ["lower", "upper"]

@@ -9,7 +9,7 @@ from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.random_functions import answer, draw_functions
 from bayes_gpx.draws.response_scale import Bent, Linear, bends
-from bayes_gpx.posteriors.pathwise import WAVES
+from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.validation import count
 

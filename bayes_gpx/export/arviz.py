@@ -3,9 +3,9 @@
 import xarray as xr
 from pymc.stats import compute_log_prior
 
-from bayes_gpx.draws import leave_one_out
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model
+from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.explain import predictions
 from bayes_gpx.export.long_form import DRAWS
 from bayes_gpx.numerics.compile_modes import MODE
@@ -176,7 +176,7 @@ def power_scaling(model, idata, *explained):
             own = found[name].reset_coords(drop=True)
             taken = {d: f"{name}_{d}" for d in own.dims if d not in DRAWS and d in posterior.dims}
             posterior[name] = own.rename(taken)
-    joint = leave_one_out(model, idata, progressbar=False)["log_marginal_likelihood"]
+    joint = log_likelihood(model, idata, progressbar=False)["log_marginal_likelihood"]
     tree = xr.DataTree.from_dict({"posterior": posterior})
     prior = compute_log_prior(
         idata,

@@ -7,7 +7,6 @@ import threading
 import warnings
 from dataclasses import replace
 from functools import cached_property, partial
-from types import SimpleNamespace
 
 import numpy as np
 import pymc as pm
@@ -21,13 +20,13 @@ from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.inference import laplace, nuts, optimise
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.model.inducing_points import inducing_points
-from bayes_gpx.model.observed_response import marginal, observe
+from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import by_column, create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.model.svgp import fit_by_batches, inducing_values
 from bayes_gpx.numerics.threads import blas_threads
+from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.posteriors.evidence.softmax import LARGEST
-from bayes_gpx.posteriors.strategies import prior
 from bayes_gpx.system.memory import room_for_pairs
 from bayes_gpx.validation import count, one_of
 
@@ -126,21 +125,28 @@ class Model:
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
-        s = SimpleNamespace(X=x, y=scaled["y"], Z=z, jitter=0.0, U=None, U_Z=None)
-        vars(s).update({n: _points_tensor(v) for n, v in self.inducing.items()})
-        s.exposure = None
+        inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
+        exposure = None
         if "exposure" in scaled:
             name, dim = self.in_model("exposure"), self.in_model("obs")
-            s.exposure = pm.Data(name, scaled["exposure"], dims=dim)
+            exposure = pm.Data(name, scaled["exposure"], dims=dim)
+        given = Conditioning(
+            spec.prior(theta, data.d, called, x, z),
+            spec.observation,
+            theta,
+            x,
+            scaled["y"],
+            z,
+            exposure,
+            inducing_operator(**inducing),
+        )
         classes = {}
         if spec.classes is not None:
             classes["class_dim"] = self.in_model("class")
             pm.modelcontext(None).add_coord(classes["class_dim"], [str(v) for v in data.labels])
         entries = observe(
             spec,
-            prior(spec, theta, data.d, called, s),
-            theta,
-            s,
+            given,
             ridge=self._jitter,
             scaling=data.y_scaling if data.scales_y else Scaling(0.0, 1.0),
             name=self.in_model("y"),
@@ -156,7 +162,7 @@ class Model:
         if self.specification.normal:
             return self._pymc
         with pm.Model(model=None) as objective:
-            self.posed(marginal)
+            self.posed(collapsed)
         outer = set(ancestors(objective.basic_RVs)) & set(self._pymc.free_RVs)
         if outer:
             raise ValueError(

@@ -1,147 +1,117 @@
-"""The observed response of the PyMC model, with all but hyperparameters integrated out."""
+"""The response in a PyMC model: integrated out but for hyperparameters, or around latent values."""
+
+from dataclasses import replace
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
 
-from bayes_gpx.posteriors.collapsed import _penalty
-from bayes_gpx.posteriors.evidence.laplace import laplace_evidence
-from bayes_gpx.posteriors.evidence.normal import (
-    low_rank_logp,
-    normal_logp,
-)
-from bayes_gpx.posteriors.evidence.softmax import softmax_laplace
-from bayes_gpx.posteriors.evidence.variational import variational
-from bayes_gpx.posteriors.exact import noisy_covariance
+from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED
 from bayes_gpx.posteriors.laplace import prior_covariance
-from bayes_gpx.posteriors.marginals import _sampled_values
-from bayes_gpx.posteriors.strategies import OWN_WHITE, WHITE, seen_through
+from bayes_gpx.posteriors.strategies import Exact, LowRankNormal, SampledValues
 
 
-def observe(specification, process, theta, s, *, ridge, scaling, name, **observed):
-    """Add the observed response, in user units, to the PyMC model on the context stack.
+def observe(specification, given, *, scaling, name, **options):
+    """Add the response that generates y to the PyMC model on the context stack.
+
+    Normal noise: y with the function integrated out. Otherwise latent values, and y around them.
 
     Parameters
     ----------
+    specification : Specification
+    given : Conditioning
     ridge : scalar
-        Added to the variance of y, where noise is normal.
+        Added to variances, where y is collapsed.
     scaling : Scaling
         From the response's units to the model's.
     name : str
-    **observed
-        `observed` and `dims` of the variable.
+    **options
+        `ridge`; `observed` and `dims` of the variable; `class_dim`, the dim of classes.
 
     Returns
     -------
     list of the graphs that hyperparameters enter by
     """
-    if not specification.normal:
-        return generative(specification, process, theta, s, scaling=scaling, name=name, **observed)
-    seen, n = seen_through(specification, process, theta, s), s.X.shape[0]
-    mean, scale = pt.full((n,), scaling.center), scaling.scale
-    if seen is None:
-        C = noisy_covariance(process, s.X, theta["sigma"], s.Z, ridge=ridge)
-        pm.CustomDist(
-            name,
-            mean,
-            scale**2 * C,
-            logp=lambda value, mean, C: normal_logp(value - mean, C),
-            dist=lambda mean, C, size: pm.MvNormal.dist(mean, C, size=size),
-            signature="(n),(n,n)->(n)",
-            **observed,
-        )
-        return [C]
-    pm.CustomDist(
-        name,
-        mean,
-        scale * seen.F,
-        scale**2 * (seen.D + ridge),
-        _penalty(seen),
-        logp=lambda value, mean, F, D, penalty: low_rank_logp(value - mean, F, D) - penalty,
-        dist=_low_rank_normal,
-        signature="(n),(n,m),(n),()->(n)",
-        **observed,
-    )
-    return [seen.F, seen.D, seen.unseen]
+    if specification.normal:
+        return collapsed(specification, given, scaling=scaling, name=name, **options)
+    return latent_response(specification, given, scaling=scaling, name=name, **options)
 
 
-def _low_rank_normal(mean, F, D, penalty, size):
-    batch = () if rv_size_is_none(size) else tuple(size)
-    coefficients = pm.Normal.dist(0.0, 1.0, size=(*batch, F.shape[1]))
-    noise = pm.Normal.dist(0.0, 1.0, size=(*batch, F.shape[0]))
-    return mean + pt.dot(coefficients, F.T) + pt.sqrt(D) * noise
+def collapsed(specification, given, *, ridge, scaling, name, dims, observed, class_dim=None):
+    """Add y with all but hyperparameters integrated out, or what stands in for that density.
 
-
-def marginal(specification, process, theta, s, *, ridge, scaling, name, class_dim=None, **observed):
-    """Add what stands in for the response's evidence to the PyMC model on the context stack.
-
-    What `fit` works on where noise is not normal: its only random variables are hyperparameters.
-    Arguments are those of `bayes_gpx.model.observed_response.observe`.
+    Arguments and result are those of `observe`.
     """
-    observation = specification.observation
-    seen = seen_through(specification, process, theta, s)
-    if seen is None:
-        K = prior_covariance(process, s.X, s.Z)
-        own = pt.arange(K.shape[0])
-        parts, signature = [K[own, own].inc(ridge)], "(n,n)"
-    else:
-        parts, signature = [seen.F, seen.unseen + seen.D + ridge], "(n,m),(n)"
-    names = observation.hyperparameters
+    strategy, likelihood = specification.strategy_of(), given.likelihood
+    parts = strategy.parts(given, ridge)
+    draw = GENERATIVE.get(type(strategy))
 
-    def logp(value, *given):
-        *parts, exposure = given[: len(given) - len(names)]
-        known = dict(zip(names, given[len(given) - len(names) :], strict=True))
+    def log_density(value, *parts):
         y = (value - scaling.center) / scaling.scale
-        evidence = _evidence(observation, parts, y, known, exposure)
+        evidence = strategy.log_density(likelihood, y, *parts)
         return evidence - value.shape[0] * np.log(scaling.scale)
+
+    def dist(*given):
+        *parts, size = given
+        return scaling.center + scaling.scale * draw(*parts, size)
 
     pm.CustomDist(
         name,
         *parts,
-        s.exposure,
-        *(theta[n] for n in names),
-        logp=logp,
-        signature=f"{signature},(n){',()' * len(names)}->(n)",
-        **observed,
+        logp=log_density,
+        signature=f"{strategy.signature(likelihood)}->(n)",
+        dims=dims,
+        observed=observed,
+        **({} if draw is None else {"dist": dist}),
     )
+    return parts
 
 
-def _evidence(observation, parts, y, theta, exposure):
-    if len(parts) > 1:
-        return variational(observation, *parts, y, theta, exposure).bound
-    if observation.classes is not None:
-        return softmax_laplace(observation, *parts, y).logp
-    return laplace_evidence(observation, *parts, y, theta, exposure)[0]
+def _normal(C, size):  # noqa: N803
+    """Y (..., n) on the model's scale, from its covariance (n, n)."""
+    return pm.MvNormal.dist(pt.zeros(C.shape[0]), C, size=size)
 
 
-def generative(
-    specification, process, theta, s, *, scaling, name, dims, class_dim=None, **observed
+def _low_rank_normal(F, D, penalty, size):  # noqa: N803
+    """Y (..., n) on the model's scale, from a design (n, M) and variances (n,) around it."""
+    batch = () if rv_size_is_none(size) else tuple(size)
+    coefficients = pm.Normal.dist(0.0, 1.0, size=(*batch, F.shape[1]))
+    noise = pm.Normal.dist(0.0, 1.0, size=(*batch, F.shape[0]))
+    return pt.dot(coefficients, F.T) + pt.sqrt(D) * noise
+
+
+GENERATIVE = {Exact: _normal, LowRankNormal: _low_rank_normal}
+"""What draws y from the parts of a density, where that is y's own and not an approximation."""
+
+
+def latent_response(
+    specification, given, *, scaling, name, dims, observed, ridge=None, class_dim=None
 ):
-    """Add whitened latent values, and y around them, to the PyMC model on the context stack.
+    """Add whitened latent values, and y around them.
 
     With basis functions their coefficients take the place of the latent values, and in a GPX there
     are the samples' own deviations too. With inducing points the process itself is the model.
-
-    Returns
-    -------
-    list of the graphs that hyperparameters enter by
+    Arguments and result are those of `observe`.
     """
-    observation, several = specification.observation, specification.classes
-    classes = () if several is None else (class_dim,)
-    seen = seen_through(specification, process, theta, s) if s.U is None else None
-    sampled = {}
-    if seen is None:
-        sampled[WHITE] = pm.Normal(f"{name}_{WHITE}", dims=(dims, *classes))
-        entries = [prior_covariance(process, s.X, s.Z)]
+    sampled = specification.strategy_of((WHITENED,))
+    of_classes = (class_dim,) if given.columns else ()
+    white = {}
+    if isinstance(sampled, SampledValues):
+        white[WHITENED] = pm.Normal(f"{name}_{WHITENED}", dims=(dims, *of_classes))
+        entries = [prior_covariance(given.process, given.X, given.Z)]
     else:
-        shape = (seen.F.shape[1], *(() if several is None else (several,)))
-        sampled[WHITE] = pm.Normal(f"{name}_{WHITE}", shape=shape)
-        entries = [seen.F]
-        if seen.own_variances is not None:
-            sampled[OWN_WHITE] = pm.Normal(f"{name}_{OWN_WHITE}", dims=(dims, *classes))
-            entries.append(seen.D)
-    f = scaling.center + scaling.scale * _sampled_values(process, theta | sampled, seen, s)
-    own = theta | ({"sigma": scaling.scale * theta["sigma"]} if "sigma" in theta else {})
-    observation.dist(name, f, own, s.exposure, dims=dims, **observed)
+        design = sampled.design(given)
+        shape = (design.F.shape[1], *given.columns)
+        white[WHITENED] = pm.Normal(f"{name}_{WHITENED}", shape=shape)
+        entries = [design.F]
+        if design.own_variances is not None:
+            white[OWN_WHITENED] = pm.Normal(f"{name}_{OWN_WHITENED}", dims=(dims, *of_classes))
+            entries.append(design.D)
+    known = replace(given, theta=given.theta | white)
+    f = scaling.center + scaling.scale * sampled.values(known)
+    theta = given.theta
+    if "sigma" in theta:
+        theta = theta | {"sigma": scaling.scale * theta["sigma"]}
+    given.likelihood.dist(name, f, theta, given.exposure, dims=dims, observed=observed)
     return entries

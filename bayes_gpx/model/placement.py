@@ -1,7 +1,5 @@
 """Where inducing points lie best."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
@@ -10,8 +8,7 @@ from scipy.optimize import minimize
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE
 from bayes_gpx.numerics.threads import ThreadedFunction, blas_threads
-from bayes_gpx.posteriors.collapsed import left_out
-from bayes_gpx.posteriors.strategies import prior
+from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.processes.approximations import Inducing
 from bayes_gpx.validation import count
 
@@ -100,16 +97,18 @@ def _bound_and_slope(model, theta, shape):
     """Return a compiled function from the points to the bound and its gradient."""
     training, points = model.training, pt.tensor("points", shape=shape, dtype="float64")
     data = {name: pt.constant(v) for name, v in training.scaled().items()}
-    s = SimpleNamespace(**{"jitter": 0.0, "Z": None} | data)
-    s.U, s.U_Z = points[:, : training.d], None
+    U, U_Z = points[:, : training.d], None
     if training.Z is not None:
-        weighed = s.U if training.z_is_x else points[:, training.d :]
+        weighed = U if training.z_is_x else points[:, training.d :]
         ones = pt.ones((shape[0], int(training.intercept)))
-        s.U_Z = pt.concatenate([weighed, ones], axis=1)
+        U_Z = pt.concatenate([weighed, ones], axis=1)
     held = {name: pt.constant(v) for name, v in theta.items()}
     specification = model.specification
-    process = prior(specification, held, training.d, model.called_kernel, s)
-    bound = left_out(specification, process, held, s)[0]
+    X, Z = data["X"], data.get("Z")
+    process = specification.prior(held, training.d, model.called_kernel, X, Z)
+    rest = data["y"], Z, data.get("exposure"), inducing_operator(U, U_Z)
+    given = Conditioning(process, specification.observation, held, X, *rest)
+    bound = specification.strategy_of().leave_one_out(given).evidence
     own = {rv: held[rv.name] for rv in model.own_variables}
     outputs = graph_replace([bound, pt.grad(bound, points)], own, strict=False)
     return ThreadedFunction([points], outputs, mode=BUFFERED_MODE, trust_input=True)

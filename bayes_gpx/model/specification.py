@@ -14,9 +14,11 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.likelihoods import LIKELIHOODS, named
+from bayes_gpx.posteriors.strategies import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.gaussian_process import GaussianProcess
-from bayes_gpx.processes.weight_process import WeightProcess
+from bayes_gpx.processes.weight_process import WeightProcess, informed
 from bayes_gpx.validation import one_of
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
@@ -216,6 +218,26 @@ class Specification:
         if self.weight_prior == "horseshoe":
             sigma_w = sigma_w * pt.sqrt(sum(pt.as_tensor(a) ** 2 for a in amplitudes))
         return WeightProcess(summands, sigma_w, amplitudes)
+
+    def prior(self, theta, d, called, X, Z):
+        """The prior process of data, through basis functions where the model has them.
+
+        Arguments are those of `process`, and the training points (n, d), (n, p) or None.
+        """
+        process = informed(self.process(theta, d, called), Z)
+        if isinstance(self.approximation, HSGP | RandomFeatures):
+            return expanded(process, self.approximation, X)
+        return process
+
+    def strategy_of(self, names=()):
+        """How data become a posterior whose draws hold such names beside hyperparameters."""
+        return strategy_of(
+            normal=self.normal,
+            classes=self.classes,
+            approximated=self.approximation is not None,
+            inducing=isinstance(self.approximation, Inducing),
+            names=names,
+        )
 
     def call_kernel(self, d):
         """Call a callable kernel in the model on the context stack; None for a named one."""

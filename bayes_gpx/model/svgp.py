@@ -7,7 +7,6 @@ import xarray as xr
 from bayes_gpx.draws.evaluate import scalars
 from bayes_gpx.inference import datatree
 from bayes_gpx.inference.stochastic import Ascent
-from bayes_gpx.posteriors.collapsed import inducing_moments
 from bayes_gpx.posteriors.minibatch import batch_of, bound_of
 from bayes_gpx.validation import count
 
@@ -17,7 +16,7 @@ def inducing_values(model, idata, progressbar):
 
     The points are in user units: `U`, and `U_Z` of weighed features.
     """
-    (mean, chol), hyper, _ = scalars(model, idata, inducing_moments, progressbar=progressbar)
+    (mean, chol), hyper, _ = scalars(model, idata, _moments, progressbar=progressbar)
     training, lead = model.training, ("chain", "draw")
     coords = {"chain": hyper.chain, "draw": hyper.draw}
     classes = () if model.specification.classes is None else ("class",)
@@ -36,6 +35,10 @@ def inducing_values(model, idata, progressbar):
     return xr.Dataset(found, coords)
 
 
+def _moments(draw):
+    return draw.strategy.inducing_moments(draw.given)
+
+
 def fit_by_batches(
     model, _, starts, *, minibatch, seed, steps=2000, learning_rate=0.02, progressbar=True
 ):
@@ -51,8 +54,8 @@ def fit_by_batches(
         )
     batch, bound = batch_of(classes), []
 
-    def observe(specification, process, theta, s, *, scaling, **_):
-        expected, *others = bound_of(specification, process, theta, s, batch)
+    def observe(specification, given, *, scaling, **_):
+        expected, *others = bound_of(specification.strategy_of(), given, batch)
         bound.extend([expected - data.n * np.log(scaling.scale), *others])
         return bound
 

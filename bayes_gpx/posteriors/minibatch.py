@@ -6,7 +6,6 @@ import pytensor.tensor as pt
 
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.evidence.variational import LEAST_SD, expected_log
-from bayes_gpx.posteriors.strategies import seen_through
 
 
 class Batch(NamedTuple):
@@ -31,22 +30,21 @@ def batch_of(classes):
     )
 
 
-def bound_of(specification, process, theta, s, batch):
+def bound_of(strategy, given, batch):
     """Estimate of the expected log likelihood of all rows; design; slopes and curvatures.
 
     Returns
     -------
     scalar, tensor (b, M), and two tensors (b,) or (b, C)
     """
-    observation = specification.observation
-    seen = seen_through(specification, process, theta, s)
+    observation, seen = given.likelihood, strategy.design(given)
     mean = pt.dot(seen.F, batch.coefficients.T)
-    several = observation.classes is not None
-    roots = [batch.root[c] for c in range(observation.classes)] if several else [batch.root]
+    several = bool(given.columns)
+    roots = [batch.root[c] for c in given.labels] if several else [batch.root]
     variances = [pt.sqr(solve_root(root, seen.F.T)).sum(axis=0) for root in roots]
     known = pt.stack(variances, axis=1) if several else variances[0]
     rest = seen.unseen + seen.D
     rest = rest[:, None] if several else rest
     sd = pt.sqrt(pt.maximum(known + rest, LEAST_SD**2))
-    logp, slope, W = expected_log(observation, mean, sd, batch.y, theta, batch.exposure)
+    logp, slope, W = expected_log(observation, mean, sd, batch.y, given.theta, batch.exposure)
     return logp.sum() / batch.share, seen.F, slope, W

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import pytensor.tensor as pt
 
-from bayes_gpx.posteriors.collapsed import again
 from bayes_gpx.posteriors.softmax import OfOneClass
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.basis_process import own_variances
@@ -36,10 +35,10 @@ class Sensitivity:
     tied: bool
     smooth: bool = False
 
-    def __call__(self, specification, process, theta, s):
+    def __call__(self, draw, label=None):
         """Return m and V (m,); then m_d and V_d (m, d); then m_de and V_de (m, d, d)."""
-        q = again(specification, process, theta, s, s.label)
-        x, z = s.X_new, features_along(s) if self.tied else s.Z_new
+        q, asked = draw.posterior(label), draw.asked
+        x, z = asked.X, asked.Z_along if self.tied else asked.Z
         shape = tuple(x.shape)
         f = q(operators.evaluate(x, z, smooth=True))
         found = [f.mean, f.variance]
@@ -51,7 +50,7 @@ class Sensitivity:
             bend = q(operators.hessian(x, z, tied=self.tied))
             with_value = _symmetric(bend.cross(f), shape)
             found += [_symmetric(bend.mean_alone, shape), 2.0 * (with_value + slope.block)]
-        spread = own_variances(process)
+        spread = own_variances(draw.given.process)
         if spread is None or self.smooth:
             return found
         found[1] = found[1] + (pt.sqr(z) * spread).sum(axis=1)
@@ -79,33 +78,30 @@ class ClassSensitivity:
     tied: bool
     smooth: bool = False
 
-    def __call__(self, specification, process, theta, s):
+    def __call__(self, draw):
         """Return arrays as `Sensitivity`, with last dims (C,) of means and (C, C) of variances."""
-        classes, own = range(specification.classes), []
+        classes, asked = draw.given.labels, draw.asked
         each = Sensitivity(self.order, self.tied, self.smooth)
-        for s.label in classes:
-            own.append(each(specification, process, theta, s))
+        own = [each(draw, label) for label in classes]
         means = [pt.stack(parts, axis=-1) for parts in list(zip(*own, strict=True))[::2]]
         spreads = [
             pt.stack(parts, axis=-1)[..., None] * pt.eye(len(own))
             for parts in list(zip(*own, strict=True))[1::2]
         ]
-        parts = [
-            self._parts(again(specification, process, theta, s, label), s) for label in classes
-        ]
+        parts = [self._parts(draw.posterior(label), asked) for label in classes]
         if not isinstance(parts[0][0], OfOneClass):
             return [part for pair in zip(means, spreads, strict=True) for part in pair]
         found = [pt.zeros_like(spread) for spread in spreads]
         for j in classes:
             for k in range(j):
-                for which, between in enumerate(self._between(parts[j], parts[k], s)):
+                for which, between in enumerate(self._between(parts[j], parts[k], asked)):
                     found[which] = found[which][..., j, k].set(between)
                     found[which] = found[which][..., k, j].set(between)
         spreads = [spread + between for spread, between in zip(spreads, found, strict=True)]
         return [part for pair in zip(means, spreads, strict=True) for part in pair]
 
-    def _parts(self, q, s):
-        x, z = s.X_new, features_along(s) if self.tied else s.Z_new
+    def _parts(self, q, asked):
+        x, z = asked.X, asked.Z_along if self.tied else asked.Z
         asked = [operators.evaluate(x, z, smooth=True)]
         if self.order > 0:
             asked.append(operators.gradient(x, z, tied=self.tied))
@@ -113,9 +109,9 @@ class ClassSensitivity:
             asked.append(operators.hessian(x, z, tied=self.tied))
         return [q(operator) for operator in asked]
 
-    def _between(self, ours, theirs, s):
+    def _between(self, ours, theirs, asked):
         """Covariance of two classes' values, and its derivatives."""
-        f, other, shape = ours[0], theirs[0], tuple(s.X_new.shape)
+        f, other, shape = ours[0], theirs[0], tuple(asked.X.shape)
         found = [-(f._explained * other._explained).sum(axis=0)]
         if self.order > 0:
             found.append(ours[1].beyond(other) + theirs[1].beyond(f))
@@ -130,10 +126,3 @@ def _symmetric(pairs, shape):
     """Numbers for pairs of features, (m, d, d); symmetric to the last digit."""
     square = pairs.reshape((*shape, shape[1]))
     return 0.5 * (square + square.transpose(0, 2, 1))
-
-
-def features_along(s):
-    """Z where it is X: X itself, with a column of ones if Z has an intercept."""
-    if not s.intercept:
-        return s.X_new
-    return pt.concatenate([s.X_new, pt.ones((s.X_new.shape[0], 1))], axis=1)

@@ -1,48 +1,415 @@
-"""How a model sees its data: its prior process, and the coefficients that it is seen through.
+"""How data become a posterior: seven strategies, each final, on rows or through coefficients.
 
-The namespace `s` of a model holds the data `X`, `y`, `Z`, `exposure`, the inducing points `U`,
-`U_Z`, and what an earlier call left behind, `alpha` and `root`. Where latent values are sampled,
-`theta` holds them, whitened, beside the hyperparameters.
+On rows, the n latent values at the observations are conditioned on. Through coefficients, of basis
+functions or of inducing values, there are M of them; see `bayes_gpx.posteriors.low_rank`.
 """
 
-from dataclasses import replace
+from abc import abstractmethod
 
+import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.posteriors.low_rank import Seen
-from bayes_gpx.processes.approximations import Inducing
-from bayes_gpx.processes.basis_process import expanded
-from bayes_gpx.processes.operators import evaluate
-from bayes_gpx.processes.weight_process import informed
+from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
+from bayes_gpx.numerics.special import log_normal
+from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED, Collapsed, Found, LeftOut, Strategy
+from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
+from bayes_gpx.posteriors.evidence.normal import (
+    leave_one_out,
+    low_rank_leave_one_out,
+    low_rank_logp,
+    normal_logp,
+)
+from bayes_gpx.posteriors.evidence.softmax import softmax_laplace
+from bayes_gpx.posteriors.evidence.variational import variational
+from bayes_gpx.posteriors.exact import exact, noisy_covariance
+from bayes_gpx.posteriors.gaussian import Posterior
+from bayes_gpx.posteriors.laplace import laplace, prior_covariance
+from bayes_gpx.posteriors.latent import latent
+from bayes_gpx.posteriors.low_rank import LowRank, Seen, low_rank
+from bayes_gpx.posteriors.prior_functions import by_class, prior_function
+from bayes_gpx.posteriors.softmax import Coupled
+from bayes_gpx.processes.operators import Derivative
 
-WHITE, OWN_WHITE = "white", "own_white"
-"""Names of latent values or coefficients, and of samples' own noise beside coefficients."""
+LATENT_JITTER = 1e-8
+"""Added to the covariance of latent values that are drawn, as a multiple of its mean diagonal."""
 
 
-def prior(specification, theta, d, called, s):
-    """Prior process on the model's scale, with basis functions where the model has them."""
-    process = informed(specification.process(theta, d, called), s.Z)
-    approximation = specification.approximation
-    if approximation is None or isinstance(approximation, Inducing):
-        return process
-    return expanded(process, approximation, s.X)
+class _OnRows(Strategy):
+    """Conditioning on the n latent values at the observations."""
+
+    def posterior(self, given, found, label=None):
+        alpha = found.alpha if label is None else found.alpha[:, label]
+        return Posterior(given.process, given.observed, given.y, alpha, found.root)
+
+    def update(self, given, found, fresh):
+        """Matheron's rule: the prior function's own values, with noise, are taken out of alpha."""
+        values = prior_function(given, fresh)(given.smooth)
+        own = self._observed_variance(given, found) - given.process.variance(given.smooth)
+        noise = pt.sqrt(pt.maximum(own, 0.0))
+        noise = noise[:, None] if given.columns else noise
+        values = values + noise * fresh.normal((given.y.shape[0], *given.columns))
+        return found.alpha - self._weights(given, found, values, fresh)
+
+    def _observed_variance(self, given, found):
+        """Prior variance of what was observed (n,), noise included where it is normal."""
+        return pt.sqr(found.root).sum(axis=1)
+
+    def _weights(self, given, found, values, fresh):
+        """What alpha is of such observations, (n,) or (n, C)."""
+        return solve(found.root, values)
+
+    def function(self, given, update, fresh):
+        prior, process = prior_function(given, fresh), given.process
+
+        def summed(operator, weights):
+            return process.summed(operator, given.smooth, weights[None]).reshape((-1,))
+
+        def moved(operator):
+            if isinstance(operator, Derivative):
+                return by_class(summed, operator, update, given)
+            return pt.dot(process.covariance(operator, given.smooth), update)
+
+        return lambda operator: prior(operator) + moved(operator)
 
 
-def seen_through(specification, process, theta, s, label=None):
-    """Return what was seen through coefficients, for one class; None where the road is exact.
+class Exact(_OnRows, Collapsed):
+    """Normal noise on every row."""
 
-    Latent values that were sampled are those of the process itself, inducing points or none.
+    def parts(self, given, ridge=0.0):
+        sigma = given.theta["sigma"]
+        return [noisy_covariance(given.process, given.X, sigma, given.Z, ridge=ridge)]
+
+    def signature(self, likelihood):
+        return "(n,n)"
+
+    def log_density(self, likelihood, y, C):  # noqa: N803
+        return normal_logp(y, C)
+
+    def condition(self, given):
+        sigma, jitter = given.theta["sigma"], given.jitter
+        q = exact(given.process, given.X, given.y, sigma, given.Z, jitter=jitter)
+        return Found(q.alpha, q.root)
+
+    def leave_one_out(self, given):
+        sigma, jitter = given.theta["sigma"], given.jitter
+        C = noisy_covariance(given.process, given.X, sigma, given.Z, jitter=jitter)
+        return _with_normal_noise(given, *leave_one_out(given.y, C))
+
+
+class Laplace(_OnRows, Collapsed):
+    """Another likelihood of one latent value, by Laplace's approximation at the mode."""
+
+    def parts(self, given, ridge=0.0):
+        return [_ridged(given, ridge), given.exposure, *_values(given)]
+
+    def signature(self, likelihood):
+        return f"(n,n),(n){',()' * len(likelihood.hyperparameters)}"
+
+    def log_density(self, likelihood, y, K, exposure, *values):  # noqa: N803
+        return laplace_evidence(likelihood, K, y, _named(likelihood, values), exposure)[0]
+
+    def condition(self, given):
+        options = {"theta": given.theta, "exposure": given.exposure, "jitter": given.jitter}
+        q = laplace(given.process, given.X, given.y, given.likelihood, given.Z, **options)
+        return Found(q.alpha, q.root)
+
+    def leave_one_out(self, given):
+        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
+        found = laplace_sites(given.likelihood, K, given.y, given.theta, given.exposure)
+        spread = found.variance / found.left
+        return _scored(given, found.logp, found.f - spread * found.alpha, spread)
+
+
+class SoftmaxLaplace(_OnRows, Collapsed):
+    """Several classes, which the data couple, by Laplace's approximation at the joint mode."""
+
+    def parts(self, given, ridge=0.0):
+        return [_ridged(given, ridge), given.exposure, *_values(given)]
+
+    def signature(self, likelihood):
+        return f"(n,n),(n){',()' * len(likelihood.hyperparameters)}"
+
+    def log_density(self, likelihood, y, K, exposure, *values):  # noqa: N803
+        return softmax_laplace(likelihood, K, y).logp
+
+    def condition(self, given):
+        found = self._mode(given)[1]
+        return _where_found(found.logp, found.alpha, found.root)
+
+    def _mode(self, given):
+        """Prior covariance (n, n), and what Laplace's approximation finds."""
+        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
+        return K, softmax_laplace(given.likelihood, K, given.y)
+
+    def posterior(self, given, found, label=None):
+        return self._coupled(given, found).of(label)
+
+    def _coupled(self, given, found):
+        return Coupled(given.process, given.observed, found.alpha, found.root, given.y)
+
+    def leave_one_out(self, given):
+        K, found = self._mode(given)
+        f = pt.dot(K, found.alpha)
+        information, eye = given.likelihood.fisher(f), pt.eye(given.likelihood.classes)
+        cavity = pt.linalg.solve(eye - pt.matmul(found.covariance, information), found.covariance)
+        mean = f - (cavity * found.alpha[:, None, :]).sum(axis=2)
+        root = pt.linalg.cholesky(cavity + 1e-12 * eye, lower=True, on_error="nan")
+        return _scored(given, found.logp, mean, root)
+
+    def _observed_variance(self, given, found):
+        return given.process.variance(given.observed)
+
+    def _weights(self, given, found, values, fresh):
+        normal = fresh.normal((found.root.shape[0],))
+        return self._coupled(given, found).told(values, normal)
+
+
+class SampledValues(_OnRows):
+    """Latent values at the observations that were sampled: nothing of them is uncertain."""
+
+    def values(self, given):
+        """Latent values at the observations, (n,) or (n, C), from whitened ones."""
+        return pt.dot(self._root(given), given.theta[WHITENED])
+
+    def _root(self, given):
+        K = prior_covariance(given.process, given.X, given.Z, jitter=LATENT_JITTER)
+        return cholesky(K)
+
+    def condition(self, given):
+        options = {"jitter": LATENT_JITTER}
+        q = latent(given.process, given.X, self.values(given), given.Z, **options)
+        return Found(q.alpha, q.root)
+
+    def leave_one_out(self, given):
+        """Of f_i given the other latent values, which the prior alone tells."""
+        f, root = self.values(given), self._root(given)
+        inverse = solve_root(root, pt.eye(root.shape[0]))
+        own = 1.0 / pt.sqr(inverse).sum(axis=0)
+        own = own[:, None] * pt.ones_like(f) if given.columns else own
+        mean = f - own * pt.dot(inverse.T, given.theta[WHITENED])
+        return _scored_by_values(given, f, mean, own)
+
+
+class _ThroughCoefficients(Strategy):
+    """Conditioning on M coefficients, of basis functions or of inducing values."""
+
+    def design(self, given, label=None):
+        """What multiplies the coefficients in what was observed, and what they leave."""
+        return Seen(given.process, None, 0.0, given.X, given.Z, given.inducing, given.jitter)
+
+    @abstractmethod
+    def posterior(self, given, found, label=None):
+        """A `LowRank`."""
+
+    def update(self, given, found, fresh):
+        """Coefficients, less those of the prior function where they are not all of it."""
+        prior = None if given.inducing is None else prior_function(given, fresh)
+        normal = fresh.normal((found.alpha.shape[0], *given.columns))
+        of_class = [self.posterior(given, found, label) for label in given.labels]
+        if given.columns:
+            drawn = [q.drawn(normal[:, c]) for c, q in enumerate(of_class)]
+            drawn = pt.stack(drawn, axis=1)
+        else:
+            drawn = of_class[0].drawn(normal)
+        if prior is None:
+            return drawn
+        return drawn - solve_root(self.design(given).inducing_root, prior(given.inducing))
+
+    def function(self, given, update, fresh):
+        if given.inducing is None:
+            return lambda operator: by_class(given.process.values, operator, update, given)
+        prior, design = prior_function(given, fresh), self.design(given)
+        return lambda operator: prior(operator) + pt.dot(design.design(operator), update)
+
+    def inducing_moments(self, given):
+        """Mean of the inducing values, (M,) or (M, C), and a factor of their covariance.
+
+        The factor is lower triangular, (M, M) or (C, M, M).
+        """
+        alpha, root = self.condition(given)
+        to_values = self.design(given).inducing_root
+        half = solve_root(root, pt.broadcast_to(to_values.T, root.shape))
+        covariance = pt.matmul(pt.swapaxes(half, -1, -2), half)
+        factor = pt.linalg.cholesky(covariance, lower=True, on_error="nan")
+        return [pt.dot(to_values, alpha), factor]
+
+
+class LowRankNormal(_ThroughCoefficients, Collapsed):
+    """Normal noise; exact with basis functions, by Titsias' bound with inducing points."""
+
+    def design(self, given, label=None):
+        sigma = given.theta["sigma"]
+        return Seen(given.process, given.y, sigma, given.X, given.Z, given.inducing, given.jitter)
+
+    def parts(self, given, ridge=0.0):
+        seen = self.design(given)
+        return [seen.F, seen.D + ridge, self._penalty(seen)]
+
+    def _penalty(self, seen):
+        """What the bound is below the density of y under the approximate prior."""
+        return 0.5 * (seen.unseen / seen.D).sum()
+
+    def signature(self, likelihood):
+        return "(n,m),(n),()"
+
+    def log_density(self, likelihood, y, F, D, penalty):  # noqa: N803
+        return low_rank_logp(y, F, D) - penalty
+
+    def condition(self, given):
+        q = low_rank(self.design(given))
+        return Found(q.alpha, q.root)
+
+    def posterior(self, given, found, label=None):
+        return LowRank(self.design(given), found.alpha, found.root)
+
+    def leave_one_out(self, given):
+        """Under the approximate prior, with the variance that inducing values leave."""
+        seen = self.design(given)
+        logp, mean, variance = low_rank_leave_one_out(given.y, seen.F, seen.D)
+        logp, variance = logp - self._penalty(seen), variance + seen.unseen
+        return _with_normal_noise(given, logp, mean, variance)
+
+
+class Variational(_ThroughCoefficients, Collapsed):
+    """Another likelihood: the best Gaussian posterior of the coefficients, and its bound."""
+
+    root_by_class = True
+
+    def parts(self, given, ridge=0.0):
+        seen = self.design(given)
+        return [seen.F, seen.unseen + seen.D + ridge, given.exposure, *_values(given)]
+
+    def signature(self, likelihood):
+        return f"(n,m),(n),(n){',()' * len(likelihood.hyperparameters)}"
+
+    def log_density(self, likelihood, y, F, rest, exposure, *values):  # noqa: N803
+        theta = _named(likelihood, values)
+        return variational(likelihood, F, rest, y, theta, exposure).bound
+
+    def _best(self, given):
+        """Design, variance that no coefficient knows of, and the best posterior."""
+        seen = self.design(given)
+        rest = seen.unseen + seen.D
+        data = given.y, given.theta, given.exposure
+        return seen, rest, variational(given.likelihood, seen.F, rest, *data)
+
+    def condition(self, given):
+        found = self._best(given)[2]
+        return _where_found(found.bound, found.coefficients.T, found.root)
+
+    def posterior(self, given, found, label=None):
+        own = found if label is None else Found(found.alpha[:, label], found.root[label])
+        return LowRank(self.design(given), *own)
+
+    def leave_one_out(self, given):
+        seen, rest, found = self._best(given)
+        known = found.variance / (1.0 - found.W * found.variance)
+        mean = pt.dot(seen.F, found.coefficients.T) - known * found.slope
+        spread = known + (rest[:, None] if given.columns else rest)
+        return _scored(given, found.bound, mean, spread)
+
+
+class SampledCoefficients(_ThroughCoefficients):
+    """Coefficients of basis functions that were sampled, and samples' own deviations with them."""
+
+    def design(self, given, label=None):
+        """With values that samples' own deviations make observed, where these were sampled."""
+        seen = super().design(given)
+        if OWN_WHITENED not in given.theta or (given.columns and label is None):
+            return seen
+        y = self.values(given)
+        return Seen(given.process, y if label is None else y[:, label], 0.0, given.X, given.Z)
+
+    def values(self, given):
+        """Latent values at the observations, (n,) or (n, C), from whitened coefficients."""
+        seen = super().design(given)
+        smooth = pt.dot(seen.F, given.theta[WHITENED])
+        if OWN_WHITENED not in given.theta:
+            return smooth
+        sd = pt.sqrt(seen.D)
+        return smooth + (sd[:, None] if given.columns else sd) * given.theta[OWN_WHITENED]
+
+    def condition(self, given):
+        white = given.theta[WHITENED]
+        return Found(white, pt.zeros((white.shape[0], 1)))
+
+    def posterior(self, given, found, label=None):
+        alpha = found.alpha if label is None else found.alpha[:, label]
+        return LowRank(self.design(given, label), alpha, None, found.root)
+
+    def leave_one_out(self, given):
+        """Of f_i given the coefficients, which leave samples' own deviations."""
+        seen, f = super().design(given), self.values(given)
+        own = seen.D if OWN_WHITENED in given.theta else pt.zeros(given.X.shape[0])
+        own = own[:, None] * pt.ones_like(f) if given.columns else own
+        return _scored_by_values(given, f, pt.dot(seen.F, given.theta[WHITENED]), own)
+
+
+def _ridged(given, ridge):
+    """Covariance of the latent values (n, n), a ridge added."""
+    K = prior_covariance(given.process, given.X, given.Z)
+    own = pt.arange(K.shape[0])
+    return K[own, own].inc(ridge)
+
+
+def _values(given):
+    """The likelihood's hyperparameters, in its order."""
+    return [given.theta[name] for name in given.likelihood.hyperparameters]
+
+
+def _named(likelihood, values):
+    return dict(zip(likelihood.hyperparameters, values, strict=True))
+
+
+def _where_found(evidence, *arrays):
+    """The arrays as `Found`, NaN where no posterior was found."""
+    return Found(*(pt.switch(pt.isinf(evidence), np.nan, array) for array in arrays))
+
+
+def _with_normal_noise(given, logp, mean, variance):
+    """`LeftOut` from moments of y_i given the others, (n,)."""
+    of_f = pt.maximum(variance - pt.sqr(given.theta["sigma"]), 0.0)
+    return LeftOut(logp, log_normal(given.y, mean, variance), mean, of_f)
+
+
+def _scored(given, evidence, mean, spread):
+    """`LeftOut` from moments of f_i given the others; independent classes have a root each.
+
+    Each observation's site is taken out of the posterior: Vehtari et al., "Bayesian leave-one-out
+    cross-validation approximations for Gaussian latent variable models" (2016), section 3.3.
     """
-    if specification.approximation is None or (WHITE in theta and s.U is not None):
-        return None
-    inducing = None if s.U is None else evaluate(s.U, s.U_Z, smooth=True)
-    noise = (s.y, theta["sigma"]) if specification.normal else (None, 0.0)
-    seen = Seen(process, *noise, s.X, s.Z, inducing, s.jitter)
-    if OWN_WHITE not in theta:
-        return seen
-    white, own = (
-        theta[name] if label is None else theta[name][:, label] for name in (WHITE, OWN_WHITE)
-    )
-    if white.ndim > 1:
-        return seen
-    return replace(seen, y=pt.dot(seen.F, white) + pt.sqrt(seen.D) * own)
+    if not given.columns:
+        known = given.theta, given.exposure
+        terms = given.likelihood.log_predictive(given.y, mean, spread, *known)
+        return LeftOut(evidence, terms, mean, spread)
+    if spread.ndim == 2:
+        spread = pt.sqrt(spread)[:, :, None] * pt.eye(given.likelihood.classes)
+    return LeftOut(evidence, given.likelihood.log_predictive(given.y, mean, spread), mean, spread)
+
+
+def _scored_by_values(given, f, mean, own):
+    """`_scored`, the evidence being log p(y | f) of sampled latent values."""
+    evidence = given.likelihood.logp(f, given.y, given.theta, given.exposure).sum()
+    return _scored(given, evidence, mean, own)
+
+
+def strategy_of(*, normal, classes, approximated, inducing, names):
+    """The strategy for data of a model, and what draws of its posterior hold.
+
+    Parameters
+    ----------
+    normal : bool
+        Whether noise is normal.
+    classes : int or None
+    approximated, inducing : bool
+        Whether the process is seen through coefficients, and whether of inducing values.
+    names : container of str
+        Hyperparameters, and latent values beside them where they were sampled.
+    """
+    if WHITENED in names:
+        return SampledCoefficients() if approximated and not inducing else SampledValues()
+    if approximated:
+        return LowRankNormal() if normal else Variational()
+    if normal:
+        return Exact()
+    return Laplace() if classes is None else SoftmaxLaplace()

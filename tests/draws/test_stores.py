@@ -69,16 +69,16 @@ def opened(path):
 KILLED = """
 import os, pickle, signal, sys
 import bayes_gpx as bx
-from bayes_gpx import draws, quantities, stores
+from bayes_gpx.draws import evaluate, results, stores
 data, fit, options, path = pickle.load(open(sys.argv[1], "rb"))
-stores.PAUSE, draws.BLOCK_BYTES, left = 0.0, 2000, [10]
-sample = quantities.Gathered.sample
+stores.PAUSE, evaluate.BLOCK_BYTES, left = 0.0, 2000, [10]
+sample = results.Gathered.sample
 
 def killed(self, *arguments):
     left[0] -= 1
     return sample(self, *arguments) if left[0] >= 0 else os.kill(os.getpid(), signal.SIGKILL)
 
-quantities.Gathered.sample = killed
+results.Gathered.sample = killed
 bx.contributions(bx.GPX(*data), fit, **options, path=path)
 """
 

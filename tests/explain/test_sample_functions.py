@@ -42,10 +42,10 @@ def functions_of(name, **options):
 
 def assert_moments(draws, mean, cov):
     """Mean and covariance of draws (draw, k), within five standard errors."""
-    n, variance = len(evaluate), np.diag(cov)
-    assert np.all(np.abs(evaluate.mean(axis=0) - mean) < 5 * np.sqrt(variance / n) + 1e-12)
+    n, variance = len(draws), np.diag(cov)
+    assert np.all(np.abs(draws.mean(axis=0) - mean) < 5 * np.sqrt(variance / n) + 1e-12)
     spread = np.sqrt((np.multiply.outer(variance, variance) + cov**2) / n)
-    assert np.all(np.abs(np.cov(evaluate.T) - cov) < 7 * spread + 1e-12)
+    assert np.all(np.abs(np.cov(draws.T) - cov) < 7 * spread + 1e-12)
 
 
 @pytest.mark.parametrize("family", ["gp", "gpx"])

@@ -21,8 +21,8 @@ processes: operators approximations path_moments integrated_gradients expected_g
     base gaussian_process weight_process basis_functions basis_process
 likelihoods: links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/laplace evidence/softmax evidence/variational
-    evidence/numba_forms gaussian exact low_rank laplace softmax latent strategies marginals
-    collapsed minibatch pathwise predictive_derivatives
+    evidence/numba_forms base gaussian exact low_rank laplace softmax latent prior_functions
+    strategies minibatch pathwise predictive_derivatives
 inference: diagnostics log_density resampling datatree optimise laplace nuts stochastic
 draws: hyperparameter_draws points intervals mixtures stores quantities compiled categorical_sums
     results response_scale evaluate leave_one_out response_means random_functions

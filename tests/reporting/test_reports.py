@@ -165,7 +165,7 @@ def test_a_section_that_fails_says_so_and_the_others_stand(fitted, tmp_path, mon
 
     monkeypatch.setattr(observations, "plot_waterfall", broken)
     few = [s for s in sections.SECTIONS if s.key in ("card", "observations", "citing")]
-    monkeypatch.setattr("bayes_gpx.reporting.sections.SECTIONS", few)
+    monkeypatch.setattr("bayes_gpx.reporting.report.SECTIONS", few)
     bx.report(*fitted, path=tmp_path / "r.html", seed=SEED, obs=[3])
     text = Document(tmp_path / "r.html").text
     assert "This part could not be made. RuntimeError: no picture today" in text
@@ -179,7 +179,7 @@ def test_an_interruption_keeps_what_is_done(fitted, tmp_path, monkeypatch):
 
     few = [s for s in sections.SECTIONS if s.key in ("card", "citing")]
     few.insert(1, sections.SECTIONS[1].__class__("checks", "Checks", (stopped,)))
-    monkeypatch.setattr("bayes_gpx.reporting.sections.SECTIONS", few)
+    monkeypatch.setattr("bayes_gpx.reporting.report.SECTIONS", few)
     with pytest.raises(KeyboardInterrupt):
         bx.report(*fitted, path=tmp_path / "r.html", seed=SEED)
     text = Document(tmp_path / "r.html").text
@@ -188,7 +188,7 @@ def test_an_interruption_keeps_what_is_done(fitted, tmp_path, monkeypatch):
 
 def test_a_baseline_far_from_the_data_is_warned_of(fitted, tmp_path, monkeypatch):
     few = [s for s in sections.SECTIONS if s.key == "warnings"]
-    monkeypatch.setattr("bayes_gpx.reporting.sections.SECTIONS", few)
+    monkeypatch.setattr("bayes_gpx.reporting.report.SECTIONS", few)
     X_new = fitted[0].training.X.values[:3] + [[0.0, 9.0]]
     bx.report(*fitted, X_new, path=tmp_path / "r.html", seed=SEED, baseline=[40.0, -2.0])
     text = Document(tmp_path / "r.html").text

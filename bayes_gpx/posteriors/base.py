@@ -1,0 +1,234 @@
+"""The types of a posterior: what is observed, asked and found, and how data become one."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import pytensor.tensor as pt
+
+from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.operators import Operator, evaluate
+
+WHITENED = "white"
+"""Name, beside the hyperparameters, of whitened latent values or coefficients that were sampled."""
+
+OWN_WHITENED = "own_white"
+"""Name of samples' own deviations beside such coefficients, divided by their sd."""
+
+
+@dataclass(frozen=True, eq=False)
+class Conditioning:
+    """A process and what was observed of it: symbolic, for one draw of the hyperparameters.
+
+    Attributes
+    ----------
+    process : Process
+        The prior, on the model's scale.
+    likelihood : object
+        How y varies around the process's values; see `bayes_gpx.likelihoods`.
+    theta : dict of tensors
+        Hyperparameters by name and, where they were sampled, `WHITENED` latent values.
+    X : tensor (n, d)
+    y : tensor (n,)
+        As the likelihood codes it, on the model's scale.
+    Z : tensor (n, p) or None
+    exposure : tensor (n,) or None
+    inducing : Operator or None
+        Values of the smooth part at inducing points.
+    jitter : scalar
+        Added to variances, as a multiple of their mean.
+    """
+
+    process: Process
+    likelihood: Any
+    theta: dict
+    X: Any
+    y: Any
+    Z: Any = None
+    exposure: Any = None
+    inducing: Operator | None = None
+    jitter: Any = 0.0
+
+    @cached_property
+    def observed(self):
+        """What y was observed of: the process's values, samples' own deviations included."""
+        return evaluate(self.X, self.Z, sample="train")
+
+    @cached_property
+    def smooth(self):
+        """The smooth part of what was observed."""
+        return evaluate(self.X, self.Z, smooth=True)
+
+    @property
+    def labels(self):
+        """Codes of the classes that have a function each; one None where there is one function."""
+        return (None,) if self.likelihood.classes is None else range(self.likelihood.classes)
+
+    @property
+    def columns(self):
+        """Shape of what there is one of for each class: (C,), or () for one function."""
+        return () if self.likelihood.classes is None else (self.likelihood.classes,)
+
+
+def inducing_operator(U=None, U_Z=None):  # noqa: N803
+    """Values of the smooth part at inducing points (M, d), (M, p): an Operator, None without."""
+    return None if U is None else evaluate(U, U_Z, smooth=True)
+
+
+class Found(NamedTuple):
+    """What the data left behind.
+
+    `alpha` (k,), or (k, C) of classes; `root` (k, k), triangular, or (C, k, k) where each class has
+    its own.
+    """
+
+    alpha: Any
+    root: Any
+
+
+class LeftOut(NamedTuple):
+    """What is known of each observation from the others.
+
+    Attributes
+    ----------
+    evidence : scalar
+        Log density of all y.
+    terms : tensor (n,)
+        Log density of each y_i given the others.
+    mean, spread : tensor (n,)
+        Mean and variance of f_i given the others; of C classes (n, C), and a square root (n, C, C)
+        of the covariance.
+    """
+
+    evidence: Any
+    terms: Any
+    mean: Any
+    spread: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Points at which a process is asked for something, as symbols.
+
+    Attributes
+    ----------
+    X : tensor (m, d)
+    Z : tensor (m, p) or None
+    positions : tensor (m,) or None
+        Of training samples; None for new ones.
+    baseline : tensor (d,) or (b, d), or None
+        Where attributions start.
+    intercept : bool
+        Whether Z, where it is X, has a column of ones too.
+    """
+
+    X: Any
+    Z: Any = None
+    positions: Any = None
+    baseline: Any = None
+    intercept: bool = False
+
+    @property
+    def sample(self):
+        """Which samples these are, as operators say it."""
+        return "new" if self.positions is None else self.positions
+
+    @property
+    def Z_along(self):  # noqa: N802
+        """Z where it is X: X itself, with a column of ones if Z has an intercept."""
+        if not self.intercept:
+            return self.X
+        return pt.concatenate([self.X, pt.ones((self.X.shape[0], 1))], axis=1)
+
+
+class Strategy(ABC):
+    """How data become a posterior: graphs for one draw of the hyperparameters.
+
+    Strategies hold nothing and compare equal by their class. Random variables of a PyMC model
+    are none of their business; see `bayes_gpx.model.observed_response`.
+    """
+
+    root_by_class = False
+    """Whether each class has a root of its own in what `condition` finds."""
+
+    def __eq__(self, other):
+        return type(self) is type(other)
+
+    def __hash__(self):
+        return hash(type(self))
+
+    @abstractmethod
+    def condition(self, given):
+        """What the data of a `Conditioning` leave behind: `Found`, NaN where nothing was found."""
+
+    @abstractmethod
+    def posterior(self, given, found, label=None):
+        """The posterior, of one class: call it with an operator."""
+
+    @abstractmethod
+    def leave_one_out(self, given):
+        """What is known of each observation from the others: `LeftOut`."""
+
+    @abstractmethod
+    def update(self, given, found, fresh):
+        """What moves a prior function to the posterior: a vector, or one column for each class.
+
+        `fresh` are random numbers, of which the prior function takes its own first.
+        """
+
+    @abstractmethod
+    def function(self, given, update, fresh):
+        """A random function: call it with an operator of the smooth part."""
+
+
+class Collapsed(Strategy):
+    """A strategy whose density of y has only hyperparameters left in it."""
+
+    @abstractmethod
+    def parts(self, given, ridge=0.0):
+        """List the tensors that `log_density` is a function of; `ridge` is added to variances."""
+
+    @abstractmethod
+    def signature(self, likelihood):
+        """Core shapes of `parts`, as NumPy writes them."""
+
+    @abstractmethod
+    def log_density(self, likelihood, y, *parts):
+        """Log density of y, or what stands in for it: a scalar."""
+
+
+@dataclass(frozen=True, eq=False)
+class OneDraw:
+    """All that is symbolic of one draw of the hyperparameters; a build function turns it to graphs.
+
+    Attributes
+    ----------
+    strategy : Strategy
+    given : Conditioning
+    found : Found or None
+        What an earlier call found.
+    asked : Asked or None
+    label : scalar or None
+        Code of the class that is asked for.
+    rng : generator or None
+    update : tensor or None
+        What `Strategy.update` found.
+    """
+
+    strategy: Strategy
+    given: Conditioning
+    found: Found | None = None
+    asked: Asked | None = None
+    label: Any = None
+    rng: Any = None
+    update: Any = None
+
+    def posterior(self, label=None):
+        """The posterior, of one class, from what was found before."""
+        return self.strategy.posterior(self.given, self.found, label)
+
+
+Build = Callable[[OneDraw], list]
+"""From one draw's symbols to the graphs that a verb asks for; hashable."""

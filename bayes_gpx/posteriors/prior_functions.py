@@ -1,0 +1,56 @@
+"""Random functions of a prior: sums of waves whose frequencies are drawn anew for each function.
+
+Mean and covariance over functions are those of the prior, whatever the number of waves.
+"""
+
+import pytensor.tensor as pt
+
+from bayes_gpx.processes.basis_process import expanded
+
+WAVES = 512
+"""Sines and cosines that a prior function is made of, unless asked for more or fewer."""
+
+
+class Fresh:
+    """Frequencies and coefficients from a symbolic generator, the same whenever it is the same.
+
+    Parameters
+    ----------
+    waves : int
+        Sines and cosines for each summand of the kernel.
+    rng : symbolic generator
+    """
+
+    def __init__(self, waves, rng):
+        self.m, self._rng = waves, rng
+
+    def normal(self, shape):
+        """Standard normals."""
+        return self._next(pt.random.normal, shape)
+
+    def standard(self, number, shape):
+        """As that of `RandomFeatures`."""
+        normal = self.normal(shape)
+        return normal, self._next(pt.random.uniform, (shape[-1],))
+
+    def _next(self, distribution, shape):
+        self._rng, drawn = distribution(size=shape, rng=self._rng, return_next_rng=True)
+        return drawn
+
+
+def prior_function(given, fresh):
+    """A function of the prior, to be called with an operator.
+
+    With classes, one for each, of the same waves with coefficients of their own.
+    """
+    basis = expanded(given.process, fresh, given.X)
+    count = basis.design(given.smooth).shape[1]
+    coefficients = fresh.normal((count, *given.columns))
+    return lambda operator: by_class(basis.values, operator, coefficients, given)
+
+
+def by_class(values, operator, weights, given):
+    """Values of an operator for weights (k,), or as columns for those of each class (k, C)."""
+    if weights.ndim == 1:
+        return values(operator, weights)
+    return pt.stack([values(operator, weights[:, c]) for c in given.labels], axis=1)
