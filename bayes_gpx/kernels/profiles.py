@@ -78,7 +78,7 @@ class RadialProfile(ABC):
 
     @property
     def tail(self) -> TensorLike:
-        """Distance at which the fall turns from a power of exp(-s^2) to its tail."""
+        """The scaled distance beyond which the profile's tail begins, and steps may grow."""
         return 1.0
 
     def apart(self, r: TensorVariable) -> tuple[TensorVariable, TensorVariable, np.ndarray]:
