@@ -1,8 +1,13 @@
 """The demonstration: diabetes progression predicted and explained, with uncertainty."""
 
+from __future__ import annotations
+
 import time
 import warnings
+from collections.abc import Callable
+from os import PathLike
 from pathlib import Path
+from typing import Any
 
 import arviz as az
 import matplotlib
@@ -24,7 +29,13 @@ CHAINS, TUNE, DRAWS = 4, 300, 400
 EXPLAINED_DRAWS, CURVE_DRAWS = 800, 200
 
 
-def run(folder, *, seed=0, say=print, progressbar=True):
+def run(
+    folder: str | PathLike,
+    *,
+    seed: int = 0,
+    say: Callable[[str], Any] = print,
+    progressbar: bool = True,
+) -> Any:
     """Fit, check and explain; write figures and the fit into a folder.
 
     Parameters

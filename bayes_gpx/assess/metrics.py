@@ -3,18 +3,26 @@
 The first three are of posterior means.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 from scipy.spatial import KDTree
 
+from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.points import points, read_observed
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.validation import count, probability
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
 REMOVABLE = ("attribution", "contribution")
 NEIGHBOURLY = ("weight", "derivative", *REMOVABLE)
@@ -27,7 +35,9 @@ ROWS = 20_000
 """Most rows that are predicted at a time."""
 
 
-def coverage(dataset, y, ci_prob=None):
+def coverage(
+    dataset: xr.Dataset, y: Column, ci_prob: float | Sequence[float] | None = None
+) -> xr.DataArray:
     """Share of observed responses within central intervals of predicted ones.
 
     Parameters
@@ -84,8 +94,9 @@ def coverage(dataset, y, ci_prob=None):
     below = (drawn < seen).mean(dims) + 0.5 * (drawn == seen).mean(dims)
     place = _places_left_out(dataset, seen) if "pit" in dataset else below
     wanted = xr.DataArray(prob, {"ci_prob": prob}, ["ci_prob"])
-    inside = (np.abs(2.0 * place - 1.0) <= wanted).mean("obs").rename("coverage")
-    return inside.isel(ci_prob=0) if np.ndim(ci_prob) == 0 else inside
+    covered: xr.DataArray = abs(2.0 * place - 1.0) <= wanted
+    inside = covered.mean("obs").rename("coverage")
+    return inside.isel(ci_prob=0) if np.ndim(cast(Any, ci_prob)) == 0 else inside
 
 
 def _places_left_out(dataset, seen):
@@ -100,7 +111,7 @@ def _places_left_out(dataset, seen):
     return dataset["pit"]
 
 
-def stability(dataset, neighbours=10):
+def stability(dataset: xr.Dataset, neighbours: int = 10) -> xr.DataArray:
     """Largest change of an explanation between an observation and its neighbours, per distance.
 
     ``max_j |e_i - e_j| / |x_i - x_j|`` over the nearest neighbours j, an estimate of the local
@@ -164,8 +175,15 @@ def stability(dataset, neighbours=10):
 
 
 def faithfulness(
-    model, idata, dataset, X_new=None, Z_new=None, *, num_draws=None, progressbar=True
-):
+    model: Model,
+    idata: Draws,
+    dataset: xr.Dataset,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+) -> xr.DataArray:
     """Whether predictions drop by what an explanation says when a feature is taken away.
 
     Correlation over features between the explanation of an observation and by how much its mean
@@ -227,8 +245,16 @@ def faithfulness(
 
 
 def sufficiency(
-    model, idata, dataset, X_new=None, Z_new=None, *, kept=None, num_draws=None, progressbar=True
-):
+    model: Model,
+    idata: Draws,
+    dataset: xr.Dataset,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    kept: int | Sequence[int] | None = None,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+) -> xr.DataArray:
     """What predictions lose when only the features with the largest explanations are kept.
 
     ``f(x) - f(x with the others at the baseline)`` of the mean response: close to 0 already for

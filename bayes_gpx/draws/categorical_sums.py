@@ -1,12 +1,29 @@
 """What indicators of a categorical column add, summed to one number for the column."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import xarray as xr
 
 from bayes_gpx.validation import one_of
 
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
 
-def of_columns(frame, name, ask, *, features=None, covariance=False, known=True, **options):
+
+def of_columns(
+    frame: Frame,
+    name: str,
+    ask: Callable[..., xr.Dataset],
+    *,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    known: bool = True,
+    **options: Any,
+) -> xr.Dataset:
     """Ask for every indicator, and sum those of a column, with the exact sd of the sum.
 
     Parameters

@@ -3,17 +3,23 @@
 Graphs are written for one draw, and compiled as functions of hyperparameters, data and jitter.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.mixtures import Conditional
+from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import ResultBuilder
 from bayes_gpx.draws.stores import Memory, Store
 from bayes_gpx.numerics.jets import Jet
@@ -25,6 +31,13 @@ from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
 from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import count, one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+    from bayes_gpx.draws.new_responses import NewResponses
+    from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.quantities import Quantity
+    from bayes_gpx.posteriors.base import Build
 
 BLOCK_BYTES = 32 * 2**20
 """Size of the largest array that a block of rows may need."""
@@ -77,7 +90,14 @@ class _PosteriorMoments:
         return outputs
 
 
-def scalars(model, idata, build, *, num_draws=None, progressbar=True):
+def scalars(
+    model: ModelLike,
+    idata: Draws,
+    build: Build,
+    *,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+) -> tuple[list[np.ndarray], HyperparameterDraws, float]:
     """Evaluate ``build``, a list of graphs of the training data alone, at every draw.
 
     Returns
@@ -99,23 +119,23 @@ def scalars(model, idata, build, *, num_draws=None, progressbar=True):
 
 
 def explain(
-    model,
-    idata,
-    quantity,
-    where,
+    model: ModelLike,
+    idata: Draws,
+    quantity: Quantity,
+    where: Points,
     *,
-    draws=1000,
-    num_draws=None,
-    features=None,
-    covariance=False,
-    joint=False,
-    keep="draws",
-    on="response",
-    path=None,
-    seed=None,
-    progressbar=True,
-    response=None,
-):
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    joint: bool = False,
+    keep: str = "draws",
+    on: str = "response",
+    path: str | PathLike | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    response: NewResponses | None = None,
+) -> xr.Dataset:
     """Posterior of a linear quantity at points, for every hyperparameter draw.
 
     Parameters
@@ -346,7 +366,16 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0)
         first = 0
 
 
-def jets(model, hyper, where, order, *, smooth=False, only=None, progressbar=True):
+def jets(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    where: Points,
+    order: int,
+    *,
+    smooth: bool = False,
+    only: Sequence[int] | None = None,
+    progressbar: bool = True,
+) -> Iterator[tuple[tuple[int, int], dict[str, Any], Jet, Jet, float]]:
     """Yield, for each draw, or `only` those, what `Sensitivity` finds of f at points.
 
     Or of its smooth part.
@@ -389,7 +418,7 @@ def finished(dataset, model, quantity, hyper, each, sampled, place, attrs):
     return place.finished(dataset)
 
 
-def origin(model):
+def origin(model: ModelLike) -> dict[str, Any]:
     """What every result's attrs say of where it comes from."""
     return {
         "likelihood": model.specification.likelihood,

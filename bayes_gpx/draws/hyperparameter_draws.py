@@ -1,11 +1,19 @@
 """Draws of the hyperparameters that a verb is given, checked against its model."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED
 from bayes_gpx.validation import count
+
+if TYPE_CHECKING:
+    pass
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +44,9 @@ class HyperparameterDraws:
         return len(self.chain) * len(self.draw)
 
 
-def hyperparameter_draws(model, idata, num_draws=None):
+def hyperparameter_draws(
+    model: ModelLike, idata: Draws, num_draws: int | None = None
+) -> HyperparameterDraws:
     """Hyperparameters of every draw, checked to belong to the model.
 
     Parameters
@@ -92,7 +102,7 @@ def hyperparameter_draws(model, idata, num_draws=None):
     return HyperparameterDraws(values, *labels, chains * draws == 1)
 
 
-def refuse_other_model(model, idata):
+def refuse_other_model(model: ModelLike, idata: Draws) -> None:
     """Raise if a DataTree is not a fit of this model, as far as its contents tell."""
     if "posterior" not in getattr(idata, "children", {}):
         raise ValueError(

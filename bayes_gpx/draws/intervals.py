@@ -1,11 +1,13 @@
 """Intervals: the probability they hold, and the names of their bounds."""
 
+from __future__ import annotations
+
 import arviz_stats  # noqa: F401
 import xarray as xr
 from scipy.special import ndtri
 
 
-def interval_of(dataset, name, prob):
+def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
     """Equal-tailed interval where the dataset has draws, else that of a normal variable.
 
     NaN of what has no spread, such as relevance at one draw of the hyperparameters.

@@ -1,12 +1,17 @@
 """What a verb is given: samples to explain, and draws of the hyperparameters."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.aliases import Column, Labels, Table
 from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
 from bayes_gpx.data.response import read_reals, texts
+from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.validation import one_of
 
@@ -44,7 +49,14 @@ class Points:
     rows: np.ndarray | None = None
 
 
-def points(model, X_new=None, Z_new=None, *, obs=None, needs_z=True):
+def points(
+    model: ModelLike,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    obs: Labels | None = None,
+    needs_z: bool = True,
+) -> Points:
     """New samples, or training samples (X_new=None); `obs` picks some of them by label."""
     if X_new is None:
         if Z_new is not None:
@@ -73,7 +85,7 @@ BASELINES = {
 }
 
 
-def read_baseline(model, baseline, name="baseline"):
+def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:
     """Point (d,) or points (B, d) in user units.
 
     Parameters
@@ -103,7 +115,9 @@ def read_baseline(model, baseline, name="baseline"):
     return read.values[0] if len(read) == 1 else read.values
 
 
-def from_baseline(model, where, baseline, name="baseline"):
+def from_baseline(
+    model: ModelLike, where: Points, baseline: str | Table, name: str = "baseline"
+) -> Points:
     """Points with a baseline, or several, for their paths to start from; see `read_baseline`."""
     start = read_baseline(model, baseline, name)
     scaled = model.training.X_scaling.apply(start)
@@ -126,7 +140,7 @@ def refuse_outside(model, values, name):
         )
 
 
-def rows_labelled(index, obs):
+def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
     """Positions of observations by label, list of labels or mask; None for all."""
     if obs is None:
         return np.arange(len(index))
@@ -159,7 +173,7 @@ def refuse_classes(model, what):
         )
 
 
-def read_observed(dataset, y):
+def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
     """Responses observed where a dataset predicts, (obs,); labels as their codes.
 
     Parameters

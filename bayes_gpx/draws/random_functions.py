@@ -1,10 +1,16 @@
 """Random functions of a posterior: drawn once, and asked for quantities at any points."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.draws import evaluate as one_to_all, quantities
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.evaluate import (
@@ -18,6 +24,7 @@ from bayes_gpx.draws.evaluate import (
 )
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.mixtures import Conditional
+from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, mean_response, responds
 from bayes_gpx.draws.results import ResultBuilder
@@ -28,6 +35,9 @@ from bayes_gpx.posteriors.pathwise import Evaluate, Update
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
 from bayes_gpx.validation import count, one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
 
 EXACT = "means exact over the normal approximation of f"
 """What attrs say of them."""
@@ -70,7 +80,16 @@ class Functions:
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number,)))
 
 
-def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
+def draw_functions(
+    model: ModelLike,
+    idata: Draws,
+    *,
+    draws: int,
+    num_draws: int | None,
+    waves: int,
+    seed: int | None,
+    progressbar: bool,
+) -> Functions:
     """Draw functions from the posterior; see `Functions`."""
     count("draws", draws)
     if seed is not None:
@@ -102,17 +121,17 @@ def draw_functions(model, idata, *, draws, num_draws, waves, seed, progressbar):
 
 
 def answer(
-    functions,
-    asked,
-    where,
+    functions: Functions,
+    asked: LatentQuantity | ResponseQuantity,
+    where: Points,
     *,
-    features=None,
-    covariance=False,
-    keep="draws",
-    path=None,
-    progressbar=True,
-    exact=None,
-):
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    keep: str = "draws",
+    path: str | PathLike | None = None,
+    progressbar: bool = True,
+    exact: Sequence[np.ndarray] | None = None,
+) -> xr.Dataset:
     """Ask all functions for something at points; options and result as those of `explain`.
 
     Means, standard deviations and covariances are those of the functions, but for `exact` means.
@@ -163,7 +182,7 @@ def answer(
     return finished(dataset, model, quantity, functions.hyper, each, sampled, place, attrs)
 
 
-def values(functions, where, on, *, progressbar):
+def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -> np.ndarray:
     """Values of functions (chain, draw, m), or (chain, draw, m, C): of f or the mean response."""
     model = functions.model
     asked = LatentQuantity(quantities.value(model, smooth=True))
@@ -172,18 +191,18 @@ def values(functions, where, on, *, progressbar):
 
 
 def by_functions(
-    model,
-    idata,
-    asked,
-    where,
+    model: ModelLike,
+    idata: Draws,
+    asked: LatentQuantity | ResponseQuantity,
+    where: Points,
     *,
-    draws=1000,
-    num_draws=None,
-    seed=None,
-    progressbar=True,
-    joint=False,
-    **options,
-):
+    draws: int = 1000,
+    num_draws: int | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    joint: bool = False,
+    **options: Any,
+) -> xr.Dataset:
     """Draw functions and ask them; they are joint over observations in any case."""
     if options.get("path") is not None:
         refuse_foreign(options["path"])

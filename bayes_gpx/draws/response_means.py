@@ -1,19 +1,35 @@
 """Means of what is asked of the mean response, over all draws: exact, or by Taylor expansion."""
 
+from __future__ import annotations
+
 from dataclasses import replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import refuse_classes
+from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.threads import ThreadedFunction
 
+if TYPE_CHECKING:
+    from bayes_gpx.draws.response_scale import ResponseQuantity
 
-def means(model, idata, asked, *, num_draws=None, taylor=False, progressbar=True):
+
+def means(
+    model: ModelLike,
+    idata: Draws,
+    asked: ResponseQuantity,
+    *,
+    num_draws: int | None = None,
+    taylor: bool = False,
+    progressbar: bool = True,
+) -> list[np.ndarray]:
     """Means over draws of what a `ResponseQuantity` asks for, where f is normal given each of them.
 
     Parameters

@@ -4,9 +4,11 @@ They are computed on random functions: the chain rule at a point, or at nodes al
 each function, attributions add up to the response at x less that at the baseline.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -14,11 +16,15 @@ from scipy.special import softmax
 
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.points import Points
+from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.quantities import Quantity
 from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
 from bayes_gpx.numerics.quadrature import chebyshev, gauss_legendre, interpolation
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.likelihoods.base import Likelihood
 
 LEVELS = (8, 16, 32, 64, 128)
 """Degrees of the polynomials that f, or its moments, are taken for along a path."""
@@ -30,7 +36,7 @@ CLOSE, NEAR = 1e-9, 1e-7
 """Shares of the largest difference that a path's integral may miss, in these and in any other."""
 
 
-def bends(model, quantity, on):
+def bends(model: ModelLike, quantity: Quantity, on: str) -> bool:
     """Whether the quantity of the mean response is asked for, and is not that of f.
 
     Raises
@@ -41,7 +47,7 @@ def bends(model, quantity, on):
     return responds(model, on) and quantity.bends
 
 
-def responds(model, on):
+def responds(model: ModelLike, on: str) -> bool:
     """Whether the mean response is asked about, and is not f itself.
 
     Raises
@@ -53,7 +59,7 @@ def responds(model, on):
     return on == "response" and model.specification.observation.mean_name is not None
 
 
-def response_units(model):
+def response_units(model: ModelLike) -> str:
     """Units of the mean response."""
     return f"{model.specification.observation.mean_name} of {model.training.y_name}"
 
@@ -65,7 +71,9 @@ def _mean_response(observation):
     return ThreadedFunction([f, exposure], observation.response(f, exposure).value)
 
 
-def mean_response(observation, f, exposure=1.0):
+def mean_response(
+    observation: Likelihood, f: np.ndarray, exposure: np.ndarray | float = 1.0
+) -> np.ndarray:
     """Mean response for draws f (chain, draw, obs), or with a last dim of classes."""
     classes = () if observation.classes is None else f.shape[-1:]
     wide = np.broadcast_to(exposure, f.shape[: f.ndim - len(classes)]).ravel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -141,7 +141,8 @@ def importances(
         hyperparameter_draws(model, idata, num_draws),
     )
     sd = training.X_deviations / training.X_scaling.scale
-    each, found, functions = draws if hyper.alone else 1, {}, None
+    each, found = draws if hyper.alone else 1, {}
+    functions: Any = None  # those of the measures that need none are never asked
     if set(measures) - {"inverse_lengthscale"}:
         functions = draw_functions(
             model,

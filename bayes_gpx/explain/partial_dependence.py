@@ -115,7 +115,7 @@ def partial_dependence(
         one_of("features", name, columns)
     where = points(model, X_new, Z_new, obs=obs)
     held = None
-    if not training.tied and where.Z is not None:
+    if not training.tied and where.Z_values is not None:
         own = where.Z_values[:, : training.p - training.intercept]
         held = np.repeat(own, steps, axis=0)
     functions = draw_functions(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -96,7 +96,12 @@ def sample_functions(
     count("waves", waves)
     if waves % 2:
         raise ValueError(f"waves is {waves}; expected an even number, of sines and cosines.")
-    options = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
+    options: dict[str, Any] = {
+        "draws": draws,
+        "num_draws": num_draws,
+        "seed": seed,
+        "progressbar": progressbar,
+    }
     try:
         functions = draw_functions(model, idata, waves=waves, **options)
     except NoBasis:

@@ -206,7 +206,7 @@ def path_slopes(
     way = where.X_values[0] - start
     path = pd.DataFrame(start + t[:, None] * way, index=t, columns=list(training.X.columns))
     held = None
-    if not training.tied and where.Z is not None:
+    if not training.tied and where.Z_values is not None:
         names = training.Z.columns[: training.p - training.intercept]
         held = pd.DataFrame(np.tile(where.Z_values[:, : len(names)], (len(t), 1)), t, list(names))
     along = points(model, path, held)

@@ -1,16 +1,25 @@
 """Tables of people who write no Python: CSV or Parquet in, explanations in long form out."""
 
+from __future__ import annotations
+
 import difflib
 import warnings
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import xarray as xr
 
+from bayes_gpx.aliases import Draws, Table
 from bayes_gpx.explain import attributions, contributions, predictions, weights
 from bayes_gpx.export.long_form import to_pandas
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
 
 PARQUET = (".parquet", ".pq")
 CHUNK = 100
@@ -20,7 +29,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How text begins that a spreadsheet takes for a formula."""
 
 
-def read_sheet(path):
+def read_sheet(path: str | PathLike) -> Any:
     """Rows of a CSV or Parquet file, numbered from 1.
 
     Raises
@@ -71,7 +80,7 @@ def _csv(path):
         ) from shifted
 
 
-def columns_of(frame, names, what, categorical=()):
+def columns_of(frame: Any, names: Sequence[str], what: str, categorical: Sequence[str] = ()) -> Any:
     """Columns of a sheet, in the order of the names; numbers, but for those that are `categorical`.
 
     Raises
@@ -105,7 +114,7 @@ def columns_of(frame, names, what, categorical=()):
     return numbers.astype({n: "category" for n in names if n in categorical})
 
 
-def as_csv(frame, header=True):
+def as_csv(frame: Any, header: bool = True) -> bytes:
     """Bytes of a table as CSV, with or without its first row of names.
 
     An apostrophe is put before text that a spreadsheet would take for a formula.
@@ -118,7 +127,9 @@ def _inert(value):
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
-def explained(model, idata, X, *, baseline, seed):
+def explained(
+    model: Model, idata: Draws, X: Any, *, baseline: str | Table, seed: int | None
+) -> Iterator[Any]:
     """Blocks of explanations in long form, a row for each observation and feature.
 
     Yields
@@ -127,17 +138,18 @@ def explained(model, idata, X, *, baseline, seed):
         Columns row, feature (and class), value; of a GPX weight and contribution, and attribution,
         each with _mean, _sd, _lower and _upper; and the same of the prediction.
     """
+    verbs: list[Callable[..., xr.Dataset]]
     verbs = [attributions] if model.training.Z is None else [weights, contributions, attributions]
     seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
     for k, own in enumerate(seeds):
         rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
-        asked = model, idata, rows
-        options = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
+        asked: Any = (model, idata, rows)
+        options: dict[str, Any] = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
         predicted = predictions(*asked, **options)
         name = model.specification.observation.reported
-        told = {}
+        told: dict[str, Any] = {}
         for verb in verbs:
-            more = {"baseline": baseline} if verb is attributions else {}
+            more: dict[str, Any] = {"baseline": baseline} if verb is attributions else {}
             found = verb(*asked, **more, **options)
             told |= _told(found, verb.__name__.removesuffix("s"))
         told |= _told(predicted, name, "prediction")

@@ -5,6 +5,8 @@ for the simple kernels inside: attributions and basis functions. A kernel that c
 such as a power, a product of two stationary kernels or a user's own, is a term as it is.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -39,7 +41,7 @@ class Term:
     kernel: Kernel
     columns: np.ndarray | None = None
     variance: TensorVariable | None = None
-    linear: "Term | None" = None
+    linear: Term | None = None
 
     @property
     def stationary(self) -> bool:
@@ -50,7 +52,7 @@ class Term:
         """The term's columns of points (..., d)."""
         return points if self.columns is None else points[..., self.columns]
 
-    def times(self, variance: TensorVariable | None) -> "Term":
+    def times(self, variance: TensorVariable | None) -> Term:
         """A multiple of the term."""
         if variance is None or self.variance is None:
             return replace(self, variance=self.variance if variance is None else variance)
@@ -104,7 +106,14 @@ def _product(factor, others, weighed):
     return [replace(other.times(factor.variance), linear=factor) for other in others]
 
 
-def sum_over_terms(kernel, d, part_of: Callable[[Term], TensorVariable], shape, *, weighed=False):
+def sum_over_terms(
+    kernel: Kernel,
+    d: int,
+    part_of: Callable[[Term], TensorVariable],
+    shape: tuple,
+    *,
+    weighed: bool = False,
+) -> TensorVariable:
     """Sum over `terms` of a quantity of that shape that is linear in the kernel, 0 for constants.
 
     `part_of` gives that of one term, without its variance.

@@ -1,5 +1,7 @@
 """Functions that stay accurate in the tails, where textbook forms are 0 or infinite."""
 
+from __future__ import annotations
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
@@ -105,7 +107,7 @@ def log_normal(y: TensorLike, mean: TensorLike, variance: TensorLike) -> Tensor:
     return -0.5 * (np.log(2.0 * np.pi) + pt.log(variance) + pt.sqr(y - mean) / variance)
 
 
-def gamma_quantile(alpha, u):
+def gamma_quantile(alpha: Tensor, u: Tensor) -> Tensor:
     """Quantiles of a Gamma distribution with that shape and mean 1, differentiable in it."""
     x = disconnected_grad(pt.gammaincinv(alpha, u))
     density = pt.exp((alpha - 1.0) * pt.log(x) - x - pt.gammaln(alpha))

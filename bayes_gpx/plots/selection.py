@@ -1,10 +1,16 @@
 """What a plot shows of a verb's Dataset: one quantity at some rows and features, with intervals."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
 import arviz_stats  # noqa: F401
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
+from bayes_gpx.aliases import Labels
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.points import rows_labelled
 from bayes_gpx.validation import count, one_of, probability
@@ -25,17 +31,17 @@ NO_INTERVAL = "no interval: one draw of the hyperparameters"
 
 
 def shown(
-    dataset,
-    quantities=QUANTITIES,
+    dataset: xr.Dataset,
+    quantities: Sequence[str] = QUANTITIES,
     *,
-    obs=None,
-    features=None,
-    max_features=None,
-    most_rows=None,
-    ci_prob=None,
-    draws=False,
-    valued=True,
-):
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    max_features: int | None = None,
+    most_rows: int | None = None,
+    ci_prob: float | None = None,
+    draws: bool = False,
+    valued: bool = True,
+) -> xr.Dataset:
     """Pick what is to be drawn.
 
     Parameters
@@ -84,7 +90,7 @@ def shown(
     chosen = dataset.isel(obs=rows, feature=columns)
     mean, sd = (chosen[f"{name}_{moment}"].transpose("obs", "feature") for moment in ("mean", "sd"))
     interval = interval_of(chosen, name, prob)
-    arrays = {"mean": mean, "sd": sd}
+    arrays: dict[str, Any] = {"mean": mean, "sd": sd}
     if valued:
         arrays["value"] = chosen["value"].transpose("obs", "feature")
     arrays["interval"] = interval.transpose("obs", "feature", "ci_bound")

@@ -1,5 +1,7 @@
 """The types of a posterior: what is observed, asked and found, and how data become one."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,6 +10,7 @@ from typing import Any, NamedTuple
 
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import TensorLike
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator, evaluate
 
@@ -72,7 +75,10 @@ class Conditioning:
         return () if self.likelihood.classes is None else (self.likelihood.classes,)
 
 
-def inducing_operator(U=None, U_Z=None):  # noqa: N803
+def inducing_operator(
+    U: TensorLike | None = None,  # noqa: N803
+    U_Z: TensorLike | None = None,  # noqa: N803
+) -> Operator | None:
     """Values of the smooth part at inducing points (M, d), (M, p): an Operator, None without."""
     return None if U is None else evaluate(U, U_Z, smooth=True)
 

@@ -1,15 +1,25 @@
 """Conditioning on observations of any likelihood, by Laplace's approximation at the mode."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky
 from bayes_gpx.posteriors.evidence.laplace import laplace_mode
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.processes.operators import evaluate
 from bayes_gpx.processes.weight_process import informed
 
+if TYPE_CHECKING:
+    from bayes_gpx.processes.base import Process
 
-def prior_covariance(gp, X, Z=None, *, jitter=0.0):
+
+def prior_covariance(
+    gp: Process, X: TensorLike, Z: TensorLike | None = None, *, jitter: TensorLike = 0.0
+) -> Tensor:
     """Covariance of the latent values at the observations, `eps_w` included, (n, n)."""
     u = evaluate(X, Z, sample="train")
     K = informed(gp, Z).covariance(u, u)

@@ -1,11 +1,18 @@
 """A variational bound from some rows, for fits by minibatches."""
 
-from typing import NamedTuple
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.evidence.variational import LEAST_SD
+
+if TYPE_CHECKING:
+    from bayes_gpx.posteriors.base import Conditioning
+    from bayes_gpx.posteriors.strategies import Variational
 
 
 class Batch(NamedTuple):
@@ -18,7 +25,7 @@ class Batch(NamedTuple):
     root: pt.TensorVariable
 
 
-def batch_of(classes):
+def batch_of(classes: int | None) -> Batch:
     """Symbols of a batch; with several classes, coefficients (C, M) and root (C, M, M)."""
     more = int(classes is not None)
     return Batch(
@@ -30,7 +37,7 @@ def batch_of(classes):
     )
 
 
-def bound_of(strategy, given, batch):
+def bound_of(strategy: Variational, given: Conditioning, batch: Batch) -> tuple[Tensor, ...]:
     """Estimate of the expected log likelihood of all rows; design; slopes and curvatures.
 
     Returns

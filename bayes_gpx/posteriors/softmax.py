@@ -1,11 +1,15 @@
 """Several classes, conditioned on labels by Laplace's approximation, which couples them."""
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import solve, solve_root
 from bayes_gpx.posteriors.evidence.softmax import factor
 from bayes_gpx.posteriors.gaussian import Gaussian
@@ -49,7 +53,7 @@ class OfOneClass(Gaussian):
         return -pt.matmul(ours, theirs.transpose(0, 2, 1))
 
 
-def across(parts, joint=False):
+def across(parts: Sequence[Gaussian], joint: bool = False) -> tuple[Tensor, Tensor]:
     """Means (m C,) of all classes at each observation, and their covariances (m, C, C).
 
     Parameters

@@ -4,7 +4,10 @@ On rows, the n latent values at the observations are conditioned on. Through coe
 functions or of inducing values, there are M of them; see `bayes_gpx.posteriors.low_rank`.
 """
 
+from __future__ import annotations
+
 from abc import abstractmethod
+from collections.abc import Container
 
 import numpy as np
 import pytensor.tensor as pt
@@ -393,7 +396,9 @@ def _scored_by_values(given, f, mean, own):
     return _scored(given, evidence, mean, own)
 
 
-def strategy_of(*, normal, classes, approximated, inducing, names):
+def strategy_of(
+    *, normal: bool, classes: int | None, approximated: bool, inducing: bool, names: Container[str]
+) -> Strategy:
     """The strategy for data of a model, and what draws of its posterior hold.
 
     Parameters
