@@ -103,7 +103,7 @@ def of_kernels():
             "attributions over rows": drawn | {"baseline": new},
             "relevance": rows,
             "interactions": rows,
-            "sample_functions": {"functions": 3, "seed": 1} | QUIET,
+            "sample_functions": {"draws": 3, "seed": 1} | QUIET,
         }
         for verb, options in asked.items():
             yield f"{verb} of {name}", partial(explained, model, theta, verb.split()[0], options)
@@ -146,7 +146,7 @@ def others():
                     model, fits[name], **where, seed=1, **QUIET
                 ),
             )
-    yield "slopes by path", lambda: bx.path_slopes(normal, fixed, "a", seed=1, **QUIET)
+    yield "slopes by path", lambda: bx.path_slopes(normal, fixed, obs=[0], seed=1, **QUIET)
     yield (
         "ranking",
         lambda: bx.ranking(bx.relevance(normal, fixed, **QUIET)),
