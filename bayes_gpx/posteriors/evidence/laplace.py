@@ -26,7 +26,6 @@ from pytensor.graph.replace import clone_replace
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.lapack import potrf, potri, potrs, trtrs
 from bayes_gpx.numerics.threads import Copies
-from bayes_gpx.posteriors.evidence.newton import ascend
 from bayes_gpx.system.digests import digest
 
 LOWER, PLAIN = (np.array([ord(letter)], np.uint8) for letter in "LN")
@@ -118,6 +117,8 @@ def local_graph(likelihood):
 def climb(local, K, rest, begun, concave):
     """Search for the mode of p(f | y) by damped Newton steps; here and below, numba can compile it.
 
+    Apart from `newton.ascend`: numba takes minutes where a climb is handed its steps as functions.
+
     Parameters
     ----------
     local : callable
@@ -149,44 +150,34 @@ def climb(local, K, rest, begun, concave):
             f, alpha, height, slope, W = tried, begun, higher, slope_there, W_there
     if not np.isfinite(height):
         return False, f, alpha
-    state = (height, np.inf, np.inf, f, alpha, slope, W, np.zeros(n), np.zeros((1, 1)), False)
-    given = (K, local, rest, concave)
-    arrived, state = ascend(state, direction, step, given, STEPS, HALVINGS, TOLERANCE)
-    f, alpha, slope = state[3:6]
+    moved, reused = np.inf, False
+    root_W, upper = np.zeros(n), np.zeros((1, 1))
+    for _ in range(STEPS):
+        if not reused:
+            root_W = np.sqrt(np.maximum(W, FLAT))
+            there, upper = factor(K, root_W)
+            if not there:
+                return False, f, alpha
+        gap = slope - alpha
+        way = gap - root_W * solve(upper, root_W * (K @ gap))
+        along, share = K @ way, 1.0
+        for _ in range(HALVINGS):
+            alpha_there, f_there = alpha + share * way, f + share * along
+            logp, slope_there, _, _, W_there = local(f_there, *rest)
+            higher = logp.item() - 0.5 * (alpha_there @ f_there)
+            if higher >= height - 1e-12 * (1.0 + abs(height)):
+                break
+            share *= 0.5
+        else:
+            break
+        before, moved = moved, np.abs(f_there - f).max()
+        alpha, f, slope, W, height = alpha_there, f_there, slope_there, W_there, higher
+        size = 1.0 + np.abs(f).max()
+        if moved <= TOLERANCE * size:
+            break
+        reused = concave and share == 1.0 and moved < NEAR * size and moved < 0.1 * before
     missed = np.abs(f - K @ slope).max()
-    return arrived and missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, alpha
-
-
-def direction(state, given):
-    """Newton's step of alpha and f (n,), and the factor (n, n) that it is from; see `ascend`.
-
-    A state has its height, how far it is from the last one as a share of f's size and in f's
-    units, f, alpha, slope and information, the factor that led to it, and whether that serves on.
-    """
-    K = given[0]
-    alpha, slope, W, root_W, upper, reused = state[4:]
-    there = True
-    if not reused:
-        root_W = np.sqrt(np.maximum(W, FLAT))
-        there, upper = factor(K, root_W)
-    gap = slope - alpha
-    if not there:
-        return False, (gap, gap, root_W, upper)
-    way = gap - root_W * solve(upper, root_W * (K @ gap))
-    return True, (way, K @ way, root_W, upper)
-
-
-def step(state, way, share, given):
-    """The state a share of a direction further."""
-    _, local, rest, concave = given
-    before, f = state[2], state[3]
-    alpha_there, f_there = state[4] + share * way[0], f + share * way[1]
-    logp, slope, _, _, W = local(f_there, *rest)
-    height = logp.item() - 0.5 * (alpha_there @ f_there)
-    moved = np.abs(f_there - f).max()
-    apart = moved / (1.0 + np.abs(f_there).max())
-    reused = concave and share == 1.0 and apart < NEAR and moved < 0.1 * before
-    return True, (height, apart, moved, f_there, alpha_there, slope, W, way[2], way[3], reused)
+    return missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, alpha
 
 
 def at_mode(local, K, rest, f, alpha):

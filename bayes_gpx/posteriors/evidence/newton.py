@@ -1,4 +1,4 @@
-"""Damped Newton steps to the maximum of a log density; numba can compile them."""
+"""Damped Newton steps to the maximum of a log density of several classes, or of a bound."""
 
 SLACK = 1e-12
 """By how much a step may go down, as a share of the height: as much as round-off does."""

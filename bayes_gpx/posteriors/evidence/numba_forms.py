@@ -28,22 +28,19 @@ from pytensor.tensor.math import Dot
 from bayes_gpx.kernels import distance
 from bayes_gpx.kernels.distance import CLOSE, LEAST, ScaleSlopes, SquaredDistances
 from bayes_gpx.numerics import lapack
-from bayes_gpx.posteriors.evidence import laplace, newton, normal
+from bayes_gpx.posteriors.evidence import laplace, normal
 from bayes_gpx.posteriors.evidence.laplace import (
     LaplaceEvidence,
     at_mode,
     climb,
-    direction,
     factor,
     half,
     inverse,
     local_graph,
     nothing,
     solve,
-    step,
     symmetric,
 )
-from bayes_gpx.posteriors.evidence.newton import ascend
 from bayes_gpx.posteriors.evidence.normal import (
     LowRankEvidence,
     NormalEvidence,
@@ -52,9 +49,7 @@ from bayes_gpx.posteriors.evidence.normal import (
 
 _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
 
-_SOURCES = [Path(room.__file__) for room in (distance, normal, lapack, newton, laplace)] + [
-    Path(__file__)
-]
+_SOURCES = [Path(room.__file__) for room in (distance, normal, lapack, laplace)] + [Path(__file__)]
 _EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 
 
@@ -123,7 +118,7 @@ def _symmetric(upper):
 for _function in (nothing, factor, solve, half, inverse):
     register_jitable(_function)
 # Inlined, since code with a function among its arguments has an address in it and can't be kept.
-for _function in (ascend, direction, step, climb, at_mode):
+for _function in (climb, at_mode):
     register_jitable(inline="always")(_function)
 
 
