@@ -97,7 +97,7 @@ def evaluation(mode):
     gpx, _ = model()
     with threadpool_limits(1):
         many = mode == "numba"
-        compiled, density = seconds(lambda: Density(gpx.objective, jacobian=True, many=many))
+        compiled, density = seconds(lambda: Density(gpx.objective, jacobian=True, long_run=many))
         function, x = density.value_and_slope(), density.unconstrain({})
         first, _ = seconds(lambda: function(x))
         each = min(seconds(lambda: [function(x) for _ in range(20)])[0] / 20 for _ in range(5))

@@ -37,12 +37,12 @@ class Density:
     jacobian : bool
         Whether the density is of the unconstrained variables (True) or of the
         hyperparameters themselves (False).
-    many : bool
+    long_run : bool
         Whether there will be thousands of calls, so that log density and gradient are worth
         compiling to machine code. Large models always are.
     """
 
-    def __init__(self, model, *, jacobian, many=False):
+    def __init__(self, model, *, jacobian, long_run=False):
         self.model = model
         if model.discrete_value_vars:
             raise ValueError(
@@ -57,7 +57,7 @@ class Density:
             self._free = [model.values_to_rvs[v] for v in values]
             self._forward = self._compile_forward()
             logp = model.logp(jacobian=jacobian)
-            worth = many or observations(model) >= NATIVE_FROM
+            worth = long_run or observations(model) >= NATIVE_FROM
             self.native = worth and not _interpreted(logp)
             slopes = pt.grad(logp, values)
             flat = pt.concatenate([g.ravel() for g in slopes])

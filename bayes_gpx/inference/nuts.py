@@ -71,7 +71,7 @@ class NUTS(Method):
         cores = cores or min(chains, os.cpu_count() or 1)
         kwargs["target_accept"] = target_accept
         many = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
-        density = Density(model, jacobian=True, many=many)
+        density = Density(model, jacobian=True, long_run=many)
         if around is None:
             optima, mode, spread = mode_and_spread(density, starts, progressbar)
         else:

@@ -26,7 +26,7 @@ LEAST_VARIANCE = 1e-280
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class LowRankDesign:
     """Noisy values y of a process, seen through coefficients.
 
     Attributes
@@ -147,7 +147,7 @@ def sparse(gp, U, a, S_chol, Z=None):
     (2022), section 3.2, with the corrections of this package's errata.
     """
     u = U if isinstance(U, Operator) else evaluate(U, Z, smooth=True)
-    seen = Seen(informed(gp, Z), None, 0.0, U, Z, u)
+    seen = LowRankDesign(informed(gp, Z), None, 0.0, U, Z, u)
     whitened = (solve_root(seen.inducing_root, pt.as_tensor(v)) for v in (a, S_chol))
     mean, spread = whitened
     return LowRank(seen, mean, None, spread)
@@ -176,7 +176,7 @@ def basis(gp, beta_mean, beta_chol):
             "bx.expanded(gp, bx.HSGP(m, c), X)."
         )
     mean, spread = pt.as_tensor(beta_mean), pt.as_tensor(beta_chol)
-    return LowRank(Seen(gp, None, 0.0, None), mean, None, spread)
+    return LowRank(LowRankDesign(gp, None, 0.0, None), mean, None, spread)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +185,7 @@ class LowRank:
 
     Attributes
     ----------
-    seen : Seen
+    seen : LowRankDesign
     alpha : tensor (M,)
         Posterior mean of the coefficients.
     root : tensor (M, M) or None
@@ -194,7 +194,7 @@ class LowRank:
         In the place of `root`: a factor of their posterior covariance.
     """
 
-    seen: Seen
+    seen: LowRankDesign
     alpha: Any
     root: Any
     spread: Any = None
@@ -218,7 +218,9 @@ class LowRank:
 
     def _smooth(self, operator):
         seen, rest = self.seen, self.seen.inducing is not None
-        return Projected(seen.process, operator, seen, self.alpha, self.root, rest, self.spread)
+        return LowRankGaussian(
+            seen.process, operator, seen, self.alpha, self.root, rest, self.spread
+        )
 
     def _own(self, operator):
         """Weights with `eps_w`, which for training samples y tells something of, too."""
@@ -233,10 +235,14 @@ class LowRank:
         if isinstance(operator, Value):
             total = (z**2 * spread).sum(axis=1)
             if new:
-                return Moved(smooth, pt.ones((z.shape[0], 1, 1)), None, total[:, None, None])
+                return AffineGaussian(
+                    smooth, pt.ones((z.shape[0], 1, 1)), None, total[:, None, None]
+                )
             D, y = self.seen.D[rows], self.seen.y[rows]
             kept = (1.0 - total / D)[:, None, None]
-            return Moved(smooth, kept, (total * y / D)[:, None], total[:, None, None] * kept)
+            return AffineGaussian(
+                smooth, kept, (total * y / D)[:, None], total[:, None, None] * kept
+            )
         identity, reached = pt.eye(z.shape[1])[None], z * spread
         turn, own, shift = identity, identity * spread, None
         if not new:
@@ -247,11 +253,11 @@ class LowRank:
         if isinstance(operator, Contribution):
             turn, own = z[:, :, None] * turn, z[:, :, None] * own * z[:, None, :]
             shift = None if shift is None else z * shift
-        return Moved(smooth, turn, shift, own)
+        return AffineGaussian(smooth, turn, shift, own)
 
 
 @dataclass(frozen=True, eq=False)
-class Projected:
+class LowRankGaussian:
     """As `Gaussian`, where data were seen through M standard normal coefficients only.
 
     The operator's values are `design` times the coefficients, whose posterior is
@@ -341,12 +347,12 @@ class Projected:
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class AffineGaussian:
     """Linear functions of each observation's components, plus independent noise.
 
     Attributes
     ----------
-    base : Projected
+    base : LowRankGaussian
         Of m observations with k components each.
     turn : tensor (m | 1, c, k)
     shift : tensor (m, c) or None
@@ -354,7 +360,7 @@ class Moved:
         Covariance of the noise.
     """
 
-    base: Projected
+    base: LowRankGaussian
     turn: Any
     shift: Any
     own: Any

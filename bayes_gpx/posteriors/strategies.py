@@ -28,7 +28,7 @@ from bayes_gpx.posteriors.exact import exact, noisy_covariance
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.latent import latent
-from bayes_gpx.posteriors.low_rank import LowRank, Seen, low_rank
+from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign, low_rank
 from bayes_gpx.posteriors.prior_functions import by_class, prior_function
 from bayes_gpx.posteriors.softmax import Coupled
 from bayes_gpx.processes.operators import Derivative
@@ -198,7 +198,9 @@ class _ThroughCoefficients(Strategy):
 
     def design(self, given, label=None):
         """What multiplies the coefficients in what was observed, and what they leave."""
-        return Seen(given.process, None, 0.0, given.X, given.Z, given.inducing, given.jitter)
+        return LowRankDesign(
+            given.process, None, 0.0, given.X, given.Z, given.inducing, given.jitter
+        )
 
     @abstractmethod
     def posterior(self, given, found, label=None):
@@ -242,7 +244,9 @@ class LowRankNormal(_ThroughCoefficients, Collapsed):
 
     def design(self, given, label=None):
         sigma = given.theta["sigma"]
-        return Seen(given.process, given.y, sigma, given.X, given.Z, given.inducing, given.jitter)
+        return LowRankDesign(
+            given.process, given.y, sigma, given.X, given.Z, given.inducing, given.jitter
+        )
 
     def parts(self, given, ridge=0.0):
         seen = self.design(given)
@@ -321,7 +325,9 @@ class SampledCoefficients(_ThroughCoefficients):
         if OWN_WHITENED not in given.theta or (given.columns and label is None):
             return seen
         y = self.values(given)
-        return Seen(given.process, y if label is None else y[:, label], 0.0, given.X, given.Z)
+        return LowRankDesign(
+            given.process, y if label is None else y[:, label], 0.0, given.X, given.Z
+        )
 
     def values(self, given):
         """Latent values at the observations, (n,) or (n, C), from whitened coefficients."""

@@ -173,7 +173,7 @@ def test_many_near_pairs_are_taken_again_in_blocks(rng, monkeypatch):
 def test_machine_code_gives_the_same_density(regression, weight_prior):
     X, Z, y, _, _ = regression
     model = bx.GPX(X, y, Z, kernel="matern52 + linear", weight_prior=weight_prior)._pymc
-    few, many = (Density(model, jacobian=True, many=many) for many in (False, True))
+    few, many = (Density(model, jacobian=True, long_run=many) for many in (False, True))
     x = few.unconstrain({}) + 0.2
     value, slope = few.value_and_slope()(x)
     found, gradient = many.value_and_slope()(x)

@@ -37,7 +37,7 @@ from bayes_gpx.inference.log_density import Density
 X = np.random.default_rng(1).normal(size=(60, 3))
 for likelihood, y in (("normal", X[:, 0] * X[:, 1]), ("bernoulli", X[:, 0] > X[:, 1])):
     model = bx.GP(X, y, likelihood=likelihood)
-    density = Density(model.objective, jacobian=True, many=True)
+    density = Density(model.objective, jacobian=True, long_run=True)
     value, slope = density.value_and_slope()(density.unconstrain({}))
     print(repr(value), slope.tolist())
     kept = sum(density._value_and_slope.vm.jit_fn.stats.cache_hits.values())

@@ -17,7 +17,7 @@ from bayes_gpx.posteriors.evidence.normal import (
     low_rank_logp_and_slopes,
 )
 from bayes_gpx.posteriors.exact import exact
-from bayes_gpx.posteriors.low_rank import Seen, low_rank
+from bayes_gpx.posteriors.low_rank import LowRankDesign, low_rank
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.basis_process import expanded
 
@@ -107,7 +107,7 @@ KINDS = {
 def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
     prior, asked, z = KINDS[kind]
     process = expanded(prior, BASES[name], fixed["X"])
-    few = low_rank(Seen(process, fixed["y"], SIGMA, fixed["X"], z))
+    few = low_rank(LowRankDesign(process, fixed["y"], SIGMA, fixed["X"], z))
     every = exact(process, fixed["X"], fixed["y"], SIGMA, z)
     for found, expected in moments((few, every), asked(), joint=kind != "tied"):
         np.testing.assert_allclose(found, expected, atol=1e-9 * max(1.0, abs(expected).max()))
@@ -117,7 +117,7 @@ def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
 def test_inducing_points_at_all_rows_are_exact(kind):
     prior, asked, z = KINDS[kind]
     inducing = operators.evaluate(fixed["X"], z, smooth=True)
-    few = low_rank(Seen(prior, fixed["y"], SIGMA, fixed["X"], z, inducing))
+    few = low_rank(LowRankDesign(prior, fixed["y"], SIGMA, fixed["X"], z, inducing))
     every = exact(prior, fixed["X"], fixed["y"], SIGMA, z)
     for found, expected in moments((few, every), asked(), joint=kind != "tied"):
         np.testing.assert_allclose(found, expected, atol=1e-6 * max(1.0, abs(expected).max()))
@@ -136,9 +136,9 @@ def test_inducing_points_follow_titsias():
     A = np.linalg.inv(K_UU + K_UX @ K_UX.T / SIGMA**2)
     mean = K_UL.T @ A @ K_UX @ y / SIGMA**2
     cov = K_LL - K_UL.T @ (np.linalg.inv(K_UU) - A) @ K_UL
-    q = low_rank(Seen(GP, fixed["y"], SIGMA, fixed["X"], None, operators.evaluate(U, smooth=True)))(
-        operators.evaluate(x_new)
-    )
+    q = low_rank(
+        LowRankDesign(GP, fixed["y"], SIGMA, fixed["X"], None, operators.evaluate(U, smooth=True))
+    )(operators.evaluate(x_new))
     found = pytensor.function([], [q.mean, q.cov, q.variance], mode=MODE)()
     np.testing.assert_allclose(found[0], mean, atol=1e-7)
     np.testing.assert_allclose(found[1], cov, atol=1e-7)
@@ -259,7 +259,7 @@ def test_noise_below_round_off_has_no_density(compile):
 )
 def test_machine_code_gives_the_same_density(approximation):
     model = MODELS["gp"](approximation)._pymc
-    few, many = (Density(model, jacobian=True, many=many) for many in (False, True))
+    few, many = (Density(model, jacobian=True, long_run=many) for many in (False, True))
     x = few.unconstrain({}) + 0.2
     for found, expected in zip(many.value_and_slope()(x), few.value_and_slope()(x), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-8)
