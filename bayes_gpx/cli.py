@@ -207,7 +207,9 @@ def fit(
     writable(out / FIT)
     say(f"{len(X)} rows, {len(names)} features: {', '.join(names)}.")
     idata, kept, complete = _fit(fitted, method, out / FIT, say, progressbar=not quiet, **how)
-    say(idata.attrs.get("verdict", SAID.get(method_named(method).gives)))
+    verdict = idata.attrs.get("verdict", SAID.get(method_named(method).gives))
+    if verdict is not None:
+        say(verdict)
     say(f"wrote {kept}")
     if not complete:
         raise KeyboardInterrupt

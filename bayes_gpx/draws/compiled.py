@@ -48,6 +48,7 @@ class Structure:
     """
 
     specification: SpecificationLike
+    made_of: tuple
     hyperparameters: tuple
     d: int
     called_kernel: object
@@ -60,6 +61,7 @@ class Structure:
         """Structure of a model with such hyperparameters, or latent values beside them."""
         return Structure(
             model.specification,
+            model.specification.made_of,
             tuple((name, values.ndim - 2) for name, values in hyper.values.items()),
             model.training.d,
             model.called_kernel,

@@ -1,4 +1,4 @@
-"""From one draw to all: compile once, loop, sample, name. The only file that does.
+"""From one draw to all: compile once, loop, sample, name.
 
 Graphs are written for one draw, and compiled as functions of hyperparameters, data and jitter.
 """
@@ -199,7 +199,10 @@ def explain(
     moment = "cov" if joint else "variance" if by_variance else "block"
     each, m = draws if hyper.alone else 1, len(where.X)
     gathered = by_class(
-        model, path, lambda: ResultBuilder(quantity, features, m, covariance), quantity.across
+        model,
+        path if sampled else None,
+        lambda: ResultBuilder(quantity, features, m, covariance),
+        quantity.across,
     )
     lead = (shape[0], shape[1] * each, m)
     shapes = [g.shapes(lead) if sampled else {} for g in gathered]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,9 +10,6 @@ from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED
 from bayes_gpx.validation import count
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,10 @@ class SpecificationLike(Protocol):
         """How the response varies around the process."""
 
     @property
+    def made_of(self) -> tuple:
+        """What its names stand for; hashable."""
+
+    @property
     def hyperparameters(self) -> tuple:
         """Each with `name`, `kind` and `dim`."""
 

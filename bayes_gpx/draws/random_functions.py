@@ -149,11 +149,11 @@ def answer(
     model, each, quantity = functions.model, functions.each, asked.quantity
     c = len(quantity.factor)
     m, (chains, draws) = len(where.X), functions.shape
-    gathered = by_class(model, path, lambda: ResultBuilder(quantity, features, m, covariance))
     sampled = keep == "draws"
+    streamed = path if sampled else None
+    gathered = by_class(model, streamed, lambda: ResultBuilder(quantity, features, m, covariance))
     shapes = [g.shapes((chains, draws, m)) if sampled else {} for g in gathered]
-    streamed = path is not None and sampled
-    place = Store(path, shapes[0], None) if streamed else Memory(shapes, None)
+    place = Memory(shapes, None) if streamed is None else Store(streamed, shapes[0], None)
     for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
         size, kept = np.size(mean) // (c * len(gathered)), (*divmod(number, draws), rows)
         none = np.zeros((size, c, c))

@@ -146,7 +146,7 @@ def interactions(
     Z_new: Table | None = None,
     *,
     obs: Labels | None = None,
-    pairs: Sequence[tuple[str, str]] | str | None = None,
+    pairs: Sequence[Sequence[str]] | Literal["screened"] | None = None,
     factor: int = 1,
     over: Literal["draws", "mixture"] = "draws",
     num_draws: int | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +29,7 @@ def slopes(
     Z_new: Table | None = None,
     *,
     obs: Labels | None = None,
-    rope: Mapping[str, tuple[float, float]] | float | None = None,
+    rope: tuple[float, float] | dict[str, tuple[float, float]] | None = None,
     ci_prob: float | None = None,
     **options: Any,
 ) -> xr.Dataset:

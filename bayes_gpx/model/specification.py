@@ -147,6 +147,12 @@ class Specification:
         return tuple(summands)
 
     @property
+    def made_of(self):
+        """What its names stand for now: tables can be changed, and graphs made of them are kept."""
+        kernels = tuple(KERNELS[factor.kind] for factor in chain(*self.summands))
+        return kernels, self.observation
+
+    @property
     def normal(self):
         """Whether noise is normal, so that all but hyperparameters integrates out exactly."""
         return self.observation.normal

@@ -65,8 +65,3 @@ def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
     y = pt.as_tensor_variable(y)
     root = cholesky(noisy_covariance(gp, X, sigma, Z, jitter=jitter))
     return Posterior(informed(gp, Z), _observed(X, Z), y, solve(root, y), root)
-
-
-def restored(gp, X, y, alpha, root, Z=None):
-    """The posterior that `exact` computed before, from its `alpha` and `root`."""
-    return Posterior(informed(gp, Z), _observed(X, Z), y, alpha, root)

@@ -47,14 +47,16 @@ def _of_pair(kernel, L, M):
 
 
 def _opened(kernel, L, M):
-    """As `covariance`, where one of them is a finite combination of other operators."""
-    finer = L.opened(M)
-    if finer is not None:
-        return covariance(kernel, finer, M)
-    finer = M.opened(L)
-    if finer is None:
-        raise ValueError(f"No covariance is known of {L.name} with {M.name}, nor combinations.")
-    return covariance(kernel, finer, L).T
+    """As `covariance`, where one of them is a finite combination of other operators.
+
+    Exactly if one of them is: quadratures are opened last, whichever comes first.
+    """
+    for first, second in sorted([(L, M), (M, L)], key=lambda pair: pair[0].by_quadrature):
+        finer = first.opened(second)
+        if finer is not None:
+            found = covariance(kernel, finer, second)
+            return found if first is L else found.T
+    raise ValueError(f"No covariance is known of {L.name} with {M.name}, nor combinations.")
 
 
 def of_values(kernel: Kernel, L: AtPoints, M: AtPoints) -> TensorVariable:

@@ -103,10 +103,13 @@ class AtPoints(Operator):
     X : array or tensor (m, d)
     name : str
         The function that makes it.
+    by_quadrature : bool
+        Whether `opened` is a quadrature: it then comes last, after what others are exactly.
     """
 
     X: TensorLike
     name: ClassVar[str]
+    by_quadrature: ClassVar[bool] = False
 
     @property
     def x(self) -> TensorVariable:
@@ -264,6 +267,8 @@ class Attribution(FromBaseline):
 @dataclass(frozen=True, eq=False)
 class IntegratedGradient(Attribution):
     """Attributions along one path to each point; `baseline` (m, d) is a baseline of each."""
+
+    by_quadrature: ClassVar = True
 
     def opened(self, other):
         """Gradients at nodes of the paths, few at a time where `other` has nodes too."""

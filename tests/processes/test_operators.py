@@ -98,3 +98,16 @@ def test_pairs_that_nothing_is_known_of_say_so(rng):
         process.covariance(Unknown(x), OPS.evaluate(x))
     with pytest.raises(ValueError, match="weight is defined for a WeightProcess"):
         process.covariance(OPS.evaluate(x), OPS.weight(x))
+
+
+@pytest.mark.parametrize("baselines", [1, 3])
+def test_attributions_and_differences_are_exact_in_either_order(rng, baselines):
+    """Over paths of many lengthscales, where quadratures are not; sums are the differences."""
+    gp = bx.GaussianProcess(pm.gp.cov.Matern32(D, ls=[0.7, 0.7]))
+    x, start = pt.constant(6.0 * rng.normal(size=(3, D))), -8.0 + rng.normal(size=(baselines, D))
+    start = start if baselines > 1 else start[0]
+    parts, whole = OPS.integrated_gradient(x, start), OPS.difference(x, start)
+    graphs = [gp.covariance(*pair) for pair in ((parts, whole), (whole, parts), (whole, whole))]
+    mixed, turned, own = pytensor.function([], graphs, mode=MODE)()
+    assert_allclose(mixed, turned.T, atol=1e-12)
+    assert_allclose(mixed.reshape((3, D, 3)).sum(axis=1), own, atol=1e-8)

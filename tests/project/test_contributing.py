@@ -103,3 +103,17 @@ def test_a_new_kernel_has_its_derivatives(fitted):
     near = bx.predictions(model, theta | {"sigma": 0.1}, [[1.0 - 1e-4], [1.0 + 1e-4]], **options)
     step = np.diff(near["f_mean"]) / 2e-4
     assert_allclose(slope["derivative_mean"].values.ravel(), step, rtol=1e-6)
+
+
+def test_a_name_entered_again_means_what_it_means_now(monkeypatch):
+    """Functions that were compiled for what it meant before are not asked again."""
+    X, y = np.linspace(0.0, 3.0, 12)[:, None], np.sin(np.linspace(0.0, 3.0, 12))
+    theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.1}
+
+    def sd(kernel):
+        model = bx.GP(X, y, kernel=kernel, scale=False)
+        return bx.predictions(model, theta, [[5.0]], keep="summary", **QUIET)["f_sd"].item()
+
+    for named in ("expquad", "matern32"):
+        monkeypatch.setitem(KERNELS, "mine", KERNELS[named])
+        assert sd("mine") == sd(named)
