@@ -49,8 +49,11 @@ def predictions(
         "latent": f alone, where noise is not normal.
     exposure : array (m,), optional
         Of new counts, in the order of X_new; 1 by default, and for training samples their own.
+    keep : {"draws", "summary"}
+        "summary": moments alone.
+    seed : int, optional
     **options
-        draws, num_draws, covariance, joint, keep, path, seed, progressbar: see
+        draws, num_draws, covariance, joint, path, progressbar: see
         `bayes_gpx.draws.evaluate.explain`.
 
     Returns

@@ -21,13 +21,12 @@ def observe(specification, given, *, scaling, name, **options):
     ----------
     specification : Specification
     given : Conditioning
-    ridge : scalar
-        Added to variances, where y is collapsed.
     scaling : Scaling
         From the response's units to the model's.
     name : str
     **options
-        `ridge`; `observed` and `dims` of the variable; `class_dim`, the dim of classes.
+        `ridge`, a scalar that is added to variances where y is collapsed; `observed` and `dims` of
+        the variable; `class_dim`, the dim of classes.
 
     Returns
     -------
