@@ -6,10 +6,11 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 import zarr
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
 from bayes_gpx.draws import evaluate, random_functions, results
@@ -195,3 +196,35 @@ def test_a_foreign_path_is_refused_before_functions_are_drawn(regression, tmp_pa
     (tmp_path / "notes.txt").write_text("years of work")
     with pytest.raises(ValueError, match="left as it is"):
         bx.derivatives(counts, theta, path=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "mean"), [("bernoulli", "probability"), ("poisson", "rate"), ("student_t", None)]
+)
+def test_new_responses_are_streamed_and_resumed(regression, tmp_path, stopping, likelihood, mean):
+    """To the numbers of one go in memory; what was asked for otherwise is not mixed with them."""
+    X, _, y, X_new, _ = regression
+    y = {"bernoulli": y > y.median(), "poisson": np.arange(len(y)) % 4, "student_t": y}[likelihood]
+    model = bx.GP(X, y, likelihood=likelihood)
+    theta = {"lengthscale": [1.0, 2.0], "amplitude": 1.0, "sigma": 0.3, "nu": 4.0}
+    theta = {name: theta[name] for name in model.hyperparameters}
+    path, left = tmp_path / "draws.zarr", stopping(10**6)
+    options = {"draws": 30, "seed": 1, "progressbar": False}
+    X_new = pd.concat([X_new] * 10, ignore_index=True)  # five blocks of 8 rows
+    known = {"exposure": np.arange(1.0, 41.0)} if likelihood == "poisson" else {}
+    expected = bx.predictions(model, theta, X_new, **known, **options)
+    left[0] = 2
+    with pytest.raises(KeyboardInterrupt):
+        bx.predictions(model, theta, X_new, **known, **options, path=path)
+    left[0] = 10**6
+    if known:
+        with pytest.raises(ValueError, match="unfinished store of other arguments"):
+            bx.predictions(model, theta, X_new, **options, path=path)
+    left[0] = 3
+    found = bx.predictions(model, theta, X_new, **known, **options, path=path)
+    assert left[0] == 0  # two blocks were kept
+    names = ["f", "y", "f_mean", "y_mean" if mean is None else f"{mean}_mean"]
+    for name in names + ([] if mean is None else [mean, f"{mean}_sd"]):
+        assert_array_equal(found[name], expected[name])
+    if mean is not None:
+        assert_allclose(found[f"{mean}_sd"], found[mean].std(("chain", "draw")), rtol=1e-10)
