@@ -17,18 +17,38 @@ def _opened(fgraph, node):
     return inline_ofg_node(node)
 
 
+OTHER_NUMBERS = "local_add_canonizer", "local_log_sum_exp"
+"""Rewrites that cost numbers.
+
+NumPy cannot add more than 32 arrays in one operation, so sums are left as they are. So are log sums
+of exponentials, which the package writes so that they do not overflow.
+"""
+
+OTHERS_GRAPHS = (
+    "cholesky_of_diag",
+    "diagonal_solve_to_division",
+    "dot_diag_to_elemwise",
+    "local_shape_to_shape_i",
+    "local_useless_reshape",
+    "orthogonal_dot_transpose_to_eye",
+    "orthogonal_solve_to_transpose_matmul",
+    "selection_dot_to_indexing",
+    "useless_symmetric_transpose",
+)
+"""Rewrites that took half of the time of all and found nothing to gain here.
+
+They ask of each matrix whether it is diagonal, orthogonal or a selection, which the package's
+algebra never leaves to be found, and write out shapes that arrays know by themselves.
+"""
+
+
 def _light(linker):
-    excluded = "local_add_canonizer", "local_log_sum_exp"
-    mode = Mode(linker=linker, optimizer="fast_compile").excluding(*excluded)
+    mode = Mode(linker=linker, optimizer="fast_compile").excluding(*OTHER_NUMBERS, *OTHERS_GRAPHS)
     return mode.register((dfs_rewriter(_opened), 90))
 
 
 MODE = _light("py")
-"""Python linker: compiles in a moment, runs NumPy and LAPACK.
-
-Sums are left as they are: NumPy cannot add more than 32 arrays in one operation. So are log sums of
-exponentials, which the package writes so that they do not overflow.
-"""
+"""Python linker: compiles in a moment, runs NumPy and LAPACK."""
 
 BUFFERED_MODE = _light(PerformLinker(allow_gc=False))
 """The same, with every intermediate array kept for the next call."""
