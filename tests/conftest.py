@@ -1,9 +1,17 @@
 """Small data with structure, and seeds by name."""
 
+import gc
+
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+import pytensor
 import pytest
+
+# Both only cost time here, a tenth of it: graphs are small objects that live as long as the
+# process, and nobody reads where a node was made.
+gc.set_threshold(200_000, 20, 100)
+pytensor.config.traceback__limit = 0
 
 
 @pytest.fixture(autouse=True)

@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal
 
 import bayes_gpx as bx
 from bayes_gpx import cli
+from bayes_gpx.numerics.compile_modes import MODE
 
 COLOURS = ["red", "green", "blue"]
 THETA = {"lengthscale": [0.8, 1.3], "amplitude": 1.1, "sigma": 0.3}
@@ -70,7 +71,7 @@ def test_the_density_is_that_of_one_lengthscale_for_each_column(data):
     assert [rv.name for rv in model.pymc.free_RVs][0] == "lengthscale_by_column"
     point = {"lengthscale_by_column": [0.8, 1.3], "amplitude": 1.1, "sigma": 0.3}
     given = {f"{name}_log__": np.log(value) for name, value in point.items()}
-    density = model.pymc.compile_logp(vars=model.pymc.observed_RVs, mode="FAST_COMPILE")(given)
+    density = model.pymc.compile_logp(vars=model.pymc.observed_RVs, mode=MODE)(given)
     K = 1.1**2 * PROFILES["expquad"](distances(X, X)) + 0.3**2 * np.eye(25)
     expected = multivariate_normal(y.mean() + np.zeros(25), y.var(ddof=0) * K).logpdf(y)
     assert_allclose(density, expected, rtol=1e-8)
@@ -258,7 +259,7 @@ def test_one_prior_for_each_column(data):
     prior = lambda name, dims: made.append((name, dims)) or pm.HalfNormal(name, dims=dims)  # noqa: E731
     model = bx.GP(X, y, priors={"lengthscale": prior})
     assert made == [("lengthscale_by_column", "column")]
-    assert model.pymc["lengthscale"].eval(mode="FAST_COMPILE").shape == (4,)
+    assert model.pymc["lengthscale"].eval(mode=MODE).shape == (4,)
     fixed = bx.GP(X, y, priors={"lengthscale": [0.8, 1.3]})
     assert fixed.fixed["lengthscale"].tolist() == [0.8, 1.3, 1.3, 1.3]
     fixed.fit("map", progressbar=False)

@@ -181,9 +181,7 @@ def test_active_columns_and_own_priors(rng):
         variances = pm.HalfNormal("variances", shape=2)
         gp = pm.gp.Marginal(cov_func=bx.Additive(4, ls, 2, variances))
         gp.marginal_likelihood("y", X, rng.normal(size=5), sigma=0.3)
-        assert np.isfinite(
-            pm.draw(pm.modelcontext(None)["y"], random_seed=1, mode="FAST_COMPILE")
-        ).all()
+        assert np.isfinite(pm.draw(pm.modelcontext(None)["y"], random_seed=1, mode=MODE)).all()
 
 
 @pytest.mark.parametrize(

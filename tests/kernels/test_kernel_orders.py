@@ -113,7 +113,7 @@ def test_gradients_of_hyperparameters(cov_func):
     total = (jet * weights).sum()
     gradients = pt.grad(total, [LS, SHAPE], disconnected_inputs="ignore")
     function = pytensor.function(
-        [LS, SHAPE], [total, *gradients], mode="FAST_COMPILE", on_unused_input="ignore"
+        [LS, SHAPE], [total, *gradients], mode=MODE, on_unused_input="ignore"
     )
     _, by_ls, by_shape = function(ARD, 0.8)
     moves = 1e-5 * np.eye(4)
@@ -152,7 +152,7 @@ def test_random_hyperparameters_scale_the_fourth_derivative():
         kernel = from_pymc(eta**2 * cov.Matern52(3, ls=ls))
     X = points("random", 2)
     drawn = [ls, eta, kernel.derivative(X, X[::-1], 2, 2)]
-    ls, eta, jet = pm.draw(drawn, random_seed=1, mode="FAST_COMPILE")
+    ls, eta, jet = pm.draw(drawn, random_seed=1, mode=MODE)
     truth = [
         eta**2 * oracle.derivative(pair(oracle.matern52, ls), *p, 2, 2)
         for p in zip(X, X[::-1], strict=True)

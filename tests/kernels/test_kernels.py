@@ -13,6 +13,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 import oracle
 from bayes_gpx.kernels.from_pymc import from_pymc
+from bayes_gpx.numerics.compile_modes import MODE
 
 ARD = np.array([0.7, 1.3, 2.0])
 TWO = [2, 0]
@@ -166,7 +167,7 @@ def compiled(name):
     x, xs = (pt.tensor(label, shape=(None, 3)) for label in ("x", "xs"))
     outputs = {"gram": kernel.gram(x), "value": kernel.value(x, xs), "diag": kernel.diag(x)}
     outputs |= {o: kernel.derivative(x, xs, *o) for o in ORDERS if max(o) <= smoothness}
-    function = pytensor.function([x, xs], list(outputs.values()), mode="FAST_COMPILE")
+    function = pytensor.function([x, xs], list(outputs.values()), mode=MODE)
     return lambda X, Xs: dict(zip(outputs, function(X, Xs), strict=True))
 
 
@@ -268,7 +269,7 @@ def test_points_broadcast():
         outputs = [kernel.derivative(X[:, None], Xs[None], *order) for order in ORDERS]
         outputs += [kernel.derivative(X[first], Xs[second], *order) for order in ORDERS]
         outputs += [kernel.derivative(X[0], Xs[1], *order) for order in ORDERS]
-        results = pytensor.function([], outputs, mode="FAST_COMPILE")()
+        results = pytensor.function([], outputs, mode=MODE)()
         for order, grid, row, one in zip(ORDERS, results, results[6:], results[12:], strict=False):
             assert grid.shape == (4, 3, *[3] * sum(order)), name
             np.testing.assert_allclose(grid.reshape(row.shape), row, rtol=1e-13)
@@ -280,7 +281,7 @@ def test_number_of_columns_may_be_unknown_and_larger():
     kernel = from_pymc(cov_func)
     x, xs = pt.matrix("x"), pt.matrix("xs")
     outputs = [kernel.gram(x), *(kernel.derivative(x, xs, *order) for order in ORDERS)]
-    function = pytensor.function([x, xs], outputs, mode="FAST_COMPILE")
+    function = pytensor.function([x, xs], outputs, mode=MODE)
     X, Xs = (np.random.default_rng(seed).normal(size=(6, 5)) for seed in (1, 2))
     narrow = compiled("matern52 columns")(X[:, :3], Xs[:, :3])
     gram, *jets = function(X, Xs)
@@ -326,14 +327,14 @@ def test_gradients_of_hyperparameters(name):
     shapes = pytensor.function(
         [LS, SHAPE],
         [output.shape for output in outputs],
-        mode="FAST_COMPILE",
+        mode=MODE,
         on_unused_input="ignore",
     )(ARD, 0.8)
     weights = [rng.normal(size=shape) for shape in shapes]
     total = sum((output * weight).sum() for output, weight in zip(outputs, weights, strict=True))
     gradients = pt.grad(total, [LS, SHAPE], disconnected_inputs="ignore")
     function = pytensor.function(
-        [LS, SHAPE], [total, *gradients], mode="FAST_COMPILE", on_unused_input="ignore"
+        [LS, SHAPE], [total, *gradients], mode=MODE, on_unused_input="ignore"
     )
     _, by_ls, by_shape = function(ARD, 0.8)
     step = 1e-5
@@ -351,9 +352,7 @@ def test_every_operation_on_matrices_is_a_numpy_ufunc(name):
     X = pt.tensor("X", shape=(None, 3))
     gram = from_pymc(HYPERPARAMETERS[name][0]).gram(X)
     outputs = [gram, *pt.grad(pt.sqr(gram).sum(), [LS, SHAPE], disconnected_inputs="ignore")]
-    function = pytensor.function(
-        [X, LS, SHAPE], outputs, mode="FAST_COMPILE", on_unused_input="ignore"
-    )
+    function = pytensor.function([X, LS, SHAPE], outputs, mode=MODE, on_unused_input="ignore")
     slow = [
         node
         for node in function.maker.fgraph.apply_nodes
@@ -372,7 +371,7 @@ def test_random_variables_scale_and_shape_a_kernel():
         kernel = from_pymc(eta**2 * cov.Matern52(3, ls=ls) + slope * cov.Linear(3, c=0.2))
     X = points("random", 5)
     outputs = [ls, eta, slope, kernel.gram(X), kernel.derivative(X, X[::-1], 1, 1)]
-    ls, eta, slope, gram, mixed = pm.draw(outputs, random_seed=1, mode="FAST_COMPILE")
+    ls, eta, slope, gram, mixed = pm.draw(outputs, random_seed=1, mode=MODE)
     truth = plus(
         times(pair(oracle.constant, eta**2), pair(oracle.matern52, ls)),
         times(pair(oracle.constant, slope[0]), pair(oracle.linear, 0.2)),
@@ -395,7 +394,7 @@ def test_random_variables_scale_and_shape_a_kernel():
 )
 def test_multiples(cov_func):
     X = points("multiples", 4)
-    gram = from_pymc(cov_func).gram(X).eval(mode="FAST_COMPILE")
+    gram = from_pymc(cov_func).gram(X).eval(mode=MODE)
     np.testing.assert_allclose(gram, 3.0 * oracle.expquad(X, X, ARD), rtol=1e-13)
 
 
@@ -404,7 +403,7 @@ def test_whole_numbers():
     X = np.array([[1, 2, 30], [4, 1, 2]])
     kernel = from_pymc(100 * cov.ExpQuad(3, ls=20) * 2)
     gram, mixed = pytensor.function(
-        [], [kernel.gram(X), kernel.derivative(X, X, 1, 1)], mode="FAST_COMPILE"
+        [], [kernel.gram(X), kernel.derivative(X, X, 1, 1)], mode=MODE
     )()
     np.testing.assert_allclose(gram, 200 * oracle.expquad(X, X, 20.0), rtol=1e-13)
     np.testing.assert_allclose(mixed, 200 * np.array([np.eye(3)] * 2) / 400, rtol=1e-14)

@@ -12,6 +12,7 @@ from test_kernels import ORDERS, TWO, awkward_pairs, points, warped_input
 
 import oracle
 from bayes_gpx.kernels.from_pymc import from_pymc
+from bayes_gpx.numerics.compile_modes import MODE
 
 
 class Clipped(cov.Covariance):
@@ -66,7 +67,7 @@ def test_user_kernel_is_differentiated_exactly(cov_func):
     x, xs = awkward_pairs("user")
     X = points("user", 5)
     outputs = [kernel.gram(X), kernel.diag(X), *(kernel.derivative(x, xs, *o) for o in ORDERS)]
-    gram, diag, *jets = pytensor.function([], outputs, mode="FAST_COMPILE")()
+    gram, diag, *jets = pytensor.function([], outputs, mode=MODE)()
     np.testing.assert_allclose(gram, 2 * cauchy(X[:, None], X[None]), rtol=1e-12)
     np.testing.assert_allclose(diag, 2 * np.ones(5), rtol=1e-15)
     for order, jet in zip(ORDERS, jets, strict=True):
@@ -78,7 +79,7 @@ def test_user_kernel_is_differentiated_exactly(cov_func):
 def test_user_kernel_through_a_clipped_distance_keeps_its_values_only(d):
     kernel = from_pymc(Clipped(d))
     X = np.random.default_rng(d).normal(size=(5, d))
-    gram = kernel.gram(X).eval(mode="FAST_COMPILE")
+    gram = kernel.gram(X).eval(mode=MODE)
     np.testing.assert_allclose(gram, oracle.expquad(X, X, 0.8), rtol=1e-12)
     with pytest.raises(
         ValueError, match=r"Clipped has no gradient.*finite differences.*not square_dist"

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.model.named_kernels import KERNELS
+from bayes_gpx.numerics.compile_modes import MODE
 from oracle import expquad, log_normal
 
 FAST = {"mode": "FAST_COMPILE"}
@@ -185,7 +186,7 @@ def test_the_model_is_generative_in_user_units(regression):
     X, Z, y, _, _ = regression
     priors = {"lengthscale": 1e3, "amplitude": 1e-3, "sigma_w": 0.0, "sigma": 0.5}
     model = bx.GPX(X, y, Z, priors=priors)
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+    with pytensor.config.change_flags(mode=MODE):
         prior = pm.sample_prior_predictive(4000, model=model.pymc, random_seed=1)
     replicated = prior["prior_predictive"]["y"]
     assert replicated.dims == ("chain", "draw", "obs")
@@ -197,7 +198,7 @@ def test_the_model_is_generative_in_user_units(regression):
 def test_idata_of_pymcs_own_sampler_is_as_good(regression):
     X, _, y, X_new, _ = regression
     model = bx.GP(X, y)
-    with pytensor.config.change_flags(mode="FAST_COMPILE"):
+    with pytensor.config.change_flags(mode=MODE):
         idata = pm.sample(
             20,
             tune=20,
@@ -229,7 +230,7 @@ def test_default_amplitude_scales_with_the_number_of_features(rng):
     sds = []
     for p in (1, 16):
         model = bx.GPX(rng.normal(size=(30, 2)), y, rng.normal(size=(30, p)))
-        draws = pm.draw(model._pymc["amplitude"], 4000, random_seed=1, mode="FAST_COMPILE")
+        draws = pm.draw(model._pymc["amplitude"], 4000, random_seed=1, mode=MODE)
         sds.append(np.sqrt((draws**2).mean()))
     assert_allclose(sds[0] / sds[1], 4.0, rtol=0.1)
 

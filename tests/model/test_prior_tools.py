@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import halfnorm, lognorm, multivariate_normal
 
 import bayes_gpx as bx
+from bayes_gpx.numerics.compile_modes import MODE
 
 QUIET = {"progressbar": False, "seed": 3}
 
@@ -24,9 +25,7 @@ def tails(prior, columns):
     """What lies below and above the prior's bounds, by PyMC's own distribution function."""
     with pm.Model(coords={"feature": columns}):
         made = prior("lengthscale", "feature")
-    below, within = (
-        np.exp(pm.logcdf(made, bound).eval(mode="FAST_COMPILE")) for bound in prior.bounds
-    )
+    below, within = (np.exp(pm.logcdf(made, bound).eval(mode=MODE)) for bound in prior.bounds)
     return below, 1 - within
 
 

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from pytensor.graph.replace import graph_replace
 
 import bayes_gpx as bx
+from bayes_gpx.numerics.compile_modes import MODE
 from oracle import Joint, expquad
 
 # Two Cholesky-based roads in float64, conditioning below 1e4.
@@ -158,7 +159,7 @@ def test_model_density_is_the_full_hierarchy(case):
     model = case.model._pymc
     logp = pm.logp(model["y"], model.rvs_to_values[model["y"]])
     given = {model[name]: pt.as_tensor(np.asarray(v, float)) for name, v in case.theta.items()}
-    found = pytensor.function([], graph_replace(logp, given, strict=False), mode="FAST_COMPILE")()
+    found = pytensor.function([], graph_replace(logp, given, strict=False), mode=MODE)()
     evidence = case.joint.log_evidence(case.y) - len(case.y) * np.log(case.y_scale)
     assert_allclose(found, evidence, rtol=1e-10)
 
@@ -184,16 +185,14 @@ def test_core_inside_a_model_of_ones_own(case):
     rows = np.concatenate([joint.rows[n][s].reshape((-1, len(joint.covariance))) for n, s in parts])
     joint.rows["stacked"] = rows
     mean, cov = joint.posterior("stacked", slice(None), case.y)
-    found = pytensor.function(
-        [], [posterior.mean, posterior.cov, posterior.variance], mode="FAST_COMPILE"
-    )()
+    found = pytensor.function([], [posterior.mean, posterior.cov, posterior.variance], mode=MODE)()
     assert_allclose(found[0], mean, **TOLERANCE)
     assert_allclose(found[1], cov, **TOLERANCE)
     assert_allclose(found[2], np.diag(cov), rtol=1e-9, atol=1e-12)
     difference = q(ops.evaluate(x[:2], z[:2]) + -2.0 * ops.evaluate(x[2:], z[2:]))
     combine = np.hstack([np.eye(2), -2 * np.eye(2)])
     f_mean, f_cov = joint.posterior("f", joint.new, case.y)
-    found = pytensor.function([], [difference.mean, difference.cov], mode="FAST_COMPILE")()
+    found = pytensor.function([], [difference.mean, difference.cov], mode=MODE)()
     assert_allclose(found[0], combine @ f_mean, **TOLERANCE)
     assert_allclose(found[1], combine @ f_cov @ combine.T, **TOLERANCE)
 
@@ -206,7 +205,7 @@ def test_any_operator_may_be_observed(rng):
     ops, values = bx.operators, rng.normal(size=10)
     q = bx.posteriors.exact(process, ops.weight(x, smooth=True), values, 0.3)
     posterior = q(ops.evaluate(x_new, z))
-    found = pytensor.function([], [posterior.mean, posterior.cov], mode="FAST_COMPILE")()
+    found = pytensor.function([], [posterior.mean, posterior.cov], mode=MODE)()
     K_uu = np.kron(expquad(x, x, 1.1), np.eye(2)) + 0.09 * np.eye(10)
     K_Lu = np.concatenate(
         [np.kron(k, w)[None] for k, w in zip(expquad(x_new, x, 1.1), z, strict=True)]
