@@ -137,9 +137,10 @@ class Likelihood(ABC):
         return read_reals(y), None
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
-        """Prior mean of f that fits the size of y, where that is `exposed`; 0 by default.
+        """Prior mean of f that fits the size of y; 0 by default.
 
-        It is added on a log scale: as one more factor of the exposure.
+        A model that scales its data asks for it where the likelihood is `exposed` and not
+        `scaled`. It enters as one more factor of the exposure, the prior mean rate exp(center).
         """
         return 0.0
 
