@@ -289,6 +289,6 @@ def _amplitude(prefix, summand, dim):
     return Hyperparameter(f"{prefix}amplitude", kind, dim, default)
 
 
-def _of_noise(hyperparameter, name, dims, d, p):
+def _of_noise(default, name, dims, d, p):
     """The default prior of a likelihood's hyperparameter, called as others are."""
-    return hyperparameter.prior(name)
+    return default.prior(name)
