@@ -356,6 +356,7 @@ class Model:
             count("seed", seed, 0)
             if seed >= 2**64:
                 raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
+        chosen.refuse_unknown(method, kwargs)
         given = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
         given["by_rows"] = partial(bound_by_rows, self)
         options = {"progressbar": progressbar, **kwargs, **{k: given[k] for k in chosen.takes}}
