@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.data.training import refuse_exposure
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.points import points
+from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
