@@ -335,9 +335,9 @@ def _matched(table, like, name):
     wanted = []
     for source in sources:
         own = like.levels.get(source, ())
-        told = [indicator(source, level) for level in own]
-        coded = source not in columns and own and set(told) <= set(columns)
-        wanted += [(column, None) for column in told] if coded else [(source, own or None)]
+        indicators = [indicator(source, level) for level in own]
+        coded = source not in columns and own and set(indicators) <= set(columns)
+        wanted += [(column, None) for column in indicators] if coded else [(source, own or None)]
     missing = [column for column, _ in wanted if column not in columns]
     if missing:
         raise ValueError(

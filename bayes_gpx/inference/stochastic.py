@@ -162,8 +162,8 @@ class Ascent:
                 trace.append(expected - _gap(m, root))
                 decay = 1.0 / (1.0 + 4.0 * step / steps)
                 share, scale = FIRST_SHARE * decay, n / len(rows)
-                told = np.stack([(F * w[:, None]).T @ F for w in W.T])
-                P = (1.0 - share) * P + share * (eye + scale * told)
+                information = np.stack([(F * w[:, None]).T @ F for w in W.T])
+                P = (1.0 - share) * P + share * (eye + scale * information)
                 h = (1.0 - share) * h + share * scale * ((local + W * (F @ m.T)).T @ F)
                 first = MOMENTS[0] * first + (1.0 - MOMENTS[0]) * slope
                 second = MOMENTS[1] * second + (1.0 - MOMENTS[1]) * slope**2

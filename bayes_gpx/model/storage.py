@@ -276,8 +276,8 @@ def _frame(array, settings):
     columns = [str(c) for c in array[array.dims[1]].values]
     frame = pd.DataFrame(np.asarray(array.values), array["obs"].values, columns)
     for column, levels in settings.get("levels", {}).get(array.name, {}).items():
-        told = [indicator(column, level) for level in levels]
-        held = pd.Categorical.from_codes(frame[told].to_numpy().argmax(axis=1), levels)
-        frame.insert(frame.columns.get_loc(told[0]), column, held)
-        frame = frame.drop(columns=told)
+        indicators = [indicator(column, level) for level in levels]
+        held = pd.Categorical.from_codes(frame[indicators].to_numpy().argmax(axis=1), levels)
+        frame.insert(frame.columns.get_loc(indicators[0]), column, held)
+        frame = frame.drop(columns=indicators)
     return frame

@@ -314,8 +314,8 @@ class LaplaceEvidence(_FindsMode):
         return [weight * outputs[1], *unknown, *(weight * s for s in slopes)]
 
     def connection_pattern(self, node):  # noqa: D102
-        told = [True, False, False, *[True] * (len(node.inputs) - 3)]
-        return [[known] * len(node.outputs) for known in told]
+        connected = [True, False, False, *[True] * (len(node.inputs) - 3)]
+        return [[own] * len(node.outputs) for own in connected]
 
     def infer_shape(self, node, shapes):  # noqa: D102
         return [(), shapes[0], *[shapes[1]] * 6]

@@ -224,8 +224,8 @@ class VariationalBound(Op):
         return [*slopes, *(weight * slope for slope in found)]
 
     def connection_pattern(self, node):  # noqa: D102
-        told = [True, True, False, False, *[True] * (len(node.inputs) - 4)]
-        return [[known] * len(node.outputs) for known in told]
+        connected = [True, True, False, False, *[True] * (len(node.inputs) - 4)]
+        return [[own] * len(node.outputs) for own in connected]
 
     def infer_shape(self, node, shapes):  # noqa: D102
         n, M = shapes[0]
@@ -283,8 +283,8 @@ def _newton(F, state, P):
 
     def curved(v):
         f = F @ v.reshape(slope.shape).T
-        told = np.matmul(state.information, f[:, :, None])[:, :, 0]
-        return v + (told.T @ F).ravel()
+        weighed = np.matmul(state.information, f[:, :, None])[:, :, 0]
+        return v + (weighed.T @ F).ravel()
 
     def apart(v):
         each = zip(roots, v.reshape(slope.shape), strict=True)

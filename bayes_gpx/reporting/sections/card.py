@@ -78,10 +78,10 @@ def _priors(findings):
     for name in model.hyperparameters:
         if name in model.fixed:
             values = np.unique(model.fixed[name])
-            told = "fixed at " + ", ".join(f"{value:.4g}" for value in values)
+            prior = "fixed at " + ", ".join(f"{value:.4g}" for value in values)
         else:
-            told = model.variables[name].str_repr().partition("~")[2].strip() or "see the model"
-        rows.append([name, told])
+            prior = model.variables[name].str_repr().partition("~")[2].strip() or "see the model"
+        rows.append([name, prior])
     yield Table("Priors, on the scale of the hyperparameters.", ["hyperparameter", "prior"], rows)
 
 
