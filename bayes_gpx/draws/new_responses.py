@@ -23,7 +23,7 @@ class NewResponses:
     def __init__(self, model, exposure):
         self._training, self._observation = model.training, model.specification.observation
         self.exposure, self._name = exposure, self._observation.mean_name
-        self._classes = () if self._observation.classes is None else (self._observation.classes,)
+        self._classes = self._observation.class_shape
         size = (len(exposure), *(self._classes or (1,)))
         self._moments, self._drawn = Mixture(size, False), Mixture(size, False)
 
@@ -93,9 +93,9 @@ def _expectation(observation):
 
     Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
     """
-    if observation.classes is None:
-        moments = pt.dvectors("mean", "variance")
-    else:
+    if observation.class_shape:
         moments = pt.dmatrix("mean"), pt.dtensor3("root")
+    else:
+        moments = pt.dvectors("mean", "variance")
     inputs = [*moments, pt.dvector("exposure")]
     return ThreadedFunction(inputs, observation.expected(*inputs).value)

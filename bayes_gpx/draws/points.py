@@ -107,6 +107,8 @@ def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline
         point = BASELINES[baseline](X.values)
         refuse_outside(model, point[None], name)
         return point
+    # A series of pandas is one row with its names. Whether something else is a frame, of whichever
+    # package, is seen by its columns; an array may be one row.
     rows = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
     if not hasattr(rows, "columns") and np.ndim(rows) == 1:
         rows = np.asarray(rows)[None]

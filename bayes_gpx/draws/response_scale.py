@@ -66,7 +66,7 @@ def response_units(model: ModelLike) -> str:
 
 @lru_cache(maxsize=8)
 def _mean_response(observation):
-    f = pt.dvector("f") if observation.classes is None else pt.dmatrix("f")
+    f = pt.dmatrix("f") if observation.class_shape else pt.dvector("f")
     exposure = pt.dvector("exposure")
     return ThreadedFunction([f, exposure], observation.response(f, exposure).value)
 
@@ -75,7 +75,7 @@ def mean_response(
     observation: Likelihood, f: np.ndarray, exposure: np.ndarray | float = 1.0
 ) -> np.ndarray:
     """Mean response for draws f (chain, draw, obs), or with a last dim of classes."""
-    classes = () if observation.classes is None else f.shape[-1:]
+    classes = observation.class_shape
     wide = np.broadcast_to(exposure, f.shape[: f.ndim - len(classes)]).ravel()
     return _mean_response(observation)(f.reshape(-1, *classes), wide).reshape(f.shape)
 

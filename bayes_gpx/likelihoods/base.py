@@ -156,6 +156,11 @@ class Likelihood(ABC):
         )
 
     @property
+    def class_shape(self) -> tuple[int, ...]:
+        """Shape of what there is one of for each latent value of a row: (C,), or () for one."""
+        return () if self.classes is None else (self.classes,)
+
+    @property
     def reported(self) -> str:
         """What results call the mean response."""
         return self.mean_name or "y"

@@ -67,12 +67,12 @@ class Conditioning:
     @property
     def labels(self):
         """Codes of the classes that have a function each; one None where there is one function."""
-        return (None,) if self.likelihood.classes is None else range(self.likelihood.classes)
+        return range(*self.columns) if self.columns else (None,)
 
     @property
     def columns(self):
         """Shape of what there is one of for each class: (C,), or () for one function."""
-        return () if self.likelihood.classes is None else (self.likelihood.classes,)
+        return self.likelihood.class_shape
 
 
 def inducing_operator(

@@ -63,11 +63,11 @@ def check_likelihood(
     )
     hash(likelihood)
     rng, y = np.random.default_rng(seed), np.asarray(y, "float64")
-    if likelihood.classes is None:
+    if likelihood.class_shape:
+        _check_vector(likelihood, theta, y, rng)
+    else:
         exposure = 1.7 if likelihood.exposed else None
         _check_scalar(_Scalar(likelihood, theta, exposure), y, rng)
-    else:
-        _check_vector(likelihood, theta, y, rng)
     _check_variable(likelihood, theta, y, rng)
 
 
@@ -350,7 +350,7 @@ def _check_vector(of, theta, y, rng):
 
 def _check_variable(of, theta, y, rng):
     """The density of the variable that `dist` makes in PyMC."""
-    shape = (len(y),) if of.classes is None else (len(y), of.classes)
+    shape = (len(y), *of.class_shape)
     f, exposure = rng.normal(size=shape), np.full(len(y), 1.7) if of.exposed else None
     observed = y.astype(int) if of.discrete else y
     with pm.Model() as model:

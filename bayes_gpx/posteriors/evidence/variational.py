@@ -92,7 +92,7 @@ class VariationalBound(Op):
 
     def make_node(self, F, rest, y, exposure, *hyperparameters):  # noqa: D102
         inputs = [pt.as_tensor_variable(v) for v in (F, rest, y, exposure, *hyperparameters)]
-        more = int(self.likelihood.classes is not None)
+        more = len(self.likelihood.class_shape)
         types = [2, 1, 1 + more, 2 + more, *[1 + more] * 3]
         outputs = [pt.dscalar(), *(pt.tensor(shape=(None,) * k, dtype="float64") for k in types)]
         return Apply(self, inputs, outputs)
@@ -103,12 +103,13 @@ class VariationalBound(Op):
 
     @cached_property
     def _compiled(self):
-        wide = pt.dvector if self.likelihood.classes is None else pt.dmatrix
+        several = bool(self.likelihood.class_shape)
+        wide = pt.dmatrix if several else pt.dvector
         mean, sd, y, exposure = wide("mean"), wide("sd"), pt.dvector("y"), pt.dvector("exposure")
         own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
         theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
         outputs = [*self.likelihood.expected_log(mean, sd, y, theta, exposure)]
-        if self.likelihood.classes is not None:
+        if several:
             outputs.append(self.likelihood.expected_information(mean, sd))
         options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
         return [pytensor.function([mean, sd, y, exposure, *own], outputs, **options)]
@@ -139,7 +140,7 @@ class VariationalBound(Op):
         return state.bound, in_F, -0.5 * state.W.sum(axis=1), *self._squeezed(*kept)
 
     def _squeezed(self, coefficients, root, *vectors):
-        if self.likelihood.classes is not None:
+        if self.likelihood.class_shape:
             return coefficients, root, *vectors
         return coefficients[0], root[0], *(v[:, 0] for v in vectors)
 
@@ -213,7 +214,7 @@ class VariationalBound(Op):
         if not hyperparameters:
             return slopes
         coefficients, variance = outputs[3], outputs[7]
-        spread = rest if self.likelihood.classes is None else rest[:, None]
+        spread = rest[:, None] if self.likelihood.class_shape else rest
         sd = pt.sqrt(pt.maximum(variance + spread, LEAST_SD**2))
         own = [pt.scalar(h.name, dtype="float64") for h in hyperparameters]
         theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
@@ -229,10 +230,9 @@ class VariationalBound(Op):
 
     def infer_shape(self, node, shapes):  # noqa: D102
         n, M = shapes[0]
-        C = self.likelihood.classes
-        first = () if C is None else (C,)
-        last = [(n, *first)] * 3
-        return [(), (n, M), (n,), (*first, M), (*first, M, M), *last]
+        classes = self.likelihood.class_shape
+        last = [(n, *classes)] * 3
+        return [(), (n, M), (n,), (*classes, M), (*classes, M, M), *last]
 
     def __getstate__(self):
         """Without what threads hold."""
