@@ -62,7 +62,7 @@ class Functions:
         Seed of all functions.
     """
 
-    model: object
+    model: ModelLike
     hyper: HyperparameterDraws
     each: int
     waves: int
@@ -71,11 +71,11 @@ class Functions:
     entropy: int
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         """Chains, and functions in each."""
         return len(self.hyper.chain), len(self.hyper.draw) * self.each
 
-    def generator(self, number):
+    def generator(self, number: int) -> np.random.Generator:
         """What the frequencies and coefficients of a function are drawn from."""
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number,)))
 

@@ -96,11 +96,11 @@ def predictions(
     where = points(model, X_new, Z_new, obs=obs)
     quantity = quantities.value(model, across=several is not None)
     given = len(where.X) if X_new is None else len(cast(Sized, X_new))
-    exposure = _exposures(model, exposure, where, given)
+    exposures = _exposures(model, exposure, where, given)
     options |= {"seed": seed}
     if model.specification.normal or on == "latent":
         return explain(model, idata, quantity, where, on=on, keep=keep, **options)
-    response = NewResponses(model, exposure)
+    response = NewResponses(model, exposures)
     return explain(
         model, idata, quantity, where, on="latent", keep=keep, response=response, **options
     )
