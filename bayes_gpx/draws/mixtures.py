@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -115,7 +116,7 @@ class Mixture:
         self._between[rows] += shift * remaining
         self._within[rows] += variance
         if self._cov is not None:
-            self._cov[rows] += cov + shift[:, :, None] * remaining[:, None, :]
+            self._cov[rows] += cast(np.ndarray, cov) + shift[:, :, None] * remaining[:, None, :]
 
     def moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Mean, standard deviation and covariance (or None), by the law of total variance."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -184,7 +184,7 @@ class ResponseQuantity:
         wanted, later = dict[int, np.ndarray](), dict[int, dict]()
         for degree in (None, *LEVELS):
             if degree is not None:
-                wanted = later.pop(degree, None)
+                wanted = later.pop(degree, {})
                 if not wanted:
                     continue
                 numbers = set(wanted)
@@ -285,7 +285,8 @@ class ResponseQuantity:
             return self._expected_classes(mean, variance)
         m, V = (jet.value.reshape((-1, self.together)) for jet in (mean, variance))
         by_feature = (*m.shape, -1)
-        m_d, half_V_d = mean.first.reshape(by_feature), 0.5 * variance.first.reshape(by_feature)
+        m_d = cast(np.ndarray, mean.first).reshape(by_feature)
+        half_V_d = 0.5 * cast(np.ndarray, variance.first).reshape(by_feature)
         m = m + self._center
         if not self.latent.total:
             slope, bend = response(m, V, slopes=True)

@@ -6,7 +6,7 @@ within one of two clusters far apart. Those pairs alone are taken again from dif
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -39,10 +39,10 @@ class SquaredDistances(Op):
         self.scaled = scaled
 
     def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in inputs]
-        points = inputs[: len(inputs) - self.scaled]
-        rows = [p.type.shape[0] for p in (points[0], points[-1])]
-        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=rows)])
+        tensors = [pt.as_tensor_variable(v) for v in inputs]
+        points = tensors[: len(tensors) - self.scaled]
+        shape = points[0].type.shape[0], points[-1].type.shape[0]
+        return Apply(self, tensors, [pt.tensor(dtype="float64", shape=shape)])
 
     def _split(self, inputs):
         """Points, one of them or two, and their scale."""
@@ -82,8 +82,8 @@ class ScaleSlopes(Op):
     __props__ = ()
 
     def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in inputs]
-        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=inputs[-1].type.shape)])
+        tensors = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, tensors, [pt.tensor(dtype="float64", shape=tensors[-1].type.shape)])
 
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         G, distances, *points, scale = inputs
@@ -111,8 +111,8 @@ def squared_distances(
     tensor (n, n) or (n, m)
     """
     if scale is None:
-        return SquaredDistances()(*points)
-    return SquaredDistances(scaled=True)(*points, scale)
+        return cast(TensorVariable, SquaredDistances()(*points))
+    return cast(TensorVariable, SquaredDistances(scaled=True)(*points, scale))
 
 
 def _squared(points, scale, least):
