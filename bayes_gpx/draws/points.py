@@ -83,6 +83,7 @@ BASELINES = {
     "median": lambda values: np.median(values, axis=0),
     "zero": lambda values: np.zeros(values.shape[1]),
 }
+"""From training samples (n, d) in user units to a baseline (d,), by the name that users give."""
 
 
 def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 LEAD = ("chain", "draw")
+"""First dims of what there is for each draw."""
+
 FEWEST_SMOOTHED = 30
 """Draws from which the tail of their weights can be smoothed."""
 

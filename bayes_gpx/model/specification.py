@@ -24,6 +24,7 @@ from bayes_gpx.processes.weight_process import WeightProcess, informed
 from bayes_gpx.validation import one_of
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
+"""How the amplitudes of a GPX's weight functions may be related; see `bayes_gpx.GPX`."""
 
 
 @dataclass(frozen=True)

@@ -31,12 +31,19 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 FORMAT = 1
+"""Number of the layout of files; those of another are refused."""
+
 FAMILIES = {"GP": GP, "GPX": GPX}
+"""Classes of models by the family that a file names."""
+
 APPROXIMATIONS = {kind.__name__: kind for kind in (HSGP, Inducing, RandomFeatures)}
 """What a file may ask for; a name outside of the list builds nothing."""
 
 CALLABLE = "callable"
+"""Stands in a file for a kernel that is a function of the user's, who passes it again."""
+
 GROUP = "bayes_gpx"
+"""Group of a file that holds the model; all others are the fit's."""
 
 
 def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:

@@ -29,8 +29,12 @@ from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.system.digests import digest
 
 LOWER, PLAIN = (np.array([ord(letter)], np.uint8) for letter in "LN")
+"""What LAPACK is told of a triangle: it is the lower one; it is neither transposed nor has a
+diagonal of ones."""
 
 STEPS, HALVINGS = 200, 30
+"""Most Newton steps to the mode, and most halvings of one step."""
+
 TOLERANCE = 1e-11
 """Of the mode, as a share of the latent values' size."""
 

@@ -51,6 +51,7 @@ _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
 
 _SOURCES = [Path(room.__file__) for room in (distance, normal, lapack, laplace)] + [Path(__file__)]
 _EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
+"""Digest of the sources that machine code is made from."""
 
 
 def _key(*parts):

@@ -30,6 +30,8 @@ from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.posteriors.evidence.newton import ascend
 
 STEPS, HALVINGS = 100, 10
+"""Most steps to the maximum of the bound, and most halvings of one step."""
+
 TOLERANCE = 1e-9
 """Of the latent values' means and variances, as a share of their size."""
 
@@ -40,7 +42,11 @@ SOLVED = 1e-8
 """Share of a Newton step's right-hand side that may be left."""
 
 LEAST_SHARE = 0.45
+"""Of the step to what the precisions are at the maximum: taken at the least where steps swing."""
+
 LEAST_SD = 1e-6
+"""Standard deviation that a latent value is given at the least: expectations divide by it."""
+
 BLOCK = 2**22
 """Numbers in an array over observations and nodes."""
 

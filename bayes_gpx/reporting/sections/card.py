@@ -8,12 +8,14 @@ import numpy as np
 from bayes_gpx.reporting.page import Pairs, Prose, Section, Table
 
 VERSIONS = ("bayes_gpx", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
+"""Packages whose versions are stated, since numbers may depend on them."""
 
 PRIOR_NAMES = {
     "shared": "one amplitude for all weight functions",
     "per_feature": "an amplitude for each weight function",
     "horseshoe": "an amplitude for each weight function, under a regularised horseshoe",
 }
+"""What is said of each `weight_prior` of a GPX."""
 
 
 def _model(findings):

@@ -6,6 +6,7 @@ from bayes_gpx.plots import plot_waterfall
 from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, picture
 
 MOST_FEATURES = 6
+"""Features whose attributions have a sentence each; the others share one."""
 
 
 def _chosen(findings):

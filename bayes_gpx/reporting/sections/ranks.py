@@ -4,6 +4,7 @@ from bayes_gpx.plots import plot_interactions, plot_relevance
 from bayes_gpx.reporting.page import Prose, Section, Table, interval, number, picture
 
 FIRST = 10
+"""Pairs of features in the table; features are all in it."""
 
 
 def _relevance(findings):
