@@ -77,6 +77,7 @@ class _PosteriorMoments:
     across: bool = False
 
     def __call__(self, draw):
+        """Return mean (m c,) and the moment; of a total, mean and variance (m,). Or `across`."""
         operator = self.operator(draw.asked)
         if self.across:
             each = [draw.posterior(label)(operator) for label in draw.given.labels]

@@ -232,7 +232,11 @@ class ResponseQuantity:
         return replace(where, X=X, Z=Z, baseline=None)
 
     def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Slopes of the response times those of f, at the point or along the path."""
+        """Slopes of the response times those of f, at the point or along the path.
+
+        Values and gradients of f at t places for each of k rows, (k t,) and (k t d,), become shares
+        (k, d) and, along paths, differences (k,).
+        """
         if self.model.specification.classes is not None:
             return self._combine_classes(rows, *values)
         f = values[0].reshape((-1, self.together)) + self._center

@@ -185,7 +185,10 @@ class Ascent:
 
 
 def _gap(m, root):
-    """Kullback-Leibler divergence of N(m, (root root')^-1) from the prior, over all classes."""
+    """Kullback-Leibler divergence of N(m, (root root')^-1) from the prior, over all classes.
+
+    Means m (C, M) and roots (C, M, M) of the precisions.
+    """
     logs = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum()
     return 0.5 * ((np.linalg.inv(root) ** 2).sum() + (m**2).sum() - m.size + logs)
 

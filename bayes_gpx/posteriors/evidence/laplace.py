@@ -80,7 +80,10 @@ class _Search:
         return pytensor.function(*local_graph(self.likelihood), **options)
 
     def mode(self, K, rest):
-        """Mode f of the posterior, with alpha = K^-1 f; None where there is none to be found."""
+        """Mode f of the posterior, with alpha = K^-1 f, (n,) each; None where none is found.
+
+        K (n, n), and `rest` as `climb` takes it.
+        """
         if self._own.last is None:
             self._own.last = {}
         modes, concave = self._own.last, self.likelihood.concave
@@ -185,7 +188,7 @@ def climb(local, K, rest, begun, concave):
 
 
 def at_mode(local, K, rest, f, alpha):
-    """What `LaplaceEvidence` returns, at the mode f."""
+    """What `LaplaceEvidence` returns, at the mode f (n,), with alpha = K^-1 f (n,), K (n, n)."""
     n = len(K)
     logp, slope, W, third, _ = local(f, *rest)
     W = np.maximum(W, FLAT)

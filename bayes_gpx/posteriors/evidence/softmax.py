@@ -132,6 +132,7 @@ class SoftmaxLaplace(Op):
         return -np.inf, *(np.zeros(shape) for shape in shapes)
 
     def _evidence(self, K, f, alpha, logp, p):
+        """All outputs, at the mode f, with alpha = K^-1 f and probabilities p, (n, C) each."""
         (n, C), A = f.shape, factor(p)
         R, inner = _root(K, A)
         inverse = solve_triangular(R, np.eye(n * C), lower=True, check_finite=False)

@@ -151,7 +151,7 @@ class VariationalBound(Op):
         return coefficients[0], root[0], *(v[:, 0] for v in vectors)
 
     def _highest(self, F, rest, others):
-        """The best variational posterior; None without any.
+        """The best variational posterior for F (n, M) and rest (n,); None without any.
 
         Searched from this thread's last one on, a matter of time alone where there is one optimum;
         from the prior where there may be several.
@@ -176,7 +176,10 @@ class VariationalBound(Op):
         return state if arrived and _apart(state.P, _precisions(F, state)) <= LARGEST_MISS else None
 
     def _at(self, coefficients, P, F, rest, others):
-        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound."""
+        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound.
+
+        Coefficients (C, M) and precisions P (C, M, M); F (n, M) and rest (n,).
+        """
         try:
             root = np.linalg.cholesky(P)
         except np.linalg.LinAlgError:
