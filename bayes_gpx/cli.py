@@ -32,14 +32,14 @@ class Lists(click.Command):
     def parse_args(self, ctx, args):
         """Turn ``--features a b`` into ``--features a --features b``."""
         many = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
-        told, open_option = [], None
+        repeated, open_option = [], None
         for word in args:
             if word.startswith("-"):
                 open_option = word if word in many else None
-                told += [] if open_option else [word]
+                repeated += [] if open_option else [word]
             else:
-                told += [open_option, word] if open_option else [word]
-        return super().parse_args(ctx, told)
+                repeated += [open_option, word] if open_option else [word]
+        return super().parse_args(ctx, repeated)
 
 
 def main(arguments=None):
@@ -277,8 +277,8 @@ def explain(run, new, baseline, out, seed, quiet):
     start = _baseline(model, baseline)
     blocks = explained(model, idata, X, baseline=start, seed=seed)
     done = 0
-    told = {"label": "Explaining", "file": sys.stderr, "hidden": quiet}
-    with replaced(out) as file, click.progressbar(length=len(X), **told) as bar:
+    options = {"label": "Explaining", "file": sys.stderr, "hidden": quiet}
+    with replaced(out) as file, click.progressbar(length=len(X), **options) as bar:
         try:
             for block in blocks:
                 file.write(as_csv(block, header=not done))

@@ -1,8 +1,15 @@
 """The models as scikit-learn estimators, for pipelines and cross-validation."""
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
+
 import numpy as np
 import pandas as pd
+import xarray as xr
 
+from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.explain import attributions, contributions, predictions
 from bayes_gpx.model.gp import GP, GPX
 
@@ -15,6 +22,9 @@ except ImportError as missing:
     raise ImportError(
         "bayes_gpx.sklearn needs scikit-learn: pip install 'bayes_gpx[data]'."
     ) from missing
+
+if TYPE_CHECKING:
+    from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 
 DRAWS = 1000
 """Of a single fit, for the standard deviation of a rate."""
@@ -54,7 +64,7 @@ class _Estimator(BaseEstimator):
         options = {"keep": "summary", "draws": draws, "seed": 0, "progressbar": False}
         return predictions(self.model_, self.idata_, X, **options)
 
-    def explain(self, X, **options):
+    def explain(self, X: Table, **options: Any) -> xr.Dataset:
         """Explain predictions.
 
         Parameters
@@ -94,15 +104,15 @@ class GPRegressor(RegressorMixin, _Estimator):
 
     def __init__(
         self,
-        kernel="expquad",
-        ard=True,
-        likelihood="normal",
-        approximation=None,
-        priors=None,
-        method="map",
-        fit_options=None,
-        random_state=None,
-    ):
+        kernel: str | Callable[[int], Any] = "expquad",
+        ard: bool = True,
+        likelihood: str = "normal",
+        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        priors: Priors | None = None,
+        method: str = "map",
+        fit_options: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.kernel = kernel
         self.ard = ard
         self.likelihood = likelihood
@@ -112,12 +122,14 @@ class GPRegressor(RegressorMixin, _Estimator):
         self.fit_options = fit_options
         self.random_state = random_state
 
-    def fit(self, X, y):
+    def fit(self, X: Table, y: Column) -> Self:
         """Infer the hyperparameters from X (n, d) and y (n,)."""
         X, y = _regression_data(self, X, y)
         return self._fit(GP, X, y, likelihood=self.likelihood)
 
-    def predict(self, X, return_std=False):
+    def predict(
+        self, X: Table, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Mean response (m,); with `return_std` also the sd of a new response, or of its rate."""
         return _mean_and_sd(self, X, return_std)
 
@@ -140,17 +152,17 @@ class GPXRegressor(RegressorMixin, _Estimator):
 
     def __init__(
         self,
-        kernel="expquad",
-        ard=True,
-        likelihood="normal",
-        weight_prior="shared",
-        intercept=False,
-        approximation=None,
-        priors=None,
-        method="map",
-        fit_options=None,
-        random_state=None,
-    ):
+        kernel: str | Callable[[int], Any] = "expquad",
+        ard: bool = True,
+        likelihood: str = "normal",
+        weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
+        intercept: bool = False,
+        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        priors: Priors | None = None,
+        method: str = "map",
+        fit_options: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.kernel = kernel
         self.ard = ard
         self.likelihood = likelihood
@@ -162,13 +174,15 @@ class GPXRegressor(RegressorMixin, _Estimator):
         self.fit_options = fit_options
         self.random_state = random_state
 
-    def fit(self, X, y):
+    def fit(self, X: Table, y: Column) -> Self:
         """Infer the hyperparameters from X (n, d) and y (n,)."""
         X, y = _regression_data(self, X, y)
         settings = {"weight_prior": self.weight_prior, "intercept": self.intercept}
         return self._fit(GPX, X, y, likelihood=self.likelihood, **settings)
 
-    def predict(self, X, return_std=False):
+    def predict(
+        self, X: Table, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Mean response (m,); with `return_std` also the sd of a new response, or of its rate."""
         return _mean_and_sd(self, X, return_std)
 
@@ -195,14 +209,14 @@ class GPClassifier(ClassifierMixin, _Estimator):
 
     def __init__(
         self,
-        kernel="expquad",
-        ard=True,
-        approximation=None,
-        priors=None,
-        method="map",
-        fit_options=None,
-        random_state=None,
-    ):
+        kernel: str | Callable[[int], Any] = "expquad",
+        ard: bool = True,
+        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        priors: Priors | None = None,
+        method: str = "map",
+        fit_options: Mapping[str, Any] | None = None,
+        random_state: int | np.random.RandomState | None = None,
+    ) -> None:
         self.kernel = kernel
         self.ard = ard
         self.approximation = approximation
@@ -211,24 +225,24 @@ class GPClassifier(ClassifierMixin, _Estimator):
         self.fit_options = fit_options
         self.random_state = random_state
 
-    def fit(self, X, y):
+    def fit(self, X: Table, y: Column) -> Self:
         """Infer the hyperparameters from X (n, d) and labels y (n,)."""
-        X, y = validate_data(self, X, y, dtype="float64", ensure_min_samples=2)
-        check_classification_targets(y)
-        self.classes_, code = np.unique(y, return_inverse=True)
+        rows, labels = validate_data(self, X, y, dtype="float64", ensure_min_samples=2)
+        check_classification_targets(labels)
+        self.classes_, code = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}; expected two or more.")
         likelihood = "bernoulli" if len(self.classes_) == 2 else "categorical"
-        return self._fit(GP, X, code, likelihood=likelihood)
+        return self._fit(GP, rows, code, likelihood=likelihood)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: Table) -> np.ndarray:
         """Probability of each of `classes_`, (m, C), averaged over what the fit does not know."""
         mean = self._predictions(X)["probability_mean"].values
         if mean.ndim == 1:
             return np.column_stack([1.0 - mean, mean])
         return mean / mean.sum(axis=1, keepdims=True)
 
-    def predict(self, X):
+    def predict(self, X: Table) -> np.ndarray:
         """The most probable label, (m,)."""
         largest = self.predict_proba(X).argmax(axis=1)
         return self.classes_[largest]

@@ -64,4 +64,4 @@ def is_missing(value: Any) -> bool:
 
 def plain(label: Any) -> Any:
     """A label as Python's own type."""
-    return label.item() if hasattr(label, "item") else label
+    return label.item() if hasattr(label, "item") else label  # numpy's scalars have `item`

@@ -240,10 +240,16 @@ def refuse_misaligned(index: np.ndarray, other: np.ndarray, name: str, other_nam
 
 def row_labels(table: Any) -> np.ndarray | None:
     """Labels that the rows brought along, or None."""
-    if hasattr(table, "dims") and hasattr(table, "coords"):
+    if _is_data_array(table):
         return table[table.dims[0]].values if table.dims[0] in table.coords else None
     index = getattr(table, "index", None)
+    # Only an index of pandas has `equals`; a list's `index` is a method.
     return _labels(index) if hasattr(index, "equals") else None
+
+
+def _is_data_array(table):
+    """Whether a table is xarray's, known by its attributes: xarray need not be imported for it."""
+    return hasattr(table, "dims") and hasattr(table, "coords")
 
 
 def _refuse_repeated(columns, name):
@@ -266,10 +272,10 @@ class _Table:
 
 
 def _open(X, name, prefix):
-    if hasattr(X, "dims") and hasattr(X, "data_vars"):
+    if hasattr(X, "dims") and hasattr(X, "data_vars"):  # known without importing xarray, too
         raise ValueError(f"{name} is an xarray Dataset; expected one table: use .to_dataframe().")
     labels = row_labels(X)
-    if hasattr(X, "dims") and hasattr(X, "coords"):
+    if _is_data_array(X):
         if X.ndim != 2:
             raise ValueError(f"{name} has dims {X.dims}; expected two, (rows, features).")
         named = X.dims[1] in X.coords
@@ -335,9 +341,9 @@ def _matched(table, like, name):
     wanted = []
     for source in sources:
         own = like.levels.get(source, ())
-        told = [indicator(source, level) for level in own]
-        coded = source not in columns and own and set(told) <= set(columns)
-        wanted += [(column, None) for column in told] if coded else [(source, own or None)]
+        indicators = [indicator(source, level) for level in own]
+        coded = source not in columns and own and set(indicators) <= set(columns)
+        wanted += [(column, None) for column in indicators] if coded else [(source, own or None)]
     missing = [column for column, _ in wanted if column not in columns]
     if missing:
         raise ValueError(

@@ -183,7 +183,7 @@ def read_training(
     weighs : bool
         Whether features are weighed: Z, or X itself where Z is None.
     exposure : array (n,), optional
-        Of counts.
+        Where the likelihood is `exposed`.
     intercept : bool
         Weigh a constant 1 too, neither centred nor scaled.
     scale : bool
@@ -239,15 +239,8 @@ def _read_response(y, frame, observation):
     return read_response(y, frame, read=observation.read)
 
 
-def refuse_exposure(exposure: Any, observation: Reader) -> None:
-    """Raise if an exposure is given to a likelihood that has none."""
-    if exposure is not None and not observation.exposed:
-        raise ValueError("exposure was given; it is for counts, such as poisson.")
-
-
 def _read_exposure(exposure, frame, observation):
     """Exposure (n,), ones by default; None where noise is normal."""
-    refuse_exposure(exposure, observation)
     if exposure is None:
         return None if observation.normal else np.ones(len(frame))
     values = read_response(exposure, frame, "exposure")

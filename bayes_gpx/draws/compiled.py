@@ -37,6 +37,7 @@ SYMBOLS = {
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
 }
+"""Kind of each symbol beside the hyperparameters; `_compiled` knows more of the shapes of some."""
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,7 @@ class _PosteriorMoments:
     across: bool = False
 
     def __call__(self, draw):
+        """Return mean (m c,) and the moment; of a total, mean and variance (m,). Or `across`."""
         operator = self.operator(draw.asked)
         if self.across:
             each = [draw.posterior(label)(operator) for label in draw.given.labels]
@@ -310,7 +311,10 @@ DEPENDENCE = {
     False: "joint over features within an observation, independent between observations",
     True: "joint over features and observations",
 }
+"""What attrs say of how draws belong together: of draws for each observation, and of joint ones."""
+
 SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with their own eps_w"}
+"""What attrs say of the samples that a result is about: whether they are new ones."""
 
 
 def _moments(model, hyper, tracked, quantity, where, moment, each, first):

@@ -80,8 +80,8 @@ def hyperparameter_draws(
     values = {}
     for name in model.hyperparameters:
         if name in model.fixed:
-            fixed = model.fixed[name]
-            value = np.broadcast_to(fixed, (chains, kept, *fixed.shape))
+            own = model.fixed[name]
+            value = np.broadcast_to(own, (chains, kept, *own.shape))
         else:
             value = posterior[model.posterior_names[name]].values
             if dims.get(name) and value.ndim == 2:
@@ -94,8 +94,8 @@ def hyperparameter_draws(
             sampled = f"{model.in_model('y')}_{name}"
             if sampled in posterior:
                 values[name] = posterior[sampled].values
-    labels = [posterior[dim].values for dim in ("chain", "draw")]
-    return HyperparameterDraws(values, *labels, chains * draws == 1)
+    chain, draw = posterior["chain"].values, posterior["draw"].values
+    return HyperparameterDraws(values, chain, draw, chains * draws == 1)
 
 
 def refuse_other_model(model: ModelLike, idata: Draws) -> None:

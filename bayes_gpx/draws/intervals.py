@@ -6,6 +6,9 @@ import arviz_stats  # noqa: F401
 import xarray as xr
 from scipy.special import ndtri
 
+BOUNDS = ["lower", "upper"]
+"""Labels of the dim `ci_bound`, which ArviZ calls so."""
+
 
 def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
     """Equal-tailed interval where the dataset has draws, else that of a normal variable.
@@ -14,8 +17,5 @@ def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
     """
     if name in dataset and dataset[name].sizes["chain"] * dataset[name].sizes["draw"] > 1:
         return dataset[name].azstats.eti(prob=prob, dim=["chain", "draw"])
-    ends = xr.DataArray([-1.0, 1.0], {"ci_bound": ["lower", "upper"]}, ["ci_bound"])
+    ends = xr.DataArray([-1.0, 1.0], {"ci_bound": BOUNDS}, ["ci_bound"])
     return dataset[f"{name}_mean"] + ends * float(ndtri((1 + prob) / 2)) * dataset[f"{name}_sd"]
-
-
-BOUNDS = ["lower", "upper"]

@@ -1,6 +1,9 @@
 """Conditional normals in user units, and the mixture of them over hyperparameter draws."""
 
+from __future__ import annotations
+
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -87,18 +90,24 @@ class Mixture:
         Also the covariance between the components of each observation.
     """
 
-    def __init__(self, shape, covariance):
+    def __init__(self, shape: tuple[int, int], covariance: bool) -> None:
         self._count = np.zeros(shape[0], int)
         self._mean, self._within, self._between = (np.zeros(shape) for _ in range(3))
         self._cov = np.zeros((*shape, shape[1])) if covariance else None
 
     @property
-    def sums(self):
+    def sums(self) -> list[np.ndarray]:
         """The arrays of all that was added so far."""
         own = [self._count, self._mean, self._within, self._between]
         return own if self._cov is None else [*own, self._cov]
 
-    def add(self, rows, mean, variance, cov=None):
+    def add(
+        self,
+        rows: slice,
+        mean: np.ndarray,
+        variance: np.ndarray | float,
+        cov: np.ndarray | None = None,
+    ) -> None:
         """Add one conditional's moments for some rows (a slice)."""
         self._count[rows] += 1
         shift = mean - self._mean[rows]
@@ -107,9 +116,9 @@ class Mixture:
         self._between[rows] += shift * remaining
         self._within[rows] += variance
         if self._cov is not None:
-            self._cov[rows] += cov + shift[:, :, None] * remaining[:, None, :]
+            self._cov[rows] += cast(np.ndarray, cov) + shift[:, :, None] * remaining[:, None, :]
 
-    def moments(self):
+    def moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """Mean, standard deviation and covariance (or None), by the law of total variance."""
         n = self._count[:, None]
         sd = np.sqrt((self._within + self._between) / n)
@@ -128,7 +137,7 @@ class PredictiveMixture:
     def __init__(self):
         self._count, self._excess, self._means, self._within, self._between = 0, 0.0, [], [], []
 
-    def add(self, found):
+    def add(self, found: Predictive) -> None:
         """Add one draw's `Predictive`."""
         jets = [[part for part in jet if part is not None] for jet in found.means]
         if not self._count:
@@ -155,7 +164,7 @@ class PredictiveMixture:
             rest = mean[1] - self._means[0][1]
             self._between[2] += 2.0 * shift[1][:, :, None] * rest[:, None]
 
-    def predictive(self):
+    def predictive(self) -> Predictive:
         """The mixture, as a `Predictive`."""
         spread = [(w + b) / self._count for w, b in zip(self._within, self._between, strict=True)]
         means = tuple(Jet(*jet) for jet in self._means)

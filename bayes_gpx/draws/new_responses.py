@@ -1,13 +1,23 @@
 """A new response y around f, where noise is not normal: its draws, and exact means over draws."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import pytensor.tensor as pt
 
-from bayes_gpx.draws.mixtures import Mixture
+from bayes_gpx.draws.mixtures import Conditional, Mixture
 from bayes_gpx.draws.response_scale import mean_response
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
+
+if TYPE_CHECKING:
+    import numpy as np
+    import xarray as xr
+
+    from bayes_gpx.draws.protocols import ModelLike
 
 
 class NewResponses:
@@ -20,24 +30,24 @@ class NewResponses:
         Of counts; else 1.
     """
 
-    def __init__(self, model, exposure):
+    def __init__(self, model: ModelLike, exposure: np.ndarray) -> None:
         self._training, self._observation = model.training, model.specification.observation
         self.exposure, self._name = exposure, self._observation.mean_name
-        self._classes = () if self._observation.classes is None else (self._observation.classes,)
+        self._classes = self._observation.class_shape
         size = (len(exposure), *(self._classes or (1,)))
         self._moments, self._drawn = Mixture(size, False), Mixture(size, False)
 
-    def shapes(self, shape):
+    def shapes(self, shape: tuple[int, int, int]) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays of draws (chain, draw, m), by name."""
         of_mean = {self._name: (*shape, *self._classes)} if self._name else {}
         return {"y": shape} | of_mean
 
     @property
-    def sums(self):
+    def sums(self) -> list[np.ndarray]:
         """The arrays of all that was added so far."""
         return [*self._moments.sums, *self._drawn.sums]
 
-    def add(self, rows, part, theta):
+    def add(self, rows: slice, part: Conditional, theta: Mapping[str, Any]) -> None:
         """Add one draw of the hyperparameters, for which f is a `Conditional`."""
         if self._name is None:
             noise = self._training.y_scaling.scale**2 * self._observation.variance(0.0, theta)
@@ -50,7 +60,9 @@ class NewResponses:
         expected = _expectation(self._observation)(*f, self.exposure[rows])
         self._moments.add(rows, expected.reshape((len(expected), -1)), 0.0)
 
-    def sample(self, rows, f, theta, rng):
+    def sample(
+        self, rows: slice, f: np.ndarray, theta: Mapping[str, Any], rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
         """Draws by name, from those of f (draw, k) or (draw, k, C)."""
         scale, exposure = self._training.y_scaling.scale, self.exposure[rows]
         found = {"y": self._observation.draw(f / scale, theta, rng, exposure) * scale}
@@ -60,7 +72,7 @@ class NewResponses:
                 self._drawn.add(rows, mean.reshape((len(mean), -1)), 0.0)
         return found
 
-    def named(self, dataset, held):
+    def named(self, dataset: xr.Dataset, held: Mapping[str, np.ndarray]) -> xr.Dataset:
         """Add what was gathered to f's Dataset; `held` are the arrays in memory, by name."""
         dims = dataset["f_mean"].dims
         own = {"y": dims[:1], self._name: dims}
@@ -77,7 +89,7 @@ class NewResponses:
         return dataset.assign(found)
 
     @property
-    def attrs(self):
+    def attrs(self) -> dict[str, Any]:
         """What the result's attrs say of the moments, and of labels."""
         if self._name is None:
             return {}
@@ -93,9 +105,9 @@ def _expectation(observation):
 
     Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
     """
-    if observation.classes is None:
-        moments = pt.dvectors("mean", "variance")
-    else:
+    if observation.class_shape:
         moments = pt.dmatrix("mean"), pt.dtensor3("root")
+    else:
+        moments = pt.dvectors("mean", "variance")
     inputs = [*moments, pt.dvector("exposure")]
     return ThreadedFunction(inputs, observation.expected(*inputs).value)

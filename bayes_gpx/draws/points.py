@@ -83,6 +83,7 @@ BASELINES = {
     "median": lambda values: np.median(values, axis=0),
     "zero": lambda values: np.zeros(values.shape[1]),
 }
+"""From training samples (n, d) in user units to a baseline (d,), by the name that users give."""
 
 
 def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:
@@ -107,6 +108,8 @@ def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline
         point = BASELINES[baseline](X.values)
         refuse_outside(model, point[None], name)
         return point
+    # A series of pandas is one row with its names. Whether something else is a frame, of whichever
+    # package, is seen by its columns; an array may be one row.
     rows = baseline.to_frame().T if hasattr(baseline, "to_frame") else baseline
     if not hasattr(rows, "columns") and np.ndim(rows) == 1:
         rows = np.asarray(rows)[None]

@@ -13,6 +13,7 @@ STEPS = 50
 """Of a quadrature along paths, unless others are asked for."""
 
 SMOOTH = "of the smooth function, without eps_w"
+"""What attrs say of the samples, where a quantity leaves their own deviations out."""
 
 
 def value(model, *, smooth=False, across=False):

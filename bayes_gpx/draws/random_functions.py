@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
@@ -62,7 +62,7 @@ class Functions:
         Seed of all functions.
     """
 
-    model: object
+    model: ModelLike
     hyper: HyperparameterDraws
     each: int
     waves: int
@@ -71,11 +71,11 @@ class Functions:
     entropy: int
 
     @property
-    def shape(self):
+    def shape(self) -> tuple[int, int]:
         """Chains, and functions in each."""
         return len(self.hyper.chain), len(self.hyper.draw) * self.each
 
-    def generator(self, number):
+    def generator(self, number: int) -> np.random.Generator:
         """What the frequencies and coefficients of a function are drawn from."""
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number,)))
 
@@ -97,7 +97,8 @@ def draw_functions(
     hyper = hyperparameter_draws(model, idata, num_draws)
     structure, data = Structure.of(model, hyper), data_of(model)
     each = draws if hyper.alone else 1
-    functions = Functions(model, hyper, each, waves, [], [], np.random.SeedSequence(seed).entropy)
+    entropy = cast(int, np.random.SeedSequence(seed).entropy)
+    functions = Functions(model, hyper, each, waves, [], [], entropy)
     factorise = factors_of(structure, data)
     names = ("jitter", "alpha", "root", "rng", *data)
     try:
@@ -206,8 +207,15 @@ def by_functions(
     """Draw functions and ask them; they are joint over observations in any case."""
     if options.get("path") is not None:
         refuse_foreign(options["path"])
-    how = {"draws": draws, "num_draws": num_draws, "seed": seed, "progressbar": progressbar}
-    functions = draw_functions(model, idata, waves=WAVES, **how)
+    functions = draw_functions(
+        model,
+        idata,
+        draws=draws,
+        num_draws=num_draws,
+        waves=WAVES,
+        seed=seed,
+        progressbar=progressbar,
+    )
     where, exact = replace(where, positions=None), None
     if isinstance(asked, ResponseQuantity):
         exact = means(model, idata, asked, num_draws=num_draws, progressbar=progressbar)

@@ -51,9 +51,12 @@ def means(
     models" (2022), equation 35 with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its
     right.
     """
-    hyper, classes = hyperparameter_draws(model, idata, num_draws), model.specification.classes
-    if classes is None:
-        functions = _response(model.specification.observation, taylor)
+    hyper, observation = (
+        hyperparameter_draws(model, idata, num_draws),
+        model.specification.observation,
+    )
+    if not observation.class_shape:
+        functions = _response(observation, taylor)
     elif taylor:
         refuse_classes(model, "method='taylor'")
 
@@ -77,8 +80,8 @@ def means(
                 yield number, k, slice(None), part.expected(*own, response)
 
     m, factor = len(asked.where.X), asked.quantity.factor
-    several = () if classes is None else (classes,)
-    totals = [np.zeros((m, *several, len(factor))), np.zeros((m, *several))]
+    shape = (m, *observation.class_shape)
+    totals = [np.zeros((*shape, len(factor))), np.zeros(shape)]
     for _, rows, found in asked.answers(ask, len(hyper)):
         for total, column in zip(totals, found, strict=False):
             total[rows] += column / len(hyper)

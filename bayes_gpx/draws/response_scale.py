@@ -6,9 +6,10 @@ each function, attributions add up to the response at x less that at the baselin
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -25,6 +26,7 @@ from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.likelihoods.base import Likelihood
+    from bayes_gpx.numerics.jets import Jet
 
 LEVELS = (8, 16, 32, 64, 128)
 """Degrees of the polynomials that f, or its moments, are taken for along a path."""
@@ -66,7 +68,7 @@ def response_units(model: ModelLike) -> str:
 
 @lru_cache(maxsize=8)
 def _mean_response(observation):
-    f = pt.dvector("f") if observation.classes is None else pt.dmatrix("f")
+    f = pt.dmatrix("f") if observation.class_shape else pt.dvector("f")
     exposure = pt.dvector("exposure")
     return ThreadedFunction([f, exposure], observation.response(f, exposure).value)
 
@@ -75,7 +77,7 @@ def mean_response(
     observation: Likelihood, f: np.ndarray, exposure: np.ndarray | float = 1.0
 ) -> np.ndarray:
     """Mean response for draws f (chain, draw, obs), or with a last dim of classes."""
-    classes = () if observation.classes is None else f.shape[-1:]
+    classes = observation.class_shape
     wide = np.broadcast_to(exposure, f.shape[: f.ndim - len(classes)]).ravel()
     return _mean_response(observation)(f.reshape(-1, *classes), wide).reshape(f.shape)
 
@@ -88,16 +90,16 @@ class LatentQuantity:
     together = 1
 
     @property
-    def operators(self):
+    def operators(self) -> tuple[Callable, ...]:
         """What each function is asked for: the quantity, and what it sums to."""
         total = self.quantity.total
         return (self.quantity.operator, *(total[1:] if total else ()))
 
-    def spread(self, where):
+    def spread(self, where: Points) -> Points:
         """Points at which functions are asked."""
         return where
 
-    def combine(self, rows, values):
+    def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
         """Components of the observations in `rows`, and their total where there is one.
 
         Of several classes (k, C, c) and (k, C).
@@ -130,7 +132,7 @@ class ResponseQuantity:
     degree: int = LEVELS[0]
 
     @property
-    def quantity(self):
+    def quantity(self) -> Quantity:
         """As `latent`, in units of the response."""
         units = response_units(self.model)
         if not self.latent.total:
@@ -138,25 +140,27 @@ class ResponseQuantity:
         return replace(self.latent, units=units, bends=False)
 
     @property
-    def together(self):
+    def together(self) -> int:
         """Points for each observation."""
         return self.degree + 1 if self.latent.total else 1
 
     @property
-    def operators(self):
+    def operators(self) -> tuple[Callable, ...]:
         """Values and gradients of f."""
         return (
             quantities.value(self.model, smooth=True).operator,
             quantities.derivative(self.model).operator,
         )
 
-    def of(self, rows, degree):
+    def of(self, rows: np.ndarray, degree: int) -> ResponseQuantity:
         """The same of some observations, by polynomials of another degree."""
         where, Z = self.where, self.where.Z
         where = replace(where, X=where.X[rows], Z=None if Z is None else Z[rows])
         return replace(self, where=where, degree=degree)
 
-    def answers(self, ask, count):
+    def answers(
+        self, ask: Callable[..., Iterator], count: int
+    ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
         """Yield number, rows and answers of functions or draws, each by the degree that it needs.
 
         Degrees are chosen row by row from a few of them; what then misses its sum is asked again.
@@ -176,11 +180,11 @@ class ResponseQuantity:
             return
         few = np.unique(np.linspace(0, count - 1, TRIALS).round().astype(int))
         parts, largest = self._parts(ask, few)
-        asked, numbers, later = [self.of(*part) for part in parts], None, {}
-        wanted = {}
+        asked, numbers = [self.of(*part) for part in parts], None
+        wanted, later = dict[int, np.ndarray](), dict[int, dict]()
         for degree in (None, *LEVELS):
             if degree is not None:
-                wanted = later.pop(degree, None)
+                wanted = later.pop(degree, {})
                 if not wanted:
                     continue
                 numbers = set(wanted)
@@ -214,7 +218,7 @@ class ResponseQuantity:
             if not len(left):
                 return parts, largest
 
-    def spread(self, where):
+    def spread(self, where: Points) -> Points:
         """All places on the path of the first observation, then those of the second."""
         if not self.latent.total:
             return where
@@ -227,8 +231,12 @@ class ResponseQuantity:
             Z = np.repeat(Z, self.together, axis=0)
         return replace(where, X=X, Z=Z, baseline=None)
 
-    def combine(self, rows, values):
-        """Slopes of the response times those of f, at the point or along the path."""
+    def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Slopes of the response times those of f, at the point or along the path.
+
+        Values and gradients of f at t places for each of k rows, (k t,) and (k t d,), become shares
+        (k, d) and, along paths, differences (k,).
+        """
         if self.model.specification.classes is not None:
             return self._combine_classes(rows, *values)
         f = values[0].reshape((-1, self.together)) + self._center
@@ -255,7 +263,7 @@ class ResponseQuantity:
         ends = softmax(f[:, [0, -1]], axis=-1)
         return [self._way[rows][:, None] * shares, self._between(ends, rows)]
 
-    def expected(self, mean, variance, response):
+    def expected(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> list[np.ndarray]:
         """Means of what `combine` gives where f is normal, by Stein's identity.
 
             E[dS(f)/dx_d] = m_d E S'(f) + V_d / 2 E S''(f)
@@ -281,7 +289,8 @@ class ResponseQuantity:
             return self._expected_classes(mean, variance)
         m, V = (jet.value.reshape((-1, self.together)) for jet in (mean, variance))
         by_feature = (*m.shape, -1)
-        m_d, half_V_d = mean.first.reshape(by_feature), 0.5 * variance.first.reshape(by_feature)
+        m_d = cast(np.ndarray, mean.first).reshape(by_feature)
+        half_V_d = 0.5 * cast(np.ndarray, variance.first).reshape(by_feature)
         m = m + self._center
         if not self.latent.total:
             slope, bend = response(m, V, slopes=True)

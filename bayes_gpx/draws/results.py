@@ -48,7 +48,10 @@ class ResultBuilder:
         return [*(a for m in self._mixtures.values() for a in m.sums), self._residuals]
 
     def add(self, rows, part, noise, total):
-        """Add one draw's normal; `noise` and `total` are on the model's scale."""
+        """Add one draw's normal; `noise` and `total` are on the model's scale.
+
+        `total` holds the mean and the variance (k,) of what the components of k rows sum to.
+        """
         quantity, factor = self._quantity, self._quantity.factor[0]
         self._mixtures[quantity.name].add(rows, *part.moments(self._kept))
         if quantity.noisy:

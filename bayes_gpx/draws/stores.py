@@ -17,6 +17,7 @@ import xarray as xr
 from bayes_gpx.system.files import replaced
 
 DIMS = ("chain", "draw", "obs", "feature", "feature_bis")
+"""Names of the dims of stored draws, of which an array has the first ones."""
 
 WRITTEN = "bayes_gpx_arrays"
 """Attribute of a store: all that the package wrote into it, and so may remove."""

@@ -34,6 +34,7 @@ MEASURES = (
     "sobol_first",
     "sobol_total",
 )
+"""Every measure by name; by default the result has them in this order."""
 
 SOBOL_ROWS = 1024
 """Rows of each of the two samples that Sobol indices are estimated from; a power of 2."""

@@ -8,7 +8,10 @@ import numpy as np
 import xarray as xr
 
 AVERAGED = ("value", "baseline", "baseline_value", "center", "offset")
+"""Variables that are averaged over imputations, as means and probabilities are."""
+
 DRAWS = {"chain", "draw"}
+"""Dims of a variable that holds draws; those of all imputations stand one after the other."""
 
 
 def combined(results: Sequence[xr.Dataset]) -> xr.Dataset:

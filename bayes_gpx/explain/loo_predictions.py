@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 LEAD = ("chain", "draw")
+"""First dims of what there is for each draw."""
+
 FEWEST_SMOOTHED = 30
 """Draws from which the tail of their weights can be smoothed."""
 
@@ -228,10 +230,10 @@ def _drawn(observation, hyper, mean, spread, training, each, rng):
     many = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))
     for at, theta in hyper:
         normal = rng.standard_normal((many, *mean[at].shape))
-        if observation.classes is None:
-            f = mean[at] + np.sqrt(spread[at]) * normal
-        else:
+        if observation.class_shape:
             f = mean[at] + np.einsum("nij,dnj->dni", spread[at], normal)
+        else:
+            f = mean[at] + np.sqrt(spread[at]) * normal
         parts.append((f, observation.draw(f[:each], theta, rng, exposure)))
     f, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     return [v.reshape((len(hyper.chain), -1, *v.shape[1:])) for v in (f, y)]

@@ -12,6 +12,7 @@ from arviz_base import rcParams
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
+from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import draw_functions, values
 from bayes_gpx.draws.response_scale import responds, response_units
@@ -20,8 +21,6 @@ from bayes_gpx.validation import count, one_of, probability
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
-
-BOUNDS = ["lower", "upper"]
 
 
 def partial_dependence(

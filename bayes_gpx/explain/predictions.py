@@ -9,11 +9,11 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.data.training import refuse_exposure
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.points import points
+from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -96,11 +96,11 @@ def predictions(
     where = points(model, X_new, Z_new, obs=obs)
     quantity = quantities.value(model, across=several is not None)
     given = len(where.X) if X_new is None else len(cast(Sized, X_new))
-    exposure = _exposures(model, exposure, where, given)
+    exposures = _exposures(model, exposure, where, given)
     options |= {"seed": seed}
     if model.specification.normal or on == "latent":
         return explain(model, idata, quantity, where, on=on, keep=keep, **options)
-    response = NewResponses(model, exposure)
+    response = NewResponses(model, exposures)
     return explain(
         model, idata, quantity, where, on="latent", keep=keep, response=response, **options
     )

@@ -7,9 +7,8 @@ import xarray as xr
 from arviz_base import rcParams
 from scipy.stats import rankdata
 
+from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.validation import probability
-
-BOUNDS = ["lower", "upper"]
 
 
 def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:

@@ -383,6 +383,7 @@ class _Kept:
 
 
 PAIRED = ("obs", "feature", "feature_bis")
+"""Dims of interactions: the second feature of a pair has a dim of its own."""
 
 
 def change(parameters, factor=1.0):

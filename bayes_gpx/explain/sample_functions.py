@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import xarray as xr
 
-from bayes_gpx.aliases import Draws
+from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.points import from_baseline, points
-from bayes_gpx.draws.random_functions import answer, draw_functions
+from bayes_gpx.draws.random_functions import Functions, answer, draw_functions
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import NoBasis
@@ -103,7 +105,7 @@ def sample_functions(
         "progressbar": progressbar,
     }
     try:
-        functions = draw_functions(model, idata, waves=waves, **options)
+        functions: Functions | None = draw_functions(model, idata, waves=waves, **options)
     except NoBasis:
         functions = None
     return RandomFunctions(model, idata, functions, options)
@@ -122,37 +124,49 @@ class RandomFunctions:
         that can be asked again.
     """
 
-    def __init__(self, model, idata, functions, options):
+    def __init__(
+        self, model: Model, idata: Draws, functions: Functions | None, options: Mapping[str, Any]
+    ) -> None:
         self._model, self._idata, self._functions = model, idata, functions
         self._options, self.joint = options, functions is None
 
-    def predictions(self, X_new=None, Z_new=None, *, obs=None):
+    def predictions(
+        self, X_new: Table | None = None, Z_new: Table | None = None, *, obs: Labels | None = None
+    ) -> xr.Dataset:
         """Values of the functions: `f` (chain, draw, obs), on the latent scale."""
         where = self._points(X_new, Z_new, obs)
         return self._ask(quantities.value(self._model, smooth=True), where)
 
-    def derivatives(self, X_new=None, Z_new=None, *, obs=None, order=1, on="response"):
+    def derivatives(
+        self,
+        X_new: Table | None = None,
+        Z_new: Table | None = None,
+        *,
+        obs: Labels | None = None,
+        order: Literal[1, 2] = 1,
+        on: Literal["response", "latent"] = "response",
+    ) -> xr.Dataset:
         """Return `derivative` (chain, draw, obs, feature), or of `order` 2 `second_derivative`."""
         quantity = quantities.derivative(self._model, order)
         return self._ask(quantity, self._points(X_new, Z_new, obs), on)
 
     def attributions(
         self,
-        X_new=None,
-        Z_new=None,
+        X_new: Table | None = None,
+        Z_new: Table | None = None,
         *,
-        baseline="mean",
-        method="exact",
-        steps=None,
-        obs=None,
-        on="response",
-    ):
+        baseline: str | Table = "mean",
+        method: str = "exact",
+        steps: int | None = None,
+        obs: Labels | None = None,
+        on: Literal["response", "latent"] = "response",
+    ) -> xr.Dataset:
         """Return `attribution` (chain, draw, obs, feature), and `difference`, which they sum to."""
         where = from_baseline(self._model, self._points(X_new, Z_new, obs), baseline)
         name = baseline if isinstance(baseline, str) else "given"
         return self._ask(quantities.attribution(self._model, name, method, steps), where, on)
 
-    def weights(self, X_new=None, *, obs=None):
+    def weights(self, X_new: Table | None = None, *, obs: Labels | None = None) -> xr.Dataset:
         """Weight functions of a GPX: `weight` (chain, draw, obs, feature), without `eps_w`."""
         quantity = quantities.weight(self._model, smooth=True)
         return self._ask(quantity, points(self._model, X_new, obs=obs, needs_z=False))

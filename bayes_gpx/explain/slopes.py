@@ -276,3 +276,4 @@ def _regions(rope, features):
 
 
 BANDS = ("band_pointwise", "band_simultaneous", "band_simultaneous_features")
+"""Variables that hold bands: of each number, of all observations, of all features at one."""

@@ -90,12 +90,12 @@ def columns_of(frame: Any, names: Sequence[str], what: str, categorical: Sequenc
     """
     missing = [name for name in names if name not in frame.columns]
     if missing:
-        told = []
+        described = []
         for name in missing:
             near = difflib.get_close_matches(name, frame.columns, 1, cutoff=0.5)
-            told.append(f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
+            described.append(f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""))
         raise ValueError(
-            f"{what} has no column {', '.join(told)}; it has {', '.join(frame.columns)}."
+            f"{what} has no column {', '.join(described)}; it has {', '.join(frame.columns)}."
         )
     chosen = frame[list(names)]
     for name in names:
@@ -147,26 +147,26 @@ def explained(
         options: dict[str, Any] = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
         predicted = predictions(*asked, **options)
         name = model.specification.observation.reported
-        told: dict[str, Any] = {}
+        named: dict[str, Any] = {}
         for verb in verbs:
             more: dict[str, Any] = {"baseline": baseline} if verb is attributions else {}
             found = verb(*asked, **more, **options)
-            told |= _told(found, verb.__name__.removesuffix("s"))
-        told |= _told(predicted, name, "prediction")
-        told |= {"value": found["value"]}
-        yield to_pandas(xr.Dataset(_side_by_side(told)))
+            named |= _moments(found, verb.__name__.removesuffix("s"))
+        named |= _moments(predicted, name, "prediction")
+        named |= {"value": found["value"]}
+        yield to_pandas(xr.Dataset(_side_by_side(named)))
 
 
-def _side_by_side(told):
+def _side_by_side(arrays):
     """The same along one list of features: weights are of levels, their sums of columns."""
-    along = [array["feature"].to_index() for array in told.values() if "feature" in array.dims]
+    along = [array["feature"].to_index() for array in arrays.values() if "feature" in array.dims]
     features = reduce(lambda known, more: known.append(more.difference(known, sort=False)), along)
     return {
         name: array.reindex(feature=features) if "feature" in array.dims else array
-        for name, array in told.items()
+        for name, array in arrays.items()
     }
 
 
-def _told(found, name, said=None):
+def _moments(found, name, said=None):
     """Draws, mean and sd of one quantity, under the name that is said of it."""
     return {f"{said or name}{part}": found[f"{name}{part}"] for part in ("", "_mean", "_sd")}

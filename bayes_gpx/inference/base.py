@@ -1,7 +1,8 @@
 """What a method of inference must give: one file for each, and its name in `methods`."""
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import pymc as pm
@@ -45,6 +46,24 @@ class Method(ABC):
         NowhereFinite
             If the density is finite at none of the starts.
         """
+
+    def refuse_unknown(self, name: str, options: Iterable[str]) -> None:
+        """Raise for options that `fit` does not take, where it does not pass them on.
+
+        Raises
+        ------
+        TypeError
+            That says which options the method of that name takes.
+        """
+        parameters = inspect.signature(self.fit).parameters.values()
+        if any(p.kind is p.VAR_KEYWORD for p in parameters):
+            return
+        given = {*self.takes, "progressbar", "around"}
+        own = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in given]
+        unknown = [option for option in options if option not in own]
+        if unknown:
+            expected = f"expected some of {own}" if own else "it has none of its own"
+            raise TypeError(f"method={name!r} does not take the options {unknown}; {expected}.")
 
     def threads(self, options: Mapping[str, Any]) -> int:
         """Number of densities that `fit` evaluates at a time for long, given its options."""

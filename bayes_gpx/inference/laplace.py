@@ -134,7 +134,16 @@ def _heights(density, points, progressbar):
 def mode_and_spread(
     density: Density, starts: Sequence[Start], progressbar: bool
 ) -> tuple[list[Optimum], np.ndarray, np.ndarray]:
-    """Mode, and a square root of the inverse negative Hessian there, by differences of slopes."""
+    """Mode, and a square root of the inverse negative Hessian there, by differences of slopes.
+
+    Returns
+    -------
+    optima : list of Optimum
+    mode : array (d,)
+        On the unconstrained scale.
+    spread : array (d, d)
+        The square root.
+    """
     optima = climb(density, starts, progressbar=progressbar)
     mode = max(optima, key=lambda o: o.log_density).x
     value_and_slope = density.value_and_slope()

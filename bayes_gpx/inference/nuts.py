@@ -113,7 +113,10 @@ class NUTS(Method):
 
 
 def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs):
-    """Sample z of x = mode + spread z: what is correlated in x near the mode is not in z."""
+    """Sample z of x = mode + spread z: what is correlated in x near the mode is not in z.
+
+    The mode (d,) and the square root (d, d) of `mode_and_spread`.
+    """
     import nutpie
     from nutpie.compiled_pyfunc import from_pyfunc
 

@@ -162,8 +162,8 @@ class Ascent:
                 trace.append(expected - _gap(m, root))
                 decay = 1.0 / (1.0 + 4.0 * step / steps)
                 share, scale = FIRST_SHARE * decay, n / len(rows)
-                told = np.stack([(F * w[:, None]).T @ F for w in W.T])
-                P = (1.0 - share) * P + share * (eye + scale * told)
+                information = np.stack([(F * w[:, None]).T @ F for w in W.T])
+                P = (1.0 - share) * P + share * (eye + scale * information)
                 h = (1.0 - share) * h + share * scale * ((local + W * (F @ m.T)).T @ F)
                 first = MOMENTS[0] * first + (1.0 - MOMENTS[0]) * slope
                 second = MOMENTS[1] * second + (1.0 - MOMENTS[1]) * slope**2
@@ -185,7 +185,10 @@ class Ascent:
 
 
 def _gap(m, root):
-    """Kullback-Leibler divergence of N(m, (root root')^-1) from the prior, over all classes."""
+    """Kullback-Leibler divergence of N(m, (root root')^-1) from the prior, over all classes.
+
+    Means m (C, M) and roots (C, M, M) of the precisions.
+    """
     logs = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum()
     return 0.5 * ((np.linalg.inv(root) ** 2).sum() + (m**2).sum() - m.size + logs)
 

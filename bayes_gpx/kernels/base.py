@@ -91,7 +91,9 @@ class Kernel(ABC):
         *batch, d = pt.broadcast_shape(pairs.x, pairs.xs)
         return pt.broadcast_to(0.0 if jet is None else jet, (*batch, *[d] * order))
 
-    def summed(self, x, xs, weights, order: int) -> TensorVariable:
+    def summed(
+        self, x: TensorVariable, xs: TensorVariable, weights: TensorVariable, order: int
+    ) -> TensorVariable:
         """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), order 1 or 2.
 
         Parameters

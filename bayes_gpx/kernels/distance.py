@@ -5,10 +5,14 @@ lose the digits of a distance that is small beside the rows' distances from thei
 within one of two clusters far apart. Those pairs alone are taken again from differences.
 """
 
+from collections.abc import Sequence
+from typing import Any, cast
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
+from pytensor.tensor.variable import TensorVariable
 
 LEAST = 1000.0
 """Up to this squared norm, in scales, inner products leave a squared distance twelve digits."""
@@ -31,25 +35,25 @@ class SquaredDistances(Op):
 
     __props__ = ("scaled",)
 
-    def __init__(self, scaled=False):
+    def __init__(self, scaled: bool = False) -> None:
         self.scaled = scaled
 
-    def make_node(self, *inputs):  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in inputs]
-        points = inputs[: len(inputs) - self.scaled]
-        rows = [p.type.shape[0] for p in (points[0], points[-1])]
-        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=rows)])
+    def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
+        tensors = [pt.as_tensor_variable(v) for v in inputs]
+        points = tensors[: len(tensors) - self.scaled]
+        shape = points[0].type.shape[0], points[-1].type.shape[0]
+        return Apply(self, tensors, [pt.tensor(dtype="float64", shape=shape)])
 
     def _split(self, inputs):
         """Points, one of them or two, and their scale."""
         return (inputs[:-1], inputs[-1]) if self.scaled else (inputs, 1.0)
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         points, scale = self._split(inputs)
         with np.errstate(all="ignore"):
             output_storage[0][0] = _squared(points, scale, LEAST if self.scaled else 0.0)
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         points, scale = self._split(inputs)
         (distances,), (G,) = outputs, cotangents
         center = points[-1].mean(axis=0)
@@ -67,7 +71,7 @@ class SquaredDistances(Op):
             pulled.append(-2.0 / scale * ScaleSlopes()(G, distances, *points, scale))
         return pulled
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         points, _ = self._split(shapes)
         return [(points[0][0], points[-1][0])]
 
@@ -77,20 +81,22 @@ class ScaleSlopes(Op):
 
     __props__ = ()
 
-    def make_node(self, *inputs):  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in inputs]
-        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=inputs[-1].type.shape)])
+    def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
+        tensors = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, tensors, [pt.tensor(dtype="float64", shape=tensors[-1].type.shape)])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         G, distances, *points, scale = inputs
         with np.errstate(all="ignore"):
             output_storage[0][0] = _slopes(G, distances, points, scale)
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [shapes[-1]]
 
 
-def squared_distances(*points, scale=None):
+def squared_distances(
+    *points: TensorVariable, scale: TensorVariable | None = None
+) -> TensorVariable:
     """Squared distances of rows X (n, d) from each other, or from rows Xs (m, d).
 
     Parameters
@@ -105,8 +111,8 @@ def squared_distances(*points, scale=None):
     tensor (n, n) or (n, m)
     """
     if scale is None:
-        return SquaredDistances()(*points)
-    return SquaredDistances(scaled=True)(*points, scale)
+        return cast(TensorVariable, SquaredDistances()(*points))
+    return cast(TensorVariable, SquaredDistances(scaled=True)(*points, scale))
 
 
 def _squared(points, scale, least):

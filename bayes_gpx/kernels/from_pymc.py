@@ -45,8 +45,9 @@ def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
     if isinstance(cov_func, cov.Stationary) and kind.full is cov.Stationary.full:
         return Active(_stationary(cov_func), cov_func.active_dims)
     kernel = Automatic(cov_func, kind.__name__)
-    known = {"smoothness": measured(kernel, cov_func.input_dim), "measured": True}
-    return Active(replace(kernel, **known), np.arange(cov_func.input_dim))
+    smoothness = measured(kernel, cov_func.input_dim)
+    kernel = replace(kernel, smoothness=smoothness, measured=True)
+    return Active(kernel, np.arange(cov_func.input_dim))
 
 
 def _gibbs(k: cov.Gibbs) -> Automatic:

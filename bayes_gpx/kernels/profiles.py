@@ -61,7 +61,9 @@ class RadialProfile(ABC):
         differences that are 0.
         """
 
-    def step(self, room, r, least, y: np.ndarray) -> tuple[TensorVariable, TensorVariable]:
+    def step(
+        self, room: TensorVariable, r: TensorVariable, least: TensorVariable, y: np.ndarray
+    ) -> tuple[TensorVariable, TensorVariable]:
         """Steps along a path from its point nearest to another one, and their rates in y.
 
         Parameters
@@ -96,7 +98,15 @@ class RadialProfile(ABC):
         values = w * rate * (1.0 - tau) * pt.sqr(tau) * self.radial(pt.sqr(r * tau), 2)
         return 2.0 * r**4 * values.sum(axis=1, keepdims=True)
 
-    def slopes_of_path(self, length, e, P, Q, start, end) -> tuple | None:
+    def slopes_of_path(
+        self,
+        length: TensorVariable,
+        e: TensorVariable,
+        P: TensorVariable,
+        Q: TensorVariable,
+        start: TensorVariable,
+        end: TensorVariable,
+    ) -> tuple | None:
         """Closed forms of int (1 - t) F_1 dt and int t F_1 dt along paths, or None.
 
         Parameters

@@ -1,5 +1,7 @@
 """How the response varies around the process: one small class each, under the bases of `base`."""
 
+from typing import Any
+
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.likelihoods.classification import Bernoulli, Categorical
 from bayes_gpx.likelihoods.continuous import Normal, StudentT
@@ -36,3 +38,13 @@ def named(name: str, link: str | None = None) -> Likelihood:
             f"for {next(iter(links))!r}."
         )
     return links[link]
+
+
+def refuse_exposure(exposure: Any, likelihood: Likelihood) -> None:
+    """Raise if an exposure is given to a likelihood that takes none, and name those that do."""
+    if exposure is not None and not likelihood.exposed:
+        able = [name for name, links in KNOWN.items() if any(x.exposed for x in links.values())]
+        raise ValueError(
+            f"exposure was given; expected it only with likelihood={' or '.join(map(repr, able))}. "
+            "Leave it out."
+        )

@@ -32,16 +32,16 @@ class Response(NamedTuple):
     curvature: pt.TensorVariable | None
 
 
-class Hyperparameter(NamedTuple):
-    """A positive hyperparameter of a likelihood.
+class DefaultPrior(NamedTuple):
+    """The default prior of a positive hyperparameter that a likelihood has of its own.
 
     Attributes
     ----------
     prior : callable
-        From its name to a PyMC variable: the default prior, on the model's scale.
+        From the hyperparameter's name to a PyMC variable, on the model's scale.
     in_units_of_y : bool
-        Whether it is measured in y's units, as a standard deviation is. Optimisers start it at
-        shares of the standard deviation of y, and others at the prior's centre.
+        Whether the hyperparameter is in units of y, as a standard deviation is. Optimisers start
+        such a one at shares of the standard deviation of y, and others at the prior's centre.
     """
 
     prior: Callable[[str], pt.TensorVariable]
@@ -56,7 +56,7 @@ class Likelihood(ABC):
     units : str
         Units of f, where ``{y}`` stands for the name of the response. Must be given.
     hyperparameters : dict
-        Of `Hyperparameter` by name; none by default.
+        The `DefaultPrior` of each of its own by name; none by default.
     mean_name : str or None
         What the mean response is called, such as "rate". None, the default, where it is f itself; y
         then varies around f with a variance that does not depend on f.
@@ -81,7 +81,7 @@ class Likelihood(ABC):
     """
 
     units: ClassVar[str]
-    hyperparameters: ClassVar[Mapping[str, Hyperparameter]] = {}
+    hyperparameters: ClassVar[Mapping[str, DefaultPrior]] = {}
     mean_name: ClassVar[str | None] = None
     scaled: ClassVar[bool] = False
     concave: ClassVar[bool] = True
@@ -137,9 +137,10 @@ class Likelihood(ABC):
         return read_reals(y), None
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
-        """Prior mean of f that fits the size of y, where that is `exposed`; 0 by default.
+        """Prior mean of f that fits the size of y; 0 by default.
 
-        It is added on a log scale: as one more factor of the exposure.
+        A model that scales its data asks for it where the likelihood is `exposed` and not
+        `scaled`. It enters as one more factor of the exposure, the prior mean rate exp(center).
         """
         return 0.0
 
@@ -153,6 +154,11 @@ class Likelihood(ABC):
             f"{type(self).__name__} does not say how far two of its predictive distributions are "
             "apart, which relevance is made of; ask bx.importances or bx.attributions."
         )
+
+    @property
+    def class_shape(self) -> tuple[int, ...]:
+        """Shape of what there is one of for each latent value of a row: (C,), or () for one."""
+        return () if self.classes is None else (self.classes,)
 
     @property
     def reported(self) -> str:

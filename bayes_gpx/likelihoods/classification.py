@@ -26,7 +26,7 @@ class Bernoulli(Labelled, ScalarLikelihood):
     discrete, ordered, labelled = True, False, True
 
     @property
-    def units(self):
+    def units(self) -> str:
         """Of f."""
         return f"{self.link.units} of {{y}}"
 

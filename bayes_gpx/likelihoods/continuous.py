@@ -6,12 +6,12 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
-from bayes_gpx.likelihoods.base import Hyperparameter, Response, ScalarLikelihood
+from bayes_gpx.likelihoods.base import DefaultPrior, Response, ScalarLikelihood
 from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
 from bayes_gpx.numerics.special import log_normal, log_rising_ratio, ndtr
 
-SIGMA = Hyperparameter(lambda name: pm.HalfNormal(name, sigma=1.0), in_units_of_y=True)
+SIGMA = DefaultPrior(lambda name: pm.HalfNormal(name, sigma=1.0), in_units_of_y=True)
 """Standard deviation, or scale, of noise."""
 
 
@@ -85,7 +85,7 @@ class StudentT(_Real):
 
     hyperparameters = {
         "sigma": SIGMA,
-        "nu": Hyperparameter(lambda name: pm.Gamma(name, alpha=2.0, beta=0.1)),
+        "nu": DefaultPrior(lambda name: pm.Gamma(name, alpha=2.0, beta=0.1)),
     }
     concave = False
 

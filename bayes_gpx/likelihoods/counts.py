@@ -7,7 +7,7 @@ import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.data.response import read_counts
-from bayes_gpx.likelihoods.base import Hyperparameter, Response, ScalarLikelihood
+from bayes_gpx.likelihoods.base import DefaultPrior, Response, ScalarLikelihood
 from bayes_gpx.likelihoods.predictive import Counted, Predictive
 from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes
 from bayes_gpx.numerics.jets import expectation
@@ -155,7 +155,7 @@ class NegativeBinomial(_Counts):
     """
 
     hyperparameters = {
-        "dispersion": Hyperparameter(lambda name: pm.LogNormal(name, mu=1.0, sigma=1.5))
+        "dispersion": DefaultPrior(lambda name: pm.LogNormal(name, mu=1.0, sigma=1.5))
     }
 
     def logp(self, f, y, theta, exposure=None):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.training import read_training
+from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.model.model import Model
 from bayes_gpx.model.specification import Specification
 
@@ -106,6 +107,7 @@ class GP(Model):
         specification = Specification(
             "GP", kernel, ard, likelihood, approximation=approximation, link=link
         )
+        refuse_exposure(exposure, specification.observation)
         training = read_training(
             X, y, specification.observation, weighs=False, scale=scale, exposure=exposure
         )
@@ -182,6 +184,7 @@ class GPX(Model):
         specification = Specification(
             "GPX", kernel, ard, likelihood, weight_prior, approximation, link
         )
+        refuse_exposure(exposure, specification.observation)
         training = read_training(
             X,
             y,

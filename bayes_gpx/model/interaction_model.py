@@ -21,6 +21,7 @@ BASES = {
     "matern52": pm.gp.cov.Matern52,
     "matern32": pm.gp.cov.Matern32,
 }
+"""PyMC's covariance functions that effects can be made of, by the kernel of the model."""
 
 
 def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:

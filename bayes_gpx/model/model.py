@@ -1,11 +1,15 @@
 """What models share: data, kernel and priors become a plain `pymc.Model` with named dims; `fit`."""
 
+from __future__ import annotations
+
 import json
 import pickle
 import threading
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pymc as pm
@@ -14,6 +18,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from pytensor.graph.traversal import ancestors
 
+from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.inference.datatree import name_method
@@ -30,6 +35,10 @@ from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.posteriors.evidence.softmax import LARGEST
 from bayes_gpx.system.memory import room_for_pairs
 from bayes_gpx.validation import count, one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.model.specification import Specification
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 """Multiples of the response's variance that a fit is tried with; less leaves rough densities.
@@ -60,7 +69,15 @@ class Model:
         Inducing points on the model's scale, where there are any.
     """
 
-    def __init__(self, training, specification, *, priors, scale, name):
+    def __init__(
+        self,
+        training: TrainingData,
+        specification: Specification,
+        *,
+        priors: Priors | None,
+        scale: bool,
+        name: str,
+    ) -> None:
         self._read(training, specification, priors, scale, name)
         self._build(pm.Model.get_context(error_if_none=False))
 
@@ -72,7 +89,9 @@ class Model:
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
 
     @classmethod
-    def restored(cls, training, specification, **settings):
+    def restored(
+        cls, training: TrainingData, specification: Specification, **settings: Any
+    ) -> Self:
         """The model of training data that were scaled before, on its own; for saved ones."""
         model = cls.__new__(cls)
         model._read(training, specification, **settings)
@@ -90,7 +109,7 @@ class Model:
         settings = {"priors": self.priors, "scale": self.scale, "name": self.name}
         return _rebuilt, (type(self), self.training, self.specification, settings)
 
-    def in_model(self, name):
+    def in_model(self, name: str) -> str:
         """Name of a variable or dim of this model in its `pymc.Model`."""
         return f"{self.name}_{name}" if self.name else name
 
@@ -115,7 +134,7 @@ class Model:
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
         self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 
-    def build(self, observe):
+    def build(self, observe: Callable[..., list]) -> tuple[dict, dict, Any, list]:
         """Put data, hyperparameters and what `observe` makes of y into the model at hand."""
         data, spec = self.training, self.specification
         x, z = self._points()
@@ -154,7 +173,7 @@ class Model:
         return theta, fixed, called, entries
 
     @cached_property
-    def objective(self):
+    def objective(self) -> pm.Model:
         """What `fit` works on: a model whose only random variables are hyperparameters."""
         if self.specification.normal:
             return self._pymc
@@ -162,8 +181,9 @@ class Model:
             self.build(collapsed)
         outer = set(ancestors(objective.basic_RVs)) & set(self._pymc.free_RVs)
         if outer:
+            names = sorted(str(rv.name) for rv in outer)
             raise ValueError(
-                f"Priors or kernel depend on {sorted(rv.name for rv in outer)}, of a surrounding "
+                f"Priors or kernel depend on {names}, of a surrounding "
                 "model, where noise is not normal; expected variables of their own. Sample with "
                 "pm.sample(model=model.pymc), latent values too, and explain these draws."
             )
@@ -188,7 +208,7 @@ class Model:
         return x, data.Z_scaling.apply(z)
 
     @cached_property
-    def pymc(self):
+    def pymc(self) -> pm.Model:
         """The generative `pymc.Model`: hyperparameters and collapsed y, in user units.
 
         Where noise is not normal: hyperparameters, whitened latent values, and y.
@@ -204,18 +224,18 @@ class Model:
         return self._pymc
 
     @property
-    def variables(self):
+    def variables(self) -> dict[str, Tensor]:
         """PyMC's variable of each hyperparameter that is inferred, by its name here."""
         inferred = (name for name in self.hyperparameters if name not in self.fixed)
         return {name: self._pymc.named_vars[self.posterior_names[name]] for name in inferred}
 
     @property
-    def signature_key(self):
+    def signature_key(self) -> str:
         """Attribute of an idata that holds the signature of the model that was fitted."""
         return self.in_model("bayes_gpx_model")
 
     @property
-    def signature(self):
+    def signature(self) -> str:
         """Text that tells one model from another: structure, columns and size."""
         spec = self.specification
         kernel = spec.kernel if isinstance(spec.kernel, str) else "callable"
@@ -240,7 +260,7 @@ class Model:
             }
         )
 
-    def fixed_hyperparameters(self, values):
+    def fixed_hyperparameters(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Check a complete dict of fixed hyperparameters, on the model's scale.
 
         Returns
@@ -269,7 +289,7 @@ class Model:
         }
         return {**self.fixed, **checked}
 
-    def starts(self):
+    def starts(self) -> list[dict[str, Any]]:
         """Where optimisers start, by variable name."""
         return [self._start(start) for start in starts(self.training, self.specification)]
 
@@ -286,17 +306,17 @@ class Model:
 
     def fit(
         self,
-        method="map",
+        method: str = "map",
         *,
-        draws=1000,
-        tune=1000,
-        chains=4,
-        seed=None,
-        start=None,
-        latent="marginal",
-        progressbar=True,
-        **kwargs,
-    ):
+        draws: int = 1000,
+        tune: int = 1000,
+        chains: int = 4,
+        seed: int | None = None,
+        start: Draws | None = None,
+        latent: Literal["marginal", "sample"] = "marginal",
+        progressbar: bool = True,
+        **kwargs: Any,
+    ) -> xr.DataTree:
         """Infer the hyperparameters.
 
         Parameters
@@ -356,7 +376,8 @@ class Model:
             count("seed", seed, 0)
             if seed >= 2**64:
                 raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
-        given = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
+        chosen.refuse_unknown(method, kwargs)
+        given: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
         given["by_rows"] = partial(bound_by_rows, self)
         options = {"progressbar": progressbar, **kwargs, **{k: given[k] for k in chosen.takes}}
         sampled = self._samples_latent(latent, method)

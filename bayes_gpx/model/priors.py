@@ -50,7 +50,7 @@ def create_variables(specification, priors, training, *, rename):
         if given and h in specification.amplitudes:
             raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
         prior = priors[h.name] if h.name in priors else _default(h, d, p)
-        if callable(prior) or hasattr(prior, "create_variable"):
+        if _makes_a_variable(prior):
             theta[h.name] = _from_prior(prior, rename(name), dims, sizes.get(dim))
         else:
             fixed[h.name] = fixed_value(h, prior, training)
@@ -108,12 +108,20 @@ def _horseshoe(h, priors, p, size, rename):
     return pm.Deterministic(rename(h.name), wide / pt.sqrt(1 + (wide / slab) ** 2), dims=dim)
 
 
+def _makes_a_variable(prior):
+    """Whether a prior is a callable, or an object such as `pymc_extras.prior.Prior`.
+
+    The latter is known by its method, so that its package need not be installed.
+    """
+    return callable(prior) or hasattr(prior, "create_variable")
+
+
 def _from_prior(prior, name, dims, size):
     """Create a variable from what the user gave, and check that it is that variable."""
-    if not (callable(prior) or hasattr(prior, "create_variable")):
+    if not _makes_a_variable(prior):
         raise ValueError(f"The prior of {name} is {prior!r}; expected a callable here.")
     model = pm.modelcontext(None)
-    if hasattr(prior, "create_variable"):
+    if hasattr(prior, "create_variable"):  # see `_makes_a_variable`
         variable = prior.create_variable(name)
     else:
         parameters = inspect.signature(prior).parameters

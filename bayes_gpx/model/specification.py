@@ -24,6 +24,7 @@ from bayes_gpx.processes.weight_process import WeightProcess, informed
 from bayes_gpx.validation import one_of
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
+"""How the amplitudes of a GPX's weight functions may be related; see `bayes_gpx.GPX`."""
 
 
 @dataclass(frozen=True)
@@ -289,6 +290,6 @@ def _amplitude(prefix, summand, dim):
     return Hyperparameter(f"{prefix}amplitude", kind, dim, default)
 
 
-def _of_noise(hyperparameter, name, dims, d, p):
+def _of_noise(default, name, dims, d, p):
     """The default prior of a likelihood's hyperparameter, called as others are."""
-    return hyperparameter.prior(name)
+    return default.prior(name)

@@ -31,12 +31,19 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 FORMAT = 1
+"""Number of the layout of files; those of another are refused."""
+
 FAMILIES = {"GP": GP, "GPX": GPX}
+"""Classes of models by the family that a file names."""
+
 APPROXIMATIONS = {kind.__name__: kind for kind in (HSGP, Inducing, RandomFeatures)}
 """What a file may ask for; a name outside of the list builds nothing."""
 
 CALLABLE = "callable"
+"""Stands in a file for a kernel that is a function of the user's, who passes it again."""
+
 GROUP = "bayes_gpx"
+"""Group of a file that holds the model; all others are the fit's."""
 
 
 def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
@@ -276,8 +283,8 @@ def _frame(array, settings):
     columns = [str(c) for c in array[array.dims[1]].values]
     frame = pd.DataFrame(np.asarray(array.values), array["obs"].values, columns)
     for column, levels in settings.get("levels", {}).get(array.name, {}).items():
-        told = [indicator(column, level) for level in levels]
-        held = pd.Categorical.from_codes(frame[told].to_numpy().argmax(axis=1), levels)
-        frame.insert(frame.columns.get_loc(told[0]), column, held)
-        frame = frame.drop(columns=told)
+        indicators = [indicator(column, level) for level in levels]
+        held = pd.Categorical.from_codes(frame[indicators].to_numpy().argmax(axis=1), levels)
+        frame.insert(frame.columns.get_loc(indicators[0]), column, held)
+        frame = frame.drop(columns=indicators)
     return frame

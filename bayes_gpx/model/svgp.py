@@ -17,7 +17,7 @@ def inducing_values(model, idata, progressbar):
     (mean, chol), hyper, _ = scalars(model, idata, _moments, progressbar=progressbar)
     training, lead = model.training, ("chain", "draw")
     coords = {"chain": hyper.chain, "draw": hyper.draw}
-    classes = () if model.specification.classes is None else ("class",)
+    classes = ("class",) if model.specification.observation.class_shape else ()
     if classes:
         coords["class"] = list(training.labels)
     found = {
@@ -39,14 +39,14 @@ def _moments(draw):
 
 def bound_by_rows(model, minibatch):
     """The model's bound as an estimate from `minibatch` rows, a `BoundByRows`."""
-    data, classes = model.training, model.specification.classes
+    data, likelihood = model.training, model.specification.observation
     if minibatch > data.n or model.specification.normal:
         raise ValueError(
             f"minibatch is {minibatch} with {data.n} rows and likelihood="
             f"{model.specification.likelihood!r}; expected at most all rows, and other than "
             "normal noise, whose bound is closed. Leave minibatch out to use all rows."
         )
-    batch, bound = batch_of(classes), []
+    batch, bound = batch_of(likelihood.class_shape), []
 
     def observe(specification, given, *, scaling, **_):
         expected, *others = bound_of(specification.strategy_of(), given, batch)
@@ -60,5 +60,5 @@ def bound_by_rows(model, minibatch):
     for name, frame in (("X", data.X), ("Z", data.Z)):
         if model.in_model(name) in objective.named_vars:
             rows[objective[model.in_model(name)]] = frame.values
-    sizes = minibatch, len(model.inducing["U"]), classes or 1
+    sizes = minibatch, len(model.inducing["U"]), likelihood.classes or 1
     return BoundByRows(objective, bound, batch, rows, sizes)

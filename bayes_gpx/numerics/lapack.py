@@ -5,6 +5,8 @@ other; `ctypes` calls into the same routines do not.
 """
 
 import ctypes
+from collections.abc import Callable
+from typing import Any
 
 from scipy.linalg import cython_lapack
 
@@ -21,10 +23,10 @@ def address(name: str) -> int:
     return read_address(capsule, read_name(capsule))
 
 
-def _routine(name, n_arguments):
+def _routine(name: str, n_arguments: int) -> Callable[..., None]:
     routine = ctypes.CFUNCTYPE(None, *[_POINTER] * n_arguments)(address(name))
 
-    def call(*arguments):
+    def call(*arguments: Any) -> None:
         routine(*arguments)
 
     return call

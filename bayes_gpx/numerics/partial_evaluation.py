@@ -1,12 +1,12 @@
 """Compiled functions in two stages: what depends on fixed arguments alone is computed once."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 import pytensor
 from pytensor.compile.mode import Mode
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Constant, Variable
 
 from bayes_gpx.numerics.threads import LOCK, ThreadedFunction
 
@@ -23,23 +23,25 @@ class Staged:
     mode : pytensor Mode
     """
 
-    def __init__(self, changing, fixed, outputs, mode):
+    def __init__(self, changing: Sequence, fixed: Sequence, outputs: Sequence, mode: Mode) -> None:
         inputs = [*changing, *fixed]
         with LOCK:
             whole = pytensor.function(
                 inputs, outputs, mode=mode, on_unused_input="ignore"
             ).maker.fgraph
         changing, fixed = whole.inputs[: len(changing)], whole.inputs[len(changing) :]
-        settled, used = set(fixed), {}
+        settled, used = set(fixed), dict[Variable, None]()
         for node in whole.toposort():
             if all(v in settled or isinstance(v, Constant) for v in node.inputs):
                 settled.update(node.outputs)
             else:
                 used |= dict.fromkeys(v for v in node.inputs if v in settled)
-        used = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
-        rewritten = {"mode": Mode(linker=mode.linker, optimizer=None), "trust_input": True}
-        self._settle = ThreadedFunction(fixed, used, **rewritten)
-        self._finish = ThreadedFunction([*used, *changing], whole.outputs, **rewritten)
+        kept = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
+        # PyTensor takes None for no optimizer, which its types leave out.
+        plain = Mode(linker=mode.linker, optimizer=None)  # type: ignore[arg-type]
+        self._settle = ThreadedFunction(fixed, kept, mode=plain, trust_input=True)
+        inputs = [*kept, *changing]
+        self._finish = ThreadedFunction(inputs, whole.outputs, mode=plain, trust_input=True)
 
     def given(self, *fixed: np.ndarray) -> Callable:
         """Return the function of the changing arguments, for the running thread."""

@@ -41,7 +41,7 @@ def interpolation(n: int, at: np.ndarray) -> np.ndarray:
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def rule(method: str, steps: int) -> Rule:
+def rule(method: str, steps: int | None) -> Rule:
     """Return the nodes of a method by name, with `steps` intervals or Gauss-Legendre nodes.
 
     Raises

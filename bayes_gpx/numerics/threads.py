@@ -7,11 +7,12 @@ compiled here, and every thread calls a copy of its own.
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytensor
+from pytensor.compile.mode import Mode
 from threadpoolctl import threadpool_limits
 
 from bayes_gpx.numerics.compile_modes import MODE
@@ -41,7 +42,7 @@ class Copies(threading.local):
         None at first.
     """
 
-    def __init__(self, compiled):
+    def __init__(self, compiled: Callable[[], Iterable]) -> None:
         with LOCK:
             self.functions = tuple(map(copy, compiled()))
         self.last = None
@@ -58,7 +59,9 @@ class ThreadedFunction:
         Of `pytensor.function`.
     """
 
-    def __init__(self, inputs, outputs, *, mode=MODE, **options):
+    def __init__(
+        self, inputs: Sequence, outputs: Any, *, mode: Mode | str = MODE, **options: Any
+    ) -> None:
         with LOCK:
             whole = pytensor.function(
                 inputs, outputs, mode=mode, on_unused_input="ignore", **options

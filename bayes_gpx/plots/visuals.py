@@ -31,7 +31,7 @@ def horizontal_zero(da, target, **kwargs):
 
 def few_numbers(target):
     """Have so few numbers along x that long ones do not touch."""
-    if hasattr(target, "locator_params"):
+    if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
         target.locator_params("x", nbins=5)
 
 
@@ -47,7 +47,7 @@ def interval_bars(at, bounds, target, *, across=False, **kwargs):
 def axis_labels(da, target, *, x=None, y=None, **kwargs):
     """Name the axes, with their numbers where panels share them."""
     backend = backend_from_object(target)
-    if hasattr(target, "tick_params"):  # shared axes hide their numbers above empty places
+    if hasattr(target, "tick_params"):  # matplotlib's, which hide numbers above empty places
         target.tick_params(labelbottom=True)
     if y is not None:
         backend.ylabel(y, target, **kwargs)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, cast
 
 import pytensor.tensor as pt
 
-from bayes_gpx.aliases import TensorLike
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator, evaluate
 
@@ -29,7 +30,7 @@ class Conditioning:
     ----------
     process : Process
         The prior, on the model's scale.
-    likelihood : object
+    likelihood : ScalarLikelihood or VectorLikelihood
         How y varies around the process's values; see `bayes_gpx.likelihoods`.
     theta : dict of tensors
         Hyperparameters by name and, where they were sampled, `WHITENED` latent values.
@@ -45,7 +46,7 @@ class Conditioning:
     """
 
     process: Process
-    likelihood: Any
+    likelihood: ScalarLikelihood | VectorLikelihood
     theta: dict
     X: Any
     y: Any
@@ -55,24 +56,24 @@ class Conditioning:
     jitter: Any = 0.0
 
     @cached_property
-    def observed(self):
+    def observed(self) -> Operator:
         """What y was observed of: the process's values, samples' own deviations included."""
         return evaluate(self.X, self.Z, sample="train")
 
     @cached_property
-    def smooth(self):
+    def smooth(self) -> Operator:
         """The smooth part of what was observed."""
         return evaluate(self.X, self.Z, smooth=True)
 
     @property
-    def labels(self):
+    def labels(self) -> Sequence[int | None]:
         """Codes of the classes that have a function each; one None where there is one function."""
-        return (None,) if self.likelihood.classes is None else range(self.likelihood.classes)
+        return range(*self.columns) if self.columns else (None,)
 
     @property
-    def columns(self):
+    def columns(self) -> tuple[int, ...]:
         """Shape of what there is one of for each class: (C,), or () for one function."""
-        return () if self.likelihood.classes is None else (self.likelihood.classes,)
+        return self.likelihood.class_shape
 
 
 def inducing_operator(
@@ -137,16 +138,39 @@ class Asked:
     intercept: bool = False
 
     @property
-    def sample(self):
+    def sample(self) -> str | Tensor:
         """Which samples these are, as operators say it."""
         return "new" if self.positions is None else self.positions
 
     @property
-    def Z_along(self):  # noqa: N802
+    def Z_along(self) -> Tensor:  # noqa: N802
         """Z where it is X: X itself, with a column of ones if Z has an intercept."""
         if not self.intercept:
             return self.X
         return pt.concatenate([self.X, pt.ones((self.X.shape[0], 1))], axis=1)
+
+
+class Values(Protocol):
+    """The posterior of an operator's values, of m observations with c components each.
+
+    As `bayes_gpx.posteriors.gaussian.Gaussian` describes them.
+    """
+
+    @property
+    def mean(self) -> Tensor:
+        """Obs-major, component-minor, (m c,)."""
+
+    @property
+    def variance(self) -> Tensor:
+        """The diagonal of `cov`."""
+
+    @property
+    def block(self) -> Tensor:
+        """Covariance between the components of each observation, (m, c, c)."""
+
+    @property
+    def cov(self) -> Tensor:
+        """Covariance of all values, (m c, m c)."""
 
 
 class Strategy(ABC):
@@ -166,26 +190,30 @@ class Strategy(ABC):
         return hash(type(self))
 
     @abstractmethod
-    def condition(self, given):
+    def condition(self, given: Conditioning) -> Found:
         """What the data of a `Conditioning` leave behind: `Found`, NaN where nothing was found."""
 
     @abstractmethod
-    def posterior(self, given, found, label=None):
+    def posterior(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> Callable[[Operator], Values]:
         """The posterior, of one class: call it with an operator."""
 
     @abstractmethod
-    def leave_one_out(self, given):
+    def leave_one_out(self, given: Conditioning) -> LeftOut:
         """What is known of each observation from the others: `LeftOut`."""
 
     @abstractmethod
-    def update(self, given, found, fresh):
+    def update(self, given: Conditioning, found: Found, fresh: Any) -> Tensor:
         """What moves a prior function to the posterior: a vector, or one column for each class.
 
         `fresh` are random numbers, of which the prior function takes its own first.
         """
 
     @abstractmethod
-    def function(self, given, update, fresh):
+    def function(
+        self, given: Conditioning, update: Tensor, fresh: Any
+    ) -> Callable[[Operator], Tensor]:
         """A random function: call it with an operator of the smooth part."""
 
 
@@ -193,15 +221,15 @@ class Collapsed(Strategy):
     """A strategy whose density of y has only hyperparameters left in it."""
 
     @abstractmethod
-    def parts(self, given, ridge=0.0):
+    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         """List the tensors that `log_density` is a function of; `ridge` is added to variances."""
 
     @abstractmethod
-    def signature(self, likelihood):
+    def signature(self, likelihood: Likelihood) -> str:
         """Core shapes of `parts`, as NumPy writes them."""
 
     @abstractmethod
-    def log_density(self, likelihood, y, *parts):
+    def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         """Log density of y, or what stands in for it: a scalar."""
 
 
@@ -231,9 +259,9 @@ class OneDraw:
     rng: Any = None
     update: Any = None
 
-    def posterior(self, label=None):
+    def posterior(self, label: TensorLike | None = None) -> Callable[[Operator], Values]:
         """The posterior, of one class, from what was found before."""
-        return self.strategy.posterior(self.given, self.found, label)
+        return self.strategy.posterior(self.given, cast(Found, self.found), label)
 
 
 Build = Callable[[OneDraw], list]

@@ -2,13 +2,23 @@
 
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve
 from bayes_gpx.posteriors.gaussian import Posterior
+from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator, evaluate
 from bayes_gpx.processes.weight_process import informed
 
 
-def noisy_covariance(gp, X, sigma, Z=None, *, ridge=0.0, jitter=0.0):
+def noisy_covariance(
+    gp: Process,
+    X: TensorLike | Operator,
+    sigma: TensorLike,
+    Z: TensorLike | None = None,
+    *,
+    ridge: TensorLike = 0.0,
+    jitter: TensorLike = 0.0,
+) -> Tensor:
     """Covariance of noisy observations, K_uu + (sigma^2 + ridge) I, (n, n); see `exact`.
 
     With `jitter` times its mean diagonal added to its diagonal.
@@ -23,7 +33,15 @@ def _observed(X, Z):
     return X if isinstance(X, Operator) else evaluate(X, Z, sample="train")
 
 
-def exact(gp, X, y, sigma, Z=None, *, jitter=0.0):
+def exact(
+    gp: Process,
+    X: TensorLike | Operator,
+    y: TensorLike,
+    sigma: TensorLike,
+    Z: TensorLike | None = None,
+    *,
+    jitter: TensorLike = 0.0,
+) -> Posterior:
     """Condition a process on observations with normal noise.
 
     Parameters

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import solve, solve_root
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator
@@ -41,11 +42,11 @@ class Gaussian:
     root: Any
 
     @cached_property
-    def K_Lu(self):  # noqa: D102, N802
+    def K_Lu(self) -> Tensor:  # noqa: D102, N802
         return self.process.covariance(self.operator, self.u)
 
     @cached_property
-    def mean(self):  # noqa: D102
+    def mean(self) -> Tensor:  # noqa: D102
         return pt.dot(self.K_Lu, self.alpha)
 
     @cached_property
@@ -66,19 +67,19 @@ class Gaussian:
         return solve_root(self.root, self.K_Lu.T)
 
     @cached_property
-    def variance(self):  # noqa: D102
+    def variance(self) -> Tensor:  # noqa: D102
         explained = (self._explained**2).sum(axis=0)
         return pt.maximum(self.process.variance(self.operator) - explained, 0.0)
 
     @cached_property
-    def block(self):  # noqa: D102
+    def block(self) -> Tensor:  # noqa: D102
         prior = self.process.block(self.operator)
         n = self._explained.shape[0]
         explained = self._explained.T.reshape((prior.shape[0], prior.shape[1], n))
         return prior - pt.matmul(explained, explained.transpose(0, 2, 1))
 
     @cached_property
-    def cov(self):  # noqa: D102
+    def cov(self) -> Tensor:  # noqa: D102
         prior = self.process.covariance(self.operator, self.operator)
         return prior - pt.dot(self._explained.T, self._explained)
 
@@ -105,6 +106,6 @@ class Posterior:
     alpha: Any
     root: Any
 
-    def __call__(self, operator):
+    def __call__(self, operator: Operator) -> Gaussian:
         """Posterior of the operator's values, a `Gaussian`."""
         return Gaussian(self.process, operator, self.u, self.alpha, self.root)

@@ -14,6 +14,7 @@ from bayes_gpx.processes.operators import evaluate
 from bayes_gpx.processes.weight_process import informed
 
 if TYPE_CHECKING:
+    from bayes_gpx.likelihoods.base import ScalarLikelihood, Theta
     from bayes_gpx.processes.base import Process
 
 
@@ -27,7 +28,17 @@ def prior_covariance(
     return K[own, own].inc(jitter * pt.diagonal(K).mean())
 
 
-def laplace(gp, X, y, likelihood, Z=None, *, theta=None, exposure=None, jitter=0.0):
+def laplace(
+    gp: Process,
+    X: TensorLike,
+    y: TensorLike,
+    likelihood: ScalarLikelihood,
+    Z: TensorLike | None = None,
+    *,
+    theta: Theta | None = None,
+    exposure: TensorLike | None = None,
+    jitter: TensorLike = 0.0,
+) -> Posterior:
     """Condition a process on observations, normally approximated at the posterior's mode.
 
     Parameters
@@ -36,7 +47,7 @@ def laplace(gp, X, y, likelihood, Z=None, *, theta=None, exposure=None, jitter=0
     X : array or tensor (n, d)
     y : array or tensor (n,)
         As the likelihood codes it.
-    likelihood : object
+    likelihood : ScalarLikelihood
         See `bayes_gpx.likelihoods`.
     Z : array or tensor (n, p), optional
         Features of a `WeightProcess`.

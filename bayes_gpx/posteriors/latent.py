@@ -2,13 +2,22 @@
 
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve
 from bayes_gpx.posteriors.gaussian import Posterior
+from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator, evaluate
 from bayes_gpx.processes.weight_process import informed
 
 
-def latent(gp, X, f, Z=None, *, jitter=0.0):
+def latent(
+    gp: Process,
+    X: TensorLike | Operator,
+    f: TensorLike,
+    Z: TensorLike | None = None,
+    *,
+    jitter: TensorLike = 0.0,
+) -> Posterior:
     """Condition a process on its values.
 
     Parameters

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import BasisProcess, by_observation, own_variances
@@ -74,22 +75,22 @@ class LowRankDesign:
         return self.process.summed(L, self.inducing, at_inducing.T)
 
     @property
-    def own_variances(self):
+    def own_variances(self) -> Tensor | None:
         """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
         return own_variances(self.process)
 
     @cached_property
-    def smooth(self):
+    def smooth(self) -> Operator:
         """The smooth part of what was observed, an operator."""
         return evaluate(self.X, self.Z, smooth=True)
 
     @cached_property
-    def F(self):
+    def F(self) -> Tensor:
         """Design of the smooth part of what was observed, (n, M)."""
         return self.design(self.smooth)
 
     @cached_property
-    def D(self):
+    def D(self) -> Tensor:
         """Variance of y around the smooth part, (n,); not quite 0, to divide by."""
         noise = pt.full((self.X.shape[0],), pt.as_tensor(self.sigma) ** 2)
         if self.own_variances is None:
@@ -97,7 +98,7 @@ class LowRankDesign:
         return pt.maximum(noise + (self.Z**2 * self.own_variances).sum(axis=1), LEAST_VARIANCE)
 
     @cached_property
-    def unseen(self):
+    def unseen(self) -> Tensor:
         """Prior variance of the smooth part that no coefficient knows of, (n,)."""
         if self.inducing is None:
             return pt.zeros(self.X.shape[0])
@@ -105,7 +106,7 @@ class LowRankDesign:
         return pt.maximum(self.process.variance(self.smooth) - known, 0.0)
 
 
-def low_rank(seen):
+def low_rank(seen: LowRankDesign) -> "LowRank":
     """Condition on what was seen, as a posterior: call it with an operator."""
     weighed = seen.F / pt.sqrt(seen.D)[:, None]
     inner = pt.dot(weighed.T, weighed)
@@ -116,7 +117,13 @@ def low_rank(seen):
     return LowRank(seen, coefficients, root)
 
 
-def sparse(gp, U, a, S_chol, Z=None):
+def sparse(
+    gp: Process,
+    U: TensorLike | Operator,
+    a: TensorLike,
+    S_chol: TensorLike,
+    Z: TensorLike | None = None,
+) -> "LowRank":
     """Posterior of a process by that of its values u at inducing points, N(a, S).
 
     Parameters
@@ -153,7 +160,7 @@ def sparse(gp, U, a, S_chol, Z=None):
     return LowRank(seen, mean, None, spread)
 
 
-def basis(gp, beta_mean, beta_chol):
+def basis(gp: BasisProcess, beta_mean: TensorLike, beta_chol: TensorLike) -> "LowRank":
     """Posterior of a process by that of its basis functions' coefficients.
 
     Parameters
@@ -199,13 +206,13 @@ class LowRank:
     root: Any
     spread: Any = None
 
-    def drawn(self, normal):
+    def drawn(self, normal: Tensor) -> Tensor:
         """Coefficients (M,) drawn by standard normals (M,)."""
         if self.spread is not None:
             return self.alpha + pt.dot(self.spread, normal[: self.spread.shape[1]])
         return self.alpha + pt.linalg.solve_triangular(self.root, normal, lower=True, trans="T")
 
-    def __call__(self, operator):
+    def __call__(self, operator: Operator) -> "LowRankGaussian | AffineGaussian":
         """Posterior of the operator's values."""
         if self.seen.own_variances is None or not operator.own_noise:
             return self._smooth(operator)
@@ -292,7 +299,7 @@ class LowRankGaussian:
         return self.seen.design(self.operator)
 
     @cached_property
-    def mean(self):  # noqa: D102
+    def mean(self) -> Tensor:  # noqa: D102
         return pt.dot(self.design, self.coefficients)
 
     @cached_property
@@ -319,7 +326,7 @@ class LowRankGaussian:
         return solve_root(self.root, self.design.T)
 
     @cached_property
-    def variance(self):  # noqa: D102
+    def variance(self) -> Tensor:  # noqa: D102
         left = pt.sqr(self._left).sum(axis=0)
         if not self.rest:
             return left
@@ -327,8 +334,9 @@ class LowRankGaussian:
         return left + pt.maximum(self.process.variance(self.operator) - known, 0.0)
 
     @cached_property
-    def block(self):  # noqa: D102
-        obs = pt.as_tensor_variable(self.operator.X).shape[0]
+    def block(self) -> Tensor:  # noqa: D102
+        # Only operators at points have blocks.
+        obs = pt.as_tensor_variable(self.operator.X).shape[0]  # type: ignore[attr-defined]
         left = self._left.T.reshape((obs, -1, self._left.shape[0]))
         within = pt.matmul(left, left.transpose(0, 2, 1))
         if not self.rest:
@@ -338,7 +346,7 @@ class LowRankGaussian:
         return within + prior - pt.matmul(known, known.transpose(0, 2, 1))
 
     @cached_property
-    def cov(self):  # noqa: D102
+    def cov(self) -> Tensor:  # noqa: D102
         left = pt.dot(self._left.T, self._left)
         if not self.rest:
             return left
@@ -370,22 +378,23 @@ class AffineGaussian:
         return pt.as_tensor_variable(self.base.operator.X).shape[0]
 
     @cached_property
-    def mean(self):  # noqa: D102
+    def mean(self) -> Tensor:  # noqa: D102
         parts = self.base.mean.reshape((self._obs, 1, -1))
         moved = (self.turn * parts).sum(axis=2)
         return (moved if self.shift is None else moved + self.shift).reshape((-1,))
 
     @cached_property
-    def variance(self):  # noqa: D102
+    def variance(self) -> Tensor:  # noqa: D102
         return pt.diagonal(self.block, axis1=1, axis2=2).reshape((-1,))
 
     @cached_property
-    def block(self):  # noqa: D102
-        turned = pt.matmul(self.turn, self.base.block)
+    def block(self) -> Tensor:  # noqa: D102
+        # PyTensor types the arguments of matmul as NumPy's.
+        turned = pt.matmul(self.turn, self.base.block)  # type: ignore[arg-type]
         return pt.matmul(turned, self.turn.transpose(0, 2, 1)) + self.own
 
     @cached_property
-    def cov(self):  # noqa: D102
+    def cov(self) -> Tensor:  # noqa: D102
         m, c, k = self._obs, self.turn.shape[1], self.turn.shape[2]
         turn = self.turn * pt.ones((m, 1, 1))
         by_rows = pt.matmul(turn, self.base.cov.reshape((m, k, m * k)))

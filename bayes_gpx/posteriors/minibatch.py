@@ -25,9 +25,9 @@ class Batch(NamedTuple):
     root: pt.TensorVariable
 
 
-def batch_of(classes: int | None) -> Batch:
+def batch_of(class_shape: tuple[int, ...]) -> Batch:
     """Symbols of a batch; with several classes, coefficients (C, M) and root (C, M, M)."""
-    more = int(classes is not None)
+    more = len(class_shape)
     return Batch(
         pt.dvector("y"),
         pt.dvector("exposure"),

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Container
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.numerics.special import log_normal
 from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED, Collapsed, Found, LeftOut, Strategy
@@ -32,6 +34,9 @@ from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign, low_rank
 from bayes_gpx.posteriors.prior_functions import by_class, prior_function
 from bayes_gpx.posteriors.softmax import Coupled
 from bayes_gpx.processes.operators import Derivative
+
+if TYPE_CHECKING:
+    from bayes_gpx.posteriors.base import Conditioning
 
 LATENT_JITTER = 1e-8
 """Added to the covariance of latent values that are drawn, as a multiple of its mean diagonal."""
@@ -170,7 +175,7 @@ class SoftmaxLaplace(_OnRows, Collapsed):
 class SampledValues(_OnRows):
     """Latent values at the observations that were sampled: nothing of them is uncertain."""
 
-    def values(self, given):
+    def values(self, given: Conditioning) -> Tensor:
         """Latent values at the observations, (n,) or (n, C), from whitened ones."""
         return pt.dot(self._root(given), given.theta[WHITENED])
 
@@ -196,7 +201,7 @@ class SampledValues(_OnRows):
 class _ThroughCoefficients(Strategy):
     """Conditioning on M coefficients, of basis functions or of inducing values."""
 
-    def design(self, given, label=None):
+    def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
         """What multiplies the coefficients in what was observed, and what they leave."""
         return LowRankDesign(
             given.process, None, 0.0, given.X, given.Z, given.inducing, given.jitter
@@ -226,7 +231,7 @@ class _ThroughCoefficients(Strategy):
         prior, design = prior_function(given, fresh), self.design(given)
         return lambda operator: prior(operator) + pt.dot(design.design(operator), update)
 
-    def inducing_moments(self, given):
+    def inducing_moments(self, given: Conditioning) -> list[Tensor]:
         """Mean of the inducing values, (M,) or (M, C), and a factor of their covariance.
 
         The factor is lower triangular, (M, M) or (C, M, M).
@@ -234,7 +239,8 @@ class _ThroughCoefficients(Strategy):
         alpha, root = self.condition(given)
         to_values = self.design(given).inducing_root
         half = solve_root(root, pt.broadcast_to(to_values.T, root.shape))
-        covariance = pt.matmul(pt.swapaxes(half, -1, -2), half)
+        # PyTensor types the arguments of matmul as NumPy's.
+        covariance = pt.matmul(pt.swapaxes(half, -1, -2), half)  # type: ignore[arg-type]
         factor = pt.linalg.cholesky(covariance, lower=True, on_error="nan")
         return [pt.dot(to_values, alpha), factor]
 
@@ -329,7 +335,7 @@ class SampledCoefficients(_ThroughCoefficients):
             given.process, y if label is None else y[:, label], 0.0, given.X, given.Z
         )
 
-    def values(self, given):
+    def values(self, given: Conditioning) -> Tensor:
         """Latent values at the observations, (n,) or (n, C), from whitened coefficients."""
         seen = super().design(given)
         smooth = pt.dot(seen.F, given.theta[WHITENED])

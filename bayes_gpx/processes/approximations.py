@@ -1,6 +1,7 @@
 """Ways to make a Gaussian process cheap: what a model's `approximation=` can be."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -132,7 +133,7 @@ class Inducing:
 
     def size(self, d: int) -> int:
         """Number of inducing points."""
-        return len(self.m) if isinstance(self.m, tuple) else self.m
+        return len(self.m) if isinstance(self.m, tuple) else cast(int, self.m)
 
 
 def refuse_large(approximation: RandomFeatures | HSGP | Inducing, d: int) -> None:

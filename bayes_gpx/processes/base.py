@@ -45,7 +45,7 @@ class KernelProcess(Process):
             "single component axis. Ask for `cov`, or for each operator's block."
         )
 
-    def summed(self, L: Operator, M: Operator, weights: TensorVariable) -> TensorVariable:
+    def summed(self, L: AtPoints, M: Operator, weights: TensorVariable) -> TensorVariable:
         """Sum over M's values of their prior covariance with L's, times weights (m | 1, len M).
 
         Returns

@@ -64,6 +64,7 @@ class BasisProcess(Process):
         return total.reshape((-1,))
 
     def _design(self, basis, amplitude, L):
+        """The columns of `design` that belong to one of the sources, (len L, columns)."""
         if self.own is None:
             by_points = rows_of(basis, L)
             return (amplitude * by_points).reshape((-1, by_points.shape[-1]))

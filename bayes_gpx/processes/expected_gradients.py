@@ -56,7 +56,8 @@ def cross(
     nodes : Rule, optional
         A quadrature; the most exact form known otherwise.
     """
-    parts = integrated_gradients.cross(kernel, *every_path(x, baselines), xs, nodes)
+    ends, starts = every_path(x, baselines)
+    parts = integrated_gradients.cross(kernel, ends, starts, xs, nodes)
     return averaged(parts, x, baselines)
 
 

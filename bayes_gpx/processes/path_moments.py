@@ -161,7 +161,10 @@ def _summed(radial, nodes, place, terms):
 
 
 def _from_foot(radial, step, nodes, line, terms):
-    """Sum over nodes on both sides of the path's point that is nearest to the other point."""
+    """Sum over nodes on both sides of the path's point that is nearest to the other point.
+
+    One tensor for each term, of the shape that the line's parts are broadcast to.
+    """
     r, sides = pt.sqrt(pt.maximum(line.a, TINY)), []
     for side, room, bend in ((-1.0, line.left, -line.end), (1.0, line.right, line.start)):
         rise = 2.0 * pt.maximum(bend, 0.0)  # above 0 where the nearest point is an end

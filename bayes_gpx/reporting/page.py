@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 DPI = 100
+"""Of figures, in dots per inch."""
 
 
 class Prose(NamedTuple):

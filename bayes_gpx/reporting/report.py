@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 STYLE = "arviz-variat"
+"""Of figures; ArviZ brings it."""
+
 SIZES = {"font.size": 10, "axes.labelsize": 10, "axes.titlesize": 11, "figure.titlesize": 12}
 SIZES |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9)
+"""Of letters in figures, in points."""
 
 
 def report(

@@ -19,12 +19,12 @@ def settle() -> None:
     UserWarning
         Which says how to choose another folder.
     """
-    home, told = os.path.expanduser("~/.pytensor"), os.environ.get(FLAGS, "")
+    home, flags = os.path.expanduser("~/.pytensor"), os.environ.get(FLAGS, "")
     configured = "PYTENSORRC" in os.environ or os.path.isfile(os.path.expanduser("~/.pytensorrc"))
-    if os.name != "posix" or "base_compiledir" in told or configured or _writable(home):
+    if os.name != "posix" or "base_compiledir" in flags or configured or _writable(home):
         return
     folder = _own_folder()
-    os.environ[FLAGS] = ",".join(filter(None, (told, f"base_compiledir={folder}")))
+    os.environ[FLAGS] = ",".join(filter(None, (flags, f"base_compiledir={folder}")))
     warnings.warn(
         f"{home} cannot be written, so compiled code is kept in {folder}. For another place set "
         f"the environment variable {FLAGS}=base_compiledir=/a/folder/of/yours.",

@@ -32,17 +32,17 @@ def room_for_pairs(n: int, approximation: Any) -> Iterator[None]:
         yield
         return
     needed, free = LEAST_MATRICES * 8 * n**2, available()
-    told = (
+    message = (
         f"{n} rows without an approximation need matrices of {_size(8 * n**2)} each, "
         f"{_size(needed)} at the least; {{}}. Pass approximation=bx.Inducing(m), with some hundred "
         "points, or bx.HSGP for few columns; or take fewer rows."
     )
     if free is not None and needed > free:
-        raise ValueError(told.format(f"{_size(free)} are free"))
+        raise ValueError(message.format(f"{_size(free)} are free"))
     try:
         yield
     except MemoryError as full:
-        raise MemoryError(told.format("more than was free")) from full
+        raise MemoryError(message.format("more than was free")) from full
 
 
 def available() -> int | None:

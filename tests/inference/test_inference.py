@@ -285,7 +285,9 @@ def test_a_method_of_somebody_elses_is_a_class_and_a_name(regression, monkeypatc
     idata = model.fit("start", start=given, seed=1, progressbar=False)
     assert idata["posterior"].attrs["inference_method"] == "start"
     assert_allclose(idata["posterior"]["lengthscale"].values[0, 0], 2.0)
-    with pytest.raises(TypeError, match="draws_of"):
+    with pytest.raises(TypeError, match=r"'start' does not take .*'draws_of'.*none of its own"):
         model.fit("start", start=given, draws_of=1)
+    with pytest.raises(TypeError, match=r"'svgp' does not take .*'batch'.*'minibatch', 'steps'"):
+        model.fit("svgp", batch=10)
     with pytest.raises(ValueError, match=r"method: unknown 'stat'.* Did you mean 'start'"):
         model.fit("stat")

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import bayes_gpx as bx
 from bayes_gpx.cli import main
 from bayes_gpx.likelihoods import KNOWN
-from bayes_gpx.likelihoods.base import Hyperparameter, Response, ScalarLikelihood
+from bayes_gpx.likelihoods.base import DefaultPrior, Response, ScalarLikelihood
 from bayes_gpx.testing import check_likelihood
 
 QUIET = {"progressbar": False}
@@ -23,7 +23,7 @@ class Gamma(ScalarLikelihood):
 
     units = "log mean of {y}"
     mean_name = "mean"
-    hyperparameters = {"shape": Hyperparameter(lambda name: pm.Gamma(name, alpha=2.0, beta=0.5))}
+    hyperparameters = {"shape": DefaultPrior(lambda name: pm.Gamma(name, alpha=2.0, beta=0.5))}
 
     def logp(self, f, y, theta, exposure=None):
         a = theta["shape"]

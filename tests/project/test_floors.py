@@ -42,7 +42,7 @@ reporting: page sections/card sections/cautions sections/inference sections/chec
 demo
 cli
 sklearn
-testing
+testing: agreement kernels likelihoods
 """
 
 

@@ -29,8 +29,12 @@ from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.system.digests import digest
 
 LOWER, PLAIN = (np.array([ord(letter)], np.uint8) for letter in "LN")
+"""What LAPACK is told of a triangle: it is the lower one; it is neither transposed nor has a
+diagonal of ones."""
 
 STEPS, HALVINGS = 200, 30
+"""Most Newton steps to the mode, and most halvings of one step."""
+
 TOLERANCE = 1e-11
 """Of the mode, as a share of the latent values' size."""
 
@@ -76,7 +80,10 @@ class _Search:
         return pytensor.function(*local_graph(self.likelihood), **options)
 
     def mode(self, K, rest):
-        """Mode f of the posterior, with alpha = K^-1 f; None where there is none to be found."""
+        """Mode f of the posterior, with alpha = K^-1 f, (n,) each; None where none is found.
+
+        K (n, n), and `rest` as `climb` takes it.
+        """
         if self._own.last is None:
             self._own.last = {}
         modes, concave = self._own.last, self.likelihood.concave
@@ -181,7 +188,7 @@ def climb(local, K, rest, begun, concave):
 
 
 def at_mode(local, K, rest, f, alpha):
-    """What `LaplaceEvidence` returns, at the mode f."""
+    """What `LaplaceEvidence` returns, at the mode f (n,), with alpha = K^-1 f (n,), K (n, n)."""
     n = len(K)
     logp, slope, W, third, _ = local(f, *rest)
     W = np.maximum(W, FLAT)
@@ -314,8 +321,8 @@ class LaplaceEvidence(_FindsMode):
         return [weight * outputs[1], *unknown, *(weight * s for s in slopes)]
 
     def connection_pattern(self, node):  # noqa: D102
-        told = [True, False, False, *[True] * (len(node.inputs) - 3)]
-        return [[known] * len(node.outputs) for known in told]
+        connected = [True, False, False, *[True] * (len(node.inputs) - 3)]
+        return [[own] * len(node.outputs) for own in connected]
 
     def infer_shape(self, node, shapes):  # noqa: D102
         return [(), shapes[0], *[shapes[1]] * 6]

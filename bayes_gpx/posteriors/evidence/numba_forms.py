@@ -51,6 +51,7 @@ _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
 
 _SOURCES = [Path(room.__file__) for room in (distance, normal, lapack, laplace)] + [Path(__file__)]
 _EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
+"""Digest of the sources that machine code is made from."""
 
 
 def _key(*parts):
@@ -78,6 +79,8 @@ for _name, _number in lapack.ARGUMENTS.items():
 
 @register_funcify_and_cache_key(NormalEvidence)
 def _normal_evidence(op, node, **kwargs):
+    """Of C (n, n) and y (n,): the log density, its derivative in C, and C^-1 y."""
+
     @numba_njit
     def normal_evidence(C, y):
         n = y.shape[0]
@@ -170,6 +173,7 @@ def _center(points):
 
 @numba_njit
 def _squared(X, Xs, scale, least):
+    """Squared distances (n, m) of rows X (n, d) from Xs (m, d), in units of the scale (d,)."""
     center = _center(Xs)
     (A, a), (B, b) = _centered(X, center, scale), _centered(Xs, center, scale)
     found = np.dot(A, B.T)
@@ -195,6 +199,7 @@ def _squared_within(X, scale, least):
 
 @numba_njit
 def _slopes(G, found, X, Xs, scale):
+    """`ScaleSlopes` (d,) of weights G (n, m) and squared distances that were found, (n, m)."""
     center, d = _center(Xs), X.shape[1]
     (A, a), (B, b) = _centered(X, center, scale), _centered(Xs, center, scale)
     G, total, there = np.copy(G), np.zeros(d), np.zeros(len(B))

@@ -29,8 +29,13 @@ LARGEST = 6000
 """Most observations times classes."""
 
 STEPS, HALVINGS = 200, 30
+"""Most Newton steps to the joint mode, and most halvings of one step."""
+
 TOLERANCE = 1e-11
+"""Of the joint mode, as a share of the latent values' size."""
+
 LARGEST_MISS = 1e-5
+"""Of f from K times the slope there, which it equals at the mode; as a share of f's size."""
 
 
 def factor(p, eye=np.eye):
@@ -127,6 +132,7 @@ class SoftmaxLaplace(Op):
         return -np.inf, *(np.zeros(shape) for shape in shapes)
 
     def _evidence(self, K, f, alpha, logp, p):
+        """All outputs, at the mode f, with alpha = K^-1 f and probabilities p, (n, C) each."""
         (n, C), A = f.shape, factor(p)
         R, inner = _root(K, A)
         inverse = solve_triangular(R, np.eye(n * C), lower=True, check_finite=False)

@@ -30,6 +30,8 @@ from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.posteriors.evidence.newton import ascend
 
 STEPS, HALVINGS = 100, 10
+"""Most steps to the maximum of the bound, and most halvings of one step."""
+
 TOLERANCE = 1e-9
 """Of the latent values' means and variances, as a share of their size."""
 
@@ -40,7 +42,11 @@ SOLVED = 1e-8
 """Share of a Newton step's right-hand side that may be left."""
 
 LEAST_SHARE = 0.45
+"""Of the step to what the precisions are at the maximum: taken at the least where steps swing."""
+
 LEAST_SD = 1e-6
+"""Standard deviation that a latent value is given at the least: expectations divide by it."""
+
 BLOCK = 2**22
 """Numbers in an array over observations and nodes."""
 
@@ -92,7 +98,7 @@ class VariationalBound(Op):
 
     def make_node(self, F, rest, y, exposure, *hyperparameters):  # noqa: D102
         inputs = [pt.as_tensor_variable(v) for v in (F, rest, y, exposure, *hyperparameters)]
-        more = int(self.likelihood.classes is not None)
+        more = len(self.likelihood.class_shape)
         types = [2, 1, 1 + more, 2 + more, *[1 + more] * 3]
         outputs = [pt.dscalar(), *(pt.tensor(shape=(None,) * k, dtype="float64") for k in types)]
         return Apply(self, inputs, outputs)
@@ -103,12 +109,13 @@ class VariationalBound(Op):
 
     @cached_property
     def _compiled(self):
-        wide = pt.dvector if self.likelihood.classes is None else pt.dmatrix
+        several = bool(self.likelihood.class_shape)
+        wide = pt.dmatrix if several else pt.dvector
         mean, sd, y, exposure = wide("mean"), wide("sd"), pt.dvector("y"), pt.dvector("exposure")
         own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
         theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
         outputs = [*self.likelihood.expected_log(mean, sd, y, theta, exposure)]
-        if self.likelihood.classes is not None:
+        if several:
             outputs.append(self.likelihood.expected_information(mean, sd))
         options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
         return [pytensor.function([mean, sd, y, exposure, *own], outputs, **options)]
@@ -139,12 +146,12 @@ class VariationalBound(Op):
         return state.bound, in_F, -0.5 * state.W.sum(axis=1), *self._squeezed(*kept)
 
     def _squeezed(self, coefficients, root, *vectors):
-        if self.likelihood.classes is not None:
+        if self.likelihood.class_shape:
             return coefficients, root, *vectors
         return coefficients[0], root[0], *(v[:, 0] for v in vectors)
 
     def _highest(self, F, rest, others):
-        """The best variational posterior; None without any.
+        """The best variational posterior for F (n, M) and rest (n,); None without any.
 
         Searched from this thread's last one on, a matter of time alone where there is one optimum;
         from the prior where there may be several.
@@ -169,7 +176,10 @@ class VariationalBound(Op):
         return state if arrived and _apart(state.P, _precisions(F, state)) <= LARGEST_MISS else None
 
     def _at(self, coefficients, P, F, rest, others):
-        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound."""
+        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound.
+
+        Coefficients (C, M) and precisions P (C, M, M); F (n, M) and rest (n,).
+        """
         try:
             root = np.linalg.cholesky(P)
         except np.linalg.LinAlgError:
@@ -213,7 +223,7 @@ class VariationalBound(Op):
         if not hyperparameters:
             return slopes
         coefficients, variance = outputs[3], outputs[7]
-        spread = rest if self.likelihood.classes is None else rest[:, None]
+        spread = rest[:, None] if self.likelihood.class_shape else rest
         sd = pt.sqrt(pt.maximum(variance + spread, LEAST_SD**2))
         own = [pt.scalar(h.name, dtype="float64") for h in hyperparameters]
         theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
@@ -224,15 +234,14 @@ class VariationalBound(Op):
         return [*slopes, *(weight * slope for slope in found)]
 
     def connection_pattern(self, node):  # noqa: D102
-        told = [True, True, False, False, *[True] * (len(node.inputs) - 4)]
-        return [[known] * len(node.outputs) for known in told]
+        connected = [True, True, False, False, *[True] * (len(node.inputs) - 4)]
+        return [[own] * len(node.outputs) for own in connected]
 
     def infer_shape(self, node, shapes):  # noqa: D102
         n, M = shapes[0]
-        C = self.likelihood.classes
-        first = () if C is None else (C,)
-        last = [(n, *first)] * 3
-        return [(), (n, M), (n,), (*first, M), (*first, M, M), *last]
+        classes = self.likelihood.class_shape
+        last = [(n, *classes)] * 3
+        return [(), (n, M), (n,), (*classes, M), (*classes, M, M), *last]
 
     def __getstate__(self):
         """Without what threads hold."""
@@ -283,8 +292,8 @@ def _newton(F, state, P):
 
     def curved(v):
         f = F @ v.reshape(slope.shape).T
-        told = np.matmul(state.information, f[:, :, None])[:, :, 0]
-        return v + (told.T @ F).ravel()
+        weighed = np.matmul(state.information, f[:, :, None])[:, :, 0]
+        return v + (weighed.T @ F).ravel()
 
     def apart(v):
         each = zip(roots, v.reshape(slope.shape), strict=True)

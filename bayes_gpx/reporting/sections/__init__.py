@@ -10,3 +10,4 @@ from bayes_gpx.reporting.sections.ranks import RANKS
 from bayes_gpx.reporting.sections.slopes import SLOPES
 
 SECTIONS = (CARD, CAUTIONS, INFERENCE, CHECKS, RANKS, SLOPES, OBSERVATIONS, CITING)
+"""All sections, in the order of a report."""

@@ -8,12 +8,14 @@ import numpy as np
 from bayes_gpx.reporting.page import Pairs, Prose, Section, Table
 
 VERSIONS = ("bayes_gpx", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
+"""Packages whose versions are stated, since numbers may depend on them."""
 
 PRIOR_NAMES = {
     "shared": "one amplitude for all weight functions",
     "per_feature": "an amplitude for each weight function",
     "horseshoe": "an amplitude for each weight function, under a regularised horseshoe",
 }
+"""What is said of each `weight_prior` of a GPX."""
 
 
 def _model(findings):
@@ -78,10 +80,10 @@ def _priors(findings):
     for name in model.hyperparameters:
         if name in model.fixed:
             values = np.unique(model.fixed[name])
-            told = "fixed at " + ", ".join(f"{value:.4g}" for value in values)
+            prior = "fixed at " + ", ".join(f"{value:.4g}" for value in values)
         else:
-            told = model.variables[name].str_repr().partition("~")[2].strip() or "see the model"
-        rows.append([name, told])
+            prior = model.variables[name].str_repr().partition("~")[2].strip() or "see the model"
+        rows.append([name, prior])
     yield Table("Priors, on the scale of the hyperparameters.", ["hyperparameter", "prior"], rows)
 
 

@@ -13,12 +13,19 @@ from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.reporting.page import Prose, Section, Table, number, picture
 
 LOWEST_BFMI = 0.3
+"""E-BFMI below which a chain is said to explore badly."""
+
 LARGEST_K = 0.7
 """Pareto k up to which importance weights are reliable (Vehtari et al., 2024)."""
 
 MOST_PANELS = 12
+"""Panels of a figure, one for each number that is a hyperparameter."""
+
 PRIOR_DRAWS = 2000
+"""Draws of each prior, to be shown beside the posterior."""
+
 DIVISION = "\N{DIVISION SLASH}"
+"""In the place of the slash in a label, which a DataTree takes for a path."""
 
 
 def _verdict(findings):
@@ -118,7 +125,6 @@ def _each(draws):
             yield name, array.values
             continue
         for i, label in enumerate(array[array.dims[-1]].values):
-            # DataTrees keep "/" for their paths; this slash looks the same.
             yield f"{name}[{str(label).replace('/', DIVISION)}]", array.values[..., i]
 
 

@@ -5,10 +5,11 @@ import numpy as np
 from bayes_gpx.plots import plot_waterfall
 from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, picture
 
-MOST_TOLD = 6
+MOST_FEATURES = 6
+"""Features whose attributions have a sentence each; the others share one."""
 
 
-def _told(findings):
+def _chosen(findings):
     found = findings.attributed
     against = found.attrs["baseline"]
     name = "the given baseline" if against == "given" else f"the baseline, {against!r}"
@@ -64,7 +65,7 @@ def _sentences(findings, found):
     tails = tails.transpose("quantile", "feature").values
     order = np.argsort(-np.abs(mean), kind="stable")
     start = np.atleast_2d(found["baseline"].values).mean(axis=0)
-    for i in order[:MOST_TOLD]:
+    for i in order[:MOST_FEATURES]:
         feature, value = str(found["feature"].values[i]), number(found["value"].values[i])
         low, high = tails[:, i]
         levels, before = findings.model.training.X.levels.get(feature), number(start[i])
@@ -82,11 +83,11 @@ def _sentences(findings, found):
             verb = "Raised" if mean[i] > 0 else "Lowered"
             ends = interval(*sorted(np.abs([low, high])))
             yield f"{verb} by {number(abs(mean[i]))} {ends} because {because}."
-    if len(order) > MOST_TOLD:
-        rest = order[MOST_TOLD:]
+    if len(order) > MOST_FEATURES:
+        rest = order[MOST_FEATURES:]
         draws = found["attribution"].isel(feature=rest).sum("feature")
         low, high = draws.quantile(findings.tails, ["chain", "draw"]).values
         yield f"{len(rest)} others together: {number(mean[rest].sum())} {interval(low, high)}."
 
 
-OBSERVATIONS = Section("observations", "Why these predictions?", (_told,))
+OBSERVATIONS = Section("observations", "Why these predictions?", (_chosen,))

@@ -4,6 +4,7 @@ from bayes_gpx.plots import plot_interactions, plot_relevance
 from bayes_gpx.reporting.page import Prose, Section, Table, interval, number, picture
 
 FIRST = 10
+"""Pairs of features in the table; features are all in it."""
 
 
 def _relevance(findings):
@@ -30,11 +31,11 @@ def _table(findings, ranked, name, item, what):
     rows, tails = [], [f"{what}", "from", "to", "P(first), %"]
     for i in order[: FIRST if item == "pair" else None]:
         one = ranked.isel({item: i})
-        told = [float(one[f"{name}_mean"])]
+        numbers = [float(one[f"{name}_mean"])]
         if not findings.alone:
             first = float(one["probability_rank"].sel(rank=1))
-            told += [*map(float, one[f"{name}_interval"].values), 100 * first]
-        rows.append([str(one[item].item()), *told])
+            numbers += [*map(float, one[f"{name}_interval"].values), 100 * first]
+        rows.append([str(one[item].item()), *numbers])
     prob = "" if findings.alone else f" with its {ranked.attrs['ci_prob']:.0%} interval"
     columns = [item, *tails[: len(rows[0]) - 1]]
     yield Table(f"Average {what}{prob}.", columns, rows)

@@ -4,6 +4,7 @@ from bayes_gpx.plots import plot_beeswarm, plot_dependence
 from bayes_gpx.reporting.page import Section, Table, picture
 
 PANELS = 6
+"""Most features in a figure, each in a panel of its own."""
 
 
 def _weights(findings):

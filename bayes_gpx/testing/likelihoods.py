@@ -1,215 +1,23 @@
-"""Checks for those who write kernels and likelihoods: what a model relies on, without pytest.
+"""A check for those who write likelihoods: densities, moments and draws against each other."""
 
-They are necessary, not sufficient. Each raises an `AssertionError` that says what differs, where
-and by how much; a likelihood's values at extreme hyperparameters remain to be tested otherwise.
-"""
-
-from collections.abc import Callable, Mapping
-from itertools import product
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
-from pymc.gp.cov import BaseCovariance
 
-from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
-from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.jets import Jet
-
-STEP = 2.0**-13
-"""Of differences, in units of a feature or of f: exact beside points that are multiples of it."""
-
-WORTH = 1e-2
-"""Share of the largest derivative by which differences may be unsure before they refute it."""
-
-ROUND_OFF = 1e-11
-"""Relative error of single numbers that is let pass, which differences divide by `STEP`."""
+from bayes_gpx.testing.agreement import ROUND_OFF, STEP, agree, require
 
 DRAWS, SIGMAS = 20_000, 6.0
 """Responses drawn at each latent value; standard errors by which their averages may be off."""
 
 FAR = (30.0, 100.0, 300.0)
 """Latent values, of both signs, where log densities must be finite."""
-
-
-def _agree(what, found, expected, allowed):
-    """Raise where two arrays differ by more than allowed, naming the worst place."""
-    found, expected, allowed = np.broadcast_arrays(*map(np.asarray, (found, expected, allowed)))
-    excess = np.abs(found - expected) - allowed
-    bad = ~(excess <= 0.0) & ~((found == expected) | (np.isnan(found) & np.isnan(expected)))
-    if bad.any():
-        worst = np.argmax(np.where(bad, np.nan_to_num(excess, nan=np.inf), -np.inf))
-        at = np.unravel_index(worst, bad.shape)
-        raise AssertionError(
-            f"{what} is {found[at]:.9g}, expected {expected[at]:.9g}: they differ by "
-            f"{np.abs(found[at] - expected[at]):.3g}, and {allowed[at]:.3g} is allowed."
-        )
-
-
-def _require(condition, said):
-    if not condition:
-        raise AssertionError(said)
-
-
-def check_kernel(
-    kernel: BaseCovariance | Kernel | Callable, d: int, *, far: float = 1e6, seed: int = 0
-) -> None:
-    """Check a kernel's values and derivatives against each other.
-
-    Derivatives of every order that the kernel declares, up to the second in each point, against
-    differences of those one order lower, at points that are apart, equal and nearly equal, also
-    when all are moved far away; matrices of values against single values; variances against
-    diagonals; and that covariances of values, and of values with gradients, are positive definite.
-
-    Parameters
-    ----------
-    kernel : pymc.gp.cov.Covariance, Kernel or callable
-        What a model takes as ``kernel=``, or what that returns: random hyperparameters are drawn
-        once from their priors. A `bayes_gpx.kernels.base.Kernel` of the package itself, too.
-    d : int
-        Number of features.
-    far : float
-        How far points are moved, rounded to a power of 2: where k is a function of x - x', it must
-        not notice. 0 moves none, for a kernel that is not, and changes too fast there.
-    seed : int
-        Of the points, and of random hyperparameters.
-
-    Raises
-    ------
-    AssertionError
-        That says what differs, where and by how much.
-
-    Examples
-    --------
-    >>> import bayes_gpx as bx
-    >>> import pymc as pm
-    >>> bx.testing.check_kernel(pm.gp.cov.Matern52(2, ls=[0.7, 1.3]), d=2)
-    """
-    cov_func = kernel
-    if not isinstance(kernel, BaseCovariance | Kernel):
-        with pm.Model():
-            cov_func = kernel(d)
-    own = cov_func if isinstance(cov_func, Kernel) else from_pymc(cov_func)
-    rng = np.random.default_rng(seed)
-    shift = 2.0 ** np.round(np.log2(far)) if far else 0.0
-    x, xs, where, moved = _pairs(rng, d, shift)
-    X = np.concatenate([rng.normal(size=(16, d)), np.zeros((2, d))])
-    X[-1] += 1e-7
-    orders = [
-        (i, j)
-        for i, j in product(range(HIGHEST_ORDER + 1), repeat=2)
-        if 0 < i + j and max(i, j) <= own.smoothness
-    ]
-    graphs: dict[Any, Any] = {
-        "gram": own.gram(pt.as_tensor(X)),
-        "value": own.value(pt.as_tensor(X), pt.as_tensor(X[:5])),
-        "swapped": own.value(pt.as_tensor(X[:5]), pt.as_tensor(X)),
-        "matrix": pt.diagonal(own.value(pt.as_tensor(x), pt.as_tensor(xs))),
-        "single": own.derivative(x, xs, 0, 0),
-        "moved": own.derivative(x + 8.0, xs + 8.0, 0, 0),
-        "variance": own.derivative(x, x, 0, 0),
-        "other variance": own.derivative(xs, xs, 0, 0),
-        "diag": own.diag(pt.as_tensor(X)),
-    }
-    if not isinstance(cov_func, Kernel):
-        graphs["pymc"] = cov_func(pt.as_tensor(X), pt.as_tensor(X[:5]))
-        graphs["pymc diag"] = pt.diagonal(cov_func(pt.as_tensor(X)))
-        if type(cov_func).diag is not BaseCovariance.diag:
-            graphs["pymc diag"] = cov_func(pt.as_tensor(X), diag=True)
-    steps = STEP * np.array([1.0, -1.0, 0.5, -0.5])
-    moves = np.multiply.outer(steps, np.eye(d))[:, :, None]  # (4, d, 1, d)
-    for i, j in orders:
-        graphs[i, j] = own.derivative(x, xs, i, j)
-        in_xs = j > 0
-        lower = (i, j - 1) if in_xs else (i - 1, j)
-        ends = (x + 0.0 * moves, xs + moves) if in_xs else (x + moves, xs + 0.0 * moves)
-        graphs["lower", i, j] = own.derivative(*ends, *lower)
-    if own.smoothness >= 1:
-        graphs["slopes"] = own.derivative(X[:, None], X[None], 0, 1)
-        graphs["curvatures"] = own.derivative(X[:, None], X[None], 1, 1)
-    drawn = pm.draw(list(graphs.values()), random_seed=seed, mode=MODE)
-    found = dict(zip(graphs, drawn, strict=True))
-
-    size = np.sqrt(found["variance"] * found["other variance"])
-    for row, (value, pair) in enumerate(zip(found["matrix"], where, strict=True)):
-        allowed = 1e-7 * size[row]
-        _agree(f"The value of {pair}, in a matrix of them,", value, found["single"][row], allowed)
-    near, away = found["single"][~moved], found["single"][moved]
-    if len(away) and np.allclose(found["moved"][~moved], near, rtol=1e-9, atol=0.0):
-        _agree(f"The value of points that are moved by {shift:g}", away, near, 1e-7 * size[~moved])
-    scale = np.abs(found["gram"]).max()
-    _agree("k(x, x'), with x and x' swapped,", found["swapped"].T, found["value"], 1e-9 * scale)
-    _agree("diag", found["diag"], np.diagonal(found["gram"]), 1e-9 * scale)
-    if "pymc" in found:
-        _agree("The package's value", found["value"], found["pymc"], 1e-6 * scale)
-        _agree("The covariance function's diag", found["pymc diag"], found["diag"], 1e-6 * scale)
-    _positive("The covariance of values", found["gram"])
-    for i, j in orders:
-        _check_derivative(found, i, j, where, moved, size)
-    if own.smoothness >= 1:
-        slopes, n = found["slopes"].reshape(len(X), -1), len(X)
-        curvatures = found["curvatures"].transpose(0, 2, 1, 3).reshape(n * d, n * d)
-        joint = np.block([[found["gram"], slopes], [slopes.T, curvatures]])
-        _positive("The covariance of values and gradients", joint)
-    for order in range(int(min(own.smoothness, HIGHEST_ORDER)) + 1, HIGHEST_ORDER + 1):
-        try:
-            own.derivative(x, xs, order, order)
-        except ValueError:
-            continue
-        raise AssertionError(
-            f"The kernel declares smoothness {own.smoothness}, and has derivatives of order "
-            f"{order}; expected a ValueError."
-        )
-
-
-def _pairs(rng, d, shift):
-    """Points x and xs (n, d), what each pair is, in words, and whether it is moved (n,)."""
-    x = np.round(rng.normal(size=(6, d)) / STEP) * STEP
-    way = np.round(rng.normal(size=(6, d)) / STEP) * STEP
-    near = {"apart": 1.0, "equal": 0.0, "nearly equal (2^-30)": 2.0**-30, "close (2^-20)": 2.0**-20}
-    left, right, where, moved = [], [], [], []
-    for (said, share), by in product(near.items(), (0.0, shift) if shift else (0.0,)):
-        left.append(x + by)
-        right.append(x + by + share * way)
-        where += [f"points that are {said}" + (f", moved by {by:g}" if by else "")] * len(x)
-        moved += [by != 0.0] * len(x)
-    return np.concatenate(left), np.concatenate(right), where, np.array(moved)
-
-
-def _check_derivative(found, i, j, where, moved, size):
-    """Derivatives (n, d repeated i + j times) against differences of those one order lower."""
-    jet, table = found[i, j], found["lower", i, j]  # table: (4, d, n, ...), the new axis second
-    coarse = (table[0] - table[1]) / (2.0 * STEP)
-    fine = (table[2] - table[3]) / STEP
-    # The derivative's own axis: the last of xs, or of x; those of x come first.
-    coarse, fine = (np.moveaxis(v, 0, -1) for v in (coarse, fine))
-    n, parts = len(jet), tuple(range(1, jet.ndim))
-    largest = np.abs(jet).max(axis=parts)
-    scale = np.where(moved, largest[moved].max(initial=0.0), largest[~moved].max())
-    # Where a derivative has a kink, differences of all components are as unsure as the worst.
-    unsure = np.minimum(4.0 * np.abs(coarse - fine).max(axis=parts), WORTH * scale)
-    lost = np.abs(table).max(axis=(0, 1)).reshape(n, -1).max(axis=1) + 1e-5 * size
-    allowed = unsure + ROUND_OFF * lost / STEP + 1e-7 * scale
-    for row, pair in enumerate(where):
-        what = f"The derivative of orders ({i}, {j}) at {pair}"
-        _agree(what, jet[row], fine[row], allowed[row])
-
-
-def _positive(what, covariance):
-    """Raise unless a covariance is positive semi-definite, up to round-off."""
-    root = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
-    scale = np.where(root > 0.0, root, 1.0)
-    values = np.linalg.eigvalsh(covariance / np.outer(scale, scale))
-    _require(
-        (values > -1e-7 * values.max()).all() and (np.diagonal(covariance) >= 0.0).all(),
-        f"{what} is not positive definite: scaled to correlations, its eigenvalues go from "
-        f"{values.min():.3g} to {values.max():.3g}.",
-    )
 
 
 def check_likelihood(
@@ -224,6 +32,9 @@ def check_likelihood(
     Derivatives in f against differences; Fisher information, the mean and the variance of y, and
     the density itself, against draws of y; expectations where f is normal against quadrature or
     draws; densities and their derivatives far out; and the variable of PyMC.
+
+    `read` and `center` are not checked. A model calls `center` only of a likelihood that is
+    `exposed` and not `scaled`, and not where it is built with ``scale=False``.
 
     Parameters
     ----------
@@ -246,17 +57,17 @@ def check_likelihood(
     >>> bx.testing.check_likelihood(bx.likelihoods.named("poisson"), y=[0.0, 3.0])
     """
     theta = {name: 1.3 for name in likelihood.hyperparameters} | dict(theta or {})
-    _require(
+    require(
         set(theta) == set(likelihood.hyperparameters),
         f"theta has {sorted(theta)}; expected {sorted(likelihood.hyperparameters)}.",
     )
     hash(likelihood)
     rng, y = np.random.default_rng(seed), np.asarray(y, "float64")
-    if likelihood.classes is None:
+    if likelihood.class_shape:
+        _check_vector(likelihood, theta, y, rng)
+    else:
         exposure = 1.7 if likelihood.exposed else None
         _check_scalar(_Scalar(likelihood, theta, exposure), y, rng)
-    else:
-        _check_vector(likelihood, theta, y, rng)
     _check_variable(likelihood, theta, y, rng)
 
 
@@ -302,13 +113,13 @@ def _check_scalar(own, y, rng):
         for value in (own("logp", far, each), *own("derivatives", far, each)):
             worst = np.argwhere(~np.isfinite(value))
             said = far[worst[0][1]] if len(worst) else 0.0
-            _require(np.isfinite(value).all(), f"logp or a derivative is not finite at f = {said}.")
+            require(np.isfinite(value).all(), f"logp or a derivative is not finite at f = {said}.")
     curvature = own("derivatives", np.concatenate([f, far]), each)[1]
     if of.concave:
-        _require((curvature <= 0.0).all(), "logp is declared concave in f, and curves upwards.")
+        require((curvature <= 0.0).all(), "logp is declared concave in f, and curves upwards.")
     else:
         steps = own("steps", np.concatenate([f, far]), each)
-        _require((steps > 0.0).all(), f"steps are not positive: {steps.min():.3g}.")
+        require((steps > 0.0).all(), f"steps are not positive: {steps.min():.3g}.")
     _check_draws(own, f, rng)
     _check_expectations(own, each, rng)
     if type(of).predictive is not Likelihood.predictive:
@@ -331,26 +142,26 @@ def _check_differences(own, f, each):
         size = np.abs(lower(f)).max()
         allowed = 1e-7 * np.abs(found[order]) + 1e-9 * np.abs(found[order]).max()
         what = f"Derivative {order + 1} of logp in f"
-        _agree(what, found[order], slope(lower), allowed + ROUND_OFF / h * max(size, 1e-3) + 1e-9)
+        agree(what, found[order], slope(lower), allowed + ROUND_OFF / h * max(size, 1e-3) + 1e-9)
     found = own("response", f)
     for order, said in enumerate(("slope", "curvature")):
         exact = slope(lambda f, k=order: own("response", f)[k])
         allowed = 1e-7 * np.abs(found[order + 1]).max() + ROUND_OFF / h * np.abs(found[0]).max()
-        _agree(f"The {said} of the mean response", found[order + 1], exact, allowed + 1e-9)
+        agree(f"The {said} of the mean response", found[order + 1], exact, allowed + 1e-9)
 
 
 def _averages(what, values, expected, least=0.0):
     """Compare averages over draws, the last axis, with their expectations."""
     error = values.std(axis=-1) / np.sqrt(values.shape[-1])
     allowed = SIGMAS * error + 1e-9 * np.abs(expected) + least
-    _agree(what, values.mean(axis=-1), expected, allowed)
+    agree(what, values.mean(axis=-1), expected, allowed)
 
 
 def _check_draws(own, f, rng):
     """The density, its information, and y's moments against draws of y given f."""
     of, wide = own.of, np.repeat(f[:, None], DRAWS, axis=1)
     drawn = of.draw(wide, own.theta, rng, own.exposure)
-    _require(np.shape(drawn) == wide.shape, "draw gives another shape than that of f.")
+    require(np.shape(drawn) == wide.shape, "draw gives another shape than that of f.")
     first, second, _ = own("derivatives", wide, drawn)
     information = own("fisher", f)
     rare = SIGMAS**2 / DRAWS * np.maximum(np.abs(second).max(axis=1), 0.0)  # events never drawn
@@ -367,7 +178,7 @@ def _check_draws(own, f, rng):
             values, counts = np.unique(drawn[row], return_counts=True)
             p = np.exp(own("logp", np.full(len(values), value), values))
             error = np.sqrt(p * np.abs(1.0 - p) / DRAWS) + 1.0 / DRAWS
-            _agree("The share of a number among draws of y", counts / DRAWS, p, SIGMAS * error)
+            agree("The share of a number among draws of y", counts / DRAWS, p, SIGMAS * error)
     else:
         middle, scale = np.median(drawn, axis=1), drawn.std(axis=1)
         u = np.linspace(-20.0, 20.0, 100_001)  # so many for a density that ends in a step
@@ -375,7 +186,7 @@ def _check_draws(own, f, rng):
         with np.errstate(all="ignore"):
             p = np.nan_to_num(np.exp(own("logp", np.repeat(f[:, None], len(u), axis=1), ys)))
             total = (p * scale[:, None] * np.cosh(u)).sum(axis=1) * (u[1] - u[0])
-        _agree("The integral of the density of y", total, 1.0, 1e-3)
+        agree("The integral of the density of y", total, 1.0, 1e-3)
 
 
 def _check_expectations(own, each, rng):
@@ -392,7 +203,7 @@ def _check_expectations(own, each, rng):
         strict=True,
     ):
         exact = values @ weights
-        _agree(f"The expected {said} of the response", found, exact, 1e-5 * np.abs(exact) + 1e-8)
+        agree(f"The expected {said} of the response", found, exact, 1e-5 * np.abs(exact) + 1e-8)
     logp = own("logp", f, each[..., None])
     first, second, _ = own("derivatives", f, each[..., None])
     found = own("expected_log", mean, np.sqrt(variance), each)
@@ -403,10 +214,10 @@ def _check_expectations(own, each, rng):
         exact,
         strict=True,
     ):
-        _agree(said, value, other, 1e-4 * np.abs(other) + 1e-4)
+        agree(said, value, other, 1e-4 * np.abs(other) + 1e-4)
     density = np.exp(logp) @ weights
     found = np.exp(own("log_predictive", each, mean, variance))
-    _agree("The predictive density", found, density, 1e-5 * density + 1e-12)
+    agree("The predictive density", found, density, 1e-5 * density + 1e-12)
     if not of.ordered:
         return
     below = own("cumulative_predictive", each, mean, variance)
@@ -414,15 +225,15 @@ def _check_expectations(own, each, rng):
     ends = [own("cumulative_predictive", each + s, mean, variance) for s in (h, -h)]
     if of.discrete:
         before = np.where(each >= 1.0, ends[1], 0.0)
-        _agree("The cumulative predictive's rise to y", below - before, density, 1e-5)
+        agree("The cumulative predictive's rise to y", below - before, density, 1e-5)
     else:
         rate = (ends[0] - ends[1]) / (2.0 * h)
-        _agree("The slope of the cumulative predictive", rate, density, 1e-5 * density.max() + 1e-6)
+        agree("The slope of the cumulative predictive", rate, density, 1e-5 * density.max() + 1e-6)
     normal = mean + np.sqrt(variance) * rng.standard_normal((DRAWS, 3))
     drawn = of.draw(normal, own.theta, rng, own.exposure)
     share = (drawn[None] <= each[:, None]).mean(axis=1)
     error = np.sqrt(below * np.abs(1.0 - below) / DRAWS) + 1.0 / DRAWS
-    _agree("The probability of at most y", below, share, SIGMAS * error)
+    agree("The probability of at most y", below, share, SIGMAS * error)
 
 
 def _jets(x):
@@ -442,7 +253,7 @@ def _check_predictive(own):
     theta = {name: np.float64(value) for name, value in own.theta.items()}
     at = lambda x: of.predictive(*_jets(x), theta)  # noqa: E731
     here, ahead, behind = at(x), at(x + h), at(x - h)
-    _require(
+    require(
         np.abs(of.divergence(here, here)).max() < 1e-12,
         "The divergence of a predictive distribution from itself is not 0.",
     )
@@ -454,13 +265,13 @@ def _check_predictive(own):
     for jet, up, down, _ in parts:
         first = (up.value - down.value) / (2.0 * h)
         second = (up.first - down.first)[:, 0] / (2.0 * h)
-        _agree("A predictive parameter's slope in x", jet.first[:, 0], first, 1e-6)
-        _agree("A predictive parameter's second slope in x", jet.second[:, 0, 0], second, 1e-6)
+        agree("A predictive parameter's slope in x", jet.first[:, 0], first, 1e-6)
+        agree("A predictive parameter's second slope in x", jet.second[:, 0, 0], second, 1e-6)
     rate = sum(information * jet.first[:, 0] ** 2 for jet, information in of.parameters(here))
     step = 1e-3
     found = [of.divergence(here, at(x + s * step)) for s in (1.0, -1.0)]
     divergence = 2.0 * (found[0] + found[1]) / (2.0 * step**2)
-    _agree("The information of a predictive distribution", rate, divergence, 1e-3 * np.abs(rate))
+    agree("The information of a predictive distribution", rate, divergence, 1e-3 * np.abs(rate))
 
 
 def _check_vector(of, theta, y, rng):
@@ -493,15 +304,15 @@ def _check_vector(of, theta, y, rng):
     def differences(place):
         return np.stack([(up[place] - down[place]) / (2.0 * STEP) for up, down in ends], axis=-1)
 
-    _agree("The gradient of logp in f", gradient, differences(0), 1e-6)
-    _agree("The negative Hessian of logp in f", hessian, -differences(1), 1e-6)
-    _agree("The derivative of probabilities in f", rates, differences(4), 1e-6)
-    _agree("contracted", contracted, differences(7), 1e-5)
-    _agree("The sum of probabilities", p.sum(axis=1), 1.0, 1e-10)
+    agree("The gradient of logp in f", gradient, differences(0), 1e-6)
+    agree("The negative Hessian of logp in f", hessian, -differences(1), 1e-6)
+    agree("The derivative of probabilities in f", rates, differences(4), 1e-6)
+    agree("contracted", contracted, differences(7), 1e-5)
+    agree("The sum of probabilities", p.sum(axis=1), 1.0, 1e-10)
     for size in FAR:
         far = size * np.sign(rng.normal(size=(n, C)))
         found = at(far, labels, weights)[:4]
-        _require(all(np.isfinite(v).all() for v in found), f"logp is not finite at |f| = {size}.")
+        require(all(np.isfinite(v).all() for v in found), f"logp is not finite at |f| = {size}.")
     wide = np.repeat(f[:, None], DRAWS, axis=1)
     drawn = of.draw(wide, theta, rng)
     for row in range(n):
@@ -514,7 +325,7 @@ def _check_vector(of, theta, y, rng):
             said = f"The share of label {label} among draws"
             _averages(said, same, p[row, label], SIGMAS / DRAWS)
             one = at(f[row : row + 1], np.array([float(label)]), weights[:1])[0]
-            _agree(f"exp(logp) of label {label}", np.exp(one[0]), p[row, label], 1e-9)
+            agree(f"exp(logp) of label {label}", np.exp(one[0]), p[row, label], 1e-9)
     spread, sds = 0.4 * np.tril(rng.normal(size=(n, C, C))), 0.3 + rng.random((n, C))
     outputs = [
         of.expected(mean, root).value,
@@ -539,17 +350,17 @@ def _check_vector(of, theta, y, rng):
 
 def _check_variable(of, theta, y, rng):
     """The density of the variable that `dist` makes in PyMC."""
-    shape = (len(y),) if of.classes is None else (len(y), of.classes)
+    shape = (len(y), *of.class_shape)
     f, exposure = rng.normal(size=shape), np.full(len(y), 1.7) if of.exposed else None
     observed = y.astype(int) if of.discrete else y
     with pm.Model() as model:
         given = {name: pt.as_tensor(float(value)) for name, value in theta.items()}
         latent = pm.Flat("f", shape=shape)
         made = of.dist("y", latent, given, exposure, observed=observed)
-    _require(model.named_vars.get("y") is made, "dist returned another variable than its own.")
+    require(model.named_vars.get("y") is made, "dist returned another variable than its own.")
     found = model.compile_logp(vars=[made], sum=False)({"f": f})[0]
     arguments = [pt.as_tensor(f), pt.as_tensor(y), given, None]
     if exposure is not None:
         arguments[-1] = pt.as_tensor(exposure)
     exact = pm.draw(of.logp(*arguments), mode=MODE)
-    _agree("The log density of PyMC's variable", found, exact, 1e-7 * np.abs(exact) + 1e-7)
+    agree("The log density of PyMC's variable", found, exact, 1e-7 * np.abs(exact) + 1e-7)

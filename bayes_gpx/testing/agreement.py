@@ -1,0 +1,30 @@
+"""What the checks share: how two numbers are held to each other, and the step of differences."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+STEP = 2.0**-13
+"""Of differences, in units of a feature or of f: exact beside points that are multiples of it."""
+
+ROUND_OFF = 1e-11
+"""Relative error of single numbers that is let pass, which differences divide by `STEP`."""
+
+
+def agree(what: str, found: ArrayLike, expected: ArrayLike, allowed: ArrayLike) -> None:
+    """Raise where two arrays differ by more than allowed, naming the worst place."""
+    found, expected, allowed = np.broadcast_arrays(*map(np.asarray, (found, expected, allowed)))
+    excess = np.abs(found - expected) - allowed
+    bad = ~(excess <= 0.0) & ~((found == expected) | (np.isnan(found) & np.isnan(expected)))
+    if bad.any():
+        worst = np.argmax(np.where(bad, np.nan_to_num(excess, nan=np.inf), -np.inf))
+        at = np.unravel_index(worst, bad.shape)
+        raise AssertionError(
+            f"{what} is {found[at]:.9g}, expected {expected[at]:.9g}: they differ by "
+            f"{np.abs(found[at] - expected[at]):.3g}, and {allowed[at]:.3g} is allowed."
+        )
+
+
+def require(condition: bool | np.bool_, said: str) -> None:
+    """Raise what is said unless a condition holds."""
+    if not condition:
+        raise AssertionError(said)
