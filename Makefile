@@ -10,7 +10,10 @@ NO_BROWSER = $(if $(BROWSER),, and not browser)
 ONE_THREAD = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 TWO = -n 2 --dist loadfile
 
-.PHONY: setup test test-slow demo lint format docs notebooks bench constraints clean
+# Many tests start a process, which would compile all that it imports where nobody may keep it.
+export PYTHONDONTWRITEBYTECODE =
+
+.PHONY: setup test test-slow mutants demo lint format docs notebooks bench constraints clean
 
 setup: .venv/.installed
 
@@ -31,6 +34,10 @@ test: .venv/.installed
 
 test-slow: .venv/.installed
 	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)$(NO_BROWSER)'
+
+# A hundred wrong versions of the mathematics, each tried on its wing's tests: an hour.
+mutants: .venv/.installed
+	.venv/bin/python tests/mutation/mutants.py $(MUTANTS)
 
 demo: .venv/.installed
 	.venv/bin/bayes-gpx demo
