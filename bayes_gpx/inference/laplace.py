@@ -1,6 +1,5 @@
 """Laplace's approximation of the hyperparameters' posterior, reweighed to the posterior itself."""
 
-import os
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +18,7 @@ from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.inference.optimise import Optimum, climb
 from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.numerics.progress import progress_bar
-from bayes_gpx.numerics.threads import THREADED_FROM
+from bayes_gpx.numerics.threads import THREADED_FROM, parallel_densities
 
 WIDEST = 5.0
 """Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
@@ -124,8 +123,8 @@ def _heights(density, points, progressbar):
     By as many as need no more memory together than one does with the rows from which BLAS has
     threads of its own.
     """
-    alone = (THREADED_FROM // max(1, observations(density.model))) ** 2
-    workers = max(1, min(os.cpu_count() or 1, alone))
+    n = observations(density.model)
+    workers = max(1, min(parallel_densities(n), (THREADED_FROM // max(1, n)) ** 2))
     with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
         found = pool.map(density.height, points)
         return np.array([*progress.track(found, total=len(points), description="Weighing")])

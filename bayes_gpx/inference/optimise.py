@@ -1,6 +1,5 @@
 """The mode of a log density, and fits at it."""
 
-import os
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -14,8 +13,9 @@ from scipy.optimize import minimize
 from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
-from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.threads import parallel_densities
 
 LOST = 1e12
 """Stands in for the objective where the log density is not finite."""
@@ -49,7 +49,7 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
     -------
     list of Optimum, in the order of the starts
     """
-    workers = min(len(starts), os.cpu_count() or 1)
+    workers = min(len(starts), parallel_densities(observations(density.model)))
     with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
         ends = pool.map(lambda start: _ascend(density, start), starts)
         optima = list(progress.track(ends, total=len(starts), description="Maximising"))

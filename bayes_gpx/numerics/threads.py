@@ -134,6 +134,18 @@ if "register_at_fork" in vars(os):  # a child must not inherit a lock that anoth
     )
 
 
+PARALLEL_FROM = 250
+"""Observations from which several densities at a time are faster than one after the other.
+
+With fewer, most of the time is Python's own, which runs one thread at a time.
+"""
+
+
+def parallel_densities(n: int) -> int:
+    """How many densities of n observations each are evaluated at a time."""
+    return (os.cpu_count() or 1) if n >= PARALLEL_FROM else 1
+
+
 THREADED_FROM = 3000
 """Observations from which BLAS is given more than one thread."""
 
