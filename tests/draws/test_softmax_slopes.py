@@ -87,9 +87,10 @@ def test_expected_probabilities_and_their_slopes():
                 assert_allclose(jet.second[:, d, e], corners[:, c] / 4e-6, atol=2e-5)
 
 
+@pytest.mark.parametrize("number", [500, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("family", "theta", "approximation"), CASES[:2])
-def test_exact_means_are_those_of_functions(family, theta, approximation):
-    model, number = model_of(family, approximation), 500
+def test_exact_means_are_those_of_functions(family, theta, approximation, number):
+    model = model_of(family, approximation)
     asked = {"draws": number, "seed": 0, **QUIET}
     slopes = bx.derivatives(model, theta, NEW, **asked)
     shares = bx.attributions(model, theta, NEW, **asked)

@@ -46,10 +46,10 @@ def test_map_is_the_mode_in_the_hyperparameters_themselves(gamma):
     assert_array_equal(idata["observed_data"]["y"], [4, 0])
 
 
-def test_laplace_draws_are_the_posterior_though_it_is_skewed(gamma):
+@pytest.mark.parametrize("draws", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_laplace_draws_are_the_posterior_though_it_is_skewed(gamma, draws):
     """A normal approximation of log(rate) has its 5 % tails at .112 and .017 (shape 3)."""
     model, shape, rate = gamma
-    draws = 5_000
     idata = WeightedLaplace().fit(model, [{}], draws=draws, seed=1, progressbar=False)
     found = idata["posterior"]["rate"].values[0]
     for tail in (0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99):

@@ -79,8 +79,10 @@ class Matrix(Kernel):
 
 @pytest.mark.parametrize(
     ("profile", "declared"),
-    [(lambda z: (1.0 + z) * pt.exp(-z), 2), (lambda z: pt.exp(-z), 1)],
-    ids=["Matern32", "Matern12"],
+    [
+        pytest.param(lambda z: (1.0 + z) * pt.exp(-z), 2, id="Matern32", marks=pytest.mark.slow),
+        pytest.param(lambda z: pt.exp(-z), 1, id="Matern12"),
+    ],
 )
 def test_a_smoothness_that_is_too_large_is_named(profile, declared):
     def covariance(X, Xs):

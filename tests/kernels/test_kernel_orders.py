@@ -37,7 +37,7 @@ def jets(cov_func, x, xs, orders=HIGH):
     return dict(zip(orders, found, strict=True))
 
 
-FAST = ("expquad", "matern52", "ratquad", "periodic", "polynomial", "linear", "user profile")
+FAST = ("expquad", "matern52", "periodic", "polynomial", "linear", "user profile")
 every_case = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in TWICE]
 
 

@@ -55,7 +55,9 @@ def test_every_verb_has_classes(family, approximation):
 
 
 @pytest.mark.parametrize(
-    "approximation", [pytest.param(None, marks=pytest.mark.slow), *ROADS[1:]], ids=str
+    "approximation",
+    [*(pytest.param(road, marks=pytest.mark.slow) for road in ROADS[:-1]), ROADS[-1]],
+    ids=str,
 )
 def test_functions_are_draws_of_the_posterior_of_all_classes(approximation):
     model, draws = model_of(approximation=approximation), 3000

@@ -53,6 +53,7 @@ class Posed:
 
 
 SETTINGS = ["GP", *WEIGHED[:2], pytest.param(WEIGHED[2], marks=pytest.mark.slow)]
+DEAR = ["GP", WEIGHED[0], *(pytest.param(name, marks=pytest.mark.slow) for name in WEIGHED[1:])]
 
 
 @pytest.fixture(params=SETTINGS)
@@ -91,6 +92,7 @@ def test_hessian_means_are_the_limit_of_gradients(posed):
         assert_allclose(mean.reshape((M, D, D))[:, i], numeric, atol=1e-6)
 
 
+@pytest.mark.parametrize("posed", DEAR, indirect=True)
 def test_attributions_add_up_to_differences(posed):
     parts = posed.ask(OPS.integrated_gradient, posed.x, posed.baseline)
     whole = posed.ask(OPS.difference, posed.x, posed.baseline)
@@ -119,6 +121,7 @@ def test_attributions_are_integrals_of_gradients(posed):
     assert_allclose(mean.reshape((M, D)), (posed.x - posed.baseline) * integral, atol=1e-12)
 
 
+@pytest.mark.parametrize("posed", DEAR, indirect=True)
 def test_slopes_and_values_are_asked_jointly(posed):
     """Covariances between operators are transposes of each other, and jointly PSD."""
     x, z = pt.as_tensor(posed.x), []
