@@ -1,11 +1,13 @@
 """A fit as a DataTree: posterior, sample statistics and optima, with named dims."""
 
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
+from arviz_base import dict_to_dataset
 from pymc.backends.arviz import find_constants, find_observations
 
 
@@ -37,24 +39,15 @@ def as_tree(
     optima : list of Optimum
         Where each start of an optimiser ended; may be empty.
     """
-    coords = {k: list(v) for k, v in model.coords.items() if v is not None}
-
-    def dataset(arrays, lead):
-        variables = {}
-        for name, array in arrays.items():
-            own = model.named_vars_to_dims.get(name)
-            shape = np.shape(array)[len(lead) :]
-            own = own or tuple(f"{name}_dim_{i}" for i in range(len(shape)))
-            variables[name] = ((*lead, *own), array)
-        used = {d for dims, _ in variables.values() for d in dims}
-        return xr.Dataset(variables, coords={k: v for k, v in coords.items() if k in used})
-
-    lead = ("chain", "draw")
+    own = {"coords": {k: list(v) for k, v in model.coords.items() if v is not None}}
+    own |= {"dims": {k: list(v) for k, v in model.named_vars_to_dims.items()}}
+    attrs = {"inference_library": "bayes_gpx", "inference_library_version": version("bayes_gpx")}
+    sampled = own | {"sample_dims": ["chain", "draw"], "attrs": attrs}
     groups = {
-        "posterior": dataset(draws, lead),
-        "sample_stats": dataset(stats, lead),
-        "observed_data": dataset(find_observations(model), ()),
-        "constant_data": dataset(find_constants(model), ()),
+        "posterior": dict_to_dataset(draws, **sampled),
+        "sample_stats": dict_to_dataset(stats, **sampled),
+        "observed_data": dict_to_dataset(find_observations(model), sample_dims=[], **own),
+        "constant_data": dict_to_dataset(find_constants(model), sample_dims=[], **own),
         "starts": xr.Dataset(
             {
                 "log_density": ("start", [o.log_density for o in optima]),
@@ -63,10 +56,6 @@ def as_tree(
             }
         ),
     }
-    for name in ("posterior", "sample_stats"):
-        sizes = groups[name].sizes
-        groups[name] = groups[name].assign_coords({d: np.arange(sizes[d]) for d in lead})
-        groups[name].attrs["inference_library"] = "bayes_gpx"
     return xr.DataTree.from_dict(groups)
 
 
