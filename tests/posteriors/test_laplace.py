@@ -284,3 +284,17 @@ def test_each_mode_is_searched_for_once():
     assert known == 0 < searched
     apart = search.mode(covariances[0], [1.0 - y, EXPOSURE])[0]
     assert_allclose(apart, -first[0], rtol=1e-9)
+
+
+def test_a_search_goes_on_where_the_last_one_ended():
+    """With the same prior but for round-off, the mode is there already: nothing is climbed."""
+    likelihood, y, _ = CASES["logit"]
+    search, calls = _Search(likelihood), []
+    local = search.local
+    search._own.functions = (lambda *given: calls.append(given) or local(*given),)
+    K = 9.0 * np.exp(-0.5 * SQUARES)
+    search.mode(K, [y, EXPOSURE])
+    first = len(calls)
+    search.mode(K * (1.0 + 1e-12), [y, EXPOSURE])
+    assert first > 5
+    assert len(calls) - first == 3  # at 0, where the last one ended, and one step from there

@@ -107,7 +107,11 @@ def test_attributions_and_differences_are_exact_in_either_order(rng, baselines):
     x, start = pt.constant(6.0 * rng.normal(size=(3, D))), -8.0 + rng.normal(size=(baselines, D))
     start = start if baselines > 1 else start[0]
     parts, whole = OPS.integrated_gradient(x, start), OPS.difference(x, start)
-    graphs = [gp.covariance(*pair) for pair in ((parts, whole), (whole, parts), (whole, whole))]
-    mixed, turned, own = pytensor.function([], graphs, mode=MODE)()
+    pairs = [(parts, whole), (whole, parts), (whole, whole)]
+    pairs += [(parts, parts)] if baselines == 1 else []
+    graphs = [gp.covariance(*pair) for pair in pairs]
+    mixed, turned, own, *joint = pytensor.function([], graphs, mode=MODE)()
     assert_allclose(mixed, turned.T, atol=1e-12)
     assert_allclose(mixed.reshape((3, D, 3)).sum(axis=1), own, atol=1e-8)
+    for one in joint:
+        assert_allclose(one.reshape((3, D, 3, D)).sum(axis=(1, 3)), own, atol=1e-8)

@@ -1,0 +1,41 @@
+"""Paths are taken for polynomials of the degree that they need, and of no higher one."""
+
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+
+from bayes_gpx.draws.points import Points
+from bayes_gpx.draws.response_scale import ResponseQuantity
+
+FUNCTIONS, ROUGH = 40, 5
+"""How many there are, and the one that needs more than others; degrees are not tried on it."""
+
+NEEDED = {False: np.array([8, 8, 16]), True: np.array([8, 32, 16])}
+"""Degree by which shares add up in each of three rows, of any function and of the rough one."""
+
+
+def test_each_row_of_each_function_has_the_degree_that_it_needs():
+    asked, answered = Counter(), []
+
+    def ask(quantities, numbers):
+        for number in sorted(range(FUNCTIONS) if numbers is None else numbers):
+            for k, one in enumerate(quantities):
+                rows = one.where.X[:, 0].astype(int)
+                asked[number, one.degree, tuple(rows.tolist())] += 1
+                enough = one.degree >= NEEDED[number == ROUGH][rows]
+                yield number, k, slice(None), [enough[:, None] * 1.0, np.ones(len(rows))]
+
+    X = np.arange(3.0)[:, None]
+    where = Points(X, None, None, X, None, np.arange(3))
+    whole = ResponseQuantity(None, SimpleNamespace(total=("difference", None)), where)
+    for number, rows, (shares, difference) in whole.answers(ask, FUNCTIONS):
+        assert (shares[:, 0] == difference).all()
+        answered += [(number, row) for row in rows.tolist()]
+    assert sorted(answered) == [(number, row) for number in range(FUNCTIONS) for row in range(3)]
+    tried = {number for number, _, rows in asked if rows == (0, 1, 2)}
+    assert 2 < len(tried) < 10 and ROUGH not in tried
+    again = {(ROUGH, 16, (1,)), (ROUGH, 32, (1,))}
+    of_all = {(n, *part) for n in range(FUNCTIONS) for part in ((8, (0, 1)), (16, (2,)))}
+    assert set(asked) == of_all | again | {(n, 8, (0, 1, 2)) for n in tried}
+    assert asked.total() == len(of_all) + len(again) + 2 * len(tried)
