@@ -32,7 +32,7 @@ PATIENCE = 600.0
 """Seconds after which the tests of a mutant count as failed: it does not come to an end."""
 
 WINGS = {
-    "numerics": ["numerics", "kernels", "likelihoods", "posteriors", "processes", "draws"],
+    "numerics": ["numerics", "kernels", "likelihoods", "posteriors"],
     "kernels": ["kernels"],
     "processes": ["processes"],
     "likelihoods": ["likelihoods"],

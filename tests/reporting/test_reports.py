@@ -98,7 +98,7 @@ def test_the_card_says_what_was_fitted(page, fitted):
 def test_what_a_map_hides_is_said(page):
     assert "as if they were known" in page.text
     assert "Leave-one-out checks need 100 draws" in page.text
-    assert "how sure relevances, interactions and their ranks are is not known" in page.text
+    assert "uncertainty of relevances, interactions and ranks is unknown" in page.text
     assert "how probable each rank is" not in page.text
 
 

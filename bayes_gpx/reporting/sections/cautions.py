@@ -19,8 +19,8 @@ FAR = 2.0
 def _hidden(findings):
     if findings.alone:
         yield Prose(
-            "Hyperparameters are one point, as if they were known: intervals are too narrow, by "
-            "how much is not seen. Fit by NUTS before publishing.",
+            "The fit has a single draw of the hyperparameters, as if they were known, so intervals "
+            "are too narrow by an unknown amount. Fit by NUTS before publishing.",
             "bad",
         )
 
@@ -35,7 +35,7 @@ def _baseline(findings):
     if names:
         yield Prose(
             f"The baseline lies outside the training data in {', '.join(names)}: paths from it "
-            "cross where the model has seen nothing.",
+            "cross regions without data.",
             "bad",
         )
     else:
@@ -99,7 +99,7 @@ def _completeness(findings):
     size = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max()) or 1.0
     residual = float(found["completeness_residual"].max()) / size
     text = (
-        "Attributions add up to the difference that they explain, but for a share of "
+        "Attributions add up to the difference that they explain, with a relative error of "
         f"{residual:.1e}."
     )
     yield Prose(text, "good" if residual <= LARGEST_RESIDUAL else "bad")

@@ -27,8 +27,8 @@ def _coverage(findings):
     yield Table("How often intervals hold the response of a row that was left out.", columns, rows)
     error = np.sqrt(np.mean(findings.left_out["residual"].values ** 2))
     yield Prose(
-        f"Root mean squared error {number(error)} in rows that were left out, of a response whose "
-        f"sd is {number(observed.std())}."
+        f"The root mean squared error of rows that were left out is {number(error)}; the sd of the "
+        f"response is {number(observed.std())}."
     )
     yield _left_out(findings)
 
@@ -65,8 +65,8 @@ def _labels(findings):
     )
     yield Prose(
         f"{right.mean():.1%} of the rows have their most probable label; the Brier score is "
-        f"{number(score)} (0 is perfect, {number(_brier(code, len(labels)))} is knowing the "
-        "labels' shares alone)."
+        f"{number(score)} (0 is perfect, {number(_brier(code, len(labels)))} is what the shares "
+        "of the labels alone achieve)."
     )
     yield _left_out(findings)
 

@@ -36,8 +36,8 @@ def _verdict(findings):
     gives = method_named(findings.method).gives if findings.method in METHODS else "chains"
     if gives == "mode":
         yield Prose(
-            "One draw: the hyperparameters of highest density. There are no chains to diagnose, "
-            "and no interval below knows that hyperparameters might be others.",
+            "The fit is the posterior mode, a single draw of the hyperparameters. There are no "
+            "chains to diagnose, and intervals below ignore the uncertainty of hyperparameters.",
             "note",
         )
     elif gives == "weighted":
@@ -57,8 +57,8 @@ def _weights(khat):
     """What the Pareto k of a Laplace fit's weights says; files of earlier versions have none."""
     if khat is None:
         return Prose(
-            "Draws from a normal approximation at the mode; how good it is cannot be seen from "
-            "them. NUTS tells.",
+            "Draws come from a normal approximation at the mode, and do not show how good it is. "
+            "Fit by NUTS to see.",
             "note",
         )
     said = f"Draws around the mode, weighted by the posterior density: Pareto k {number(khat)}. "
@@ -206,7 +206,7 @@ def _loo(findings):
     yield Prose(
         f"{int(bad.sum())} of {bad.size} rows have a Pareto k above {number(found.good_k)}"
         + (
-            f" ({first}): they move the hyperparameters, and LOO is rough there."
+            f" ({first}): they influence the posterior strongly, and LOO is unreliable there."
             if len(rows)
             else "."
         ),

@@ -78,7 +78,8 @@ def _sentences(findings, found):
             because = f"{feature} is {value} rather than {before}"
             because += _unit(findings, feature)
         if low <= 0 <= high:
-            yield f"{number(mean[i])} {interval(low, high)}, of open sign, because {because}."
+            change = f"Changed by {number(mean[i])} {interval(low, high)}, sign uncertain,"
+            yield f"{change} because {because}."
         else:
             verb = "Raised" if mean[i] > 0 else "Lowered"
             ends = interval(*sorted(np.abs([low, high])))
@@ -87,7 +88,8 @@ def _sentences(findings, found):
         rest = order[MOST_FEATURES:]
         draws = found["attribution"].isel(feature=rest).sum("feature")
         low, high = draws.quantile(findings.tails, ["chain", "draw"]).values
-        yield f"{len(rest)} others together: {number(mean[rest].sum())} {interval(low, high)}."
+        others = "The remaining feature" if len(rest) == 1 else f"The {len(rest)} other features"
+        yield f"{others}: {number(mean[rest].sum())} {interval(low, high)}."
 
 
 OBSERVATIONS = Section("observations", "Why these predictions?", (_chosen,))

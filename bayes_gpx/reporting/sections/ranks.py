@@ -10,13 +10,13 @@ FIRST = 10
 def _relevance(findings):
     ranked = findings.ranked
     yield Prose(
-        "Relevance says how fast the prediction leaves itself as a feature moves: in its mean, and "
-        "in how sure it is. It is in standard deviations of the feature, and has no sign."
+        "Relevance measures how quickly the predictive distribution, its mean and its spread, "
+        "changes with a feature. It is given per standard deviation of the feature and has no sign."
     )
     if findings.alone:
         yield Prose(
-            "One draw of the hyperparameters: how sure relevances, interactions and their ranks "
-            "are is not known.",
+            "The fit has a single draw of the hyperparameters, so the uncertainty of relevances, "
+            "interactions and ranks is unknown.",
             "note",
         )
     yield from _table(findings, ranked, "average_relevance", "feature", "relevance")
@@ -48,7 +48,10 @@ def _interactions(findings):
     if findings.model.training.d < 2:
         return
     ranked = findings.ranked_pairs
-    yield Prose("Interaction: how fast two features together move the prediction.")
+    yield Prose(
+        "Interaction measures how strongly the effect of one feature on the predictive "
+        "distribution depends on another feature."
+    )
     yield from _table(findings, ranked, "average_interaction", "pair", "interaction")
     top = 3 if ranked.sizes["pair"] > 5 else 1
     pc = plot_interactions(ranked, top=top, backend="matplotlib")
