@@ -157,7 +157,10 @@ def test_what_cannot_be_done_is_said(tmp_path):
         bx.derivatives(model_of(), THETA, NEW, on="latent", path=tmp_path / "x.zarr", **QUIET)
 
 
-@pytest.mark.parametrize(("family", "approximation"), [(bx.GP, None), (bx.GPX, bx.Inducing(8))])
+@pytest.mark.parametrize(
+    ("family", "approximation"),
+    [pytest.param(bx.GP, None, marks=pytest.mark.slow), (bx.GPX, bx.Inducing(8))],
+)
 def test_joint_predictions_have_the_moments_of_each_row_and_of_functions(family, approximation):
     model = model_of(family, approximation)
     theta = OWN if family is bx.GPX else THETA

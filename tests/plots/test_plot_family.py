@@ -129,8 +129,15 @@ SIZED = {
 }
 
 
-@pytest.mark.parametrize("p", [3, 60])
-@pytest.mark.parametrize("m", [1, 10_000])
+SLOW = pytest.mark.slow
+SIZES = [
+    (1, 3),
+    (10_000, 60),
+    *(pytest.param(*size, marks=SLOW) for size in ((1, 60), (10_000, 3))),
+]
+
+
+@pytest.mark.parametrize(("m", "p"), SIZES)
 @pytest.mark.parametrize("name", SIZED)
 def test_plots_are_readable_at_any_size(name, m, p):
     """No two labels of an axis touch, and no figure has a side above 60 inches."""
