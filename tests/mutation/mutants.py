@@ -163,7 +163,7 @@ class _Sites(ast.NodeVisitor):
 
     def visit_Constant(self, node):
         if type(node.value) in (int, float):
-            for new in (2 * node.value or 1, node.value + 1):
+            for new in dict.fromkeys((2 * node.value or 1, node.value + 1)):
                 self._add("factor", node, repr(new))
 
     def visit_Subscript(self, node):

@@ -122,6 +122,21 @@ def test_hsgp_is_that_of_pymc():
     np.testing.assert_allclose(ours @ ours.T, theirs @ theirs.T, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.parametrize("p", [3, 4])
+def test_functions_times_features_are_their_products(p):
+    """With p = d + 1 the last feature is an intercept, 1 everywhere."""
+    basis = basis_functions.basis_of(from_pymc(KERNELS["ExpQuad"]), bx.HSGP(2, 1.4), pt.constant(X))
+    points = pt.tensor("x", shape=(None, 3))
+    times = basis_functions.TimesFeatures(basis, p)
+    outputs = [times.value(points), times.gradient(points), basis.value(points)]
+    function = pytensor.function([points], outputs, mode=MODE)
+    value, slope, each = function(x)
+    z = np.hstack([x, np.ones((6, 1))])[:, :p]
+    np.testing.assert_allclose(value, (z[:, :, None] * each[:, None]).reshape((6, -1)), rtol=1e-13)
+    expected = differences(lambda points: function(points)[0], x, 1e-5)
+    np.testing.assert_allclose(slope, expected, atol=1e-8)
+
+
 def test_frequencies_of_ratquad_are_differentiable_in_alpha():
     alpha = pt.dscalar("alpha")
     quantile = gamma_quantile(alpha, np.array([0.1, 0.5, 0.9]))
