@@ -16,7 +16,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.normal_form import sum_over_terms
-from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
 from bayes_gpx.processes import integrated_gradients
 from bayes_gpx.processes.integrated_gradients import with_linear
 from bayes_gpx.processes.operators import averaged, every_path
@@ -88,7 +88,7 @@ def _by_nodes(kernel, x, V, nodes):
     rule, total = nodes or gauss_legendre(PANEL_NODES, 2), []
     ways = V[:, :, None, :, None] * V[:, None, :, None, :]
     for t, w in zip(*rule, strict=True):
-        for others, weights in few(rule, TOGETHER, 4):
+        for others, weights in in_chunks(rule, TOGETHER, 4):
             s, others, weights = (
                 (1 - t, 1 - others, w * weights) if nodes else (t, t * others, w * t * weights)
             )

@@ -18,7 +18,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.normal_form import leaves, sum_over_terms
-from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
@@ -75,7 +75,7 @@ def _cross_by_nodes(kernel, x, baseline, xs, nodes):
     """As `cross`, of any kernel."""
     delta, parts = x - baseline, []
     kinks = [] if nodes else _kinks(kernel, x, baseline, xs)
-    by_panels = few(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3)
+    by_panels = in_chunks(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3)
     for t, w in _by_pieces(kinks) if kinks else by_panels:
         slopes = kernel.derivative(baseline[..., None, :] + t * delta[:, None], xs, 1, 0)
         parts.append((w * slopes).sum(axis=0))
@@ -160,7 +160,7 @@ def _block_by_nodes(kernel, x, baseline, nodes):
     """
     delta, parts = x - baseline, []
     outer = nodes or gauss_legendre(PANEL_NODES, PANELS)
-    for t, w in few(outer, 2, 3):
+    for t, w in in_chunks(outer, 2, 3):
         inner_t, inner_w = outer.t[:, None, None], outer.w[:, None, None]
         if nodes is None:
             inner_t, inner_w = t * inner_t, t * inner_w
@@ -259,7 +259,7 @@ def _between_by_nodes(kernel, x, xs, baseline, nodes):
         near, far = (_to_foot(inner, pt.clip(foot, 0.0, 1.0)) for foot in feet)
     else:
         outer, at = nodes, [part[:, None, None, None] for part in nodes]
-    for t, w in few(outer, 1, 3):
+    for t, w in in_chunks(outer, 1, 3):
         if nodes is not None:
             parts_of_square = ((t, *at),)
         else:

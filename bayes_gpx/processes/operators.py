@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.aliases import TensorLike
-from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, rule, total_of
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, rule, total_of
 
 PATH_NODES = 16
 """Nodes on each path where attributions meet other slopes: their exact forms are for values."""
@@ -273,7 +273,7 @@ class IntegratedGradient(Attribution):
     def opened(self, other):
         """Gradients at nodes of the paths, few at a time where `other` has nodes too."""
         delta, nodes = self.x - self.start, self.nodes or gauss_legendre(PATH_NODES)
-        chunks = [*few(nodes, 1 if isinstance(other, Attribution) else len(nodes.t), 2)]
+        chunks = [*in_chunks(nodes, 1 if isinstance(other, Attribution) else len(nodes.t), 2)]
         points = [(self.start + t * delta).reshape((-1, self.x.type.shape[1])) for t, _ in chunks]
 
         def combine(*slopes):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytensor.tensor as pt
 
-from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import gauss_legendre, in_chunks, total_of
 
 SLOPE_TERMS = ((1, 1, 0), (1, 0, 1))
 """Terms that the attributions of a kernel are made of."""
@@ -153,7 +153,7 @@ def _line(P, Q, D, a, products, axis):
 def _summed(radial, nodes, place, terms):
     """Sum over nodes, a few at a time; `place` says where on the path a node lies, and how far."""
     parts = []
-    for t, w in few(nodes, AT_ONCE, 2):
+    for t, w in in_chunks(nodes, AT_ONCE, 2):
         t, w, s2 = place(t, w)
         profiles = {k: w * radial(s2, k) for k in {k for k, _, _ in terms}}
         parts.append([((1 - t) ** i * t**j * profiles[k]).sum(axis=0) for k, i, j in terms])
