@@ -142,7 +142,7 @@ class ElementarySymmetric(Kernel):
         return sum_of_products(terms, len(slots))
 
     def _each(self, pairs, i, j):
-        """Derivatives (..., d) of each column's kernel."""
+        """Derivatives (..., d) of each column's kernel, i times in x and j times in xs."""
         ends = (..., *[0] * (i + j))
         if self._alike is not None:
             points = pairs.map(lambda points: points[..., None])
@@ -158,7 +158,7 @@ class ElementarySymmetric(Kernel):
 
     @cached_property
     def _alike(self):
-        """One kernel of all columns, each a point of its own, where only scales differ."""
+        """One kernel that takes each column for a point; None where more than scales differ."""
         own = [part.kernel for part in self.parts if isinstance(part, Active)]
         stationary = [kernel for kernel in own if isinstance(kernel, Stationary)]
         periods = {kernel.period is None for kernel in stationary}
@@ -180,24 +180,28 @@ def _weights(variances, order):
     return pt.concatenate([np.zeros(1), pt.specify_shape(variances, (order,))])
 
 
-def _lowered(weights, value):
-    """Coefficients, on other values, of what `weights` make of these and one more value."""
+def _absorbed(weights, value):
+    """Coefficients of e_r(others) in sum_r weights_r e_r(others, value).
+
+    Since e_r(others, value) = e_r(others) + value e_{r-1}(others).
+    """
     return pt.concatenate([weights[:-1] + value * weights[1:], weights[-1:]])
 
 
 def _value(each, weights):
-    """sum_r weights_r e_r of arrays (...)."""
+    """Return sum_r weights_r e_r(each), of arrays (...)."""
     weights = pt.expand_dims(weights, list(range(1, each[0].ndim + 1))) * pt.ones_like(each[0])
     for value in each:
-        weights = _lowered(weights, value)
+        weights = _absorbed(weights, value)
     return weights[0]
 
 
 def _without(each, weights, q):
     """Derivative of `_value` in q different arrays, (..., d repeated q times); None is 0.
 
-    With the arrays in a row, e_r without some of them is a product of polynomials before and
-    between them, grown forward, and one behind them, grown backward into the weights.
+    It is sum_r weights_r e_{r-q} of the d - q arrays that are left. For left-out arrays whose last
+    is number i, those after i are absorbed into the weights (`behind`), and the e_r of those before
+    i are built forward (`grown`): ``grown[k]`` holds them for each choice of k left-out arrays.
     """
     d, top = len(each), weights.type.shape[0]
     if q > min(d, top - 1):
@@ -205,7 +209,7 @@ def _without(each, weights, q):
     ones, axes = pt.ones_like(each[0]), list(range(1, each[0].ndim + 1))
     behind = [pt.expand_dims(weights, axes) * ones]
     for value in reversed(each[1:]):
-        behind.append(_lowered(behind[-1], value))
+        behind.append(_absorbed(behind[-1], value))
     one = pt.expand_dims(pt.as_tensor_variable(np.eye(top)[0]), axes)
     grown = [((one * ones)[..., None], [()])]
     found, places = [], []

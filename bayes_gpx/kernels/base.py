@@ -1,11 +1,14 @@
 """Covariance functions: values and exact derivatives, as a tree of frozen kernels.
 
 They are symbolic expressions in the hyperparameters of a PyMC model
-(`bayes_gpx.kernels.from_pymc`). Two roads lead to k(x, x'). Matrices of values (`gram`, `value`)
-are inner products of columns centred once, but for pairs that these tell badly: one BLAS product,
-no array with both point axes and the feature axis. All else (`diag`, `derivative`) uses differences
-x - x', exact at coincident points and far from the origin. PyMC's clipped squared
-distance is never differentiated.
+(`bayes_gpx.kernels.from_pymc`), and k(x, x') is computed in two ways. Matrices of values (`gram`,
+`value`) come from inner products (`bayes_gpx.kernels.distance`), without an array that has both
+point axes and the feature axis. All else (`diag`, `derivative`) comes from differences x - x',
+exact at coincident points and far from the origin. PyMC's clipped squared distance is never
+differentiated.
+
+Derivatives are asked for by `slots`: one entry for each derivative, 0 for x and 1 for x', zeros
+first. Each slot adds an axis (d,) to the result.
 """
 
 import math
@@ -26,11 +29,11 @@ HIGHEST_ORDER = 2
 """Kernels are differentiated at most twice in each point: for Hessians, the highest asked for."""
 
 CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
-"""What a kernel that is too rough has not, by the order of the derivative, and kernels that do."""
+"""By the order of a derivative: what kernels lack that are too rough for it, and kernels to use."""
 
 
 class _Pairs(NamedTuple):
-    """Points x (..., d) with points xs, broadcast; or, as a matrix, each row with each row."""
+    """Points x and xs (..., d) in pairs by broadcasting; with `matrix`, each row with each row."""
 
     x: TensorVariable
     xs: TensorVariable
@@ -115,15 +118,15 @@ class Kernel(ABC):
 
     @abstractmethod
     def _jet(self, pairs: _Pairs, slots: tuple[int, ...]) -> TensorVariable | None:
-        """Derivative with one axis per slot, 0 for x and 1 for xs, to be broadcast; None is 0."""
+        """Derivative (..., d repeated) in these slots, perhaps still to be broadcast; None is 0."""
 
     def _terms(self, pairs: _Pairs, slots: tuple[int, ...]) -> list:
-        """The same as tensor products that add up to it, for `sum_of_products`."""
+        """The terms of `_jet`, see `bayes_gpx.kernels.tensor_products`."""
         jet = self._jet(pairs, slots)
         return [] if jet is None else [[(jet, tuple(range(len(slots))))]]
 
     def _require(self, slots, once=False) -> None:
-        """Refuse derivatives that do not exist; `once`: those of order 2 in one point do, too."""
+        """Raise unless the process has these derivatives or, with `once`, k itself has them."""
         order = max(slots.count(0), slots.count(1))
         if order > self.smoothness and not (once and len(slots) <= 2 * self.smoothness):
             noun, cure = CURES[order]
@@ -136,7 +139,10 @@ class Kernel(ABC):
 
 
 def autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> TensorVariable:
-    """Derivative of a function of single points, of that shape, broadcast over batches of them."""
+    """Derivative in slots of a function of single points, whose value has this shape.
+
+    Vectorised over batches of points; also over the rows of each Jacobian, one gradient for all.
+    """
     cells = [pt.tensor(shape=point.type.shape[-1:]) for point in points]
     result = function(*cells)
     for slot in slots:

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.kernels.base import Kernel, autodiff
-from bayes_gpx.kernels.tensor_products import Apart, chain, partitions, sum_of_products
+from bayes_gpx.kernels.tensor_products import Differences, chain, partitions, sum_of_products
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +104,8 @@ class Active(Kernel):
         return pairs.map(lambda points: points[..., self.columns])
 
     def _among_all(self, jet, order, pairs):
-        if isinstance(jet, Apart):
-            return Apart(*(self._among_all(side, order, pairs) for side in jet))
+        if isinstance(jet, Differences):
+            return Differences(*(self._among_all(side, order, pairs) for side in jet))
         if not order:
             return jet
         jet = pt.as_tensor_variable(jet)
@@ -116,7 +116,7 @@ class Active(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class Warped(Kernel):
-    """k = kernel(w(x), w(x')); w, by autodiff, maps points (n, d) to (n, width) row by row."""
+    """k = kernel(w(x), w(x')); w maps points (n, d) to (n, width) row by row; autodiff of w."""
 
     kernel: Kernel
     warp: Callable
@@ -124,6 +124,7 @@ class Warped(Kernel):
 
     def _jet(self, pairs, slots):
         def rate(point, order):
+            """Derivatives of w, (..., width, d repeated `order` times)."""
             return autodiff(lambda p: self.warp(p[None])[0], [point], (0,) * order, (self.width,))
 
         if pairs.matrix:
@@ -134,14 +135,16 @@ class Warped(Kernel):
             jet = self.kernel._jet(warped, kinds) if _pure(blocks, slots) else None
             if jet is None:
                 continue
-            left = len(blocks)
+            # The jet has one axis (width,) for each block. They are contracted one after the other,
+            # the first of them each time, and the block's axes (d,) are appended.
+            others = len(blocks)
             for kind, block in zip(kinds, blocks, strict=True):
-                left, size = left - 1, len(block)
+                others, size = others - 1, len(block)
                 inner = pt.expand_dims(
-                    rate(pairs[kind], size), [-1 - size - k for k in range(left)]
+                    rate(pairs[kind], size), [-1 - size - k for k in range(others)]
                 )
                 outer = pt.expand_dims(jet, [-1 - k for k in range(size)])
-                jet, left = (outer * inner).sum(-1 - left - size), left + size
+                jet, others = (outer * inner).sum(-1 - others - size), others + size
             batch, axes = jet.ndim - order, sum(blocks, ())
             jet = jet.dimshuffle(*range(batch), *(batch + axes.index(p) for p in range(order)))
             total = jet if total is None else total + jet
@@ -149,4 +152,5 @@ class Warped(Kernel):
 
 
 def _pure(blocks, slots):
+    """Whether each block differentiates one point only: others are 0, as slots are sorted."""
     return all(slots[block[0]] == slots[block[-1]] for block in blocks)

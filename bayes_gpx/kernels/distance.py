@@ -1,8 +1,9 @@
 """Squared Euclidean distances between the rows of matrices, as one operation.
 
-Inner products of rows: one BLAS product and no array with both row axes and the column axis. They
-lose the digits of a distance that is small beside the rows' distances from their center, such as
-within one of two clusters far apart. Those pairs alone are taken again from differences.
+They come from inner products of rows: one BLAS product and no array with both row axes and the
+column axis. Inner products lose the digits of a distance that is small beside the rows' distances
+from their center, as within one of two clusters far apart. These pairs alone are computed again,
+from differences.
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,10 @@ from pytensor.graph.op import Op
 from pytensor.tensor.variable import TensorVariable
 
 LEAST = 1000.0
-"""Up to this squared norm, in scales, inner products leave a squared distance twelve digits."""
+"""Up to this sum of squared norms of scaled rows, inner products are exact to 1e-12."""
 
 CLOSE = 64.0
-"""A squared distance so many times smaller than the squared norms is taken from differences."""
+"""A squared distance so many times smaller than that sum is computed again, from differences."""
 
 BLOCK = 2**20
 """An array of differences has at most so many numbers, 8 MB."""
@@ -27,10 +28,10 @@ BLOCK = 2**20
 class SquaredDistances(Op):
     """(X,) or (X, Xs) -> |x_i - xs_j|^2, (n, m); of X with itself, exactly 0 on the diagonal.
 
-    With ``scaled``, a last input `scale` (d,) divides the columns of all differences; it says how
-    small a distance matters, where otherwise all that lost digits are taken again. Round-off below
-    0 is clipped. The pullback is that of the unclipped distance, which is continuous where rows
-    coincide.
+    With ``scaled``, a last input `scale` (d,) divides the columns of all differences. Distances
+    are then in units that matter, and an error of 1e-12 is allowed (`LEAST`); without it, every
+    distance that lost digits is computed again. Round-off below 0 is clipped. The pullback is that
+    of the unclipped distance, which is continuous where rows coincide.
     """
 
     __props__ = ("scaled",)
@@ -45,7 +46,7 @@ class SquaredDistances(Op):
         return Apply(self, tensors, [pt.tensor(dtype="float64", shape=shape)])
 
     def _split(self, inputs):
-        """Points, one of them or two, and their scale."""
+        """Return the points, X or X and Xs, and their scale."""
         return (inputs[:-1], inputs[-1]) if self.scaled else (inputs, 1.0)
 
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
@@ -116,6 +117,7 @@ def squared_distances(
 
 
 def _squared(points, scale, least):
+    """Squared distances (n, m), with those of `_close_pairs` computed again."""
     (A, a), (B, b) = _centered(points, scale)
     left = np.concatenate([-2.0 * A, a, np.ones_like(a)], axis=1)
     right = np.concatenate([B, np.ones_like(b), b], axis=1)
@@ -123,33 +125,33 @@ def _squared(points, scale, least):
     np.maximum(distances, 0.0, out=distances)
     if len(points) == 1:
         distances.ravel()[:: len(A) + 1] = 0.0
-    for places, apart in _again(distances, a, b, points, scale, least):
+    for places, apart in _close_pairs(distances, a, b, points, scale, least):
         distances.ravel()[places] = (apart * apart).sum(axis=1)
     return distances
 
 
 def _slopes(G, distances, points, scale):
     (A, a), (B, b) = _centered(points, scale)
-    again = [*_again(distances, a, b, points, scale, LEAST)]
-    if again:
+    close = [*_close_pairs(distances, a, b, points, scale, LEAST)]
+    if close:
         G = np.array(G, order="C")
     total = np.zeros(A.shape[1])
-    for places, apart in again:
+    for places, apart in close:
         total += G.ravel()[places] @ (apart * apart)
         G.ravel()[places] = 0.0
     return total + G.sum(axis=1) @ (A * A) + G.sum(axis=0) @ (B * B) - 2.0 * (A * (G @ B)).sum(0)
 
 
 def _centered(points, scale):
-    """Rows of all points, with their squared norms (n, 1)."""
+    """Centered and scaled rows of X, then of Xs (or X again), each with squared norms (n, 1)."""
     center = points[-1].mean(axis=0)
     rows = [(p - center) / scale for p in points]
     both = [(A, (A * A).sum(axis=1, keepdims=True)) for A in rows]
     return both[0], both[-1]
 
 
-def _again(distances, a, b, points, scale, least):
-    """Yield flat places of pairs that inner products tell too badly, and their differences."""
+def _close_pairs(distances, a, b, points, scale, least):
+    """Yield flat indices of pairs that lost digits, and their differences; none up to `least`."""
     X, Xs = points[0], points[-1]
     if not a.max(initial=0.0) + b.max(initial=0.0) > least:
         return

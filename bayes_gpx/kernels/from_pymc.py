@@ -20,8 +20,8 @@ from bayes_gpx.kernels.stationary import Stationary
 def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
     """Translate a PyMC covariance function into a kernel with exact derivatives.
 
-    One that is not PyMC's own keeps its values. Its derivatives come from automatic
-    differentiation and are offered as far as they agree with finite differences, taken here.
+    Derivatives of covariance functions that are not PyMC's own are automatic, and are offered as
+    far as they agree with finite differences, which are taken here.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def _gibbs(k: cov.Gibbs) -> Automatic:
 
 
 def _stationary(k: cov.Stationary, period=None) -> Stationary:
-    """A kernel of a known profile, or of a user's own by autodiff, as smooth as measured."""
+    """A kernel with its known profile, or a user's own with an automatic one that is measured."""
     name, ls = type(k).__name__, k.ls.astype("floatX")
     if type(k) in PROFILES:
         return Stationary(name, ls, PROFILES[type(k)].of(k), period)

@@ -59,7 +59,7 @@ class Term:
         return replace(self, variance=self.variance * variance)
 
     def among(self, part, d, *axes: int) -> TensorVariable:
-        """An array with the term's features along these axes, among all d features; 0 elsewhere."""
+        """Widen these axes of an array from the term's features to all d features, with zeros."""
         if self.columns is None:
             return part
         for axis in axes:
@@ -91,13 +91,13 @@ def _terms(kernel, columns, d, weighed):
 
 
 def _within(columns, own, d):
-    """Columns `own` of those columns, None for all d."""
+    """Which of all d columns are the columns `own` of `columns`; None for all in their order."""
     own = own if columns is None else columns[own]
     return None if columns is None and np.array_equal(own, np.arange(d or 0)) else own
 
 
 def _product(factor, others, weighed):
-    """Terms of a constant or linear one with others; None where that is no sum of terms."""
+    """Terms of a constant or linear term times others; None where that is no sum of terms."""
     if isinstance(factor.kernel, Constant):
         return [other.times(factor.times(factor.kernel.variance).variance) for other in others]
     plain = all(other.stationary and other.linear is None for other in others)
@@ -114,9 +114,9 @@ def sum_over_terms(
     *,
     weighed: bool = False,
 ) -> TensorVariable:
-    """Sum over `terms` of a quantity of that shape that is linear in the kernel, 0 for constants.
+    """Sum over `terms` of a quantity that is linear in the kernel and 0 for constants.
 
-    `part_of` gives that of one term, without its variance.
+    `part_of` gives the quantity, of this shape, for one term without its variance.
     """
     varying = [t for t in terms(kernel, d, weighed=weighed) if not isinstance(t.kernel, Constant)]
     parts = [
@@ -127,7 +127,7 @@ def sum_over_terms(
 
 
 def leaves(kernel: Kernel, columns: np.ndarray | None = None) -> Iterator[Term]:
-    """Stationary kernels anywhere in a kernel, with their columns, whatever is made of them."""
+    """Yield all stationary kernels that a kernel is made of, with their columns."""
     if isinstance(kernel, Stationary):
         yield Term(kernel, columns)
     elif isinstance(kernel, Active):

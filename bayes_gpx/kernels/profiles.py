@@ -22,8 +22,8 @@ from bayes_gpx.numerics.quadrature import gauss_legendre
 from bayes_gpx.numerics.special import gamma_quantile
 
 APART_NODES = 24, 4
-"""Distances between two points of one path are integrated by so many Gauss-Legendre nodes in each
-of so many panels, in steps that follow the fall, so that long paths need no more."""
+"""Gauss-Legendre nodes in each panel, and panels, for the distance between two points of one path.
+Steps follow the kernel's fall (`RadialProfile.apart`), so that long paths need no more."""
 
 EXPONENT = 41.5
 """Nodes end where a rational quadratic's slope has fallen to exp(-41.5), 1e-18: below round-off."""
@@ -40,7 +40,7 @@ class RadialProfile(ABC):
         Whether that was found by differences, as it is for a user's own kernel.
     side_nodes : int or None
         Gauss-Legendre nodes on each side of a path's point nearest to another point, placed by
-        `step`. None where nothing is known of its shape: panels of the whole path then.
+        `step`. None if the shape is not known: the whole path is then integrated by panels.
     """
 
     smoothness: float
@@ -135,12 +135,12 @@ class SpectralProfile(RadialProfile):
 
     @abstractmethod
     def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:
-        """Draws from the spectral density, of lengthscale 1, by normals (d, h), uniforms (h,)."""
+        """Frequencies (d, h) for lengthscale 1, from standard normals (d, h) and uniforms (h,)."""
 
     def spectral_density(self, rates: TensorVariable, lengthscale: TensorLike) -> TensorVariable:
         """The density at angular frequencies (M, d), (M,)."""
-        known = self.pymc(rates.type.shape[1], ls=lengthscale, **vars(self))
-        return known.power_spectral_density(rates)
+        covariance = self.pymc(rates.type.shape[1], ls=lengthscale, **vars(self))
+        return covariance.power_spectral_density(rates)
 
 
 class DecayingProfile(SpectralProfile):
@@ -346,4 +346,4 @@ PROFILES: dict[type[cov.Stationary], type[RadialProfile]] = {
     cov.Matern12: Matern12,
     cov.Exponential: Exponential,
 }
-"""The profile of each of PyMC's stationary covariance functions; of Periodic, that of its waves."""
+"""The profile of each of PyMC's stationary kernels; Periodic is an ExpQuad of sines."""

@@ -1,4 +1,4 @@
-"""How smooth a kernel is that a user wrote: as far as its derivatives agree with differences."""
+"""How smooth a user's own kernel is: as far as its derivatives agree with finite differences."""
 
 import numpy as np
 import pymc as pm
@@ -10,7 +10,7 @@ from bayes_gpx.kernels.base import Kernel, autodiff
 from bayes_gpx.kernels.elementary import Automatic
 
 ORDERS = {1: ((1, 0), (0, 1), (1, 1)), 2: ((2, 0), (0, 2), (2, 1), (1, 2), (2, 2))}
-"""Derivatives that a process has when it is differentiable once, and twice."""
+"""Derivatives, by orders in x and xs, that k needs for smoothness 1, and besides for 2."""
 
 
 def measured(kernel: Kernel, d: int) -> int:
@@ -24,6 +24,7 @@ def measured(kernel: Kernel, d: int) -> int:
     x, apart = 1.0 + abs(rng.normal(size=(2, 48, d)))
     v, w = (u / np.linalg.norm(u, axis=1, keepdims=True) for u in rng.normal(size=(2, 48, d)))
     xs = x + np.repeat([0.0, 1e-9, 0.5], 16)[:, None] * apart
+    # Axes: steps, moves of x, moves of xs, pairs of points, features.
     steps = 100.0 * 0.25 ** np.arange(14.0)
     moves = np.multiply.outer(steps, [-1.0, 0.0, 1.0])[..., None, None]
     left, right = (x + moves * v)[:, :, None], np.stack([xs + moves * w, x + moves * v])[:, :, None]
@@ -33,12 +34,13 @@ def measured(kernel: Kernel, d: int) -> int:
         return np.einsum("a,b,sabn->sn", stencil[i], stencil[j], table) / steps[:, None] ** (i + j)
 
     def agree(orders):
-        """Whether all of them do, each at some step; and the fourth differences of the variance."""
+        """Whether derivatives agree, each at some step; and fourth differences of the variance."""
         outputs = [kernel.derivative(left, right, 0, 0)]
         outputs += [_directional(kernel, x, xs, v, w, *order) for order in orders]
         free = {v: pt.ones([n or d for n in v.type.shape]) for v in explicit_graph_inputs(outputs)}
         drawn = pm.draw(clone_replace(outputs, free), random_seed=0, mode="FAST_COMPILE")
         (values, variances), *jets = drawn
+        # Steps so small that round-off hides the variance's change say nothing.
         resolved = np.median(abs(variances[:, 1, 2] / variances[:, 1, 1] - 1.0), axis=1) > 1e-6
         agreed = []
         for (i, j), jet in zip(orders, jets, strict=True):

@@ -10,7 +10,7 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.distance import squared_distances
 from bayes_gpx.kernels.profiles import RadialProfile
-from bayes_gpx.kernels.tensor_products import Apart, chain, on_diagonal, sum_of_products
+from bayes_gpx.kernels.tensor_products import Differences, chain, on_diagonal, sum_of_products
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class Stationary(Kernel):
         return squared_distances(*points, scale=scale)
 
     def _rates(self, delta):
-        """s^2, and the derivatives of s^2 / 2 in delta, by their order; None is 0."""
+        """Return s^2, and a function from an order to that derivative of s^2 / 2; None is 0."""
         metric = pt.sqr(1.0 / self.lengthscale)
         if self.period is None:
             rates, sine = {1: delta, 2: np.ones(delta.type.shape[-1])}, delta
@@ -77,17 +77,18 @@ class Stationary(Kernel):
 
     def _terms(self, pairs, slots):
         if slots == (0,) and self.period is None:
-            return self._sloping(pairs)
+            return self._gradient_terms(pairs)
         return self._chained(pairs, slots) if slots else super()._terms(pairs, slots)
 
-    def _sloping(self, pairs):
-        """Gradient in x, by inner products of differences from one point: 0 where all are equal."""
+    def _gradient_terms(self, pairs):
+        """Terms of the gradient in x, both sides relative to xs[0]: exactly 0 if all are equal."""
         self._require((0,), once=True)
         x, xs = pairs.x[:, 0], pairs.xs[0]
         rate, metric = -self.profile.radial(self._squared(x, xs), 1), pt.sqr(self.lengthscale)
-        return [[(rate, ()), (Apart((x - xs[0]) / metric, (xs - xs[0]) / metric), (0,))]]
+        return [[(rate, ()), (Differences((x - xs[0]) / metric, (xs - xs[0]) / metric), (0,))]]
 
     def _chained(self, pairs, slots):
+        """Terms of a derivative of F_0, whose k-th derivative in s^2 / 2 is (-1)^k F_k."""
         self._require(slots, once=True)
         s2, rate = self._rates(pairs.x - pairs.xs)
 

@@ -1,7 +1,7 @@
 """Sums of tensor products, by which derivatives of kernels are written down.
 
-A term is a list of pairs (factor, block): the factor's last axes lie on that block of the result's
-axes, the others are a batch of points. To sum over points, no array of the whole result is needed.
+A term is a list of pairs (factor, block), whose product it is: the factor's last axes lie on the
+axes `block` of the result, a tuple of integers, and its leading axes are a batch of points.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 
-class Apart(NamedTuple):
+class Differences(NamedTuple):
     """A factor left_i - right_j (m, n, d), of rows (m, d) and (n, d), that need not be formed."""
 
     left: TensorVariable
@@ -27,7 +27,7 @@ class Apart(NamedTuple):
 
 
 def sum_of_products(terms, order: int) -> TensorVariable | None:
-    """Sum of tensor products of (factor, block), the factor's last axes lying on that block."""
+    """Sum of terms, whose blocks share out `order` axes; None is 0, as a factor and as the sum."""
 
     def spread(factor, block):
         return pt.expand_dims(factor, [p - order for p in range(order) if p not in block])
@@ -37,13 +37,16 @@ def sum_of_products(terms, order: int) -> TensorVariable | None:
 
 
 def summed(term, weights):
-    """Sum over n of weights (m | 1, n) times one tensor product of one or two axes."""
+    """Sum over n of weights (m | 1, n) times one term, over m and n, of one or two axes.
+
+    No array of the whole term is formed, where it is a product of two vectors or of `Differences`.
+    """
     scalar = reduce(mul, (factor for factor, block in term if not block), weights)
     tensors = sorted(((block, factor) for factor, block in term if block), key=itemgetter(0))
     (block, first), *rest = tensors
-    if isinstance(first, Apart) and not rest:
+    if isinstance(first, Differences) and not rest:
         return scalar.sum(axis=1, keepdims=True) * first.left - pt.dot(scalar, first.right)
-    first, *rest = (f.formed if isinstance(f, Apart) else f for _, f in tensors)
+    first, *rest = (f.formed if isinstance(f, Differences) else f for _, f in tensors)
     if rest:
         (second,) = rest
         left = pt.expand_dims(scalar, -1) * first
@@ -54,7 +57,7 @@ def summed(term, weights):
 
 
 def partitions(order: int):
-    """Yield all partitions of 0, ..., order - 1 into blocks, each sorted, by their first."""
+    """Yield all partitions of 0, ..., order - 1 into sorted blocks, ordered by their first."""
     if order == 0:
         yield ()
         return
@@ -66,7 +69,7 @@ def partitions(order: int):
 
 
 def chain(outer: Callable, inner: Callable, slots) -> list:
-    """Terms of f(g), by Faa di Bruno: `outer(k)` is f's k-th derivative, `inner(slots)` g's."""
+    """Terms of derivatives of f(g), by Faa di Bruno: `outer(k)` is f's k-th, `inner(slots)` g's."""
     outer, inner = cache(outer), cache(inner)
     return _nonzero(
         [(outer(len(blocks)), ()), *((inner(tuple(slots[p] for p in b)), b) for b in blocks)]
@@ -79,7 +82,7 @@ def _nonzero(terms):
 
 
 def on_diagonal(each: TensorVariable, order: int, d: int) -> TensorVariable:
-    """Derivatives (..., d repeated `order` times) of a sum over features, from each one's own."""
+    """Derivatives (..., d repeated `order` times) of a sum over features, from those of each."""
     places = (np.arange(d),) * order
     same = np.zeros((d,) * order)
     same[places] = 1.0

@@ -70,12 +70,12 @@ class Likelihood(ABC):
     discrete : bool
         Whether y are whole numbers. False by default.
     ordered : bool
-        Whether at most y is an event that means something, so that there is a
-        `cumulative_predictive`; not of labels. True by default.
+        Whether "at most y" is a meaningful event, as it is not for labels, so that there is a
+        `cumulative_predictive`. True by default.
     labelled : bool
         Whether y holds labels, coded 0, 1, ... by `read`. False by default.
     normal : bool
-        Whether all but hyperparameters integrates out of y exactly, which `Normal` alone says.
+        Whether f integrates out of the density of y in closed form: true of `Normal` alone.
     classes : int or None
         Number of latent values of a row; None for one.
     """
@@ -104,7 +104,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def fisher(self, f: Tensor, theta: Theta, exposure: Tensor | None = None) -> Tensor:
-        """Information about f that y is expected to hold."""
+        """Fisher information about f: minus the expected second derivative of `logp`."""
 
     @abstractmethod
     def response(self, f: Tensor, exposure: Tensor | None = None) -> Response:
@@ -157,7 +157,7 @@ class Likelihood(ABC):
 
     @property
     def class_shape(self) -> tuple[int, ...]:
-        """Shape of what there is one of for each latent value of a row: (C,), or () for one."""
+        """Shape of the latent values of one row: (C,), or () for one."""
         return () if self.classes is None else (self.classes,)
 
     @property
@@ -166,13 +166,13 @@ class Likelihood(ABC):
         return self.mean_name or "y"
 
     def in_units(self, theta: Theta, unit: float) -> dict[str, Any]:
-        """Hyperparameters where y is measured by `unit` of the model's scale."""
+        """Hyperparameters in other units of y; one of the model's is `unit` of those."""
         own = [name for name, h in self.hyperparameters.items() if h.in_units_of_y]
         return {**theta, **{name: unit * theta[name] for name in own}}
 
 
 class ScalarLikelihood(Likelihood):
-    """Of one latent value for each row: f, y and exposure (n,), and so is what comes back.
+    """A likelihood of one latent value for each row: f, y, exposure and results are (n,).
 
     `derivatives` are the first three of `logp` in f, and `response` has two. Expectations over f
     are by default quadratures of 41 nodes: to 1e-10 where the integrand varies no faster than the
@@ -197,7 +197,7 @@ class ScalarLikelihood(Likelihood):
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """E `logp` where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance."""
+        """E `logp` where f ~ N(mean, sd^2), its slope in mean, and -2 times that in variance."""
         f, weights = _nodes(mean, sd)
         given = (y[:, None], theta, _column(exposure))
         slopes = self.derivatives(f, *given)[0]
@@ -243,7 +243,7 @@ class ScalarLikelihood(Likelihood):
 
 
 class VectorLikelihood(Likelihood):
-    """Of C latent values for each row, f (n, C); a subclass has the field `classes`.
+    """A likelihood of C latent values for each row, f (n, C); subclasses have a field `classes`.
 
     `derivatives` are the gradient (n, C) and the negative Hessian (n, C, C) of `logp`; `fisher` is
     (n, C, C), and `response` are probabilities (n, C) with derivatives (n, C, C), the latent value
@@ -271,7 +271,7 @@ class VectorLikelihood(Likelihood):
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """E `logp` where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance.
+        """E `logp` where f ~ N(mean, sd^2), its slope in mean, and -2 times that in variance.
 
         Of independent f (n, C): (n,), and two (n, C).
         """

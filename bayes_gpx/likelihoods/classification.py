@@ -27,7 +27,7 @@ class Bernoulli(Labelled, ScalarLikelihood):
 
     @property
     def units(self) -> str:
-        """Of f."""
+        """Units of f."""
         return f"{self.link.units} of {{y}}"
 
     def logp(self, f, y, theta=None, exposure=None):

@@ -140,6 +140,7 @@ class StudentT(_Real):
     def predictive(self, mean, variance, theta):
         """Student-t distribution of y where f ~ N(mean, variance), jets.
 
-        Its squared scale is sigma^2 and the variance of f: an approximation, by the paper.
+        Its squared scale is sigma^2 plus the variance of f: an approximation, that of the paper
+        which `relevance` follows.
         """
         return Predictive((mean,), variance.shifted(theta["sigma"] ** 2), 1.0 / theta["nu"])

@@ -49,8 +49,8 @@ class _Counts(Counted, ScalarLikelihood):
     def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
         """Probability of at most y where f ~ N(mean, variance), by quadrature.
 
-        Given f it is the probability that g exceeds f, of a variable g whose density is
-        (y + 1) p(y + 1 | g), log-concave. The integral is over the narrower of f and g: to 1e-7,
+        Given f, it is the probability that g exceeds f, where g is a variable with the log-concave
+        density (y + 1) p(y + 1 | g). The integral is over the narrower of f and g: exact to 1e-7
         for a dispersion of at least 0.4.
         """
         sd, column = pt.sqrt(variance), None if exposure is None else exposure[:, None]
@@ -72,7 +72,7 @@ class _Counts(Counted, ScalarLikelihood):
     def predictive(self, mean, variance, theta):
         """Distribution of y at exposure 1 where f ~ N(mean, variance), jets: of the same mean.
 
-        That of y has more variance: an approximation, by the paper.
+        The exact one has more variance: an approximation, that of the paper `relevance` follows.
         """
         rate = np.exp(mean.value + variance.value / 2.0)
         excess = 1.0 / theta["dispersion"] if self.hyperparameters else 0.0
@@ -134,7 +134,7 @@ class Poisson(_Counts):
         return _rate(f, exposure)
 
     def expected_log(self, mean, sd, y, theta, exposure):
-        """E `logp` where f ~ N(mean, sd^2), its slope in the mean, and -2 times in the variance."""
+        """E `logp` where f ~ N(mean, sd^2), its slope in mean, and -2 times that in variance."""
         rate = self.expected(mean, pt.sqr(sd), exposure).value
         return y * _log_rate(mean, exposure) - rate - pt.gammaln(y + 1.0), y - rate, rate
 

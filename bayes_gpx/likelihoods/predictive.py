@@ -1,7 +1,8 @@
 """Families of predictive distributions: their Fisher information, and how far apart two are.
 
-In NumPy, for parameters that vary with x. Each family has two members: what stays the same with x
-is 0 in the first of them, and lets the second tend to it.
+In NumPy, for parameters that vary with x. A family is two distributions that differ by `excess`,
+which does not vary with x: 0 for a normal or a Poisson, which Student's t or a negative binomial
+tend to as it goes to 0.
 """
 
 from typing import NamedTuple
@@ -11,12 +12,12 @@ import numpy as np
 from bayes_gpx.numerics.jets import Jet
 
 STEP, WIDTH, DROP = 0.2, 0.5, 40.0
-"""Of the trapezoid rule for Student's t: its step, in standard deviations where those are less, and
-the logarithm of what is left out."""
+"""The trapezoid rule for Student's t, in arcsinh(t / sqrt(nu)): its step is at most STEP and
+WIDTH / sqrt(nu), and it ends where the integrand has fallen to exp(-DROP) of its peak."""
 
 
 class Predictive(NamedTuple):
-    """A new sample's y at m points: the parameters of its distribution, jets.
+    """The distribution of a new sample's y at m points, by jets of its parameters.
 
     Attributes
     ----------

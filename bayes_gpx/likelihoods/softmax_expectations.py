@@ -12,10 +12,10 @@ from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.jets import Jet
 
 LEAST = 1e-12
-"""Added to variances, as a share of the largest."""
+"""Added to variances of f before a Cholesky factor, as a share of the largest."""
 
 STEP = 1e-4
-"""Of differences of first derivatives, where nothing changes faster than x."""
+"""Step of differences of first derivatives; smaller where f changes faster than x."""
 
 
 def expected_probabilities(mean: Jet, variance: Jet) -> tuple[Jet, ...]:
@@ -49,7 +49,7 @@ def expected_probabilities(mean: Jet, variance: Jet) -> tuple[Jet, ...]:
 
 
 def _moved(jet, e, t):
-    """Value and first derivatives a way t along feature e, to second and first order."""
+    """Taylor expansions of the value and its first derivatives, a way t along feature e."""
     value = jet.value + t * jet.first[:, e] + 0.5 * t**2 * jet.second[:, e, e]
     return value, jet.first + t * jet.second[:, e]
 
@@ -65,6 +65,7 @@ def _at(mean, variance, mean_first=None, variance_first=None):
     value = weights @ p
     if mean_first is None:
         return value, None, None
+    # The derivative of R is R Phi(R^-1 V' R^-T), Phi the lower triangle with half the diagonal.
     inverse = np.stack([solve_triangular(root, np.eye(C), lower=True) for root in R])[:, None]
     inner = inverse @ variance_first @ inverse.transpose(0, 1, 3, 2)
     half = np.tril(inner) - 0.5 * inner * np.eye(C)

@@ -1,4 +1,4 @@
-"""A number that varies with x, known with its derivatives there."""
+"""Numbers that vary with x, together with their derivatives in x."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,9 +26,9 @@ class Jet(NamedTuple):
 
 
 def expectation(mean: Jet, variance: Jet, value: np.ndarray, rates: Sequence[np.ndarray]) -> Jet:
-    """Jet of E g(f) where f ~ N(mean, variance), both jets.
+    """Jet of E g(f) where f ~ N(mean, variance), by the chain rule.
 
-    A derivative of a Gaussian expectation in the variance is half the second one in the mean.
+    The derivative of E g(f) in the variance is half its second derivative in the mean.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def expectation(mean: Jet, variance: Jet, value: np.ndarray, rates: Sequence[np.
     value : array (m,)
         E g(f).
     rates : sequence of arrays (m,)
-        Expectations of the first two derivatives of g, or for second derivatives of all four.
+        Expectations of g' and g''; where the jets have second derivatives, of g''' and g'''' too.
     """
     if mean.first is None:
         return Jet(value)

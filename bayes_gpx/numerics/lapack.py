@@ -14,7 +14,7 @@ _POINTER = ctypes.c_void_p
 
 
 def address(name: str) -> int:
-    """Where SciPy's LAPACK has a routine."""
+    """Return the address in memory of a routine of SciPy's LAPACK."""
     capsule = cython_lapack.__pyx_capi__[name]
     read_name = ctypes.pythonapi.PyCapsule_GetName
     read_name.restype, read_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -33,4 +33,6 @@ def _routine(name: str, n_arguments: int) -> Callable[..., None]:
 
 
 ARGUMENTS = {"dpotrf": 5, "dpotrs": 8, "dpotri": 5, "dtrtrs": 10}
+"""How many arguments each routine takes, all of them pointers."""
+
 potrf, potrs, potri, trtrs = (_routine(*routine) for routine in ARGUMENTS.items())

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor
 
 JITTERS = tuple(10.0**k for k in range(-14, -3))
-"""What `factor` is tried with, in turn, after 0: multiples of the mean diagonal."""
+"""The jitters that `with_jitter` tries after 0, as multiples of the mean diagonal."""
 
 
 def cholesky(C: Tensor) -> Tensor:
@@ -58,9 +58,9 @@ def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
 def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
     """Square root A of covariances (..., c, c), A A' = covariance.
 
-    A Cholesky factor, or eigenvectors where a covariance is singular: components without variance
-    stay exactly without, and round-off below 0 counts as 0. Taken of correlations: beside a
-    component of huge units, a small one would be lost in round-off.
+    A Cholesky factor, or scaled eigenvectors where one is singular; eigenvalues below 0 are
+    round-off and count as 0. Both are of the correlations, so that a component in small units is
+    not lost in the round-off of one in huge units; one without variance keeps exactly none.
     """
     sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
     scale = np.where(sd > 0, sd, 1.0)

@@ -30,6 +30,7 @@ class Staged:
                 inputs, outputs, mode=mode, on_unused_input="ignore"
             ).maker.fgraph
         changing, fixed = whole.inputs[: len(changing)], whole.inputs[len(changing) :]
+        # What follows from the fixed arguments alone, and the part of it that other nodes need.
         settled, used = set(fixed), dict[Variable, None]()
         for node in whole.toposort():
             if all(v in settled or isinstance(v, Constant) for v in node.inputs):
@@ -39,10 +40,10 @@ class Staged:
         kept = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
         # PyTensor takes None for no optimizer, which its types leave out.
         plain = Mode(linker=mode.linker, optimizer=None)  # type: ignore[arg-type]
-        self._settle = ThreadedFunction(fixed, kept, mode=plain, trust_input=True)
+        self._first_stage = ThreadedFunction(fixed, kept, mode=plain, trust_input=True)
         inputs = [*kept, *changing]
-        self._finish = ThreadedFunction(inputs, whole.outputs, mode=plain, trust_input=True)
+        self._last_stage = ThreadedFunction(inputs, whole.outputs, mode=plain, trust_input=True)
 
     def given(self, *fixed: np.ndarray) -> Callable:
         """Return the function of the changing arguments, for the running thread."""
-        return partial(self._finish.own, *[array.copy() for array in self._settle(*fixed)])
+        return partial(self._last_stage.own, *[array.copy() for array in self._first_stage(*fixed)])

@@ -9,7 +9,7 @@ from rich.progress import Progress
 def progress_bar(wanted: bool) -> Progress:
     """Progress display on a terminal or in a notebook; silent where output goes to a file.
 
-    And in all threads but the first: a terminal has one display at a time.
+    Silent in all threads but the main one too, as a terminal has one display at a time.
     """
     console = Console(stderr=True)
     alone = threading.current_thread() is threading.main_thread()

@@ -26,14 +26,14 @@ def gauss_legendre(n: int, panels: int = 1) -> Rule:
 
 
 def chebyshev(n: int) -> np.ndarray:
-    """Places of [0, 1] whose values tell polynomials of degree n, from 0 to 1; (n + 1,)."""
+    """Chebyshev points of [0, 1] for polynomials of degree n, from 0 to 1, (n + 1,)."""
     return np.sin(0.5 * np.pi * np.arange(n + 1) / n) ** 2
 
 
 def interpolation(n: int, at: np.ndarray) -> np.ndarray:
-    """Matrix from values at `chebyshev(n)` to the polynomial's values at others, (len at, n + 1).
+    """Matrix (len at, n + 1) from a polynomial's values at `chebyshev(n)` to its values at `at`.
 
-    By the barycentric formula; none of `at` may be one of those places.
+    By the barycentric formula; none of `at` may be one of the Chebyshev points.
     """
     weights = (-1.0) ** np.arange(n + 1)
     weights[[0, -1]] /= 2
@@ -68,10 +68,10 @@ def rule(method: str, steps: int | None) -> Rule:
     return gauss_legendre(steps)
 
 
-def few(nodes: Rule, together: int, ndim: int) -> Iterator[tuple]:
-    """Some nodes and weights at a time, on an axis of their own before `ndim` others."""
-    for start in range(0, len(nodes.t), together):
-        yield tuple(part[start : start + together].reshape((-1, *[1] * ndim)) for part in nodes)
+def in_chunks(nodes: Rule, size: int, ndim: int) -> Iterator[tuple]:
+    """Yield `size` nodes and weights at a time, on an axis before `ndim` axes of length 1."""
+    for start in range(0, len(nodes.t), size):
+        yield tuple(part[start : start + size].reshape((-1, *[1] * ndim)) for part in nodes)
 
 
 def total_of(parts: Sequence[Tensor]) -> Tensor:

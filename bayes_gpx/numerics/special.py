@@ -9,10 +9,10 @@ from pytensor.gradient import disconnected_grad
 from bayes_gpx.aliases import Tensor, TensorLike
 
 FAR = -5.0
-"""Below this the hazard is a continued fraction; above, its plain form loses three digits."""
+"""Below this z the hazard is a continued fraction; above, plain forms lose at most three digits."""
 
 FRACTION = 24
-"""Levels of the continued fraction, for round-off at -5; it converges faster beyond."""
+"""Levels of the continued fraction: exact to round-off at z = -5, where it converges slowest."""
 
 LARGE = 25.0
 """From here on four terms of Stirling's series are exact to round-off."""
@@ -64,7 +64,10 @@ def log_ndtr_slopes(z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _far(t):
-    """Hazard r at -t, r - t and (r - t) (2 r - t) - 1, without cancellation."""
+    """Hazard r, z + r and the bracket at z = -t, for t >= -FAR, without cancellation.
+
+    z + r is y_1, the bracket y_1 (2 y_1 - y_2), and 2 y_1 - y_2 is 2 (y_3 - y_2) over a product.
+    """
     y = (pt.sqrt(pt.sqr(t) + 4.0 * FRACTION) - t) / 2.0
     for level in range(FRACTION, 4, -1):
         y = level / (t + y)
@@ -78,7 +81,7 @@ def _far(t):
 
 
 def stirling(a: TensorLike) -> Tensor:
-    """What Stirling's formula leaves of log gamma: minus (a - 1/2) log a - a + log(2 pi) / 2."""
+    """Return log gamma(a) - ((a - 1/2) log a - a + log(2 pi) / 2), Stirling's remainder."""
     few, many = pt.minimum(a, LARGE), pt.maximum(a, LARGE)
     exact = pt.gammaln(few) - (few - 0.5) * pt.log(few) + few - 0.5 * np.log(2.0 * np.pi)
     x = 1.0 / pt.sqr(many)
@@ -108,7 +111,11 @@ def log_normal(y: TensorLike, mean: TensorLike, variance: TensorLike) -> Tensor:
 
 
 def gamma_quantile(alpha: Tensor, u: Tensor) -> Tensor:
-    """Quantiles of a Gamma distribution with that shape and mean 1, differentiable in it."""
+    """Quantile at u of the Gamma distribution with shape alpha and mean 1, differentiable in alpha.
+
+    The last line is a Newton step, which changes the value by round-off only: through it PyTensor
+    finds the derivative by the implicit function theorem.
+    """
     x = disconnected_grad(pt.gammaincinv(alpha, u))
     density = pt.exp((alpha - 1.0) * pt.log(x) - x - pt.gammaln(alpha))
     return (x - (pt.gammainc(alpha, x) - u) / disconnected_grad(density)) / alpha

@@ -22,24 +22,24 @@ LOCK = threading.RLock()
 
 
 def copy(function: Any) -> Callable:
-    """A compiled function for one thread."""
+    """Copy a compiled function, for one thread to call."""
     with LOCK:
         return function.copy()
 
 
 class Copies(threading.local):
-    """The running thread's own copies of compiled functions, and what it keeps for its next call.
+    """Copies of compiled functions for each thread, and what the thread keeps for its next call.
 
     Parameters
     ----------
     compiled : callable
-        Returns the functions, which nobody calls themselves; called by every thread.
+        Returns the functions to be copied; each thread calls it once.
 
     Attributes
     ----------
     functions : tuple
     last : object
-        None at first.
+        What the thread has stored here, None at first.
     """
 
     def __init__(self, compiled: Callable[[], Iterable]) -> None:
@@ -79,10 +79,10 @@ class ThreadedFunction:
 
 
 class _Limit:
-    """How many threads BLAS may use: the fewest that anyone asks for who is not done yet.
+    """The limit of BLAS' threads: the least of the numbers asked for by contexts still open.
 
-    The limit is the process's, not a thread's. If each of two threads restored what it found, the
-    later one would restore the other's limit, for good.
+    BLAS has one limit for the whole process. If each of two threads restored the limit that it
+    found, the later one could restore the other's, for good.
     """
 
     def __init__(self):

@@ -19,7 +19,7 @@ WHITENED = "white"
 """Name, beside the hyperparameters, of whitened latent values or coefficients that were sampled."""
 
 OWN_WHITENED = "own_white"
-"""Name of samples' own deviations beside such coefficients, divided by their sd."""
+"""Name, beside those, of samples' own deviations from the smooth part, divided by their sd."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Conditioning:
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """Shape of what there is one of for each class: (C,), or () for one function."""
+        """Last dims of arrays with a column for each class: (C,), or () for one function."""
         return self.likelihood.class_shape
 
 
@@ -85,10 +85,10 @@ def inducing_operator(
 
 
 class Found(NamedTuple):
-    """What the data left behind.
+    """What the data left behind: `alpha` and `root`, for k rows or coefficients.
 
-    `alpha` (k,), or (k, C) of classes; `root` (k, k), triangular, or (C, k, k) where each class has
-    its own.
+    `alpha` is (k,), or (k, C) for classes; `root` is triangular, (k, k), or (C, k, k) if each class
+    has its own. What they mean is up to the strategy's `posterior`.
     """
 
     alpha: Any
@@ -124,7 +124,7 @@ class Asked:
     X : tensor (m, d)
     Z : tensor (m, p) or None
     positions : tensor (m,) or None
-        Of training samples; None for new ones.
+        Positions of training samples; None for new ones.
     baseline : tensor (d,) or (b, d), or None
         Where attributions start.
     intercept : bool
@@ -139,7 +139,7 @@ class Asked:
 
     @property
     def sample(self) -> str | Tensor:
-        """Which samples these are, as operators say it."""
+        """Which samples these are, as the argument `sample` of operators."""
         return "new" if self.positions is None else self.positions
 
     @property
@@ -151,9 +151,9 @@ class Asked:
 
 
 class Values(Protocol):
-    """The posterior of an operator's values, of m observations with c components each.
+    """The posterior of an operator's values, for m observations with c components each.
 
-    As `bayes_gpx.posteriors.gaussian.Gaussian` describes them.
+    Attributes are those of `bayes_gpx.posteriors.gaussian.Gaussian`.
     """
 
     @property
@@ -176,12 +176,12 @@ class Values(Protocol):
 class Strategy(ABC):
     """How data become a posterior: graphs for one draw of the hyperparameters.
 
-    Strategies hold nothing and compare equal by their class. Random variables of a PyMC model
-    are none of their business; see `bayes_gpx.model.observed_response`.
+    Strategies have no state and compare equal by their class. They know no random variables of a
+    PyMC model; see `bayes_gpx.model.observed_response`.
     """
 
     root_by_class = False
-    """Whether each class has a root of its own in what `condition` finds."""
+    """Whether the `Found` of several classes has a root for each."""
 
     def __eq__(self, other):
         return type(self) is type(other)
@@ -205,9 +205,10 @@ class Strategy(ABC):
 
     @abstractmethod
     def update(self, given: Conditioning, found: Found, fresh: Any) -> Tensor:
-        """What moves a prior function to the posterior: a vector, or one column for each class.
+        """Weights that move a prior function to the posterior, with a column for each class.
 
-        `fresh` are random numbers, of which the prior function takes its own first.
+        `fresh` gives random numbers, of which the prior function takes its own first, so that
+        `function` can draw the same one again.
         """
 
     @abstractmethod
@@ -218,7 +219,7 @@ class Strategy(ABC):
 
 
 class Collapsed(Strategy):
-    """A strategy whose density of y has only hyperparameters left in it."""
+    """A strategy with a density of y given hyperparameters alone: f is integrated out."""
 
     @abstractmethod
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
@@ -235,7 +236,7 @@ class Collapsed(Strategy):
 
 @dataclass(frozen=True, eq=False)
 class OneDraw:
-    """All that is symbolic of one draw of the hyperparameters; a build function turns it to graphs.
+    """The symbols of one draw of the hyperparameters, which a build function turns into graphs.
 
     Attributes
     ----------

@@ -64,6 +64,7 @@ class Gaussian:
 
     @cached_property
     def _explained(self):
+        """root^-1 K_uL, (n, c m), whose products are what the data take from prior covariances."""
         return solve_root(self.root, self.K_Lu.T)
 
     @cached_property

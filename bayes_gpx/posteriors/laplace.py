@@ -92,5 +92,5 @@ def laplace(
     alpha, W = laplace_mode(likelihood, K, y, theta, exposure)
     half, own = pt.sqrt(W), pt.arange(K.shape[0])
     B = half[:, None] * K * half
-    root = cholesky(B[own, own].inc(1.0)) / half[:, None]
+    root = cholesky(B[own, own].inc(1.0)) / half[:, None]  # root root' = K + W^-1
     return Posterior(informed(gp, Z), evaluate(X, Z, sample="train"), y, alpha, root)

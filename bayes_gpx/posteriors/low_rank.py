@@ -23,7 +23,7 @@ JITTER = 1e-10
 """Added to the covariance of inducing values, as a multiple of its mean diagonal."""
 
 LEAST_VARIANCE = 1e-280
-"""Of samples' own deviations, where their features or sigma_w are 0."""
+"""Variance of samples' own deviations at the least, where their features or sigma_w are 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,14 +34,14 @@ class LowRankDesign:
     ----------
     process : BasisProcess; or GaussianProcess or WeightProcess, with inducing points
     y : tensor (n,) or None
-        None where it is seen through a likelihood, and tells nothing of samples' own noise.
+        None where they are seen through a likelihood, and say nothing of samples' own noise.
     sigma : scalar
-        Of normal noise; 0 elsewhere.
+        Standard deviation of normal noise; 0 for other likelihoods.
     X, Z : tensor (n, d), (n, p) or None
     inducing : Operator or None
         The inducing values u; None for a BasisProcess.
     jitter : scalar
-        Beyond `JITTER`.
+        Added to `JITTER`.
     """
 
     process: Process
@@ -66,7 +66,7 @@ class LowRankDesign:
         return solve_root(self.inducing_root, self.process.covariance(self.inducing, L)).T
 
     def summed(self, L, weights):
-        """Sums of a gradient's or Hessian's design times weights (m | 1, M), (m, c)."""
+        """Sums of weights (m | 1, M) times the design of a gradient or Hessian, (m, c)."""
         if self.inducing is None:
             return (by_observation(self.design(L), L) * weights[:, None]).sum(axis=2)
         at_inducing = pt.linalg.solve_triangular(
@@ -107,7 +107,7 @@ class LowRankDesign:
 
 
 def low_rank(seen: LowRankDesign) -> "LowRank":
-    """Condition on what was seen, as a posterior: call it with an operator."""
+    """Condition on values with normal noise; the precision of coefficients is I + F' D^-1 F."""
     weighed = seen.F / pt.sqrt(seen.D)[:, None]
     inner = pt.dot(weighed.T, weighed)
     own = pt.arange(inner.shape[0])
@@ -230,7 +230,12 @@ class LowRank:
         )
 
     def _own(self, operator):
-        """Weights with `eps_w`, which for training samples y tells something of, too."""
+        """Posterior of values, weights or contributions of samples, `eps_w` included.
+
+        With S = diag(sigma_w^2), `eps_w` is N(0, S) for new samples. For training samples it is
+        normal given y and the smooth weights g, with mean S z (y - z' g) / D and covariance
+        S - S z z' S / D; so is z' w given these, which is what `Value` asks for.
+        """
         new = isinstance(operator.sample, str) or self.seen.y is None
         asked = replace(operator, smooth=True)
         if isinstance(operator, Contribution):
@@ -312,15 +317,18 @@ class LowRankGaussian:
 
         `value` is the posterior of these f. Computed without `design`.
         """
-        known = self.spread is not None
-        left = pt.dot(value._left.T, self.spread.T) if known else solve(self.root, value.design.T).T
+        if self.spread is not None:
+            left = pt.dot(value._left.T, self.spread.T)
+        else:
+            left = solve(self.root, value.design.T).T
         if not self.rest:
             return self.seen.summed(self.operator, left)
-        known = self.seen.summed(self.operator, value.design - left)
-        return self.process.cross(self.operator) - known
+        learned = self.seen.summed(self.operator, value.design - left)
+        return self.process.cross(self.operator) - learned
 
     @cached_property
     def _left(self):
+        """Factor (M | k, c m): left' left = design V design', V the coefficients' covariance."""
         if self.spread is not None:
             return pt.dot(self.spread.T, self.design.T)
         return solve_root(self.root, self.design.T)
@@ -356,12 +364,12 @@ class LowRankGaussian:
 
 @dataclass(frozen=True, eq=False)
 class AffineGaussian:
-    """Linear functions of each observation's components, plus independent noise.
+    """For each observation, turn times the components of `base`, plus shift and independent noise.
 
     Attributes
     ----------
     base : LowRankGaussian
-        Of m observations with k components each.
+        The posterior of m observations with k components each.
     turn : tensor (m | 1, c, k)
     shift : tensor (m, c) or None
     own : tensor (m | 1, c, c)

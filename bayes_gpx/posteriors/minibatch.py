@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """Symbols that stand for some rows, and for the posterior of the coefficients."""
+    """Symbols of some rows, their share of all, and the coefficients' mean and precision's root."""
 
     y: pt.TensorVariable
     exposure: pt.TensorVariable
@@ -38,11 +38,12 @@ def batch_of(class_shape: tuple[int, ...]) -> Batch:
 
 
 def bound_of(strategy: Variational, given: Conditioning, batch: Batch) -> tuple[Tensor, ...]:
-    """Estimate of the expected log likelihood of all rows; design; slopes and curvatures.
+    """Estimate of the expected log likelihood of all rows, and what its gradient is made of.
 
     Returns
     -------
     scalar, tensor (b, M), and two tensors (b,) or (b, C)
+        The estimate; the design of the rows; slopes in the means of f, -2 times in variances.
     """
     observation, seen = given.likelihood, strategy.design(given)
     mean = pt.dot(seen.F, batch.coefficients.T)

@@ -123,6 +123,6 @@ class ClassSensitivity:
 
 
 def _symmetric(pairs, shape):
-    """Numbers for pairs of features, (m, d, d); symmetric to the last digit."""
+    """Numbers for pairs of features as (m, d, d), symmetric to the last digit."""
     square = pairs.reshape((*shape, shape[1]))
     return 0.5 * (square + square.transpose(0, 2, 1))

@@ -12,7 +12,7 @@ WAVES = 512
 
 
 class Fresh:
-    """Frequencies and coefficients from a symbolic generator, the same whenever it is the same.
+    """Random frequencies and coefficients; from the same generator and in the same order, the same.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ class Fresh:
         return self._next(pt.random.normal, shape)
 
     def standard(self, number, shape):
-        """As that of `RandomFeatures`."""
+        """As `RandomFeatures.standard`: for `expanded`, this is such an approximation."""
         normal = self.normal(shape)
         return normal, self._next(pt.random.uniform, (shape[-1],))
 

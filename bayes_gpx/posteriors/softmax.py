@@ -34,6 +34,7 @@ class OfOneClass(Gaussian):
         return solve_root(self.root, self._informed(self.K_Lu.T))
 
     def _informed(self, K_uL):
+        """A' K_uL for this class alone, (n C, c m)."""
         informed = self.row[:, :, None] * K_uL[:, None]
         return informed.reshape((informed.shape[0] * informed.shape[1], -1))
 
@@ -41,7 +42,7 @@ class OfOneClass(Gaussian):
         return self.process.cross(self.operator) + self.beyond(value)
 
     def beyond(self, value):
-        """What `cross` is with the value of another class, which is independent a priori."""
+        """As `cross`, with f of another class, with which there is no prior covariance."""
         gain = solve(self.root, value._informed(value.K_Lu.T))
         gain = (gain.reshape((*self.row.shape, -1)) * self.row[:, :, None]).sum(axis=1)
         return -self.process.summed(self.operator, self.u, gain.T)
@@ -110,7 +111,8 @@ class Coupled:
     y: Any
 
     @cached_property
-    def A(self):  # noqa: D102, N802
+    def A(self):  # noqa: N802
+        """Factors (n, C, C) of the information, whose probabilities are one-hot y less alpha."""
         own = pt.eq(self.y[:, None], pt.arange(self.alpha.shape[1]))
         return factor(pt.maximum(own - self.alpha, 0.0), pt.eye)
 
@@ -126,7 +128,7 @@ class Coupled:
         )
 
     def information(self, values, normal):
-        """Weights (n, C) of what the labels say of prior values (n, C), with noise (n C,)."""
+        """A B^-1 (A' values + normal), (n, C), of prior values (n, C), standard normals (n C,)."""
         own = (self.A * values[:, :, None]).sum(axis=1).ravel() + normal
         back = solve(self.root, own).reshape(values.shape)
         return (self.A * back[:, None, :]).sum(axis=2)

@@ -50,7 +50,7 @@ class _OnRows(Strategy):
         return Posterior(given.process, given.observed, given.y, alpha, found.root)
 
     def update(self, given, found, fresh):
-        """Matheron's rule: the prior function's own values, with noise, are taken out of alpha."""
+        """Matheron's rule: alpha less C times the prior function's values, noise added."""
         values = prior_function(given, fresh)(given.smooth)
         own = self._observed_variance(given, found) - given.process.variance(given.smooth)
         noise = pt.sqrt(pt.maximum(own, 0.0))
@@ -63,7 +63,7 @@ class _OnRows(Strategy):
         return pt.sqr(found.root).sum(axis=1)
 
     def _weights(self, given, found, values, fresh):
-        """What alpha is of such observations, (n,) or (n, C)."""
+        """C times such observations, (n,) or (n, C)."""
         return solve(found.root, values)
 
     def function(self, given, update, fresh):
@@ -159,6 +159,7 @@ class SoftmaxLaplace(_OnRows, Collapsed):
         K, found = self._mode(given)
         f = pt.dot(K, found.alpha)
         information, eye = given.likelihood.fisher(f), pt.eye(given.likelihood.classes)
+        # What is known of f_i without its own site: covariance (Sigma_i^-1 - W_i)^-1.
         cavity = pt.linalg.solve(eye - pt.matmul(found.covariance, information), found.covariance)
         mean = f - (cavity * found.alpha[:, None, :]).sum(axis=2)
         root = pt.linalg.cholesky(cavity + 1e-12 * eye, lower=True, on_error="nan")
@@ -202,7 +203,7 @@ class _ThroughCoefficients(Strategy):
     """Conditioning on M coefficients, of basis functions or of inducing values."""
 
     def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
-        """What multiplies the coefficients in what was observed, and what they leave."""
+        """What was observed, as it depends on the coefficients."""
         return LowRankDesign(
             given.process, None, 0.0, given.X, given.Z, given.inducing, given.jitter
         )
@@ -212,7 +213,7 @@ class _ThroughCoefficients(Strategy):
         """A `LowRank`."""
 
     def update(self, given, found, fresh):
-        """Coefficients, less those of the prior function where they are not all of it."""
+        """Drawn coefficients; with inducing points, less those of the prior function."""
         prior = None if given.inducing is None else prior_function(given, fresh)
         normal = fresh.normal((found.alpha.shape[0], *given.columns))
         of_class = [self.posterior(given, found, label) for label in given.labels]
@@ -259,7 +260,7 @@ class LowRankNormal(_ThroughCoefficients, Collapsed):
         return [seen.F, seen.D + ridge, self._penalty(seen)]
 
     def _penalty(self, seen):
-        """What the bound is below the density of y under the approximate prior."""
+        """By how much the bound is below the log density of y under the approximate prior."""
         return 0.5 * (seen.unseen / seen.D).sum()
 
     def signature(self, likelihood):
@@ -300,7 +301,7 @@ class Variational(_ThroughCoefficients, Collapsed):
         return variational(likelihood, F, rest, y, theta, exposure).bound
 
     def _best(self, given):
-        """Design, variance that no coefficient knows of, and the best posterior."""
+        """Design, variances beside the coefficients', and the best posterior."""
         seen = self.design(given)
         rest = seen.unseen + seen.D
         data = given.y, given.theta, given.exposure
@@ -326,7 +327,7 @@ class SampledCoefficients(_ThroughCoefficients):
     """Coefficients of basis functions that were sampled, and samples' own deviations with them."""
 
     def design(self, given, label=None):
-        """With values that samples' own deviations make observed, where these were sampled."""
+        """With y the latent values, where samples' own deviations were sampled."""
         seen = super().design(given)
         if OWN_WHITENED not in given.theta or (given.columns and label is None):
             return seen

@@ -18,7 +18,7 @@ class RandomFeatures:
     m : int
         Number of features for each stationary summand of the kernel, an even number.
     seed : int
-        Of the frequencies, which are drawn once.
+        Seed of the frequencies, which are drawn once.
 
     Notes
     -----
@@ -40,7 +40,7 @@ class RandomFeatures:
             raise ValueError(f"m is {self.m}; expected an even number, of sines and cosines.")
 
     def standard(self, number: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Standard normals of that shape, and uniforms for its last axis, of one summand."""
+        """Standard normals (d, m / 2) and uniforms (m / 2,) for the summand of this number."""
         rng = np.random.default_rng([self.seed, number])
         return rng.standard_normal(shape), rng.uniform(size=shape[-1])
 
@@ -58,12 +58,12 @@ class HSGP:
     m : int or tuple of int
         Number of sines along each column of X; their products are the basis functions.
     c : float
-        Half-widths of the box over those of the training rows.
+        Half-widths of the box as multiples of those of the training rows.
 
     Notes
     -----
-    For few columns: the basis grows as the product of `m`. It needs larger m for shorter
-    lengthscales, and is meaningless outside its box, where new samples are refused.
+    For few columns, since the number of basis functions is the product of `m` over columns. Shorter
+    lengthscales need larger m. Outside its box it is meaningless, and new samples are refused.
 
     References
     ----------
@@ -108,7 +108,7 @@ class Inducing:
         How many points, found by k-means; or the points themselves, in user units. In a GPX
         with Z of its own, points have the columns of X followed by those of Z.
     seed : int
-        Of k-means.
+        Seed of k-means.
 
     References
     ----------

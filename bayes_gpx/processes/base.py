@@ -9,7 +9,7 @@ from bayes_gpx.processes.operators import AtPoints, Derivative, Operator, Stack,
 
 
 class Process(ABC):
-    """A zero-mean Gaussian process: what is known of operators a priori."""
+    """A zero-mean Gaussian process: prior covariances of operators."""
 
     @abstractmethod
     def covariance(self, L: Operator, M: Operator) -> TensorVariable:
@@ -25,7 +25,7 @@ class Process(ABC):
 
 
 class KernelProcess(Process):
-    """Bilinearity: what adding, scaling and stacking operators does to covariances."""
+    """A process known by covariances of operators at points; they extend to composites."""
 
     def covariance(self, L: Operator, M: Operator) -> TensorVariable:  # noqa: D102
         return bilinear(self._covariance, L, M)
@@ -46,12 +46,12 @@ class KernelProcess(Process):
         )
 
     def summed(self, L: AtPoints, M: Operator, weights: TensorVariable) -> TensorVariable:
-        """Sum over M's values of their prior covariance with L's, times weights (m | 1, len M).
+        """Sum over M's values of weights (m | 1, len M) times their prior covariance with L's.
 
         Returns
         -------
         tensor (m, c)
-            For a gradient or Hessian L, and M's values, without the matrix of covariances.
+            For a gradient or Hessian L and values M, the matrix of covariances is not formed.
         """
         if isinstance(L, Derivative) and isinstance(M, Value):
             return self._summed(L, M, weights)

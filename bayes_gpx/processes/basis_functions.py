@@ -1,7 +1,7 @@
 """Basis functions of a kernel: k(x, x') is, or is near, phi(x)' phi(x').
 
-Values, derivatives and attributions of each function in closed form, scaled so that the
-coefficients' prior is standard normal.
+Values, derivatives and attributions of each function are in closed form. Functions are scaled such
+that their coefficients are standard normal a priori.
 """
 
 from abc import ABC, abstractmethod
@@ -23,11 +23,11 @@ from bayes_gpx.numerics.quadrature import gauss_legendre, total_of
 from bayes_gpx.processes.approximations import HSGP
 
 NO_POWER = 1e-290
-"""A spectral density is at least this: its root has no finite slope where it underflowed to 0."""
+"""Least spectral density: the square root of one that underflowed to 0 has an infinite slope."""
 
 MOVING_NODES = 16, 4
-"""Paths on which z changes with x have so many Gauss-Legendre nodes in each of so many panels, as
-products of waves with x have no closed form here."""
+"""Gauss-Legendre nodes in each panel, and panels, of paths on which z moves with x: products of
+waves with x have no closed form here."""
 
 SPECTRAL = tuple(
     dict.fromkeys(p.__name__ for p in PROFILES.values() if issubclass(p, SpectralProfile))
@@ -56,7 +56,7 @@ class Basis(ABC):
 
     @abstractmethod
     def attribution(self, x: TensorVariable, baseline: TensorVariable) -> TensorVariable:
-        """Integrated gradients from baseline (d,), or (m, d) for one of each x, to x, (m, d, M)."""
+        """Integrated gradients (m, d, M) from a baseline (d,), or (m, d) one for each x, to x."""
 
     def slope(self, x: TensorVariable, weights: TensorVariable) -> TensorVariable:
         """Gradient of the functions' sum with weights (m | 1, M), (m, d)."""
@@ -146,7 +146,7 @@ class OfColumns(Basis):
 
 @dataclass(frozen=True, eq=False)
 class Affine(Basis):
-    """x_a - center_a for each column a, times the root of its weight."""
+    """x_a - center_a for each column a, times the square root of its weight."""
 
     center: TensorLike
     weights: TensorLike
@@ -187,7 +187,7 @@ class One(Basis):
 
 @dataclass(frozen=True, eq=False)
 class Waves(Basis):
-    """Sines and cosines of the same frequencies (d, h), each over the root of h.
+    """Sines, then cosines, of the same h frequencies (d, h), divided by the square root of h.
 
     References
     ----------
@@ -295,9 +295,9 @@ class Sines(Basis):
 
 @dataclass(frozen=True, eq=False)
 class TimesFeatures(Basis):
-    """Each function times each of p features z_l(x): the columns of x, and 1 if p = d + 1.
+    """Each of M functions times each of p features z_l(x): the columns of x, and 1 if p = d + 1.
 
-    The features vary slower, (p M,).
+    The p M products are feature-major.
     """
 
     basis: Basis
@@ -329,7 +329,7 @@ class TimesFeatures(Basis):
 
 
 def along_path(slopes, x, baseline, nodes):
-    """Integral of slopes (m, d, M) along paths from baselines to x, times each feature's way."""
+    """Integrated gradients (m, d, M) by a quadrature of `slopes`, a function of points."""
     delta = x - baseline
     parts = [w * slopes(baseline + t * delta) for t, w in zip(nodes.t, nodes.w, strict=True)]
     return delta[:, :, None] * total_of(parts)
@@ -353,7 +353,7 @@ def basis_of(kernel: Kernel, approximation, X: TensorVariable) -> Basis:
     kernel : Kernel
         Sums and multiples of stationary kernels with a spectral density, of linear ones (which
         are exact) and constants, of some columns or all.
-    approximation : HSGP, RandomFeatures, or what draws frequencies as that does
+    approximation : HSGP, RandomFeatures, or an object with the `m` and `standard` of the latter
     X : tensor (n, d)
         Training points, around which HSGP has its box.
 
@@ -372,7 +372,7 @@ def basis_of(kernel: Kernel, approximation, X: TensorVariable) -> Basis:
 
 
 def _of_term(term, approximation, X, numbers):
-    """Basis functions of one term; stationary ones are numbered."""
+    """Basis functions of one term; `numbers` tells apart the frequencies of stationary ones."""
     kernel = term.kernel
     if isinstance(kernel, Constant):
         basis = ScaledBasis(kernel.variance, One())

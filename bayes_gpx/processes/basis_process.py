@@ -32,7 +32,7 @@ class BasisProcess(Process):
     Parameters
     ----------
     sources : sequence of (Basis, scalar or (p,))
-        Independent summands, each with its amplitude or the features' amplitudes.
+        Independent summands, each with one amplitude or one for each feature.
     own : WeightProcess, optional
         The noise `eps_w` of each sample's own weights, as a weight process without kernels; None
         for a plain process.
@@ -42,14 +42,14 @@ class BasisProcess(Process):
     own: WeightProcess | None = None
 
     def design(self, L: Operator) -> TensorVariable:
-        """Values of L at each basis function, (len L, M), without samples' own noise."""
+        """Matrix from coefficients to the values of L, (len L, M), without samples' own noise."""
         if isinstance(L, Composite):
             return L.assembled([self.design(part) for part in L.parts], axis=0)
         designs = [self._design(basis, amplitude, L) for basis, amplitude in self.sources]
         return pt.concatenate(designs, axis=1)
 
     def values(self, L: Operator, coefficients: TensorVariable) -> TensorVariable:
-        """Values of L for these coefficients (M,); of a gradient without its design."""
+        """Values (len L,) of L for these coefficients (M,); a gradient's `design` is not formed."""
         if not isinstance(L, Gradient):
             return pt.dot(self.design(L), coefficients)
         total, start, x = 0.0, 0, L.x
@@ -116,7 +116,7 @@ def expanded(
     Parameters
     ----------
     process : GaussianProcess or WeightProcess
-    approximation : HSGP, RandomFeatures, or what draws frequencies as that does
+    approximation : HSGP, RandomFeatures, or an object with the `m` and `standard` of the latter
     X : tensor (n, d)
         Training points.
 
@@ -153,7 +153,7 @@ def rows_of(basis: Basis, L: AtPoints) -> TensorVariable:
 
 
 def _flat(basis, L):
-    """The same of any operator, (len L, M)."""
+    """As `rows_of` for any operator, (len L, M)."""
     if isinstance(L, Composite):
         return L.assembled([_flat(basis, part) for part in L.parts], axis=0)
     rows = rows_of(basis, L)
@@ -183,4 +183,4 @@ ROWS = {
     Hessian: _second_derivatives,
     IntegratedGradient: _attributions,
 }
-"""What becomes of basis functions; other operators are opened up until found here."""
+"""What operators at points make of a basis, (m, c, M); others are opened up until found here."""

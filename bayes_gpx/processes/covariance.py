@@ -1,7 +1,7 @@
-"""Covariances of values, gradients, Hessians and attributions: `PAIRS`, and what is not in it.
+"""Covariances of values, gradients, Hessians and attributions, for every pair of operators.
 
-Of a process with one kernel, or of the smooth part z' g(x) of a weight process. Components are
-obs-major: all of the first point's, then the second's.
+They are those of a process with one kernel or, where a name says `weighed`, of the smooth part
+z' g(x) of a weight process. Components are obs-major: all of the first point's, then the second's.
 """
 
 from dataclasses import replace
@@ -47,9 +47,9 @@ def _of_pair(kernel, L, M):
 
 
 def _opened(kernel, L, M):
-    """As `covariance`, where one of them is a finite combination of other operators.
+    """As `covariance`, with one of the two opened up as a combination of other operators.
 
-    Exactly if one of them is: quadratures are opened last, whichever comes first.
+    Quadratures only where the other one cannot be opened exactly.
     """
     for first, second in sorted([(L, M), (M, L)], key=lambda pair: pair[0].by_quadrature):
         finer = first.opened(second)
@@ -96,9 +96,9 @@ PAIRS = {
 
 
 def summed(kernel: Kernel, L: Derivative, M: Value, weights: TensorVariable) -> TensorVariable:
-    """Sum over M's values of their covariance with L's, times weights (m | 1, n), (m, c).
+    """Sum over M's values of weights (m | 1, n) times their covariance with L's components, (m, c).
 
-    Of a gradient or Hessian L and values M, without the matrix of these covariances.
+    The matrix of these covariances, of a gradient or Hessian L with values M, is not formed.
     """
     return kernel.summed(L.x, M.x, weights, L.axes).reshape((L.x.shape[0], -1))
 
@@ -143,7 +143,7 @@ BLOCKS = {
 
 
 def weighed_covariance(summands, L, M):
-    """As `covariance`, of z' g(x); summands are pairs of kernel and weight variances."""
+    """As `covariance`, of z' g(x); summands are pairs of a kernel and its weights' variances."""
     for operator in (L, M):
         if isinstance(operator, OfFeatures):
             raise ValueError(
@@ -215,13 +215,13 @@ def _side_by_side(summands, *operators):
 
 
 def _widths(*operators):
-    """Return the numbers of columns of X and of Z, which tied operators know."""
+    """Return d and p, the numbers of columns of X and of Z; tied operators know them."""
     tied = next(operator for operator in operators if operator.tied)
     return tied.X.type.shape[1], tied.Z.type.shape[1]
 
 
 def _joined(L, other=None):
-    """Ask the same at points of X and Z side by side."""
+    """The operator at points that hold X and Z side by side, for the kernel of `_side_by_side`."""
     d, p = _widths(L, *([] if other is None else [other]))
     if not (L.tied or isinstance(L, Value)):
         raise ValueError(f"{L.name} with Z held is not asked jointly with one whose Z is X.")
@@ -233,7 +233,7 @@ def _joined(L, other=None):
 
 
 def _folding(L):
-    """Matrix from slopes along x and z to slopes along both at once."""
+    """Matrix (d^axes, (d + p)^axes) that adds slopes along x and along z, as z moves with x."""
     if not L.axes:
         return np.eye(1)
     d, p = _widths(L)
@@ -241,6 +241,7 @@ def _folding(L):
 
 
 def _fold(L, whole):
+    """Add slopes along x and z in the rows of a matrix, L's components at points of both."""
     folding = _folding(L)
     by_points = whole.reshape((-1, folding.shape[1], whole.shape[1]))
     return pt.matmul(folding, by_points).reshape((-1, whole.shape[1]))

@@ -16,15 +16,15 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.normal_form import sum_over_terms
-from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
 from bayes_gpx.processes import integrated_gradients
 from bayes_gpx.processes.integrated_gradients import with_linear
 from bayes_gpx.processes.operators import averaged, every_path
 from bayes_gpx.processes.path_moments import PANEL_NODES, of_fan
 
 TOGETHER = 8
-"""So many nodes of one path are in one array, (nodes, m, baselines, baselines, d, d), as memory is
-meant to hold it (`bayes_gpx.draws.evaluate`)."""
+"""So many nodes of one path are in one array, (nodes, m, baselines, baselines, d, d): estimates of
+memory count on it (`bayes_gpx.draws.evaluate`)."""
 
 FAN_TERMS = ((1, 0, 0), (2, 2, 0), (2, 1, 1))
 """Terms of `of_fan` that averaged attributions of a kernel are made of."""
@@ -35,7 +35,7 @@ WEIGHED_FAN_TERMS = (
     *((2, 1 + i, 1 + j) for i in (0, 1) for j in (0, 1)),
     (0, 0, 0),
 )
-"""Terms that they are made of if the kernel is multiplied by what is linear along each path."""
+"""Terms of a kernel times a linear kernel, which is linear along each path."""
 
 
 def cross(
@@ -64,7 +64,7 @@ def cross(
 def block(
     kernel: Kernel, x: TensorVariable, baselines: TensorVariable, nodes: Rule | None = None
 ) -> TensorVariable:
-    """Prior covariance between the averages of attributions of each x, (m, d, d); as `cross`."""
+    """Prior covariance between the averaged attributions of each x, (m, d, d); see `cross`."""
     total = _of_pairs(kernel, x, baselines - x[:, None], nodes)
     return total / pt.sqr(baselines.shape[0])
 
@@ -84,11 +84,11 @@ def _of_pairs(kernel, x, V, nodes):
 
 
 def _by_nodes(kernel, x, V, nodes):
-    """As `_of_pairs`, of any kernel."""
+    """As `_of_pairs`, for any kernel; without given nodes, over one triangle of the unit square."""
     rule, total = nodes or gauss_legendre(PANEL_NODES, 2), []
     ways = V[:, :, None, :, None] * V[:, None, :, None, :]
     for t, w in zip(*rule, strict=True):
-        for others, weights in few(rule, TOGETHER, 4):
+        for others, weights in in_chunks(rule, TOGETHER, 4):
             s, others, weights = (
                 (1 - t, 1 - others, w * weights) if nodes else (t, t * others, w * t * weights)
             )
@@ -103,14 +103,14 @@ def _by_nodes(kernel, x, V, nodes):
 
 
 def _by_moments(kernel, x, V, nodes):
-    """As `_of_pairs`, of a stationary kernel."""
+    """As `_of_pairs`, for a stationary kernel."""
     kernel._require((0,))
     D = V / kernel.lengthscale
     return _stationary(D, *of_fan(kernel.profile, D, FAN_TERMS, nodes))
 
 
 def _stationary(D, straight, ends, both):
-    """Contract the moments of pairs (m, B, B), all symmetric but `ends`, with the paths' ways."""
+    """Contract moments like `FAN_TERMS`', (m, B, B), with ways D; `ends` alone is not symmetric."""
     squares, products = pt.sqr(D), _outer(D, D)
     own = (D * pt.matmul(straight, D)).sum(axis=1)
     bent = _contracted(squares, D * pt.matmul(ends, D))
@@ -120,7 +120,7 @@ def _stationary(D, straight, ends, both):
 
 
 def _weighed(term, x, V, nodes):
-    """As `_of_pairs`, times a linear kernel, which is bilinear in s and t."""
+    """As `_of_pairs`, for a kernel times a linear one, which is bilinear in s and t."""
     kernel, linear = term.kernel, term.linear
     kernel._require((0,))
     y, U, weights = linear.of(x) - linear.kernel.center, linear.of(V), linear.kernel.weights
@@ -152,12 +152,12 @@ def _weighed(term, x, V, nodes):
 
 
 def _outer(left, right):
-    """Products of features of each path, (m, B, c, c')."""
+    """Products of two features' ways along each path, (m, B, c, c')."""
     return left[..., :, None] * right[..., None, :]
 
 
 def _through(moments, products):
-    """Sum over the second path of each pair."""
+    """Sum over second paths of moments (m, B, B) times products (m, B, c, c'), (m, B, c, c')."""
     flat = products.reshape((products.shape[0], products.shape[1], -1))
     return pt.matmul(moments, flat).reshape(products.shape)
 

@@ -18,7 +18,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.normal_form import leaves, sum_over_terms
-from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
@@ -33,9 +33,9 @@ from bayes_gpx.processes.path_moments import (
 )
 
 PIECE_NODES, DENSE = 28, 1.5
-"""Each piece of a path between two kinks has so many nodes, which lie so much denser at its ends
-(the slope of a tanh): exponentials that fall by exp(-150) along it come out to 1e-11 of their
-height."""
+"""Each piece of a path between two kinks has 28 nodes, placed by a tanh of slope 1.5 so that they
+are denser at its ends: exponentials that fall by exp(-150) along it are integrated to 1e-11 of
+their height."""
 
 PIECES = 6
 """So many pieces are evaluated in one array, for memory's sake."""
@@ -75,7 +75,7 @@ def _cross_by_nodes(kernel, x, baseline, xs, nodes):
     """As `cross`, of any kernel."""
     delta, parts = x - baseline, []
     kinks = [] if nodes else _kinks(kernel, x, baseline, xs)
-    by_panels = few(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3)
+    by_panels = in_chunks(nodes or gauss_legendre(PANEL_NODES, PANELS), 2, 3)
     for t, w in _by_pieces(kinks) if kinks else by_panels:
         slopes = kernel.derivative(baseline[..., None, :] + t * delta[:, None], xs, 1, 0)
         parts.append((w * slopes).sum(axis=0))
@@ -83,9 +83,9 @@ def _cross_by_nodes(kernel, x, baseline, xs, nodes):
 
 
 def _kinks(kernel, x, baseline, xs):
-    """Where on each path a part of the kernel is not smooth, in [0, 1]: a list of (m, n).
+    """Places in [0, 1] on each path where a part of the kernel is not smooth: a list of (m, n).
 
-    Nowhere for the smooth, and for those of which that is not known here, such as a user's own.
+    One for each rough stationary kernel; none for parts of which it is not known, as a user's own.
     """
     rough = [leaf for leaf in leaves(kernel) if leaf.stationary and leaf.kernel.smoothness < np.inf]
     scaled = (_scaled(leaf.kernel, *map(leaf.of, (x, baseline, xs))) for leaf in rough)
@@ -93,7 +93,7 @@ def _kinks(kernel, x, baseline, xs):
 
 
 def _scaled(kernel, x, baseline, xs):
-    """Each path, and the differences of its ends from the other points, as `along` takes them."""
+    """Return D, P and Q, as `along` takes them."""
     scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
     ends = scale * (baseline[..., None] - xs.T), scale * (x[:, :, None] - xs.T)
     return (x - baseline) / kernel.lengthscale, *ends
@@ -120,7 +120,7 @@ def _stationary_cross(kernel, x, baseline, xs, nodes):
 
 
 def _weighed_cross(term, x, baseline, xs, nodes):
-    """As `cross`, times a linear kernel, which changes along the path too."""
+    """As `cross`, for a kernel times a linear one, which changes along the path too."""
     kernel, linear = term.kernel, term.linear
     kernel._require((0,))
     there = linear.kernel.weights * (linear.of(xs) - linear.kernel.center)
@@ -139,7 +139,7 @@ def _weighed_cross(term, x, baseline, xs, nodes):
 def block(
     kernel: Kernel, x: TensorVariable, baseline: TensorVariable, nodes: Rule | None = None
 ) -> TensorVariable:
-    """Prior covariance between the attributions of each x, (m, d, d); as `cross`."""
+    """Prior covariance between the attributions of each x, (m, d, d); see `cross`."""
 
     def part_of(term):
         if term.linear is not None:
@@ -155,12 +155,12 @@ def block(
 def _block_by_nodes(kernel, x, baseline, nodes):
     """As `block`, of any kernel.
 
-    Without given nodes, each triangle of the unit square on its own: kernels have kinks where
-    both paths meet.
+    Without given nodes, over one triangle of the unit square, to which the other is symmetric:
+    kernels have kinks on the diagonal, where both points meet.
     """
     delta, parts = x - baseline, []
     outer = nodes or gauss_legendre(PANEL_NODES, PANELS)
-    for t, w in few(outer, 2, 3):
+    for t, w in in_chunks(outer, 2, 3):
         inner_t, inner_w = outer.t[:, None, None], outer.w[:, None, None]
         if nodes is None:
             inner_t, inner_w = t * inner_t, t * inner_w
@@ -197,7 +197,7 @@ def _stationary_block(kernel, x, baseline, nodes):
 
 
 def _weighed_block(term, x, baseline):
-    """As `block`, times a linear kernel: bilinear in both paths' t."""
+    """As `block`, for a kernel times a linear one, which is bilinear in both places on the path."""
     kernel, linear, d = term.kernel, term.linear, x.shape[1]
     kernel._require((0,))
     weights, start = linear.kernel.weights, linear.of(baseline) - linear.kernel.center
@@ -216,7 +216,7 @@ def _weighed_block(term, x, baseline):
 
 
 def with_linear(term, d, within, across, level):
-    """Covariances of the term's features, of these with its linear kernel's, and of the latter."""
+    """Sum of covariances within a term's features, across to its linear part's, within those."""
     across = term.among(term.linear.among(across, d, 2), d, 1)
     return (
         term.among(within, d, 1, 2)
@@ -233,7 +233,7 @@ def between(
     baseline: TensorVariable,
     nodes: Rule | None = None,
 ) -> TensorVariable:
-    """Prior covariance of the attributions at x with those at xs, (m, d, n, d); as `cross`."""
+    """Prior covariance of the attributions at x with those at xs, (m, d, n, d); see `cross`."""
 
     def part_of(term):
         closed = term.stationary and nodes is None
@@ -247,8 +247,8 @@ def between(
 def _between_by_nodes(kernel, x, xs, baseline, nodes):
     """As `between`, of any kernel.
 
-    Without given nodes, each triangle of the unit square on its own, split where one path comes
-    nearest to the other: there, and at their common start, a kernel may have its kink.
+    Without given nodes, each triangle of the unit square is integrated on its own and split where
+    one path is nearest to the other: there, and at their common start, a kernel may have a kink.
     """
     delta, others, parts = (x - baseline)[:, None], (xs - baseline)[None], []
     if nodes is None:
@@ -259,7 +259,7 @@ def _between_by_nodes(kernel, x, xs, baseline, nodes):
         near, far = (_to_foot(inner, pt.clip(foot, 0.0, 1.0)) for foot in feet)
     else:
         outer, at = nodes, [part[:, None, None, None] for part in nodes]
-    for t, w in few(outer, 1, 3):
+    for t, w in in_chunks(outer, 1, 3):
         if nodes is not None:
             parts_of_square = ((t, *at),)
         else:
@@ -273,7 +273,7 @@ def _between_by_nodes(kernel, x, xs, baseline, nodes):
 
 
 def _to_foot(nodes, foot):
-    """Nodes and weights in [0, 1], dense on both sides of a place for each pair, (k, m, n, 1)."""
+    """Nodes and weights in [0, 1], (k, m, n, 1), dense on both sides of each pair's foot."""
     y, w = (part[:, None, None, None] for part in nodes)
     apart, weight, left = pt.sqr(y), 2.0 * y * w, 1.0 - foot
     return (

@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.aliases import TensorLike
-from bayes_gpx.numerics.quadrature import Rule, few, gauss_legendre, rule, total_of
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, rule, total_of
 
 PATH_NODES = 16
 """Nodes on each path where attributions meet other slopes: their exact forms are for values."""
@@ -38,7 +38,7 @@ class Operator(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Composite(Operator):
-    """Operators made of others, its parts."""
+    """An operator made of others, its parts."""
 
     parts: tuple[Operator, ...]
 
@@ -48,7 +48,7 @@ class Composite(Operator):
 
     @abstractmethod
     def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:
-        """From matrices for the parts, whose values lie along that axis, the operator's own."""
+        """The operator's matrix from its parts', in which their values lie along this axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +84,7 @@ class Combination(Composite):
     Attributes
     ----------
     combine : callable
-        From a matrix for each part, its values along the rows (len part, k), to one for the
-        operator (len self, k).
+        From matrices of the parts (len part, k) to the operator's (len self, k).
     """
 
     combine: Callable[..., TensorVariable]
@@ -117,22 +116,22 @@ class AtPoints(Operator):
         return pt.as_tensor_variable(self.X)
 
     def opened(self, other: "AtPoints") -> Operator | None:
-        """The same as a finite combination, where it meets `other`; None where there is none.
+        """The operator as a finite combination of others, for its covariance with `other`.
 
-        Of functions of x: what Z weighs, the process multiplies.
+        None, as by default, where there is none. Parts need no Z: the process multiplies by it.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class OfSamples(AtPoints):
-    """What belongs to samples, which carry noise of their own.
+    """What belongs to samples, which may carry noise of their own.
 
     Attributes
     ----------
     sample : "new" or integer tensor (m,)
-        Which samples these are. Samples carry their own noise `eps_w`: integers are
-        positions in the training set; "new" ones share noise only with operators over the
-        very same `X` object. Identity decides, never the equality of coordinates.
+        Which samples these are, hence which have the same noise `eps_w`. Integers are positions
+        in the training set; "new" samples are the same only in operators over the very same `X`
+        object, never by equal coordinates.
     smooth : bool
         Leave the samples' own noise `eps_w` out.
     """
@@ -156,7 +155,7 @@ class Value(OfSamples):
 
 
 class OfFeatures(OfSamples):
-    """What a weight process alone has: a component for each column of Z."""
+    """What only a weight process has: a component for each column of Z."""
 
     def opened(self, other):  # noqa: D102
         raise ValueError(
@@ -190,7 +189,7 @@ class Smooth(AtPoints):
     tied : bool
         Z is X, perhaps with a last column of ones, and moves with it.
     axes : int
-        Its components have so many axes of features: d^axes of them, row-major.
+        Number of feature axes of the components at a point: d^axes of them, row-major.
     """
 
     Z: TensorLike | None = None
@@ -221,12 +220,12 @@ class Hessian(Derivative):
 
 @dataclass(frozen=True, eq=False)
 class FromBaseline(Smooth):
-    """What compares points with a baseline.
+    """Comparisons of points with a baseline.
 
     Attributes
     ----------
     baseline : array or tensor (d,) or (B, d)
-        Several are averaged over.
+        With several, the average over them.
     """
 
     baseline: TensorLike = field(kw_only=True)
@@ -256,7 +255,7 @@ class Attribution(FromBaseline):
     Attributes
     ----------
     nodes : Rule or None
-        Quadrature along them; None for the most exact form known.
+        Quadrature along the paths; None for the most exact form known.
     """
 
     nodes: Rule | None = field(default=None, kw_only=True)
@@ -266,14 +265,14 @@ class Attribution(FromBaseline):
 
 @dataclass(frozen=True, eq=False)
 class IntegratedGradient(Attribution):
-    """Attributions along one path to each point; `baseline` (m, d) is a baseline of each."""
+    """Attributions along one path to each point, from a `baseline` (d,), or (m, d) one for each."""
 
     by_quadrature: ClassVar = True
 
     def opened(self, other):
-        """Gradients at nodes of the paths, few at a time where `other` has nodes too."""
+        """Gradients at nodes of the paths, one node at a time where `other` has nodes too."""
         delta, nodes = self.x - self.start, self.nodes or gauss_legendre(PATH_NODES)
-        chunks = [*few(nodes, 1 if isinstance(other, Attribution) else len(nodes.t), 2)]
+        chunks = [*in_chunks(nodes, 1 if isinstance(other, Attribution) else len(nodes.t), 2)]
         points = [(self.start + t * delta).reshape((-1, self.x.type.shape[1])) for t, _ in chunks]
 
         def combine(*slopes):
@@ -303,7 +302,7 @@ class ExpectedGradient(Attribution):
 
 
 def bilinear(of_pair: Callable, L: Operator, M: Operator) -> TensorVariable:
-    """A covariance of operators at points, extended to composites of them; (len L, len M)."""
+    """Covariance (len L, len M) of composites, from `of_pair` for two operators at points."""
     if isinstance(L, Composite):
         return L.assembled([bilinear(of_pair, part, M) for part in L.parts], axis=0)
     if isinstance(M, Composite):
@@ -318,7 +317,7 @@ def every_path(x: TensorVariable, baselines: TensorVariable) -> list[TensorVaria
 
 
 def averaged(parts: TensorVariable, x: TensorVariable, baselines: TensorVariable) -> TensorVariable:
-    """Mean over baselines of what belongs to `every_path`, (m B, ...)."""
+    """Mean over baselines, (m, ...), of what belongs to the paths of `every_path`, (m B, ...)."""
     shape = x.shape[0], baselines.shape[0], *tuple(parts.shape)[1:]
     return parts.reshape(shape).mean(axis=1)
 

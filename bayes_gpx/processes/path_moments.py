@@ -9,31 +9,31 @@ from typing import Any, NamedTuple
 
 import pytensor.tensor as pt
 
-from bayes_gpx.numerics.quadrature import few, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import gauss_legendre, in_chunks, total_of
 
 SLOPE_TERMS = ((1, 1, 0), (1, 0, 1))
 """Terms that the attributions of a kernel are made of."""
 
 WEIGHED_SLOPE_TERMS = ((1, 2, 0), (1, 1, 1), (1, 0, 2), (0, 0, 0))
-"""Terms that they are made of if the kernel is multiplied by what is linear along the path."""
+"""Terms of a kernel times a linear kernel, which is linear along the path."""
 
 TINY = 1e-300
 """The least squared length that is divided by: a path of length 0 has attributions 0, not nan."""
 
 CLOSE, CLOSE_NODES = 0.05, 8
-"""Closed forms of a path's slopes lose digits on paths up to this length, in lengthscales; that
-many Gauss-Legendre nodes are exact to round-off there."""
+"""Closed forms of a path's slopes lose digits on paths shorter than 0.05 lengthscales, where 8
+Gauss-Legendre nodes are exact to round-off."""
 
 SHORT, SHORT_NODES = 1.5, 24
-"""The same for prior variances of attributions."""
+"""The same length and nodes for prior variances of attributions."""
 
 PAIR_NODES = 40
 """Where attributions at two points meet, one path has so many Gauss-Legendre nodes on each side of
 its point nearest to the other path: enough for 1e-11 of the largest covariance."""
 
 CORNER_NODES, FAR_CORNER_NODES = 10, 24
-"""Gauss-Legendre nodes outward from the point that two paths share: where a closed form loses
-digits near it, and where there is none."""
+"""Gauss-Legendre nodes outward from the point that two paths share: near it, where a closed form
+loses digits, and all the way, where there is none."""
 
 AT_ONCE = 8
 """So many nodes are evaluated in one array: fewer make larger graphs, more take more memory."""
@@ -82,7 +82,7 @@ def _onto(D, P):
 
 
 def of_length(profile, a):
-    """Return 2 a^2 int (1-t) t^2 F_2(a t^2) dt over [0, 1], and 1 - rho, for a = r^2, (m, 1)."""
+    """Return 2 a^2 int (1-t) t^2 F_2(a t^2) dt over [0, 1], and 1 - rho(r), at a = r^2, (m, 1)."""
     t, w = gauss_legendre(SHORT_NODES)
     short = pt.minimum(a, SHORT**2)
     s2 = short * t**2
@@ -96,12 +96,12 @@ def of_length(profile, a):
 
 
 def of_two(profile, a):
-    """Double integrals over a path of length sqrt(a) and itself, a (m, 1), for tau = |t - s|.
+    """Double integrals over s and t in [0, 1], both along one path of squared length a, (m, 1).
 
     Returns
     -------
     plain, mixed : lists of tensors (m,)
-        Integrals of F_0, F_1, tau^2 F_2 and tau^2 F_1; and of t s times them.
+        Of F_0, F_1, tau^2 F_2 and tau^2 F_1 at a tau^2, with tau = |t - s|; and of t s times these.
     """
     tau, stretch, w = profile.apart(pt.sqrt(pt.maximum(a, TINY)))
     s2, rest = a * pt.sqr(tau), 1.0 - tau
@@ -120,10 +120,10 @@ def of_two(profile, a):
 
 
 class _Line(NamedTuple):
-    """Squared length of a path, and of its point nearest to another one: where it is, how near.
+    """How a path D from P to Q, all relative to another point, passes that point.
 
-    `left` and `right` are its shares of the path to the start and to the end; `start` and `end` the
-    products of the differences from the other point there with the path's own.
+    `a` is |D|^2, `start` is D'P and `end` is D'Q. `left` and `right` are the shares of the path on
+    both sides of its foot, the nearest point of the path, and `least` the squared distance there.
     """
 
     a: Any
@@ -135,13 +135,13 @@ class _Line(NamedTuple):
 
 
 def line_of(D, P, Q):
-    """Line of each path and other point, (m, n), for D, P and Q as `along` takes them."""
+    """The `_Line` of each path and other point, (m, n), for D, P and Q as `along` takes them."""
     a = pt.sqr(D).sum(axis=1)[:, None]
     return _line(P, Q, D[:, :, None], a, (_onto(D, P), _onto(D, Q)), axis=1)
 
 
 def _line(P, Q, D, a, products, axis):
-    """Line from P to Q, D = Q - P; from the nearer end, as a long one tells no digits of it."""
+    """The `_Line` from P to Q; D = Q - P. The foot is found from the nearer end, to save digits."""
     start, end = products
     length = pt.maximum(a, TINY)
     left, right = pt.clip(-start / length, 0.0, 1.0), pt.clip(end / length, 0.0, 1.0)
@@ -151,9 +151,9 @@ def _line(P, Q, D, a, products, axis):
 
 
 def _summed(radial, nodes, place, terms):
-    """Sum over nodes, a few at a time; `place` says where on the path a node lies, and how far."""
+    """Moments by a quadrature; `place` takes a node and weight to t, weight, squared distance."""
     parts = []
-    for t, w in few(nodes, AT_ONCE, 2):
+    for t, w in in_chunks(nodes, AT_ONCE, 2):
         t, w, s2 = place(t, w)
         profiles = {k: w * radial(s2, k) for k in {k for k, _, _ in terms}}
         parts.append([((1 - t) ** i * t**j * profiles[k]).sum(axis=0) for k, i, j in terms])
@@ -161,13 +161,13 @@ def _summed(radial, nodes, place, terms):
 
 
 def _from_foot(radial, step, nodes, line, terms):
-    """Sum over nodes on both sides of the path's point that is nearest to the other point.
+    """Moments by nodes on both sides of the foot, where derivatives of a profile have their kink.
 
     One tensor for each term, of the shape that the line's parts are broadcast to.
     """
     r, sides = pt.sqrt(pt.maximum(line.a, TINY)), []
     for side, room, bend in ((-1.0, line.left, -line.end), (1.0, line.right, line.start)):
-        rise = 2.0 * pt.maximum(bend, 0.0)  # above 0 where the nearest point is an end
+        rise = 2.0 * pt.maximum(bend, 0.0)  # above 0 where the foot is an end
 
         def place(y, w, side=side, room=room, rise=rise):
             moved, stretch = step(room, r, line.least, y)
@@ -179,10 +179,10 @@ def _from_foot(radial, step, nodes, line, terms):
 
 
 def of_pair(profile, D, E):
-    """Moments that the covariance of attributions at two points is made of, (m, n) each.
+    """Moments that the covariance of attributions at two points is made of, four of (m, n).
 
-    With v = D - t E: the integral over [0, 1] of M_1(|v|^2), and those of 1, t and t^2 times
-    M_2(|v|^2), where M_k is the integral of p^(2k - 1) F_k(p^2 |v|^2) over p in [0, 1].
+    With v = D - t E, integrals over t in [0, 1] of M_1, M_2, t M_2 and t^2 M_2 at |v|^2, where
+    M_k(|v|^2) is the integral of p^(2k - 1) F_k(p^2 |v|^2) over p in [0, 1].
     """
     apart = D[:, None] - E
     products = -pt.dot(D, E.T), -(apart * E).sum(axis=2)
@@ -222,6 +222,7 @@ def of_fan(profile, D, terms, nodes=None):
 
 
 def _of_fan_by_rule(profile, ends, dot, terms, nodes):
+    """As `of_fan`; `ends` are |D_b|^2 and |D_c|^2, `dot` is D_b'D_c, (m, paths, paths) each."""
     s, parts = 1.0 - nodes.t[:, None, None, None], []
     for t, w in zip(1.0 - nodes.t, nodes.w, strict=True):
         s2 = pt.maximum(s**2 * ends[0] + t**2 * ends[1] - 2.0 * s * t * dot, 0.0)
@@ -232,14 +233,15 @@ def _of_fan_by_rule(profile, ends, dot, terms, nodes):
 
 
 def _off_kink(profile, s2, k):
-    """F_k, and 0 for F_2 where points meet, as it comes with their distance squared."""
+    """F_k, but 0 for F_2 where points meet: F_2 is multiplied by their squared distance."""
     return profile.radial(s2, k) if k < 2 else pt.switch(s2 > 0.0, profile.radial(s2, k), 0.0)
 
 
 def _around_corner(profile, line, terms):
     """Integrals over the triangle t < s of the unit square, by s = p and t = p theta.
 
-    A term ((k, power), 0, j) asks for ``theta^j`` times that of ``p^(power + 1) F_k`` over p.
+    A term ((k, power), 0, j) asks for the integral over theta of ``theta^j`` times that over p of
+    ``p^(power + 1) F_k(p^2 s2)``, where s2 is the line's squared distance at theta.
     """
     t, w = (part[:, None, None, None] for part in gauss_legendre(CORNER_NODES))
     y, rate = (part[:, None, None, None] for part in gauss_legendre(FAR_CORNER_NODES))

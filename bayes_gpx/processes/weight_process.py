@@ -82,7 +82,7 @@ class WeightProcess(KernelProcess):
             yield kernel, pt.atleast_1d(amplitude) ** 2
 
     def _sources(self, L, M):
-        """Independent sources of the weights: covariance over points, sd over features."""
+        """Yield independent sources of weights: covariance over points, and sd of each feature."""
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             yield covariance.of_values(kernel, L, M), amplitude
         same = _same_sample(L, M)
@@ -90,7 +90,7 @@ class WeightProcess(KernelProcess):
             yield same, pt.as_tensor(self.sigma_w)
 
     def _coefficients(self, L):
-        """What multiplies each weight in L's components, (m, p) or (1, p)."""
+        """What multiplies the weights in L's components: Z (m, p), or ones (1, p)."""
         if not isinstance(L, Weight):
             if L.Z is None:
                 raise ValueError(f"{L.name} of a WeightProcess needs Z, the features it weighs.")
@@ -133,7 +133,10 @@ class WeightProcess(KernelProcess):
 
 
 def _assemble(base, left, right, sum_left, sum_right):
-    """Spread `base` (m, n) over features: left (m | 1, p) and right (n | 1, p) multiply it."""
+    """Covariance of left_l w_l with right_l w_l, for independent weights w_l of covariance `base`.
+
+    base (m, n), left (m | 1, p), right (n | 1, p). Each side is summed over l, or has p components.
+    """
     m, n = base.shape
     if sum_left and sum_right:
         return base * pt.dot(left, right.T)

@@ -1,7 +1,7 @@
 """Damped Newton steps to the maximum of a log density of several classes, or of a bound."""
 
 SLACK = 1e-12
-"""By how much a step may go down, as a share of the height: as much as round-off does."""
+"""How far a step may go down, as a share of the height: as far as round-off does."""
 
 
 def ascend(state, direction, step, given, steps, halvings, tolerance):
@@ -10,16 +10,17 @@ def ascend(state, direction, step, given, steps, halvings, tolerance):
     Parameters
     ----------
     state : tuple
-        First its height, then how far it is from the one before it, as a share of its size.
+        Begins with its height and its distance from the state before, as a share of its size.
     direction : callable
-        From a state and `given`: whether there is a direction, and what `step` takes for it.
+        From a state and `given` to whether there is a direction, and that, as `step` takes it.
     step : callable
-        From a state, a direction, the share of it and `given`: whether there is a state, and that.
+        From a state, a direction, a share of it and `given` to whether there is a state, and that.
     given : tuple
+        What both callables take besides.
     steps, halvings : int
-        At most so many.
+        Most steps, and most halvings of one step.
     tolerance : float
-        Of the distance between two states; the second is then the last.
+        Two states at most this far apart end the climb.
 
     Returns
     -------

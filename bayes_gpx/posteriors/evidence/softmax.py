@@ -26,16 +26,16 @@ from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.posteriors.evidence.newton import ascend
 
 LARGEST = 6000
-"""Most observations times classes."""
+"""Most observations times classes that a model may have."""
 
 STEPS, HALVINGS = 200, 30
 """Most Newton steps to the joint mode, and most halvings of one step."""
 
 TOLERANCE = 1e-11
-"""Of the joint mode, as a share of the latent values' size."""
+"""Precision of the joint mode, as a share of the latent values' size."""
 
 LARGEST_MISS = 1e-5
-"""Of f from K times the slope there, which it equals at the mode; as a share of f's size."""
+"""Largest difference of f and K times the slope, equal at the mode, as a share of f's size."""
 
 
 def factor(p, eye=np.eye):

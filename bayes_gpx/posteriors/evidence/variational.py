@@ -33,22 +33,22 @@ STEPS, HALVINGS = 100, 10
 """Most steps to the maximum of the bound, and most halvings of one step."""
 
 TOLERANCE = 1e-9
-"""Of the latent values' means and variances, as a share of their size."""
+"""Precision of the latent values' means and variances, as a share of their size."""
 
 LARGEST_MISS = 1e-4
-"""Of the coefficients' mean and precision from what they equal at the maximum, likewise."""
+"""Largest difference of coefficients and precisions from their fixed point, likewise."""
 
 SOLVED = 1e-8
-"""Share of a Newton step's right-hand side that may be left."""
+"""Share of a Newton step's right-hand side that conjugate gradients may leave as a residual."""
 
 LEAST_SHARE = 0.45
-"""Of the step to what the precisions are at the maximum: taken at the least where steps swing."""
+"""Least share that is taken of the precisions' steps, however much these swing to and fro."""
 
 LEAST_SD = 1e-6
-"""Standard deviation that a latent value is given at the least: expectations divide by it."""
+"""Least standard deviation of a latent value: expectations divide by it."""
 
 BLOCK = 2**22
-"""Numbers in an array over observations and nodes."""
+"""Most numbers in an array over observations and nodes."""
 
 
 class _State(NamedTuple):
@@ -56,7 +56,7 @@ class _State(NamedTuple):
 
     Coefficients (C, M), precisions P and root (C, M, M); mean, variance, slope and W (n, C);
     information (n, C, C), with one class None. `swing` is the precisions' last step, None before
-    there was one, and `first` the share of their next.
+    there was one, and `damping` the share of their next step that is tried first.
     """
 
     bound: float
@@ -69,7 +69,7 @@ class _State(NamedTuple):
     slope: np.ndarray
     W: np.ndarray
     information: np.ndarray
-    first: float = 1.0
+    damping: float = 1.0
     swing: np.ndarray | None = None
 
 
@@ -270,13 +270,14 @@ def _direction(state, given):
 def _step(state, way, share, given):
     """The state a share of a direction further."""
     at, *others = given
-    tried = at(state.coefficients + share * way[0], state.P + share * state.first * way[1], *others)
+    coefficients = state.coefficients + share * way[0]
+    tried = at(coefficients, state.P + share * state.damping * way[1], *others)
     if tried is None:
         return False, None
     swing = tried.P - state.P
     apart = max(_apart(state.mean, tried.mean), _apart(state.variance, tried.variance))
-    first = _first(state.first, share, swing, state.swing)
-    return True, tried._replace(apart=apart, first=first, swing=swing)
+    damping = _damping(state.damping, share, swing, state.swing)
+    return True, tried._replace(apart=apart, damping=damping, swing=swing)
 
 
 def _newton(F, state, P):
@@ -305,15 +306,15 @@ def _newton(F, state, P):
     return step.reshape(slope.shape)
 
 
-def _first(first, share, moved, before):
-    """Share of the precision's next steps: less where they swing to and fro.
+def _damping(damping, share, moved, before):
+    """Share that the precisions' next steps begin with: less where they swing to and fro.
 
-    If one step is rho times the last, the share that would have ended at once is this over 1 - rho.
+    If a step is rho times the last one, damping / (1 - rho) would have led to the end at once.
     """
     if before is None or share < 1.0:
-        return first
+        return damping
     rho = (moved * before).sum() / max((before**2).sum(), 1e-300)
-    return first if rho > 0.0 else max(first / (1.0 - rho), LEAST_SHARE)
+    return damping if rho > 0.0 else max(damping / (1.0 - rho), LEAST_SHARE)
 
 
 def _apart(old, new):
