@@ -38,7 +38,7 @@ def measured(kernel: Kernel, d: int) -> int:
         outputs = [kernel.derivative(left, right, 0, 0)]
         outputs += [_directional(kernel, x, xs, v, w, *order) for order in orders]
         free = {v: pt.ones([n or d for n in v.type.shape]) for v in explicit_graph_inputs(outputs)}
-        drawn = pm.draw(clone_replace(outputs, free), random_seed=0, mode="FAST_COMPILE")
+        drawn = pm.draw(clone_replace(outputs, free), random_seed=0, mode=MODE)
         (values, variances), *jets = drawn
         # Steps so small that round-off hides the variance's change say nothing.
         resolved = np.median(abs(variances[:, 1, 2] / variances[:, 1, 1] - 1.0), axis=1) > 1e-6
