@@ -1,4 +1,4 @@
-"""What the model says of each observation when it has not seen it."""
+"""Each training response predicted from the others, without refitting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 LEAD = ("chain", "draw")
-"""First dims of what there is for each draw."""
+"""Dims of draws, which come first."""
 
 FEWEST_SMOOTHED = 30
 """Draws from which the tail of their weights can be smoothed."""
