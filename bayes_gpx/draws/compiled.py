@@ -37,7 +37,7 @@ SYMBOLS = {
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
 }
-"""Kind of each symbol beside the hyperparameters; `_compiled` makes some of them more precise."""
+"""Kind of each symbol beside the hyperparameters; `_compiled` adds the shapes of some."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ LEAST_OWN = 0.01
 """Share of Laplace's covariance added to the weighted draws', which a few draws may dominate."""
 
 NEGLIGIBLE = 500.0
-"""How far below the highest log density a proposal counts as having weight 0."""
+"""How far below the highest log density others are cut off: weights there are as good as 0."""
 
 
 @dataclass(frozen=True)

@@ -137,9 +137,9 @@ class Ascent:
         self._at = ThreadedFunction(inputs, outputs)
 
     def __call__(self, start, *, steps, rate, seed, progressbar):
-        """Return hyperparameters by name, and the bound plus their log prior density; its trace.
+        """Return hyperparameters by name, the bound plus log prior density, and the latter's trace.
 
-        Both are averages over the last quarter of the steps.
+        The first two are averages over the last quarter of the steps.
 
         Raises
         ------
