@@ -6,7 +6,7 @@ Names are loaded when they are first used, so that importing the package takes n
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from bayes_gpx.system.caches import settle as _settle
+from bayes_gpx.system.caches import use_writable_folder as _use_writable_folder
 
 if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx import (
@@ -147,7 +147,7 @@ _MAP = {
 
 __all__ = list(_MAP)
 
-_settle()
+_use_writable_folder()
 
 
 def __getattr__(name: str) -> Any:

@@ -21,16 +21,16 @@ type Column = IntoSeries | xr.DataArray | ArrayLike
 """A number or label for each sample."""
 
 type Labels = Hashable | Sequence[Hashable] | np.ndarray | pd.Index
-"""Of one observation or of several, or which of them: a mask."""
+"""Label of one observation, labels of several, or a boolean mask over all."""
 
 type Tensor = TensorVariable
-"""A symbol, or what is computed from symbols."""
+"""A symbolic variable of PyTensor."""
 
 type TensorLike = TensorVariable | np.ndarray | float
-"""What takes the place of a symbol."""
+"""A symbolic variable, or a number or array in its place."""
 
 type Priors = dict[str, Any]
-"""By hyperparameter: a callable or object that makes a PyMC variable, or a fixed number."""
+"""For each hyperparameter a callable or object that makes a PyMC variable, or a fixed number."""
 
 type Backend = Literal["matplotlib", "plotly", "bokeh", "none"]
-"""Of ArviZ's plots."""
+"""Plotting backend of `arviz_plots`."""

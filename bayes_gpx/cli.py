@@ -13,10 +13,10 @@ FIT, INTERRUPTED_FIT, REPORT = "fit.nc", "interrupted.nc", "report.html"
 INTERRUPTED = 130
 
 SAID = {
-    "mode": "One draw: what hyperparameters might else be is not seen.",
+    "mode": "One draw: how uncertain the hyperparameters are is not seen.",
     "weighted": "Draws around the mode, weighted by the posterior density.",
 }
-"""Of what a method of inference gives; chains have a verdict."""
+"""What is printed of a fit, by what its method gives; chains have a verdict of their own."""
 
 EXAMPLE = """\b
 bayes-gpx datasets diabetes --out diabetes.csv
@@ -130,8 +130,8 @@ def demo(out, seed):
 )  # fmt: skip
 @click.option(
     "--method", type=click.Choice(list(METHODS)), default="nuts", show_default=True,
-    help="nuts samples all that is uncertain and takes minutes; map takes seconds, and hides it. "
-    "svgp needs --inducing.",
+    help="nuts samples the hyperparameters and takes minutes; map takes seconds, and hides how "
+    "uncertain they are. svgp needs --inducing.",
 )  # fmt: skip
 @click.option(
     "--likelihood", default="normal", show_default=True,
@@ -216,9 +216,9 @@ def fit(
 
 
 def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
-    """Fit and keep; before sampling the point of highest density, so that something is kept.
+    """Fit and save; before sampling save a fit by MAP, so that an interruption leaves something.
 
-    Nothing but a complete fit takes the place of an earlier one, and that point of nothing at all.
+    Only a complete fit replaces an earlier one, and the fit by MAP never replaces anything.
     """
     from bayes_gpx.model.storage import save
 
@@ -303,7 +303,7 @@ def _load(run):
         raise click.UsageError(f"{run} holds no {FIT}; expected a folder that fit wrote.")
     model, idata = load(path)
     if model.training.Z is not None and not model.training.tied:
-        raise ValueError(f"The model in {path} weighs features of their own; explain it in Python.")
+        raise ValueError(f"The model in {path} has a Z of its own; explain it in Python.")
     return model, idata
 
 

@@ -50,7 +50,7 @@ def run(
     Returns
     -------
     dict
-        The figures of the report, by name.
+        RMSE, R² and coverage of each fit, by its name.
     """
     started = time.perf_counter()
     folder = Path(folder)

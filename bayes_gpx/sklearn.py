@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 
 DRAWS = 1000
-"""Of a single fit, for the standard deviation of a rate."""
+"""Draws of the response from a fit of one draw, for the standard deviation of a rate."""
 
 __all__ = ["GPClassifier", "GPRegressor", "GPXRegressor"]
 
@@ -59,7 +59,7 @@ class _Estimator(BaseEstimator):
         return X if names is None else pd.DataFrame(X, columns=names)
 
     def _predictions(self, X, draws=2):
-        """Predictions, whose exact means need no draws; standard deviations may."""
+        """Predictions; means are exact whatever the number of draws, sds of rates are not."""
         X = self._new(X)
         options = {"keep": "summary", "draws": draws, "seed": 0, "progressbar": False}
         return predictions(self.model_, self.idata_, X, **options)

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def names_among(what: str, given: Sequence[str], columns: Sequence[str]) -> list[str]:
-    """List of different names among the columns, checked."""
+    """Check that `given` is a list of different column names, and return it as a list."""
     if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
         raise ValueError(f"{what} is {given!r}; expected a list of different names.")
     for name in given:
@@ -23,7 +23,7 @@ def read_pairs(pairs: Iterable[Sequence[str]], columns: Sequence[str]) -> list[f
     Raises
     ------
     ValueError
-        For what are no pairs of different columns, or pairs that repeat.
+        For entries that are not pairs of different columns, and for repeated pairs.
     """
     found = []
     for pair in pairs:
@@ -36,7 +36,7 @@ def read_pairs(pairs: Iterable[Sequence[str]], columns: Sequence[str]) -> list[f
 
 
 def probability(ci_prob: float | None, default: float) -> float:
-    """Probability of an interval, checked; None for the default."""
+    """Check the probability of an interval, and return it; None stands for the default."""
     prob = default if ci_prob is None else ci_prob
     if not (isinstance(prob, Real) and 0 < prob < 1):
         raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")

@@ -286,11 +286,11 @@ def test_draws_that_an_interruption_left_are_whole():
     posterior = xr.Dataset({"a": (("chain", "draw"), values), "b": (("chain", "draw", "k"), both)})
     tree = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": posterior[["a"]]})
     with pytest.warns(ConvergenceWarning, match="5 of 8 draws are kept, of 2 of 3 chains"):
-        kept = nuts._finished(tree, 8)
+        kept = nuts._drawn(tree, 8)
     for group in ("posterior", "sample_stats"):
         assert np.array_equal(kept[group]["a"], values[:2, :5])
     with pytest.raises(KeyboardInterrupt):
-        nuts._finished(tree.isel(chain=[2]), 8)
+        nuts._drawn(tree.isel(chain=[2]), 8)
 
 
 def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, monkeypatch, capsys):

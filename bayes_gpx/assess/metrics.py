@@ -1,6 +1,6 @@
-"""What to hold an explanation to: faithfulness, sufficiency, stability; and intervals: coverage.
+"""Metrics of explanations: faithfulness, sufficiency, stability; and of intervals: coverage.
 
-The first three are of posterior means.
+The first three take an explanation by its posterior means.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 REMOVABLE = ("attribution", "contribution")
-NEIGHBOURLY = ("weight", "derivative", *REMOVABLE)
+"""Explanations that say what a prediction loses with a feature."""
+
 PER_VALUE = ("weight", "derivative")
+"""Explanations per unit of a feature."""
 
 ASKED = {"keep": "summary", "draws": 2, "seed": 0}
-"""Of predictions, whose means alone are looked at."""
+"""Options of predictions, of which only the means are used."""
 
 ROWS = 20_000
 """Most rows that are predicted at a time."""
@@ -154,7 +156,7 @@ def stability(dataset: xr.Dataset, neighbours: int = 10) -> xr.DataArray:
     1.0
     """
     count("neighbours", neighbours)
-    name = _named(dataset, NEIGHBOURLY)
+    name = _named(dataset, (*PER_VALUE, *REMOVABLE))
     if dataset.sizes.get("obs", 1) < 2:
         raise ValueError("The dataset has one observation; expected two or more.")
     if "level" in dataset:
@@ -304,7 +306,7 @@ def sufficiency(
     if not kept or max(kept) > p or len(set(kept)) < len(kept):
         raise ValueError(f"kept is {kept}; expected different numbers of features, at most {p}.")
     mean = without.mean.transpose("class", "obs", "feature", missing_dims="ignore")
-    place = np.argsort(np.argsort(-abs(mean.values), axis=-1), axis=-1)
+    place = np.argsort(np.argsort(-abs(mean.values), axis=-1), axis=-1)  # 0 for the largest
     present = np.reshape([place < k for k in [p, *kept]], (-1, *place.shape[-2:]))
     found = without(present)
     if "class" in mean.dims:  # each class's response, with the features that are kept for it
@@ -317,7 +319,7 @@ def sufficiency(
 
 
 class _Without:
-    """Mean responses of observations of which some features are put at the baseline."""
+    """Mean responses of observations with some of their features put at the baseline."""
 
     def __init__(self, model, idata, dataset, X_new, Z_new, num_draws, progressbar):
         name, training = _named(dataset, REMOVABLE), model.training
@@ -348,7 +350,7 @@ class _Without:
         self._ask = partial(predictions, model, idata, **options)
 
     def __call__(self, present):
-        """Mean responses where `present` (variant, 1 or obs, feature) are left.
+        """Mean responses with only the features in `present` (variant, 1 or obs, feature) kept.
 
         Returns
         -------
@@ -417,5 +419,5 @@ def _named(dataset, names):
             f"{verbs}, a single observation as dataset.isel(obs=[0])."
         )
     if "value" not in dataset:
-        raise ValueError("The dataset has no `value`; give the verb Z_new, which it is of.")
+        raise ValueError("The dataset has no `value`; pass the verb the Z_new that it explains.")
     return held[0]

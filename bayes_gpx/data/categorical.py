@@ -1,4 +1,4 @@
-"""Categorical columns: declared by their type, told by one indicator column for each level.
+"""Categorical columns: declared by their type, held as one indicator column for each level.
 
 A stationary kernel of the indicators, with one lengthscale for all of them, is the exchangeable
 kernel: 1 for equal levels, and one correlation for any two that differ.
@@ -15,7 +15,7 @@ import numpy as np
 def declared(series: Any) -> tuple[str, ...] | None:
     """Levels of a pandas or polars column that is declared to be categorical, or None.
 
-    Those of the type, or those that occur where the type does not hold them (``pl.Categorical``).
+    The type's levels, or the ones that occur where the type holds none (``pl.Categorical``).
     """
     if series.dtype not in (nw.Categorical, nw.Enum):
         return None

@@ -1,6 +1,6 @@
 """Names, checks and units of what the user hands over; the same door for X and X_new.
 
-Everything is refused here, before any sampling starts, with the row or column and the cure.
+What cannot be used is refused here, before any sampling, naming the row or column and the cure.
 """
 
 from collections.abc import Callable
@@ -42,17 +42,17 @@ class Frame:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The user's own columns, before categorical ones were told by indicators."""
+        """The user's own columns, before categorical ones became indicators."""
         return tuple(dict.fromkeys(self._source_of.get(c, c) for c in self.columns))
 
     @property
     def groups(self) -> np.ndarray:
-        """Which of the sources each column tells of, (d,)."""
+        """Position among the sources of the one that each column comes from, (d,)."""
         place = {source: k for k, source in enumerate(self.sources)}
         return np.array([place[self._source_of.get(c, c)] for c in self.columns], dtype=int)
 
     def of_source(self, source: str) -> list[str]:
-        """Columns that tell of one of the sources."""
+        """Columns that come from one of the sources."""
         own = self.levels.get(source)
         return [source] if own is None else [indicator(source, level) for level in own]
 
@@ -116,16 +116,16 @@ def standard_scaling(frame: Frame, name: str) -> Scaling:
 
 TOO_CLOSE = (
     "are equal, or differ by less than 64-bit floats can tell at their size. Subtract a constant "
-    "first, from integers before they become floats; or drop what only numbers the rows."
+    "first (from integers before they become floats), or drop a column that only numbers the rows."
 )
-"""What is said of `indistinct` values."""
+"""End of the error message about `indistinct` values."""
 
 LARGEST_INTEGER = 2.0**53
-"""From which on not every whole number is a float of its own."""
+"""From here on, neighbouring whole numbers may be the same 64-bit float."""
 
 
 def indistinct(values: np.ndarray, scale: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Which columns have too small a scale to be divided by it, and which of them may yet vary."""
+    """Which columns have too small a scale to divide by, and which of these may still vary."""
     largest = np.abs(values).max(axis=0)
     alike = scale <= 1e-14 * largest
     return alike, alike & ((np.ptp(values, axis=0) > 0) | (largest >= LARGEST_INTEGER))
@@ -272,7 +272,7 @@ class _Table:
 
 
 def _open(X, name, prefix):
-    if hasattr(X, "dims") and hasattr(X, "data_vars"):  # known without importing xarray, too
+    if hasattr(X, "dims") and hasattr(X, "data_vars"):  # no import of xarray here, either
         raise ValueError(f"{name} is an xarray Dataset; expected one table: use .to_dataframe().")
     labels = row_labels(X)
     if _is_data_array(X):
@@ -374,7 +374,7 @@ def _numeric(values, name, column, index):
 
 
 def _refuse_gaps(values, where, index, *, imputable=True):
-    cure = ", or impute them: several times (IterativeImputer), with a fit each, for bx.combined"
+    cure = ", or impute the values several times (IterativeImputer), fit each, and use bx.combined"
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         raise ValueError(

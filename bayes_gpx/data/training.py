@@ -48,10 +48,10 @@ class TrainingData:
     X_scaling, y_scaling, Z_scaling : Scaling
         The last is None without Z.
     z_is_x : bool
-        X itself is weighed.
+        Whether the features that are weighed are X itself.
     intercept : bool
     labels : tuple or None
-        What y codes by 0, 1, ..., where it holds labels.
+        Labels that y codes as 0, 1, ...; None where y holds numbers.
     exposure : array (n,) or None
         Of counts, or ones; None where noise is normal.
     scales_y : bool
@@ -94,14 +94,14 @@ class TrainingData:
 
     @property
     def tied(self) -> bool:
-        """Whether features are weighed that are X's own, and so change with it."""
+        """Whether the features that are weighed are X itself, so that z changes with x."""
         return self.Z is not None and self.z_is_x
 
     @property
     def sources(self) -> tuple[int, int]:
         """Number of the user's own columns in X, and of those that are weighed.
 
-        Smaller than d and p where categorical columns are told by indicators. On the model's scale
+        Smaller than d and p where categorical columns became indicators. On the model's scale
         the squared length of a row is about that number.
         """
         return len(self.X.sources), 1 if self.Z is None else len(self.Z.sources)
@@ -151,8 +151,8 @@ class TrainingData:
             Z = read_features(Z_new, "Z_new", prefix="z", like=weighed, minimum_rows=1)
         elif needs_z:
             raise ValueError(
-                "This model weighs features Z of their own; pass Z_new with the columns "
-                f"{list(weighed.sources)} beside X_new."
+                "This model was given a Z beside X; pass Z_new with the columns "
+                f"{list(weighed.sources)} as well."
             )
         else:
             return X, None

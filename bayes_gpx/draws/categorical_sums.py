@@ -38,7 +38,7 @@ def of_columns(
         Only these of the user's own columns.
     covariance : bool
     known : bool
-        Whether there is a covariance.
+        Whether `ask` can give the covariance, from which the sd of a sum follows.
 
     Returns
     -------

@@ -16,7 +16,7 @@ from bayes_gpx.numerics.threads import LOCK
 from bayes_gpx.posteriors.base import Asked, Conditioning, Found, OneDraw, inducing_operator
 
 BUFFERED_BELOW = 1000
-"""Observations up to which keeping arrays is worth its memory (a third of the time)."""
+"""Observations up to which keeping arrays is worth its memory: it saves a third of the time."""
 
 SYMBOLS = {
     "X": pt.dmatrix,
@@ -37,7 +37,7 @@ SYMBOLS = {
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
 }
-"""Kind of each symbol beside the hyperparameters; `_compiled` knows more of the shapes of some."""
+"""Kind of each symbol beside the hyperparameters; `_compiled` adds the shapes of some."""
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,14 @@ class Structure:
 
     @property
     def stacked(self):
-        """Symbols that have something for each of several classes."""
+        """Symbols that have an axis of classes."""
         if self.specification.classes is None:
             return set()
         return {"alpha", "update", *(["root"] if self.strategy.root_by_class else [])}
 
 
 STACKED = {"alpha": 2, "root": 3, "update": 2}
-"""Dimensions of what each of several classes may have of its own."""
+"""Number of dimensions of each symbol that may have an axis of classes, where it has one."""
 
 CHANGING = ("jitter", "alpha", "root", "rng", "update", "label")
 """Symbols whose values differ from draw to draw."""

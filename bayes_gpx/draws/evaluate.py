@@ -159,7 +159,7 @@ def explain(
         Draw all observations jointly.
     keep : {"draws", "summary"}
     on : {"response", "latent"}
-        The same where noise is normal.
+        Whether of the mean response or of f, which are the same where noise is normal.
     path : str or path, optional
         Stream the draws to a new zarr store there, instead of holding them in memory. It grows
         beside its place, in `path` with ".unfinished" added, what is not computed yet being NaN.
@@ -192,7 +192,7 @@ def explain(
     shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * len(quantity.factor)
     if joint and size > LARGEST_JOINT:
         raise ValueError(
-            f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} are. "
+            f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} can be. "
             "Explain fewer observations at a time with obs=."
         )
     by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
@@ -275,7 +275,7 @@ def _asked(model, hyper, quantity, where, *options):
 
 
 def by_class(model, path, make, across=False):
-    """A list of what `make` makes: one for each class, or for all together."""
+    """List what `make` makes, for each class or for all together; refuses a path for classes."""
     number = 1 if across else model.specification.classes or 1
     if path is not None and model.specification.classes is not None:
         raise ValueError(
@@ -318,7 +318,7 @@ SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with
 
 
 def _moments(model, hyper, tracked, quantity, where, moment, each, first):
-    """Yield, for each draw, block of rows and class: what `_in_blocks` does.
+    """Posterior moments of a quantity for each draw, block of rows and class, as from `_in_blocks`.
 
     The blocks depend on the model and the quantity alone, never on how many rows are asked for:
     their first rows are part of the seeds.
@@ -329,6 +329,7 @@ def _moments(model, hyper, tracked, quantity, where, moment, each, first):
     c = len(quantity.factor)
     pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
     squares = 16 * c**2 if quantity.square else 0
+    # Bytes of the largest array, for each row.
     width = 8 * max(c * paths * max(model.training.n, each), pairs, squares)
     size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // width)
     labels = () if quantity.across else range(model.specification.classes or 0)
@@ -352,7 +353,8 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0)
     common = data | start
     factorise = factors_of(structure, data)
     names = ("jitter", "alpha", "root", *(("label",) if labels else ()), *common, *at_points)
-    ask, m, blocks, only = compiled(structure, build, names), len(where.X), None, None
+    ask, m, blocks = compiled(structure, build, names), len(where.X), None
+    whole = None  # the function at all rows, where they are one block
 
     def asked(rows):
         return ask.given(*common.values(), *[values[rows] for values in at_points.values()])
@@ -363,9 +365,9 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0)
         if blocks is None:
             size = size_of(len(alpha))
             blocks = [slice(start, min(start + size, m)) for start in range(0, m, size)]
-            only = asked(blocks[0]) if len(blocks) == 1 else None
+            whole = asked(blocks[0]) if len(blocks) == 1 else None
         for rows in [block for block in blocks if block.start >= first]:
-            at_rows = only or asked(rows)
+            at_rows = whole or asked(rows)
             for label in labels or (0,):
                 which = (np.asarray(label),) if labels else ()
                 found = at_rows(*given, np.asarray(jitter), alpha, root, *which)
@@ -383,9 +385,9 @@ def jets(
     only: Sequence[int] | None = None,
     progressbar: bool = True,
 ) -> Iterator[tuple[tuple[int, int], dict[str, Any], Jet, Jet, float]]:
-    """Yield, for each draw, or `only` those, what `Sensitivity` finds of f at points.
+    """Yield mean and variance of f, with derivatives up to `order`, for each draw of `hyper`.
 
-    Or of its smooth part.
+    With `smooth` those of its smooth part; with `only` for the draws at these positions.
 
     Yields
     ------

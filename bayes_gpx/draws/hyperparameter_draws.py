@@ -108,7 +108,8 @@ def refuse_other_model(model: ModelLike, idata: Draws) -> None:
     posterior = idata["posterior"]
     if not {"chain", "draw"} <= set(posterior.sizes):
         raise ValueError(f"idata.posterior has dims {list(posterior.sizes)}; expected chain, draw.")
-    for difference in _differences(model, idata):
+    difference = next(_differences(model, idata), None)
+    if difference is not None:
         raise ValueError(
             f"idata belongs to another model: {difference}. Pass the idata that this model's fit "
             "returned."
@@ -116,6 +117,7 @@ def refuse_other_model(model: ModelLike, idata: Draws) -> None:
 
 
 def _differences(model, idata):
+    """Yield, in words, how a DataTree differs from a fit of the model."""
     written = idata.attrs.get(model.signature_key, model.signature)
     if written != model.signature:
         yield f"expected {model.signature}, got {written}"
@@ -146,4 +148,4 @@ def _differences(model, idata):
         known = idata[group] if group in idata.children else {}
         kept = model.in_model(name)
         if name in data and kept in known and not np.array_equal(known[kept].values, data[name]):
-            yield f"its {name} differ"
+            yield f"its {name} differs"

@@ -1,4 +1,4 @@
-"""Log densities of the training response, for comparing models."""
+"""Each training response given the others: log densities, for comparing models, and draws."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.evaluate import scalars
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.protocols import ModelLike
+
+OF_ONE = 1000
+"""Responses drawn where there is a single draw of the hyperparameters."""
 
 
 def _left_out(draw):
@@ -88,3 +92,30 @@ def log_likelihood(
         coords={"chain": hyper.chain, "draw": hyper.draw, "obs": model.training.X.index},
         attrs={"relative_jitter": jitter, "units": f"log density of {model.training.y_name}"},
     )
+
+
+def draw_left_out(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    mean: np.ndarray,
+    spread: np.ndarray,
+    each: int,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """Latent values and responses drawn given the others, (chain, draw * each, n[, C]).
+
+    From the moments (chain, draw, n, ...) of `bayes_gpx.posteriors.base.LeftOut`. There are more
+    latent values where noise is not normal: sds of the mean response come from them.
+    """
+    observation = model.specification.observation
+    exposure, parts = model.training.scaled().get("exposure"), []
+    size = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))
+    for at, theta in hyper:
+        normal = rng.standard_normal((size, *mean[at].shape))
+        if observation.class_shape:
+            f = mean[at] + np.einsum("nij,dnj->dni", spread[at], normal)
+        else:
+            f = mean[at] + np.sqrt(spread[at]) * normal
+        parts.append((f, observation.draw(f[:each], theta, rng, exposure)))
+    f, y = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return [v.reshape((len(hyper.chain), -1, *v.shape[1:])) for v in (f, y)]

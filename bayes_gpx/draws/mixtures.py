@@ -155,6 +155,10 @@ class PredictiveMixture:
             self._spread(jets[0], found.variance, shifts[0])
 
     def _spread(self, mean, variance, shift):
+        """Add one draw to ``V + (m - M)^2`` and its derivatives, by Welford's update.
+
+        In each product one factor is a deviation from the old mean, `shift`, and one from the new.
+        """
         left = mean[0] - self._means[0][0]
         parts = zip(self._within, variance, self._between, shift, (1.0, 2.0, 2.0), strict=False)
         for within, part, between, step, factor in parts:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class NewResponses:
-    """What goes with f in predictions, over draws and blocks of rows.
+    """A new response y and its mean, gathered beside f over draws and blocks of rows.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What a verb is given: samples to explain, and draws of the hyperparameters."""
+"""The samples that a verb is asked to explain, and baselines."""
 
 from __future__ import annotations
 
@@ -171,8 +171,8 @@ def refuse_classes(model, what):
     """Raise for a model of several classes, for which something is not known."""
     if model.specification.classes is not None:
         raise ValueError(
-            f"{what} with likelihood='categorical'; expected another, since it is not known yet "
-            "for several classes. See bx.derivatives and bx.attributions of their probabilities."
+            f"{what} with likelihood='categorical'; expected another likelihood: several classes "
+            "are not there yet. See bx.derivatives and bx.attributions of their probabilities."
         )
 
 

@@ -10,14 +10,14 @@ from bayes_gpx.processes import operators
 from bayes_gpx.validation import one_of
 
 STEPS = 50
-"""Of a quadrature along paths, unless others are asked for."""
+"""Default number of steps of a quadrature along paths."""
 
 SMOOTH = "of the smooth function, without eps_w"
 """What attrs say of the samples, where a quantity leaves their own deviations out."""
 
 
 def value(model, *, smooth=False, across=False):
-    """f(x), and y; or the smooth part of f alone; or of all classes together."""
+    """f(x), with y where noise is normal; or the smooth part of f; or f of all classes, jointly."""
     if across:
         return replace(
             value(model),
@@ -222,7 +222,7 @@ class Quantity:
     square : bool
         Whether there is a component for each pair of features, row-major and symmetric.
     bends : bool
-        Whether it is another quantity for the mean response than for the latent values.
+        Whether the mean response, not being linear in f, has it by the chain rule alone.
     across : bool
         Whether the components are all classes' values, jointly, instead of features.
     attrs : dict

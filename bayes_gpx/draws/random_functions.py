@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
 
 EXACT = "means exact over the normal approximation of f"
-"""What attrs say of them."""
+"""What attrs say of exact means."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def draw_functions(
     factorise = factors_of(structure, data)
     names = ("jitter", "alpha", "root", "rng", *data)
     try:
-        settled = compiled(structure, Update(waves), names).given(*data.values())
+        update_of = compiled(structure, Update(waves), names).given(*data.values())
     except NoBasis as none:
         raise NoBasis(
             f"The model's kernel has no random functions; expected sums and multiples of "
@@ -116,7 +116,7 @@ def draw_functions(
             functions.jitters.append(jitter)
             for _ in range(each):
                 rng = functions.generator(len(functions.updates))
-                (update,) = settled(*given, np.asarray(jitter), alpha, root, rng)
+                (update,) = update_of(*given, np.asarray(jitter), alpha, root, rng)
                 functions.updates.append(np.array(update))
     return functions
 
@@ -157,7 +157,7 @@ def answer(
     place = Memory(shapes, None) if streamed is None else Store(streamed, shapes[0], None)
     for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
         size, kept = np.size(mean) // (c * len(gathered)), (*divmod(number, draws), rows)
-        none = np.zeros((size, c, c))
+        none = np.zeros((size, c, c))  # what a function answers is a normal without variance
         for label, own in enumerate(gathered):
             of_all = mean, *total
             of_one, *its_total = of_all if len(gathered) == 1 else (v[:, label] for v in of_all)

@@ -51,10 +51,8 @@ def means(
     models" (2022), equation 35 with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its
     right.
     """
-    hyper, observation = (
-        hyperparameter_draws(model, idata, num_draws),
-        model.specification.observation,
-    )
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    observation = model.specification.observation
     if not observation.class_shape:
         functions = _response(observation, taylor)
     elif taylor:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from bayes_gpx.numerics.jets import Jet
 
 LEVELS = (8, 16, 32, 64, 128)
-"""Degrees of the polynomials that f, or its moments, are taken for along a path."""
+"""Degrees of the polynomials that stand in for f, or for its moments, along a path."""
 
 TRIALS = 8
 """Functions or draws by which degrees are chosen."""
 
 CLOSE, NEAR = 1e-9, 1e-7
-"""Shares of the largest difference that a path's integral may miss, in these and in any other."""
+"""Shares of the largest difference that attributions may miss in all: in trials, and later."""
 
 
 def bends(model: ModelLike, quantity: Quantity, on: str) -> bool:
@@ -84,7 +84,7 @@ def mean_response(
 
 @dataclass(frozen=True, eq=False)
 class LatentQuantity:
-    """What is asked as it is, of f."""
+    """A quantity of f itself, which functions are asked for as it is."""
 
     quantity: Quantity
     together = 1
@@ -96,7 +96,7 @@ class LatentQuantity:
         return (self.quantity.operator, *(total[1:] if total else ()))
 
     def spread(self, where: Points) -> Points:
-        """Points at which functions are asked."""
+        """Points at which functions are asked: those of the observations."""
         return where
 
     def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
@@ -163,7 +163,8 @@ class ResponseQuantity:
     ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
         """Yield number, rows and answers of functions or draws, each by the degree that it needs.
 
-        Degrees are chosen row by row from a few of them; what then misses its sum is asked again.
+        A few of them choose a degree for each row. Then all are asked, and where attributions still
+        miss their sum, that row of that function is asked again by the next degree.
 
         Parameters
         ----------
@@ -183,7 +184,7 @@ class ResponseQuantity:
         asked, numbers = [self.of(*part) for part in parts], None
         wanted, later = dict[int, np.ndarray](), dict[int, dict]()
         for degree in (None, *LEVELS):
-            if degree is not None:
+            if degree is not None:  # the first pass, without a degree, is over all rows
                 wanted = later.pop(degree, {})
                 if not wanted:
                     continue

@@ -18,6 +18,13 @@ class ResultBuilder:
     m : int
         Number of observations.
     covariance : bool
+
+    Attributes
+    ----------
+    drawn : integer array
+        Components that are to be drawn: the wanted ones; all, where they sum to a total; or of a
+        symmetric matrix one of each pair. `_kept` picks the wanted ones from all, and `_place` says
+        where in what was kept each number of the result is.
     """
 
     def __init__(self, quantity, features, m, covariance):

@@ -178,8 +178,8 @@ def refuse_foreign(path):
         )
     others = {entry.name for entry in path.iterdir()} - {"zarr.json", *written} if written else None
     if others != set():
-        what = f"holds {', '.join(sorted(others))} beside" if others else "exists and is"
+        what = f"holds {', '.join(sorted(others))} beside one" if others else "is none"
         raise ValueError(
-            f"path: {path} {what} no store that this package wrote alone; it is left as it is. "
-            "Pass a new path, or remove it yourself."
+            f"path: expected a new path, or a store that this package wrote alone; {path} {what}. "
+            "It is left as it is: pass a new path, or remove it yourself."
         )

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 MOST_BASELINES = 20
-"""Whose average has an exact covariance in bearable time: it takes all pairs of them."""
+"""Most baselines whose average gets an exact covariance; its time grows with their square."""
 
 LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
 
 LEAST_DIFFERENCE = 1e-4
-"""Share of the response's sd that a smaller difference counts as, or round-off in it would warn.
+"""Smallest difference that residuals are compared with, as a share of the response's sd.
 
-A difference is that of two values of f, and its variance one of values of order 1, so round-off in
-them is 1e-6 of what is as small as this; attributions of short paths have none of it.
+Of a difference this small the variance has a round-off of 1e-6 of itself, as it subtracts variances
+of order 1; the attributions of so short a path have none, so that it would warn of a good result.
 """
 
 
@@ -57,7 +57,7 @@ def attributions(
     """Posterior of each feature's share in f(x) - f(baseline).
 
     Integrated gradients: the derivative in a feature, integrated along the straight path from
-    the baseline to x, times the feature's way. A Gaussian process has Gaussian attributions,
+    the baseline to x, times the feature's change. A Gaussian process has Gaussian attributions,
     in closed form or to quadrature error for every hyperparameter draw.
 
     Parameters
@@ -223,10 +223,8 @@ def _by_taylor(
         )
     for feature in features or ():
         one_of("features", feature, quantity.components)
-    asked, how = (
-        ResponseQuantity(model, quantity, where),
-        {"num_draws": num_draws, "progressbar": progressbar},
-    )
+    asked = ResponseQuantity(model, quantity, where)
+    how = {"num_draws": num_draws, "progressbar": progressbar}
     shares, difference = means(model, idata, asked, taylor=True, **how)
     found = xr.Dataset(
         {
@@ -255,7 +253,7 @@ def _by_functions(model, idata, asked, where, on="response", **options):
     except NoBasis as none:
         if isinstance(asked, ResponseQuantity):
             raise ValueError(
-                f"{none} Attributions of the response are computed on these; or pass on='latent'."
+                f"{none} Attributions of the response need them; or pass on='latent'."
             ) from none
         raise ValueError(
             f"baseline has {len(where.baseline)} rows; expected at most {MOST_BASELINES} for this "

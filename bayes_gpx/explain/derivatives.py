@@ -99,12 +99,12 @@ def _explained(model, idata, quantity, where, *, on="response", **options):
     if not bends(model, quantity, on):
         return explain(model, idata, quantity, where, on=on, **options)
     if quantity.square:
-        raise ValueError("order=2 of the response is not there; pass on='latent'.")
+        raise ValueError("order=2 of the response is not there yet; pass on='latent'.")
     try:
         return by_functions(
             model, idata, ResponseQuantity(model, quantity, where), where, **options
         )
     except NoBasis as none:
         raise ValueError(
-            f"{none} Derivatives of the response are computed on these; or pass on='latent'."
+            f"{none} Derivatives of the response need them; or pass on='latent'."
         ) from none

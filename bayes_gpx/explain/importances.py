@@ -137,13 +137,11 @@ def importances(
     if measures is None:
         measures = [name for name in MEASURES if not absent.get(name)]
     _check(measures, absent)
-    where, hyper = (
-        points(model, X_new, Z_new, obs=obs),
-        hyperparameter_draws(model, idata, num_draws),
-    )
+    where = points(model, X_new, Z_new, obs=obs)
+    hyper = hyperparameter_draws(model, idata, num_draws)
     sd = training.X_deviations / training.X_scaling.scale
     each, found = draws if hyper.alone else 1, {}
-    functions: Any = None  # those of the measures that need none are never asked
+    functions: Any = None  # drawn only if some measure needs them
     if set(measures) - {"inverse_lengthscale"}:
         functions = draw_functions(
             model,
@@ -246,7 +244,11 @@ def sobol(of, X, seed=None):
 
 
 def _explained_variances(of, order, rng):
-    """Variance (chain, draw, 1, ...), and what features explain of it alone and with others."""
+    """Variance V (chain, draw, 1, ...), and what features explain of it, alone and with others.
+
+    Jansen's estimators, AB being A with one column of B: V - E (f(B) - f(AB))^2 / 2 is explained by
+    that column alone, E (f(A) - f(AB))^2 / 2 with all its interactions.
+    """
     n, d = order.shape
     uniform = qmc.Sobol(2 * d, rng=rng).random(SOBOL_ROWS)
     both = order[(uniform * n).astype(int), np.tile(np.arange(d), 2)]

@@ -1,4 +1,4 @@
-"""Explanations of several fits, to completed copies of one data set, made into one."""
+"""One result from those of several fits, each to an imputed copy of the same data."""
 
 from __future__ import annotations
 

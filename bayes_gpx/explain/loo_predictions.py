@@ -1,4 +1,4 @@
-"""What the model says of each observation when it has not seen it."""
+"""Each training response predicted from the others, without refitting."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from arviz_stats.base import array_stats
 from bayes_gpx.aliases import Draws
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.evaluate import origin, scalars
+from bayes_gpx.draws.leave_one_out import OF_ONE, draw_left_out
 from bayes_gpx.draws.response_scale import mean_response
 from bayes_gpx.validation import count
 
@@ -19,13 +20,10 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 LEAD = ("chain", "draw")
-"""First dims of what there is for each draw."""
+"""Dims of draws, which come first."""
 
 FEWEST_SMOOTHED = 30
 """Draws from which the tail of their weights can be smoothed."""
-
-OF_ONE = 1000
-"""Responses drawn where there is a single draw of the hyperparameters."""
 
 
 def _asked(draw):
@@ -132,7 +130,7 @@ def loo_predictions(
     scaling = training.y_scaling if training.scales_y else Scaling(0.0, 1.0)
     log_weights, pareto_k = _weights(model, hyper, terms)
     rng, each = np.random.default_rng(seed), OF_ONE if hyper.alone else 1
-    f, y = _drawn(observation, hyper, mean, spread, training, each, rng)
+    f, y = draw_left_out(model, hyper, mean, spread, each, rng)
     every = _repeated(log_weights, each)
     weights = np.exp(log_weights)
     first = _averaged(weights, expected)
@@ -219,21 +217,3 @@ def _smoothed_alone(terms):
 def _normalised(log_weights):
     """Log weights (chain, draw, n) that sum to 1 over the draws."""
     return log_weights - np.logaddexp.reduce(log_weights.reshape((-1, log_weights.shape[-1])))
-
-
-def _drawn(observation, hyper, mean, spread, training, each, rng):
-    """Latent values and responses drawn given the others, (chain, draw * each, n[, C]).
-
-    More latent values, of labels and counts, whose sds come from them.
-    """
-    exposure, parts = training.scaled().get("exposure"), []
-    many = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))
-    for at, theta in hyper:
-        normal = rng.standard_normal((many, *mean[at].shape))
-        if observation.class_shape:
-            f = mean[at] + np.einsum("nij,dnj->dni", spread[at], normal)
-        else:
-            f = mean[at] + np.sqrt(spread[at]) * normal
-        parts.append((f, observation.draw(f[:each], theta, rng, exposure)))
-    f, y = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return [v.reshape((len(hyper.chain), -1, *v.shape[1:])) for v in (f, y)]

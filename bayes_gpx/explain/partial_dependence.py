@@ -40,7 +40,7 @@ def partial_dependence(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """The mean along each feature: of each observation (ICE), and averaged over them.
+    """The mean prediction along each feature: for each observation (ICE), and averaged over them.
 
     Where observations' curves are not parallel, the feature interacts with others. Both are
     computed on random functions of the posterior, draw by draw: the average's band is what is not

@@ -15,7 +15,7 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     """Which features, or pairs, matter most, and how sure that is.
 
     Compares averages over observations in standard deviations of each feature, draw by draw: a
-    difference between two features is often surer than either of them.
+    difference between two features is often known better than either of them.
 
     Parameters
     ----------

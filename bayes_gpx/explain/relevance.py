@@ -1,4 +1,4 @@
-"""Which features matter, and which pairs of them: how fast the prediction leaves itself."""
+"""Which features matter, and which pairs of them: how fast they change the prediction."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def relevance(
     keep: Literal["draws", "summary"] = "draws",
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """How fast the predictive distribution leaves itself as a feature changes: KL-diff.
+    """How fast the predictive distribution changes with a feature: KL-diff.
 
-    The root of the second derivative of the Kullback-Leibler divergence from the distribution of a
-    new sample's y as that feature moves on. With normal noise that is N(m, V) and, derivatives in a
-    feature marked by d, ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``: a slope counts in units of the
-    predictive standard deviation, and what changes only how sure the prediction is counts too. It
-    has no sign. See Notes for other likelihoods.
+    The root of the second derivative, in a step of that feature, of the Kullback-Leibler divergence
+    between the distributions of a new sample's y before and after the step. With normal noise that
+    is N(m, V) and, derivatives in a feature marked by d, ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``: a
+    slope counts in units of the predictive standard deviation, and a change of how sure the
+    prediction is counts too. It has no sign. See Notes for other likelihoods.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def relevance(
     if method == "exact":
         if step is not None:
             raise ValueError("step is for method='finite_difference'; leave it out.")
-        asked = _Asked("relevance", 1, _first, {"method": "exact"})
+        asked = _Measure("relevance", 1, _first, {"method": "exact"})
     else:
         where, asked = _moved(model, where, STEP if step is None else step)
     return _explained(model, idata, where, asked, picked, over, num_draws, keep, progressbar)
@@ -156,9 +156,9 @@ def interactions(
     """How fast two features together move the predictive distribution: KL-diff^2.
 
     With the distribution N(m, V) of a new sample's y and derivatives in both features marked by de,
-    ``sqrt(m_de^2 / V + V_de^2 / (2 V^2))``: 0 where the features act one beside the other. Other
-    likelihoods have the mean of y, or the probability, in the place of m, as in `relevance`; what
-    acts one beside the other on f then interacts on y.
+    ``sqrt(m_de^2 / V + V_de^2 / (2 V^2))``: 0 where the features' effects add up. Other likelihoods
+    have the mean of y, or the probability, in the place of m, as in `relevance`; effects that add
+    up on f then interact on y.
 
     Parameters
     ----------
@@ -246,13 +246,13 @@ def interactions(
         second[:, picked[:, None], picked] += np.where(left_out, np.nan, 0.0)
         return second
 
-    asked = _Asked("interaction", 2, of_pairs, {"factor": factor})
+    asked = _Measure("interaction", 2, of_pairs, {"factor": factor})
     return _explained(model, idata, where, asked, picked, over, num_draws, keep, progressbar)
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """Attributes: name, order of derivatives, numbers from a likelihood and a predictive, attrs."""
+class _Measure:
+    """A measure: the derivatives it needs, and its numbers from a likelihood and `Predictive`."""
 
     name: str
     order: int
@@ -265,7 +265,7 @@ def _first(likelihood, found):
 
 
 def _moved(model, where, step):
-    """What to ask of points, once where they are and once with each feature moved."""
+    """All points as they are and with each feature moved, and the measure that compares these."""
     if isinstance(step, bool) or not (isinstance(step, Real) and 0 < step < np.inf):
         raise ValueError(f"step is {step!r}; expected a positive number.")
     m, d = where.X.shape
@@ -281,7 +281,7 @@ def _moved(model, where, step):
         return np.sqrt(2.0 * np.maximum(divergence, 0.0)) / steps
 
     attrs = {"method": "finite_difference", "step": step}
-    return replace(where, X=X, Z=Z), _Asked("relevance", 0, apart, attrs)
+    return replace(where, X=X, Z=Z), _Measure("relevance", 0, apart, attrs)
 
 
 def _explained(model, idata, where, asked, picked, over, num_draws, keep, progressbar):
@@ -316,7 +316,7 @@ def _explained(model, idata, where, asked, picked, over, num_draws, keep, progre
 
 
 class _Kept:
-    """What is kept of numbers at observations, over draws, in user units and scaled."""
+    """What is kept of a measure's numbers, in user units and scaled: their draws, means and sds."""
 
     def __init__(self, model, asked, picked, values):
         self._name, self._picked = asked.name, picked
@@ -333,7 +333,7 @@ class _Kept:
         self._scales = dict(zip((asked.name, f"{asked.name}_scaled"), scales, strict=True))
 
     def open(self, lead, keep):
-        """Room for draws."""
+        """Make room for draws, which a mixture does not have."""
         self._stores = {}
         if keep == "draws":
             self._stores = {name: np.empty((*lead, *self._shape)) for name in self._scales}
@@ -367,7 +367,7 @@ class _Kept:
         return self._named(variables)
 
     def of_one(self, numbers):
-        """The same of one distribution."""
+        """The Dataset of one distribution, such as a mixture, which has no draws."""
         scaled = self._scaled(numbers)
         variables = {name: (self._dims, array) for name, array in scaled.items()}
         average = scaled[f"{self._name}_scaled"].mean(axis=0)
@@ -387,7 +387,7 @@ PAIRED = ("obs", "feature", "feature_bis")
 
 
 def change(parameters, factor=1.0):
-    """How fast a distribution leaves itself as x changes: KL-diff and KL-diff^2.
+    """How fast a distribution changes with x: KL-diff and KL-diff^2.
 
     With parameters theta_k of Fisher information I_k, uncorrelated, the Kullback-Leibler divergence
     from p(x) to p(x + t e_d) is ``t^2 / 2 sum_k I_k theta_k,d^2`` to second order.

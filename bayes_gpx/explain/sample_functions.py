@@ -33,7 +33,7 @@ def sample_functions(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> RandomFunctions:
-    """Draw functions from the posterior, which can then be asked anywhere, and again.
+    """Draw functions from the posterior, which can then be evaluated anywhere, again and again.
 
     For whatever is not linear in f: draw functions, compute it for each, and look at how it
     spreads. For values, derivatives and attributions themselves the verbs are exact.

@@ -18,8 +18,8 @@ class Method(ABC):
     Attributes
     ----------
     gives : {"mode", "weighted", "chains"}
-        What its draws are: one, of highest density; draws that weights by the density have made
-        alike; or chains of a sampler, whose diagnostics say whether they converged.
+        What its draws are: "mode", a single one of highest density; "weighted", draws resampled by
+        importance weights, so that all count alike; "chains", those of a sampler.
     takes : tuple of str
         Which of these `fit` wants: `draws`, `tune`, `chains`, `seed`, as the user gave them; and
         `by_rows`, a function from the size of a minibatch to a `BoundByRows`. Whatever else it
@@ -48,12 +48,12 @@ class Method(ABC):
         """
 
     def refuse_unknown(self, name: str, options: Iterable[str]) -> None:
-        """Raise for options that `fit` does not take, where it does not pass them on.
+        """Raise for options that `fit` neither takes nor passes on.
 
         Raises
         ------
         TypeError
-            That says which options the method of that name takes.
+            If there are any; the message lists the options of the method, called `name`.
         """
         parameters = inspect.signature(self.fit).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -66,5 +66,5 @@ class Method(ABC):
             raise TypeError(f"method={name!r} does not take the options {unknown}; {expected}.")
 
     def threads(self, options: Mapping[str, Any]) -> int:
-        """Number of densities that `fit` evaluates at a time for long, given its options."""
+        """Number of densities that `fit` mostly evaluates at the same time, given its options."""
         return 1

@@ -18,7 +18,7 @@ def of_one(
     trace: np.ndarray,
     optima: Sequence[Any],
 ) -> xr.DataTree:
-    """The DataTree of one draw, with what was maximised there, and its trace."""
+    """The DataTree of one draw, with the objective's value `height` there and its trace."""
     draws = {k: np.asarray(v)[None, None] for k, v in values.items()}
     tree = as_tree(model, draws, {"lp": np.array([[height]])}, optima)
     found = xr.Dataset({"elbo": ("step", trace)})

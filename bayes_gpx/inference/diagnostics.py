@@ -6,11 +6,11 @@ import numpy as np
 import xarray as xr
 
 FEWEST_DRAWS = 4
-"""In each chain, for R-hat and effective sample sizes to exist."""
+"""Draws in each chain that R-hat and effective sample sizes need to be defined."""
 
 
 class ConvergenceWarning(UserWarning):
-    """An optimiser or sampler did not do what its result claims."""
+    """An optimiser or sampler did not converge, or left its result incomplete."""
 
 
 class Diagnosis(NamedTuple):

@@ -21,19 +21,19 @@ from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM, parallel_densities
 
 WIDEST = 5.0
-"""Largest standard deviation that a Laplace approximation is given, unconstrained scale."""
+"""Largest standard deviation of a Laplace approximation, on the unconstrained scale."""
 
 PROPOSED, FEWEST_PROPOSED = 2, 1000
-"""Draws that a Laplace approximation proposes for each that is kept, and at the least."""
+"""Proposals for each draw that is kept, and the least number of them in all."""
 
 ROUNDS, TAILS = 2, 5
-"""In which they are proposed, and degrees of freedom of the distributions that they come from."""
+"""Rounds of proposals, and degrees of freedom of the t distributions that they come from."""
 
 LEAST_OWN = 0.01
-"""Of Laplace's covariance, added to that of the weighted draws, which few draws may rule."""
+"""Share of Laplace's covariance added to the weighted draws', which a few draws may dominate."""
 
 NEGLIGIBLE = 500.0
-"""Log density below the highest, from which on a proposal's weight is as good as 0."""
+"""How far below the highest log density others are cut off: weights there are as good as 0."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,11 @@ class WeightedLaplace(Method):
 
 
 def _weighed(density, mode, spread, count, rng, progressbar):
-    """Proposals (S, d), their log densities and the proposals' own, log weights (S,), Pareto k."""
+    """Proposals (S, d), log densities of the model and of them, log weights (S,), Pareto k.
+
+    Each round proposes from a t distribution, the first around the mode, the next with the mean and
+    covariance of the weighted draws so far; weights are against the equal mixture of them all.
+    """
     points, log_p, proposals = np.empty((0, len(mode))), np.empty(0), [(mode, spread)]
     for _ in range(ROUNDS):
         center, root = proposals[-1]
@@ -120,8 +124,8 @@ def _log_t(points, center, root):
 def _heights(density, points, progressbar):
     """Log densities at points (S, d), by parallel threads.
 
-    By as many as need no more memory together than one does with the rows from which BLAS has
-    threads of its own.
+    So many that their matrices (n, n) together take no more memory than one of `THREADED_FROM`
+    rows.
     """
     n = observations(density.model)
     workers = max(1, min(parallel_densities(n), (THREADED_FROM // max(1, n)) ** 2))

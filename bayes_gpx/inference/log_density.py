@@ -49,8 +49,8 @@ class Density:
                 f"The model has discrete variables {model.discrete_value_vars}, which have no "
                 "gradient. Fix them, or give them continuous priors."
             )
-        # Sums in another order, as fast maths allows, would differ between machine code that was
-        # just compiled and that kept from then; the same seed must give the same draws.
+        # Fast maths may order sums differently in code just compiled and in code from the cache;
+        # the same seed must give the same draws.
         with LOCK, pytensor.config.change_flags(mode=MODE, numba__fastmath=False):
             self._natural_point = make_initial_point_fn(model=model, return_transformed=False)(0)
             values = model.continuous_value_vars
@@ -76,6 +76,7 @@ class Density:
             self._graph = x, joined[0]
 
     def _compile_forward(self):
+        """Function from constrained values of the free variables to the unconstrained vector."""
         inputs = {rv: rv.type(rv.name) for rv in self._free}
         pieces = []
         for rv in self._free:
@@ -166,6 +167,6 @@ def _native_mode():
 
 
 def _frozen(outputs):
-    """The graphs with the model's data as they are now in the place of shared variables."""
+    """The graphs with shared variables, such as the data, replaced by their present values."""
     shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
     return clone_replace(outputs, {v: pt.constant(v.get_value(), name=v.name) for v in shared})

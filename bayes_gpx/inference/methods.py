@@ -12,8 +12,7 @@ METHODS = {
     "nuts": "bayes_gpx.inference.nuts:NUTS",
     "svgp": "bayes_gpx.inference.stochastic:SVGP",
 }
-"""Each method's class, or where that is; then it is loaded when it is asked for, since PyMC takes
-seconds to import."""
+"""Each method's class, or "module:class", imported when it is asked for: PyMC takes seconds."""
 
 
 def method_named(name: str) -> "Method":

@@ -21,9 +21,8 @@ from bayes_gpx.numerics.compile_modes import MODE
 WORTHWHILE = 1000
 """Steps of a sampler from which machine code is worth its compilation."""
 
-
 NEAR = 0.1
-"""Standard deviation of chains' starts around given values, unconstrained scale."""
+"""Standard deviation of chains' starts around given values, on the unconstrained scale."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +69,8 @@ class NUTS(Method):
         """
         cores = cores or min(chains, os.cpu_count() or 1)
         kwargs["target_accept"] = target_accept
-        many = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
-        density = Density(model, jacobian=True, long_run=many)
+        long_run = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
+        density = Density(model, jacobian=True, long_run=long_run)
         if around is None:
             optima, mode, spread = mode_and_spread(density, starts, progressbar)
         else:
@@ -160,11 +159,15 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
         save_warmup=False,
         **kwargs,
     )
-    return _finished(sampled, draws)
+    return _drawn(sampled, draws)
 
 
-def _finished(idata, draws):
-    """What an interruption left: as many draws of as many chains as have them; or it goes on."""
+def _drawn(idata, draws):
+    """Cut a fit to draws that are not NaN, as an interruption leaves the rest.
+
+    Of the first k draws of all chains that have so many, the k that keeps most draws in all. Raises
+    KeyboardInterrupt if there are none.
+    """
     posterior = idata["posterior"].to_dataset()
     known = xr.concat(
         [

@@ -56,8 +56,8 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
     if not any(o.log_density > -LOST for o in optima):
         raise NowhereFinite(
             "The log density is not finite at any start. Expected priors that allow "
-            "hyperparameters of moderate size on the model's scale, and noise that is not all but "
-            "0; check priors, fixed values such as sigma, and kernel."
+            "hyperparameters of moderate size on the model's scale, and noise well above 0; check "
+            "priors, fixed values such as sigma, and kernel."
         )
     best = max(optima, key=lambda o: o.log_density)
     if not best.converged:

@@ -4,9 +4,9 @@ import numpy as np
 
 
 def resampled(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Positions of `count` draws, each taken as often as its share of the weights asks for.
+    """Positions of `count` draws, in proportion to their weights, by systematic resampling.
 
-    Systematic: never further than one from ``count`` times the share, in random order.
+    Each is taken ``count`` times its share of the weights, rounded up or down; in random order.
 
     Parameters
     ----------

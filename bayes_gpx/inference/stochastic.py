@@ -31,27 +31,27 @@ from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.validation import count
 
 CLIMBED = 2
-"""Starts of a variational bound that are worth climbing from."""
+"""Number of starts, those of largest bound, that a fit with all rows climbs from."""
 
 STEPS, LEARNING_RATE = 2000, 0.02
-"""Of a fit by minibatches, unless others are asked for."""
+"""Defaults of a fit by minibatches."""
 
 WINDOW = 200
 """Steps over which the bound is averaged, to see whether it still grows."""
 
 MOMENTS = 0.9, 0.999
-"""Adam's forgetting factors."""
+"""Adam's decay rates of the slope's mean and of its mean square."""
 
 FIRST_SHARE = 0.5
-"""Of a natural gradient step."""
+"""Length of the first natural gradient step; one of length 1 forgets all earlier batches."""
 
 
 @dataclass(frozen=True)
 class SVGP(Method):
-    """Maximise a variational bound; with the trace of it, in the group `elbo`.
+    """Maximise a variational bound, and keep its trace in the group `elbo`.
 
-    With all rows from the starts of which the bound is largest, at most `CLIMBED`; with minibatches
-    from the first start that is not empty.
+    With all rows L-BFGS climbs from the `CLIMBED` starts where the bound is largest; minibatches
+    begin at the first start that is not empty.
     """
 
     gives = "mode"
@@ -107,8 +107,8 @@ class BoundByRows(NamedTuple):
     model: pm.Model
     """Whose free variables are the hyperparameters alone."""
     bound: list
-    """The estimate's expected log likelihood of all rows; then, of a batch, the design (b, M) of
-    the latent values in the coefficients, and slopes and curvatures (b,) or (b, C) in them."""
+    """Graphs: the estimated expected log likelihood of all rows; and of a batch the design (b, M),
+    from coefficients to latent values, and slopes and curvatures in these, (b,) or (b, C)."""
     batch: Any
     """The symbols of a batch, a `bayes_gpx.posteriors.minibatch.Batch`: its share of the rows, and
     the coefficients' mean and root of their precision."""
@@ -137,9 +137,9 @@ class Ascent:
         self._at = ThreadedFunction(inputs, outputs)
 
     def __call__(self, start, *, steps, rate, seed, progressbar):
-        """Return hyperparameters by name and their height, averaged over the last steps; the trace.
+        """Return hyperparameters by name, the bound plus log prior density, and the latter's trace.
 
-        Of estimates of the bound plus the log prior density; the last quarter of the steps counts.
+        The first two are averages over the last quarter of the steps.
 
         Raises
         ------
@@ -148,6 +148,7 @@ class Ascent:
         """
         x, rng = self._density.unconstrain(start), np.random.default_rng(seed)
         n, eye = len(next(iter(self._data.values()))), np.eye(self._M)
+        # Natural parameters of the coefficients' posterior: precision P, and h = P times the mean.
         P, h = np.tile(eye, (self._C, 1, 1)), np.zeros((self._C, self._M))
         first, second, path, trace = np.zeros_like(x), np.zeros_like(x), [], []
         with progress_bar(progressbar) as progress:
@@ -159,12 +160,13 @@ class Ascent:
                 if not (np.isfinite(expected) and np.isfinite(slope).all()):
                     break
                 path.append(x)
-                trace.append(expected - _gap(m, root))
+                trace.append(expected - _kl_from_prior(m, root))
                 decay = 1.0 / (1.0 + 4.0 * step / steps)
                 share, scale = FIRST_SHARE * decay, n / len(rows)
                 information = np.stack([(F * w[:, None]).T @ F for w in W.T])
                 P = (1.0 - share) * P + share * (eye + scale * information)
                 h = (1.0 - share) * h + share * scale * ((local + W * (F @ m.T)).T @ F)
+                # Adam's step, its two means corrected for starting at 0.
                 first = MOMENTS[0] * first + (1.0 - MOMENTS[0]) * slope
                 second = MOMENTS[1] * second + (1.0 - MOMENTS[1]) * slope**2
                 size = np.sqrt(second / (1.0 - MOMENTS[1] ** (step + 1))) + 1e-8
@@ -184,7 +186,7 @@ class Ascent:
         return expected, slope, F, local, np.maximum(W, 0.0)
 
 
-def _gap(m, root):
+def _kl_from_prior(m, root):
     """Kullback-Leibler divergence of N(m, (root root')^-1) from the prior, over all classes.
 
     Means m (C, M) and roots (C, M, M) of the precisions.

@@ -24,8 +24,8 @@ class GP(Model):
     Parameters
     ----------
     X : pandas or polars frame, xarray.DataArray or array (n, d)
-        A column of a categorical type, ``X["colour"].astype("category")``, is told by an indicator
-        for each level, `colour=red`, and all of these share one lengthscale; see Notes.
+        A column of a categorical type, ``X["colour"].astype("category")``, becomes an indicator for
+        each level, such as `colour=red`, and all of these share one lengthscale; see Notes.
     y : series or array (n,)
     kernel : str or callable
         "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic",

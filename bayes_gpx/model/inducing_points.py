@@ -34,12 +34,10 @@ def inducing_points(training, approximation):
             raise ValueError(
                 f"Inducing points have {points.shape[1]} columns; expected {width}, in user units."
             )
-        X = training.X_scaling.apply(points[:, :d])
-        Z = X
+        X = Z = training.X_scaling.apply(points[:, :d])
         if apart:
-            own = training.Z_scaling
-            ones = np.ones((len(points), int(training.intercept)))
-            return {"U": X, "U_Z": own.apply(np.hstack([points[:, d:], ones]))}
+            own, columns = training.Z_scaling, slice(weighed.shape[1])
+            Z = (points[:, d:] - own.center[columns]) / own.scale[columns]
     else:
         centers = _centers(np.hstack([data["X"], weighed]), approximation)
         X, Z = centers[:, :d], centers[:, d:] if apart else centers
@@ -49,6 +47,7 @@ def inducing_points(training, approximation):
 
 
 def _centers(rows, approximation):
+    """Centers (m, columns) of clusters of the rows, or all different rows if they are no more."""
     rng = np.random.default_rng(approximation.seed)
     different = np.unique(rows, axis=0)
     if approximation.m >= len(different):

@@ -67,7 +67,7 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
     if model.training.X.levels:
         raise ValueError(
             f"The model has the categorical columns {list(model.training.X.levels)}; expected "
-            "numbers alone, since effects of levels that are exchangeable are not known here."
+            "columns of numbers alone: effects of categorical ones are not there yet."
         )
     columns = model.training.X.columns
     chosen = tuple(tuple(sorted(pair)) for pair in read_pairs(pairs, columns))

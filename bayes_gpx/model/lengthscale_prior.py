@@ -15,16 +15,16 @@ from bayes_gpx.aliases import Table
 from bayes_gpx.data.features import no_scaling, read_features, standard_scaling
 
 LEAST_RATIO = 10.0
-"""Of the upper to the lower bound; nearer ones are moved apart, as of a column of two values."""
+"""Least ratio of the bounds; nearer ones, as of a column of two values, are moved apart to it."""
 
 
 def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any:
     """Prior of lengthscales with most of its mass between the data's spacing and their range.
 
-    Shorter lengthscales than the way to the next sample, and longer ones than the range, are
-    functions that these data cannot tell from noise and from a constant or a line. An inverse gamma
-    distribution for each column puts ``(1 - mass) / 2`` below the one and above the other: little
-    near zero, and a heavy tail of long lengthscales, by which a column may turn out not to matter.
+    These data cannot tell functions of lengthscales below their spacing from noise, nor those of
+    lengthscales above their range from a constant or a line. For each column an inverse gamma
+    distribution puts ``(1 - mass) / 2`` below the spacing and as much above the range: little near
+    zero, and a heavy tail of long lengthscales, by which a column may turn out not to matter.
 
     Parameters
     ----------

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from bayes_gpx.model.specification import Specification
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
-"""Multiples of the response's variance that a fit is tried with; less leaves rough densities.
+"""Jitters that a fit is tried with in turn, as multiples of the response's variance.
 
-Of 1, where noise is not normal.
+Of 1, where noise is not normal. Smaller ones than these, but for 0, leave densities rough.
 """
 
 DRAWS_WORTH_LOO = 100
@@ -92,7 +92,7 @@ class Model:
     def restored(
         cls, training: TrainingData, specification: Specification, **settings: Any
     ) -> Self:
-        """The model of training data that were scaled before, on its own; for saved ones."""
+        """A model of training data with their scaling, outside of any other; for loading it."""
         model = cls.__new__(cls)
         model._read(training, specification, **settings)
         model._build(None)
@@ -135,7 +135,7 @@ class Model:
         self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 
     def build(self, observe: Callable[..., list]) -> tuple[dict, dict, Any, list]:
-        """Put data, hyperparameters and what `observe` makes of y into the model at hand."""
+        """Put data, hyperparameters and what `observe` makes of y into the model on the stack."""
         data, spec = self.training, self.specification
         x, z = self._points()
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
@@ -183,9 +183,9 @@ class Model:
         if outer:
             names = sorted(str(rv.name) for rv in outer)
             raise ValueError(
-                f"Priors or kernel depend on {names}, of a surrounding "
-                "model, where noise is not normal; expected variables of their own. Sample with "
-                "pm.sample(model=model.pymc), latent values too, and explain these draws."
+                f"Priors or kernel depend on {names} of a surrounding model, which fit() leaves "
+                "out where noise is not normal; expected variables of this model alone. Sample all "
+                "with pm.sample(model=model.pymc), latent values too, and explain these draws."
             )
         return objective
 
@@ -404,7 +404,7 @@ class Model:
         return idata
 
     def _add_left_out(self, idata, progressbar):
-        """Add the group log_likelihood, or say why not: the draws were more work than these."""
+        """Add the group log_likelihood; if that fails only warn, so that the draws are kept."""
         try:
             terms = log_likelihood(self, idata, progressbar=progressbar)["log_likelihood"]
         except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
@@ -482,7 +482,7 @@ def _rebuilt(kind, training, specification, settings):
 
 
 def _register_numba():
-    """Give the log density its numba form, which takes a second, for whom samples by PyMC."""
+    """Give the log density its numba form, for those who sample by PyMC; it takes a second."""
     from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
 
 

@@ -1,4 +1,4 @@
-"""Kernels that users name, with the hyperparameters they have and these ones' default priors.
+"""Kernels by the names that users give them, with their hyperparameters and default priors.
 
 A new one is a line of `KERNELS`. Priors are on the model's scale, weakly informative for
 standardised data; `docs/priors.md` shows what they imply. They are called with the name and dims of
@@ -21,9 +21,9 @@ def lengthscale(name, dims, d, p):
 
 
 def amplitude(name, dims, d, p, growth=1.0):
-    """Standard deviations of p weighed functions that sum to one of y's order.
+    """Standard deviations of p weighed functions, whose sum is then of the order of y.
 
-    `growth` is by how much the kernel's standard deviation grows with d.
+    `growth` is the kernel's standard deviation at a standardised row, which may grow with d.
     """
     return pm.HalfNormal(name, sigma=2.0 / (growth * np.sqrt(p)), dims=dims)
 

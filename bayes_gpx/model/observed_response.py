@@ -25,8 +25,8 @@ def observe(specification, given, *, scaling, name, **options):
         From the response's units to the model's.
     name : str
     **options
-        `ridge`, a scalar that is added to variances where y is collapsed; `observed` and `dims` of
-        the variable; `class_dim`, the dim of classes.
+        `observed` and `dims` of the variable; `ridge`, a scalar added to variances where the
+        function is integrated out; `class_dim`, the dim of classes.
 
     Returns
     -------
@@ -51,9 +51,8 @@ def collapsed(specification, given, *, ridge, scaling, name, dims, observed, cla
         evidence = strategy.log_density(likelihood, y, *parts)
         return evidence - value.shape[0] * np.log(scaling.scale)
 
-    def dist(*given):
-        *parts, size = given
-        return scaling.center + scaling.scale * draw(*parts, size)
+    def dist(*parts_and_size):
+        return scaling.center + scaling.scale * draw(*parts_and_size)
 
     pm.CustomDist(
         name,

@@ -76,7 +76,7 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
     if not begun:
         raise ValueError(
             "The bound is not finite at the model's own points with the medians of this fit; "
-            "expected hyperparameters of moderate size, and sigma not all but 0."
+            "expected hyperparameters of moderate size, and sigma well above 0."
         )
     with blas_threads(model.training.n), np.errstate(all="ignore"):
         found = minimize(

@@ -19,7 +19,7 @@ def create_variables(specification, priors, training, *, rename):
         Hyperparameter name -> callable that returns a PyMC variable, object with
         ``create_variable(name)``, or fixed number(s).
     training : TrainingData
-        Where a column of X is told by several features, these share its lengthscale.
+        Indicators of one categorical column share its lengthscale.
     rename : callable
         Turns names of variables and dims into those in the model.
 
@@ -64,14 +64,14 @@ def create_variables(specification, priors, training, *, rename):
 
 
 def _default(h, d, p):
-    """The prior of a hyperparameter of which the user says nothing, or its fixed value."""
+    """The default prior of a hyperparameter, or the number that it is fixed at by default."""
     if not callable(h.default):
         return h.default
     return lambda name, dims: h.default(name, dims, d, p)
 
 
 def grouped(h, training):
-    """Whether a hyperparameter of each feature has one value for all that tell of one column."""
+    """Whether a hyperparameter of each feature has one value for all indicators of a column."""
     return h.dim == "feature" and bool(training.X.levels)
 
 
@@ -84,7 +84,7 @@ HORSESHOE_PARTS = ("global", "local")
 """What an amplitude's hyperparameters are called, after its name."""
 
 _SLAB = 2.0
-"""Width of the slab over 1 / sqrt(p): the prior sd that a relevant weight has without it."""
+"""Width of the slab times sqrt(p): as the prior sd of an amplitude without a horseshoe."""
 
 
 def _horseshoe(h, priors, p, size, rename):

@@ -35,7 +35,7 @@ class Hyperparameter:
     ----------
     name : str
     kind : str
-        What it is, whatever its name begins with.
+        What it is: its name without the prefix of a kernel.
     dim : str or None
         "feature" or "z_feature" where it has a value for each of these.
     default : callable or float
@@ -106,6 +106,7 @@ class Specification:
     classes: int | None = None
 
     def __post_init__(self):
+        # The default link is None, so that specifications with it by name and without are equal.
         if named(self.likelihood, self.link) is named(self.likelihood):
             object.__setattr__(self, "link", None)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
@@ -127,7 +128,7 @@ class Specification:
                 one_of("kernel", factor.kind, KERNELS)
 
     def __reduce__(self):
-        """Pickle what decides it, and nothing that it made of that."""
+        """Pickle the fields alone, without the cached properties."""
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
@@ -149,7 +150,7 @@ class Specification:
 
     @property
     def made_of(self):
-        """What its names stand for now: tables can be changed, and graphs made of them are kept."""
+        """What its names stand for now, since tables of names can change while graphs are kept."""
         kernels = tuple(KERNELS[factor.kind] for factor in chain(*self.summands))
         return kernels, self.observation
 

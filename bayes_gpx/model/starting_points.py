@@ -12,7 +12,7 @@ START_GRID = (
 
 
 def starts(training, specification):
-    """Hyperparameters by name: the priors' centres, and around the median heuristic."""
+    """Dicts of hyperparameters: an empty one, for the priors' centres, and `START_GRID`."""
     data = training.scaled()
     x = data["X"][:: max(1, len(data["X"]) // 500)]
     squares = (x**2).sum(axis=1)
@@ -22,7 +22,7 @@ def starts(training, specification):
     z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
     kinds = {h.name: h.kind for h in specification.hyperparameters}
     of_noise = specification.observation.hyperparameters
-    starts = [{}]
+    found = [{}]
     for reach, signal, noise, own in START_GRID:
         by_kind = {
             "lengthscale": reach * apart,
@@ -30,6 +30,6 @@ def starts(training, specification):
             "sigma_w": own * size / z_norm,
             "relative sigma_w": own,
         }
-        own = {n: noise * size for n, h in of_noise.items() if h.in_units_of_y}
-        starts.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind} | own)
-    return starts
+        noises = {n: noise * size for n, h in of_noise.items() if h.in_units_of_y}
+        found.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind} | noises)
+    return found

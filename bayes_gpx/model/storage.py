@@ -190,7 +190,7 @@ def load(
 
 
 def _read(path):
-    """Bytes of a file, which are those that were sealed, if they were."""
+    """Bytes of a file; refused if they hold a checksum that differs from their own."""
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder; expected a file written by bx.save.")
     held = Path(path).read_bytes()
@@ -217,7 +217,7 @@ def _opened(path, held):
 
 @contextmanager
 def _reading(path):
-    """Say of any error that it comes from what a file holds."""
+    """Turn any error of the block into one that blames what the file holds."""
     try:
         yield
     except Exception as wrong:
@@ -232,7 +232,7 @@ def _changed(path, reason):
 
 
 def _restored(data, settings, kernel, priors):
-    """The model that a file tells of."""
+    """The model that a file holds."""
     spec = settings["specification"] | {"kernel": kernel}
     if spec.get("approximation"):
         kind, values = spec["approximation"]

@@ -1,4 +1,4 @@
-"""Sparse variational fits: the bound from some rows, and what is left of the inducing values."""
+"""Sparse variational fits: the bound from some rows, and the posterior of the inducing values."""
 
 import numpy as np
 import pymc as pm
@@ -43,8 +43,8 @@ def bound_by_rows(model, minibatch):
     if minibatch > data.n or model.specification.normal:
         raise ValueError(
             f"minibatch is {minibatch} with {data.n} rows and likelihood="
-            f"{model.specification.likelihood!r}; expected at most all rows, and other than "
-            "normal noise, whose bound is closed. Leave minibatch out to use all rows."
+            f"{model.specification.likelihood!r}; expected at most as many as there are rows, "
+            "and noise that is not normal. Leave minibatch out to use all rows."
         )
     batch, bound = batch_of(likelihood.class_shape), []
 

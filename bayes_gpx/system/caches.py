@@ -9,15 +9,15 @@ from pathlib import Path
 FLAGS = "PYTENSOR_FLAGS"
 
 
-def settle() -> None:
-    """Have PyTensor keep compiled code in a temporary folder, if it would fail elsewhere.
+def use_writable_folder() -> None:
+    """Have PyTensor keep compiled code in a temporary folder, if its own cannot be written.
 
-    It has to be told before it is imported.
+    PyTensor reads where to keep it once, when it is imported: call this before.
 
     Warns
     -----
     UserWarning
-        Which says how to choose another folder.
+        If a temporary folder is used; the message says how to choose another.
     """
     home, flags = os.path.expanduser("~/.pytensor"), os.environ.get(FLAGS, "")
     configured = "PYTENSORRC" in os.environ or os.path.isfile(os.path.expanduser("~/.pytensorrc"))
@@ -33,7 +33,7 @@ def settle() -> None:
 
 
 def _writable(path):
-    """Whether a folder can be written, or made; where there is no home it begins with ~."""
+    """Whether a folder can be written, or made; its path begins with ~ if there is no home."""
     while not os.path.exists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)

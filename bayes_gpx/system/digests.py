@@ -1,4 +1,4 @@
-"""One number for many: digests that tell whether arguments, or a file, are still the same."""
+"""Digests that tell whether arguments, or the bytes of a file, are still the same."""
 
 import re
 from hashlib import sha256
@@ -8,7 +8,7 @@ import numpy as np
 
 SEAL = "bayes_gpx sha256 "
 BLANK = SEAL + 64 * "0"
-"""Text that a file's bytes hold once, for `sealed` to write their checksum over its zeros."""
+"""Placeholder that a file's bytes hold once; `sealed` writes their checksum over its zeros."""
 
 
 def digest(*parts: Any) -> str:
@@ -27,7 +27,7 @@ def digest(*parts: Any) -> str:
 
 
 def sealed(data: bytearray | bytes | memoryview) -> bytearray | bytes:
-    """The bytes of a file with a checksum of themselves, in the place of `BLANK`."""
+    """Return the bytes of a file with their own checksum in the place of `BLANK`."""
     data = bytearray(data)
     start = data.index(BLANK.encode()) + len(SEAL)
     data[start : start + 64] = sha256(data).hexdigest().encode()

@@ -11,12 +11,12 @@ from typing import IO
 
 
 def writable(path: str | PathLike) -> Path:
-    """A path, checked before anything is computed: a file in a folder that takes new files.
+    """Check, before anything is computed, that a file can be written there; return its path.
 
     Raises
     ------
     ValueError
-        Naming what is in the way.
+        If it cannot; the message says why.
     """
     path = Path(path)
     if not path.parent.is_dir() or path.is_dir():
@@ -41,8 +41,8 @@ def writable(path: str | PathLike) -> Path:
 def replaced(path: Path) -> Iterator[IO[bytes]]:
     """Yield a binary file, which takes the place of `path` once the block has ended.
 
-    Where the block fails, what was there stays, and what was written is removed. Writers of one
-    path do not meet: the last to end is read afterwards, whole.
+    Where the block fails, what was there stays, and what was written is removed. Of several
+    writers to one path the last to end wins, and its file is whole.
     """
     path = Path(path)
     if _takes_bytes_only(path):
@@ -63,7 +63,7 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _takes_bytes_only(path):
-    """Whether nothing can be renamed to it, as to a pipe, a terminal or /dev/null."""
+    """Whether a path is a pipe, a terminal or /dev/null, which must not be replaced by a file."""
     return path.exists() and not path.is_file()
 
 

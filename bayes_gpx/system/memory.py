@@ -19,14 +19,14 @@ WORTH_ASKING = 2000
 
 @contextmanager
 def room_for_pairs(n: int, approximation: Any) -> Iterator[None]:
-    """Refuse what surely does not fit, and say of what did not fit how it would have.
+    """Refuse a block whose matrices (n, n) exceed memory; if it runs out anyway, name the cure.
 
     Raises
     ------
     ValueError
-        Before anything is allocated.
+        If more is needed than is free; the block is not begun then.
     MemoryError
-        Where memory ran out on the way.
+        If memory runs out inside the block.
     """
     if approximation is not None or n < WORTH_ASKING:
         yield
@@ -46,8 +46,8 @@ def room_for_pairs(n: int, approximation: Any) -> Iterator[None]:
 
 
 def available() -> int | None:
-    """Bytes that this process may yet take at most, or None where the system does not say."""
-    known = [*_of_machine(), *_of_group()]
+    """Most bytes that this process can still take, or None where the system does not say."""
+    known = [*_of_machine(), *_of_container()]
     return min(known) if known else None
 
 
@@ -65,8 +65,8 @@ def _of_machine():
         return []
 
 
-def _of_group():
-    """The limit of a container."""
+def _of_container():
+    """Limits of a container, by control groups of version 2 or 1."""
     found = []
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         try:

@@ -34,11 +34,11 @@ def test_without_a_home_compiled_code_is_kept_elsewhere_and_said_so(nowhere):
 
 def test_a_choice_of_ones_own_is_kept(nowhere, monkeypatch):
     monkeypatch.setenv(caches.FLAGS, "base_compiledir=/somewhere")
-    caches.settle()
+    caches.use_writable_folder()
     assert os.environ[caches.FLAGS] == "base_compiledir=/somewhere"
     monkeypatch.setenv(caches.FLAGS, "floatX=float64")
     with pytest.warns(UserWarning, match="cannot be written"):
-        caches.settle()
+        caches.use_writable_folder()
     own = nowhere / f"bayes_gpx-{os.getuid()}"
     assert os.environ[caches.FLAGS] == f"floatX=float64,base_compiledir={own}"
 
@@ -48,12 +48,12 @@ def test_a_folder_that_others_write_to_is_not_trusted(nowhere):
     own.mkdir()
     own.chmod(0o777)
     with pytest.warns(UserWarning, match="cannot be written"):
-        caches.settle()
+        caches.use_writable_folder()
     chosen = os.environ[caches.FLAGS].removeprefix("base_compiledir=")
     assert chosen != str(own) and os.stat(chosen).st_mode & 0o077 == 0
 
 
 def test_a_home_that_can_be_made_is_left_alone(nowhere, monkeypatch):
     monkeypatch.setenv("HOME", str(nowhere / "to" / "be" / "made"))
-    caches.settle()
+    caches.use_writable_folder()
     assert caches.FLAGS not in os.environ and not list(nowhere.iterdir())
