@@ -39,8 +39,10 @@ def as_tree(
     optima : list of Optimum
         Where each start of an optimiser ended; may be empty.
     """
-    own = {"coords": {k: list(v) for k, v in model.coords.items() if v is not None}}
-    own |= {"dims": {k: list(v) for k, v in model.named_vars_to_dims.items()}}
+    own: dict[str, Any] = {
+        "coords": {k: list(v) for k, v in model.coords.items() if v is not None},
+        "dims": {k: list(v) for k, v in model.named_vars_to_dims.items()},
+    }
     attrs = {"inference_library": "bayes_gpx", "inference_library_version": version("bayes_gpx")}
     sampled = own | {"sample_dims": ["chain", "draw"], "attrs": attrs}
     groups = {

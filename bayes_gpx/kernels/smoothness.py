@@ -8,6 +8,7 @@ from pytensor.graph.traversal import explicit_graph_inputs
 
 from bayes_gpx.kernels.base import Kernel, autodiff
 from bayes_gpx.kernels.elementary import Automatic
+from bayes_gpx.numerics.compile_modes import MODE
 
 ORDERS = {1: ((1, 0), (0, 1), (1, 1)), 2: ((2, 0), (0, 2), (2, 1), (1, 2), (2, 2))}
 """Derivatives, by orders in x and xs, that k needs for smoothness 1, and besides for 2."""

@@ -381,7 +381,8 @@ def integrated_gradient(
     """Attributions of f(x) - f(baseline) to the features, at each row of X; see `gradient`.
 
     Of several baselines, the average: expected gradients. Covariances between attributions at
-    different points are then integrated with 16 nodes for each path.
+    different points are then integrated with 16 nodes for each path: too few for a rough kernel on
+    paths of many lengthscales, where they can be wrong by any factor.
 
     Parameters
     ----------
