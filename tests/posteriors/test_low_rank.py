@@ -20,6 +20,7 @@ from bayes_gpx.posteriors.exact import exact
 from bayes_gpx.posteriors.low_rank import LowRankDesign, low_rank
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.basis_process import expanded
+from oracle import expquad
 
 rng = np.random.default_rng(11)
 n, d, p = 25, 2, 3
@@ -206,6 +207,20 @@ def test_bound_is_never_above_the_exact_density(kind):
         exact_density = full.value_and_slope()(x)[0]
         assert few.value_and_slope()(x)[0] <= exact_density + 1e-7
         np.testing.assert_allclose(every.value_and_slope()(x)[0], exact_density, atol=1e-4)
+
+
+def test_the_bound_is_that_of_titsias():
+    """Equation 9 of Titsias (2009): the density under the approximate prior, less a penalty."""
+    U = X[:6] + 0.1
+    model = bx.GP(X, y, approximation=bx.Inducing(U), scale=False)
+    theta = {"lengthscale": [0.8, 1.2], "amplitude": 1.1, "sigma": SIGMA}
+    found = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"].item()
+    K_UX, K_UU = (1.1**2 * expquad(U, other, [0.8, 1.2]) for other in (X, U))
+    Q = K_UX.T @ np.linalg.solve(K_UU, K_UX)
+    density = multivariate_normal(np.zeros(n), Q + SIGMA**2 * np.eye(n)).logpdf(y)
+    penalty = (n * 1.1**2 - np.trace(Q)) / (2 * SIGMA**2)
+    assert penalty > 1.0
+    np.testing.assert_allclose(found, density - penalty, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", MODELS)
