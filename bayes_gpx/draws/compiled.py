@@ -154,7 +154,7 @@ def _one_draw(structure, theta, symbols):
             Z,
             symbol("exposure"),
             inducing_operator(symbol("U"), symbol("U_Z")),
-            symbol("jitter", 0.0),
+            symbols["jitter"],
         ),
         Found(symbols["alpha"], symbol("root")) if "alpha" in symbols else None,
         Asked(*asked) if "X_new" in symbols else None,
