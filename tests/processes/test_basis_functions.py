@@ -71,6 +71,23 @@ def test_slopes_are_those_of_differences(name, approximation):
     np.testing.assert_allclose(found(x)["hessian"], bend, atol=1e-8 * abs(bend).max() + 1e-9)
 
 
+@pytest.mark.parametrize("name, approximation", [("columns", "waves"), ("sum", "sines")])
+def test_slopes_of_weighed_sums_are_sums_of_slopes(name, approximation):
+    points, train = (pt.tensor(letter, shape=(None, 3)) for letter in "xX")
+    shared, own = (pt.tensor("weights", shape=(rows, None)) for rows in (1, None))
+    basis = basis_functions.basis_of(from_pymc(KERNELS[name]), APPROXIMATIONS[approximation], train)
+    slopes = [basis.slope(points, weights) for weights in (shared, own)]
+    outputs = [*slopes, basis.gradient(points)]
+    inputs = [points, shared, own, train]
+    function = pytensor.function(inputs, outputs, mode=MODE, on_unused_input="ignore")
+    count = compiled(name, APPROXIMATIONS[approximation], ("value",))(x)["value"].shape[1]
+    w = rng.normal(size=(1, count)), rng.normal(size=(len(x), count))
+    *found, each = function(x, *w, X)
+    for slope, weights in zip(found, w, strict=True):
+        expected = np.einsum("mdk,mk->md", each, np.broadcast_to(weights, (len(x), count)))
+        np.testing.assert_allclose(slope, expected, atol=1e-12 * abs(expected).max())
+
+
 @pytest.mark.parametrize("name, approximation", CASES)
 def test_attributions_are_integrals_of_slopes(name, approximation):
     found = compiled(name, APPROXIMATIONS[approximation])
