@@ -33,14 +33,17 @@ PATIENCE = 600.0
 
 WINGS = {
     "numerics": ["numerics", "kernels", "likelihoods", "posteriors"],
-    "kernels": ["kernels"],
+    "kernels": ["kernels", "processes"],
     "processes": ["processes"],
     "likelihoods": ["likelihoods"],
     "posteriors": ["posteriors"],
     "draws": ["draws"],
     "assess": ["assess"],
 }
-"""Folders of tests that a wing's mutants run; numerical tools are tested where they are used."""
+"""Folders of tests that a wing's mutants run.
+
+Numerical tools, and what kernels know of paths, are tested where they are used.
+"""
 
 
 @dataclass(frozen=True)

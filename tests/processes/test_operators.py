@@ -115,3 +115,19 @@ def test_attributions_and_differences_are_exact_in_either_order(rng, baselines):
     assert_allclose(mixed.reshape((3, D, 3)).sum(axis=1), own, atol=1e-8)
     for one in joint:
         assert_allclose(one.reshape((3, D, 3, D)).sum(axis=(1, 3)), own, atol=1e-8)
+
+
+def test_gradients_of_features_that_are_the_points_have_both_slopes(rng):
+    """Of basis functions times features, which both change with x: against differences."""
+    points, step = pt.tensor("x", shape=(None, D)), 1e-5
+    kernel = pm.gp.cov.ExpQuad(D, ls=[0.8, 1.3])
+    prior = bx.WeightProcess(kernel, sigma_w=0.2, amplitude=np.array([0.7, 1.2]))
+    X = pt.constant(rng.normal(size=(9, D)))
+    process = bx.expanded(prior, bx.HSGP(3, 1.5), X)
+    asked = OPS.evaluate(points, points, smooth=True), OPS.gradient(points, points, tied=True)
+    function = pytensor.function([points], [process.design(one) for one in asked], mode=MODE)
+    x = rng.normal(size=(4, D))
+    moves = step * np.eye(D)
+    slopes = [(function(x + m)[0] - function(x - m)[0]) / (2 * step) for m in moves]
+    found = function(x)[1].reshape((4, D, -1))
+    assert_allclose(found, np.stack(slopes, axis=1), atol=1e-8)
