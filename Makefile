@@ -35,7 +35,7 @@ test: .venv/.installed
 test-slow: .venv/.installed
 	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)$(NO_BROWSER)'
 
-# A hundred wrong versions of the mathematics, each tried on its wing's tests: an hour.
+# A hundred wrong versions of the mathematics, each tried on its wing's tests: more than an hour.
 mutants: .venv/.installed
 	.venv/bin/python tests/mutation/mutants.py $(MUTANTS)
 
