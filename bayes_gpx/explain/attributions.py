@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.processes.basis_functions import NoBasis
+from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
@@ -311,10 +311,9 @@ def _warn_if_incomplete(found, least):
         residual = float(found[f"completeness_residual{name}"].max())
         if residual > LARGEST_RESIDUAL * size:
             what = "variances" if name else "means"
-            warnings.warn(
+            warn(
                 f"The {what} of attributions miss those of f(x) - f(baseline) by up to "
                 f"{residual / size:.1e} of its scale. Use method='exact', more steps, or a "
                 "baseline nearer to the observations.",
                 CompletenessWarning,
-                stacklevel=5,
             )

@@ -1,6 +1,5 @@
 """Laplace's approximation of the hyperparameters' posterior, reweighed to the posterior itself."""
 
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from bayes_gpx.inference.optimise import Optimum, climb
 from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM, parallel_densities
+from bayes_gpx.system.warning import warn
 
 WIDEST = 5.0
 """Largest standard deviation of a Laplace approximation, on the unconstrained scale."""
@@ -72,12 +72,11 @@ class WeightedLaplace(Method):
         )
         largest = min(1.0 - 1.0 / np.log10(count), 0.7)
         if khat > largest:
-            warnings.warn(
+            warn(
                 "The posterior is far from its Laplace approximation: Pareto k of the weights is "
                 f"{khat:.2f} (want at most {largest:.2f}), so a few draws stand for most of it. "
                 "Use 'nuts', more draws, or tighter priors.",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         kept = resampled(np.exp(log_weights), draws, rng)
         expand = density.expand()
@@ -159,12 +158,11 @@ def mode_and_spread(
     )
     curvature, directions = np.linalg.eigh(-(hessian + hessian.T) / 2)
     if (curvature < WIDEST**-2).any():
-        warnings.warn(
+        warn(
             "The posterior is nearly flat in some direction at its mode; the Laplace "
             f"approximation is held to a standard deviation of {WIDEST:g} there. Use 'nuts', or "
             "tighter priors.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     sd = 1.0 / np.sqrt(np.maximum(curvature, WIDEST**-2))
     return optima, mode, directions * sd

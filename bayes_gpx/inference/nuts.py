@@ -1,7 +1,6 @@
 """NUTS, started and scaled at the mode."""
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +16,7 @@ from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import mode_and_spread
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.system.warning import warn
 
 WORTHWHILE = 1000
 """Steps of a sampler from which machine code is worth its compilation."""
@@ -107,7 +107,7 @@ class NUTS(Method):
             verdict=diagnosis.verdict,
         )
         if diagnosis.complaints:
-            warnings.warn(diagnosis.verdict, ConvergenceWarning, stacklevel=3)
+            warn(diagnosis.verdict, ConvergenceWarning)
         return idata
 
 
@@ -183,10 +183,9 @@ def _drawn(idata, draws):
     if not kept:
         raise KeyboardInterrupt
     chains = np.flatnonzero(held >= kept)
-    warnings.warn(
+    warn(
         f"Interrupted: {kept} of {draws} draws are kept, of {len(chains)} of {len(held)} chains.",
         ConvergenceWarning,
-        stacklevel=5,
     )
     where = {"chain": chains, "draw": slice(kept)}
     groups = ("posterior", "sample_stats")

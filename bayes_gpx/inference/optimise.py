@@ -1,6 +1,5 @@
 """The mode of a log density, and fits at it."""
 
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import parallel_densities
+from bayes_gpx.system.warning import warn
 
 LOST = 1e12
 """Stands in for the objective where the log density is not finite."""
@@ -61,11 +61,10 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
         )
     best = max(optima, key=lambda o: o.log_density)
     if not best.converged:
-        warnings.warn(
+        warn(
             "The best start of the optimiser did not converge; see the group `starts`. "
-            "Give more starts, or tighter priors.",
+            "Pass another start=, such as a fit of some of the rows, or tighter priors.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     return optima
 

@@ -10,7 +10,6 @@ Hensman, Fusi and Lawrence, "Gaussian processes for big data" (2013); Salimbeni,
 Hensman, "Natural gradients in practice" (2018); Kingma and Ba, "Adam" (2015).
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -28,6 +27,7 @@ from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.optimise import NowhereFinite, climb
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import ThreadedFunction
+from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count
 
 CLIMBED = 2
@@ -207,4 +207,4 @@ def _complain(trace, steps):
             problem = "The bound still grew over the last steps; see the group `elbo`"
     if problem is not None:
         cure = "Give more steps, a smaller learning_rate, or larger minibatches."
-        warnings.warn(f"{problem}. {cure}", ConvergenceWarning, stacklevel=4)
+        warn(f"{problem}. {cure}", ConvergenceWarning)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -20,34 +20,18 @@ from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.data.features import Scaling
-from bayes_gpx.draws.leave_one_out import log_likelihood
-from bayes_gpx.inference.datatree import name_method
-from bayes_gpx.inference.diagnostics import ConvergenceWarning
-from bayes_gpx.inference.methods import METHODS, method_named
-from bayes_gpx.inference.optimise import Maximum, NowhereFinite
+from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import by_column, create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
-from bayes_gpx.model.svgp import bound_by_rows, inducing_values
-from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.posteriors.evidence.softmax import LARGEST
-from bayes_gpx.system.memory import room_for_pairs
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
-
-FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
-"""Jitters that a fit is tried with in turn, as multiples of the response's variance.
-
-Of 1, where noise is not normal. Smaller ones than these, but for 0, leave densities rough.
-"""
-
-DRAWS_WORTH_LOO = 100
-"""From this many draws on, `fit` adds leave-one-out terms for `arviz.loo`."""
 
 
 class Model:
@@ -120,7 +104,6 @@ class Model:
             _register_numba()
         self.inducing = inducing_points(self.training, self.specification.approximation)
         self._jitter, spec = pytensor.shared(0.0, "jitter"), self.specification
-        # One fit of a model at a time: the jitter is part of its graph while it is fitted.
         self._fitting = threading.Lock()
         with self._pymc:
             theta, self.fixed, self.called_kernel, entries = self.build(observe)
@@ -289,9 +272,23 @@ class Model:
         }
         return {**self.fixed, **checked}
 
-    def starts(self) -> list[dict[str, Any]]:
-        """Where optimisers start, by variable name."""
-        return [self._start(start) for start in starts(self.training, self.specification)]
+    def starts(self, given: Draws | None = None) -> list[dict[str, Any]]:
+        """Where optimisers start, by variable name: at what is given, or in several places."""
+        if given is None:
+            found = starts(self.training, self.specification)
+        else:
+            found = [self.fixed_hyperparameters(self._medians(given))]
+        return [self._start(start) for start in found]
+
+    def _medians(self, given):
+        """Hyperparameters on the model's scale: a dict as it is, or the medians of a fit."""
+        if isinstance(given, dict):
+            return given
+        if "posterior" not in getattr(given, "children", {}):
+            raise ValueError("start has no group `posterior`; expected a dict or a fit.")
+        center = given["posterior"].to_dataset().median(("chain", "draw"))
+        own = self.posterior_names.items()
+        return {name: center[kept].values for name, kept in own if kept in center}
 
     def _start(self, values):
         """Values of hyperparameters by variable name, also of those by column."""
@@ -303,6 +300,16 @@ class Model:
                 value = np.asarray(values[h.name])
                 found[self.in_model(by_column(h.name))] = value[first] if value.ndim else value
         return found
+
+    @contextmanager
+    def jittered(self, jitter: float) -> Iterator[None]:
+        """Hold the densities' jitter at a value: for one fit at a time, since it is shared."""
+        with self._fitting:
+            self._jitter.set_value(jitter)
+            try:
+                yield
+            finally:
+                self._jitter.set_value(0.0)
 
     def fit(
         self,
@@ -364,116 +371,18 @@ class Model:
         ConvergenceWarning
             If an optimiser or sampler did not converge.
         """
-        chosen = method_named(method)
-        if latent != "sample" and not self.objective.free_RVs:
-            raise ValueError(
-                f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
-                "them to the verbs as a dict, or fix fewer of them."
-            )
-        for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
-            count(name, value)
-        if seed is not None:
-            count("seed", seed, 0)
-            if seed >= 2**64:
-                raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
-        chosen.refuse_unknown(method, kwargs)
-        given: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
-        given["by_rows"] = partial(bound_by_rows, self)
-        options = {"progressbar": progressbar, **kwargs, **{k: given[k] for k in chosen.takes}}
-        sampled = self._samples_latent(latent, method)
-        if chosen.inducing and not self.inducing:
-            raise ValueError(
-                f"method={method!r} with approximation={self.specification.approximation}; "
-                "expected approximation=bx.Inducing(m), the number of inducing points."
-            )
-        room = room_for_pairs(self.training.n, self.specification.approximation)
-        with room, blas_threads(self.training.n, chosen.threads(options)):
-            starts = self._starts(start)
-            if sampled:
-                options["around"] = self._mode(starts, progressbar)
-            idata = self._fit_with_jitter(chosen, starts, options, sampled)
-        name_method(idata, method)
-        idata.attrs[self.signature_key] = self.signature
-        if seed is not None:
-            idata.attrs["seed"] = str(seed)
-        if chosen.inducing:
-            idata["variational"] = xr.DataTree(inducing_values(self, idata, progressbar))
-        draws = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
-        if draws >= DRAWS_WORTH_LOO:
-            self._add_left_out(idata, progressbar)
-        return idata
-
-    def _add_left_out(self, idata, progressbar):
-        """Add the group log_likelihood; if that fails only warn, so that the draws are kept."""
-        try:
-            terms = log_likelihood(self, idata, progressbar=progressbar)["log_likelihood"]
-        except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
-            warnings.warn(
-                f"The fit has no leave-one-out terms ({type(stopped).__name__}: {stopped}). Its "
-                "draws are complete; bx.log_likelihood computes the terms, of fewer draws by "
-                "num_draws.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-            return
-        terms = terms.rename(obs=self.in_model("obs")) if self.name else terms
-        idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=self.in_model("y")))
-
-    def _starts(self, given):
-        if given is None:
-            return self.starts()
-        if not isinstance(given, dict):
-            if "posterior" not in getattr(given, "children", {}):
-                raise ValueError("start has no group `posterior`; expected a dict or a fit.")
-            center = given["posterior"].to_dataset().median(("chain", "draw"))
-            own = self.posterior_names.items()
-            given = {name: center[kept].values for name, kept in own if kept in center}
-        values = self.fixed_hyperparameters(given)
-        return [self._start(values)]
-
-    def _samples_latent(self, latent, method):
-        one_of("latent", latent, ("marginal", "sample"))
-        if latent == "marginal":
-            return False
-        if self.specification.normal or not method_named(method).latent:
-            able = " or ".join(repr(name) for name in METHODS if method_named(name).latent)
-            raise ValueError(
-                f"latent='sample' with method={method!r} and likelihood="
-                f"{self.specification.likelihood!r}; expected method={able}, and other than normal "
-                "noise, which leaves no latent values to sample."
-            )
-        if self.inducing:
-            raise ValueError(
-                f"latent='sample' with {self.specification.approximation}; expected no "
-                "approximation, bx.HSGP or bx.RandomFeatures."
-            )
-        return True
-
-    def _mode(self, starts, progressbar):
-        """Hyperparameters, by variable name, where their marginal density is largest."""
-        if not self.objective.free_RVs:
-            return {}
-        fit = self._fit_with_jitter(Maximum(), starts, {"progressbar": progressbar})
-        found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
-        return {name: value.values for name, value in found.data_vars.items()}
-
-    def _fit_with_jitter(self, method, starts, options, sampled=False):
-        """Fit; where no start has a finite density, again with more jitter, and say so."""
-        size = float(self.training.scaled()["y"].var()) if self.specification.normal else 1.0
-        for jitter in FIT_JITTERS:
-            with self._fitting:
-                self._jitter.set_value(jitter * size)
-                try:
-                    model = self.pymc if sampled else self.objective
-                    idata = method.fit(model, starts, **options)
-                except NowhereFinite:
-                    if jitter == FIT_JITTERS[-1]:
-                        raise
-                    continue
-                finally:
-                    self._jitter.set_value(0.0)
-            idata.attrs["relative_jitter"] = jitter
-            return idata
+        return infer(
+            self,
+            method,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            seed=seed,
+            start=start,
+            latent=latent,
+            progressbar=progressbar,
+            **kwargs,
+        )
 
 
 def _rebuilt(kind, training, specification, settings):

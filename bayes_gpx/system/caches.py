@@ -3,8 +3,9 @@
 import os
 import stat
 import tempfile
-import warnings
 from pathlib import Path
+
+from bayes_gpx.system.warning import warn
 
 FLAGS = "PYTENSOR_FLAGS"
 
@@ -25,10 +26,9 @@ def use_writable_folder() -> None:
         return
     folder = _own_folder()
     os.environ[FLAGS] = ",".join(filter(None, (flags, f"base_compiledir={folder}")))
-    warnings.warn(
+    warn(
         f"{home} cannot be written, so compiled code is kept in {folder}. For another place set "
-        f"the environment variable {FLAGS}=base_compiledir=/a/folder/of/yours.",
-        stacklevel=2,
+        f"the environment variable {FLAGS}=base_compiledir=/a/folder/of/yours."
     )
 
 

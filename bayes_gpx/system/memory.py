@@ -16,6 +16,18 @@ kernel), 7.3 (squared exponential), 14 (GPX), 21 (labels).
 WORTH_ASKING = 2000
 """Rows below which no machine is too small."""
 
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+LIMITS = {
+    "memory.max": ("memory.current", "memory.stat", "inactive_file"),
+    "memory/memory.limit_in_bytes": (
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file",
+    ),
+}
+"""Files of control groups, of version 2 and 1: by the limit's, those of what is used and of its
+parts, and the part that the system gives up first (pages of files)."""
+
 
 @contextmanager
 def room_for_pairs(n: int, approximation: Any) -> Iterator[None]:
@@ -66,12 +78,16 @@ def _of_machine():
 
 
 def _of_container():
-    """Limits of a container, by control groups of version 2 or 1."""
+    """What a container has left of its limit."""
     found = []
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
+    for limit, (usage, parts, given_up) in LIMITS.items():
         try:
-            found.append(int(Path("/sys/fs/cgroup", name).read_text()))
-        except (OSError, ValueError):  # no such file, or "max"
+            most, used, listed = (
+                (CONTROL_GROUPS / name).read_text() for name in (limit, usage, parts)
+            )
+            freed = dict(line.split() for line in listed.splitlines())[given_up]
+            found.append(max(0, int(most) - int(used) + int(freed)))
+        except (OSError, ValueError, KeyError):  # no such file, or "max"
             continue
     return found
 

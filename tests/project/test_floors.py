@@ -10,7 +10,7 @@ PACKAGE = ROOT / "bayes_gpx"
 
 # Lowest wing first, and in each wing the lowest file first.
 HOUSE = """
-system: digests files memory caches
+system: warning digests files memory caches
 aliases
 validation
 numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
@@ -30,7 +30,7 @@ draws: protocols hyperparameter_draws points intervals mixtures stores quantitie
     categorical_sums results response_scale new_responses evaluate leave_one_out response_means
     random_functions
 model: named_kernels specification priors lengthscale_prior observed_response inducing_points
-    starting_points svgp model gp placement interaction_model storage
+    starting_points svgp fitting model gp placement interaction_model storage
 explain: predictions weights derivatives attributions relevance ranking importances
     partial_dependence slopes sample_functions loo_predictions imputation
 assess: metrics

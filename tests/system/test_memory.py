@@ -30,3 +30,28 @@ def test_memory_that_ran_out_names_the_cure(monkeypatch):
         with pytest.raises(MemoryError, match=r"3000 rows .*bx\.Inducing"):
             with memory.room_for_pairs(3000, None):
                 raise MemoryError
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"memory.max": "5000", "memory.current": "3000", "memory.stat": "inactive_file 1000"},
+        {
+            "memory/memory.limit_in_bytes": "5000",
+            "memory/memory.usage_in_bytes": "3000",
+            "memory/memory.stat": "cache 7\ntotal_inactive_file 1000",
+        },
+    ],
+)
+def test_a_container_has_what_its_limit_leaves(files, tmp_path, monkeypatch):
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path)
+    assert memory.available() == 5000 - 3000 + 1000
+
+
+def test_a_container_without_a_limit_has_what_the_machine_has(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "CONTROL_GROUPS", tmp_path)
+    (tmp_path / "memory.max").write_text("max")
+    assert memory.available() > 1e6

@@ -33,23 +33,25 @@ LOWER, PLAIN = (np.array([ord(letter)], np.uint8) for letter in "LN")
 diagonal of ones."""
 
 STEPS, HALVINGS = 200, 30
-"""Most Newton steps to the mode, and most halvings of one step."""
+"""At most so many Newton steps to the mode, each halved at most so many times."""
 
 TOLERANCE = 1e-11
-"""Of the mode, as a share of the latent values' size."""
+"""The mode is found when a step is smaller than this share of the latent values' size."""
 
 LARGEST_MISS = 1e-5
-"""Of f from K times the slope there, which it equals at the mode; as a share of f's size."""
+"""At the mode f equals K times the slope of log p(y | f); a search that ends further off than
+this share of f's size has failed."""
 
 NEAR = 1e-2
-"""Of the mode: from here on steps share one Cholesky factor, while each is a tenth of the last."""
+"""Once a step is smaller than this share of f's size, the next ones use the same Cholesky factor,
+as long as each is at most a tenth of the last."""
 
 LEAST_KNOWN = 1e-6
-"""Share of a variance that an observation takes away, below which it is not told from 1 - share."""
+"""An observation that takes a smaller share of its variance away than this has that share from a
+difference that rounding has eaten; a form without the difference is used there."""
 
 FLAT = 1e-200
-"""Least information of an observation; below it an observation says nothing."""
-
+"""Information below which an observation is treated as if it said nothing about f."""
 
 REMEMBERED = 2**25
 """Bytes of modes that a thread keeps of one operation: explanations come back to their draws."""

@@ -1,0 +1,145 @@
+"""Fits: options are checked before anything is computed; jitter only where none will do."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
+from bayes_gpx.draws.leave_one_out import log_likelihood
+from bayes_gpx.inference.datatree import name_method
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.methods import METHODS, method_named
+from bayes_gpx.inference.optimise import Maximum, NowhereFinite
+from bayes_gpx.model.svgp import bound_by_rows, inducing_values
+from bayes_gpx.numerics.threads import blas_threads
+from bayes_gpx.system.memory import room_for_pairs
+from bayes_gpx.system.warning import warn
+from bayes_gpx.validation import count, one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.aliases import Draws
+
+FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
+"""Jitters that a fit is tried with in turn, as multiples of the response's variance.
+
+Of 1, where noise is not normal. Smaller ones than these, but for 0, leave densities rough.
+"""
+
+DRAWS_WORTH_LOO = 100
+"""From this many draws on, a fit has leave-one-out terms for `arviz.loo`."""
+
+
+def infer(
+    model: Any,
+    method: str,
+    *,
+    draws: int,
+    tune: int,
+    chains: int,
+    seed: int | None,
+    start: Draws | None,
+    latent: str,
+    progressbar: bool,
+    **kwargs: Any,
+) -> xr.DataTree:
+    """Infer the hyperparameters of a `Model`, whose method `fit` describes the arguments."""
+    chosen = method_named(method)
+    if latent != "sample" and not model.objective.free_RVs:
+        raise ValueError(
+            f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
+            "them to the verbs as a dict, or fix fewer of them."
+        )
+    for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
+        count(name, value)
+    if seed is not None:
+        count("seed", seed, 0)
+        if seed >= 2**64:
+            raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
+    chosen.refuse_unknown(method, kwargs)
+    given: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
+    given["by_rows"] = partial(bound_by_rows, model)
+    options = {"progressbar": progressbar, **kwargs, **{k: given[k] for k in chosen.takes}}
+    sampled = _samples_latent(model, latent, method)
+    if chosen.inducing and not model.inducing:
+        raise ValueError(
+            f"method={method!r} with approximation={model.specification.approximation}; "
+            "expected approximation=bx.Inducing(m), the number of inducing points."
+        )
+    room = room_for_pairs(model.training.n, model.specification.approximation)
+    with room, blas_threads(model.training.n, chosen.threads(options)):
+        starts = model.starts(start)
+        if sampled:
+            options["around"] = _mode(model, starts, progressbar)
+        idata = _fit_with_jitter(model, chosen, starts, options, sampled)
+    name_method(idata, method)
+    idata.attrs[model.signature_key] = model.signature
+    if seed is not None:
+        idata.attrs["seed"] = str(seed)
+    if chosen.inducing:
+        idata["variational"] = xr.DataTree(inducing_values(model, idata, progressbar))
+    found = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
+    if found >= DRAWS_WORTH_LOO:
+        _add_left_out(model, idata, progressbar)
+    return idata
+
+
+def _samples_latent(model, latent, method):
+    one_of("latent", latent, ("marginal", "sample"))
+    if latent == "marginal":
+        return False
+    if model.specification.normal or not method_named(method).latent:
+        able = " or ".join(repr(name) for name in METHODS if method_named(name).latent)
+        raise ValueError(
+            f"latent='sample' with method={method!r} and likelihood="
+            f"{model.specification.likelihood!r}; expected method={able}, and other than normal "
+            "noise, which leaves no latent values to sample."
+        )
+    if model.inducing:
+        raise ValueError(
+            f"latent='sample' with {model.specification.approximation}; expected no "
+            "approximation, bx.HSGP or bx.RandomFeatures."
+        )
+    return True
+
+
+def _mode(model, starts, progressbar):
+    """Hyperparameters, by variable name, where their marginal density is largest."""
+    if not model.objective.free_RVs:
+        return {}
+    fit = _fit_with_jitter(model, Maximum(), starts, {"progressbar": progressbar})
+    found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
+    return {name: value.values for name, value in found.data_vars.items()}
+
+
+def _fit_with_jitter(model, method, starts, options, sampled=False):
+    """Fit; where no start has a finite density, again with more jitter, and say so."""
+    normal = model.specification.normal
+    size = float(model.training.scaled()["y"].var()) if normal else 1.0
+    for jitter in FIT_JITTERS:
+        with model.jittered(jitter * size):
+            try:
+                idata = method.fit(model.pymc if sampled else model.objective, starts, **options)
+            except NowhereFinite:
+                if jitter == FIT_JITTERS[-1]:
+                    raise
+                continue
+        idata.attrs["relative_jitter"] = jitter
+        return idata
+
+
+def _add_left_out(model, idata, progressbar):
+    """Add the group log_likelihood; if that fails only warn, so that the draws are kept."""
+    try:
+        terms = log_likelihood(model, idata, progressbar=progressbar)["log_likelihood"]
+    except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
+        warn(
+            f"The fit has no leave-one-out terms ({type(stopped).__name__}: {stopped}). Its "
+            "draws are complete; bx.log_likelihood computes the terms, of fewer draws by "
+            "num_draws.",
+            ConvergenceWarning,
+        )
+        return
+    terms = terms.rename(obs=model.in_model("obs")) if model.name else terms
+    idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=model.in_model("y")))
