@@ -58,9 +58,10 @@ def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
 def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
     """Square root A of covariances (..., c, c), A A' = covariance.
 
-    A Cholesky factor, or scaled eigenvectors where one is singular; eigenvalues below 0 are
-    round-off and count as 0. Both are of the correlations, so that a component in small units is
-    not lost in the round-off of one in huge units; one without variance keeps exactly none.
+    A Cholesky factor, or scaled eigenvectors where one is singular; eigenvalues that round-off
+    alone may have made count as 0, since their roots would be 1e-8 rather than 1e-16. Both are of
+    the correlations, so that a component in small units is not lost in the round-off of one in huge
+    units; one without variance keeps exactly none.
     """
     sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
     scale = np.where(sd > 0, sd, 1.0)
@@ -69,4 +70,6 @@ def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
         return sd[..., None] * np.linalg.cholesky(correlation)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(correlation)
-    return sd[..., None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    least = values.shape[-1] * np.finfo(float).eps * values[..., -1:]
+    known = np.where(values > least, values, 0.0)
+    return sd[..., None] * vectors * np.sqrt(known)[..., None, :]

@@ -121,3 +121,10 @@ def test_square_roots_keep_components_of_tiny_units():
     units = np.array([1e10, 1.0, 1e-10])
     root = sqrt_psd(C * np.multiply.outer(units, units)) / units[:, None]
     assert_allclose(root @ root.T, C, atol=1e-14)
+
+
+def test_draws_of_a_singular_covariance_do_not_hang_on_round_off():
+    rng = np.random.default_rng(1)
+    A, z = rng.normal(size=(48, 16)) * np.geomspace(1.0, 1e-2, 16), rng.normal(size=48)
+    first, second = (sqrt_psd(B @ B.T) @ z for B in (A, A[:, rng.permutation(16)]))
+    assert_allclose(first, second, rtol=0, atol=1e-11)
