@@ -107,8 +107,8 @@ class TrainingData:
         return len(self.X.sources), 1 if self.Z is None else len(self.Z.sources)
 
     def size(self, dim: str) -> int:
-        """Length of the dim "feature", "z_feature" or "column"."""
-        return {"feature": self.d, "z_feature": self.p, "column": self.sources[0]}[dim]
+        """How many values a hyperparameter with the dim "feature" or "z_feature" has."""
+        return {"feature": self.d, "z_feature": self.p}[dim]
 
     def scaled(self) -> dict[str, np.ndarray]:
         """Dict of X, y and, with Z, Z on the model's scale; exposure times the prior mean rate."""

@@ -84,8 +84,8 @@ def hyperparameter_draws(
             value = np.broadcast_to(own, (chains, kept, *own.shape))
         else:
             value = posterior[model.posterior_names[name]].values
-            if dims.get(name) and value.ndim == 2:
-                value = np.repeat(value[..., None], model.training.size(dims[name]), axis=-1)
+            if dims.get(name):
+                value = _of_each(value, dims[name], model.training)
         if not np.isfinite(value).all():
             raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
         values[name] = np.asarray(value, dtype="float64")
@@ -96,6 +96,15 @@ def hyperparameter_draws(
                 values[name] = posterior[sampled].values
     chain, draw = posterior["chain"].values, posterior["draw"].values
     return HyperparameterDraws(values, chain, draw, chains * draws == 1)
+
+
+def _of_each(value, dim, training):
+    """Values (chain, draw, size) of one for all (chain, draw), or one for each of X's sources."""
+    if value.ndim == 2:
+        return np.repeat(value[..., None], training.size(dim), axis=-1)
+    if dim == "feature" and value.shape[-1] == training.sources[0]:
+        return value[..., training.X.groups]
+    return value
 
 
 def refuse_other_model(model: ModelLike, idata: Draws) -> None:
@@ -127,18 +136,20 @@ def _differences(model, idata):
     if missing:
         yield f"it lacks {missing}, and has {list(posterior.data_vars)}"
         return
-    columns = {"feature": model.training.X.columns}
+    columns = {"feature": {model.training.X.sources, model.training.X.columns}}
     if model.training.Z is not None:
-        columns["z_feature"] = model.training.Z.columns
+        columns["z_feature"] = {model.training.Z.columns}
     for h in model.specification.hyperparameters:
         if h.name in model.fixed or h.dim is None:
             continue
         found = posterior[names[h.name]]
         labels = found.coords.get(found.dims[-1]) if found.ndim == 3 else None
-        if found.ndim == 3 and found.shape[-1] != len(columns[h.dim]):
-            yield f"{h.name} has {found.shape[-1]} values, expected {len(columns[h.dim])}"
-        elif labels is not None and (own := tuple(map(str, labels.values))) != columns[h.dim]:
-            yield f"{h.name} is labelled {list(own)}, expected {list(columns[h.dim])}"
+        known = columns[h.dim]  # files of version 0.1 have a value for each indicator
+        expected = min(known, key=len)
+        if found.ndim == 3 and found.shape[-1] not in map(len, known):
+            yield f"{h.name} has {found.shape[-1]} values, expected {len(expected)}"
+        elif labels is not None and (own := tuple(map(str, labels.values))) not in known:
+            yield f"{h.name} is labelled {list(own)}, expected {list(expected)}"
     data = model.training.scaled() | {"y": model.training.y, "X": model.training.X.values}
     for group, name in (
         ("observed_data", "y"),

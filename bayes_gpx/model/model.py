@@ -23,7 +23,7 @@ from bayes_gpx.data.features import Scaling
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.observed_response import collapsed, observe
-from bayes_gpx.model.priors import by_column, create_variables, fixed_value, grouped
+from bayes_gpx.model.priors import create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.posteriors.evidence.softmax import LARGEST
@@ -177,9 +177,10 @@ class Model:
         data, rename = self.training, self.in_model
         obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
         model = pm.modelcontext(None)
-        model.add_coords({obs: data.X.index, feature: list(data.X.columns)})
+        model.add_coords({obs: data.X.index, feature: list(data.X.sources)})
         if data.X.levels:
-            model.add_coord(rename("column"), list(data.X.sources))
+            feature = rename("indicator")
+            model.add_coord(feature, list(data.X.columns))
         x = pm.Data(rename("X"), data.X.values, dims=(obs, feature))
         x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
         if data.Z is None:
@@ -291,14 +292,14 @@ class Model:
         return {name: center[kept].values for name, kept in own if kept in center}
 
     def _start(self, values):
-        """Values of hyperparameters by variable name, also of those by column."""
+        """Values of hyperparameters by variable name, one for each of the user's own columns."""
         values = {name: value for name, value in values.items() if name not in self.fixed}
         found = {self.posterior_names[name]: value for name, value in values.items()}
         _, first = np.unique(self.training.X.groups, return_index=True)
         for h in self.specification.hyperparameters:
             if h.name in values and grouped(h, self.training):
                 value = np.asarray(values[h.name])
-                found[self.in_model(by_column(h.name))] = value[first] if value.ndim else value
+                found[self.posterior_names[h.name]] = value[first] if value.ndim else value
         return found
 
     @contextmanager

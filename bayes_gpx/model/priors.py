@@ -36,13 +36,10 @@ def create_variables(specification, priors, training, *, rename):
     for name in priors:
         one_of("priors", name, known)
     d, p = training.sources
-    sizes = {dim: training.size(dim) for dim in ("feature", "z_feature", "column")}
+    sizes = {"feature": d, "z_feature": training.p}
     theta, fixed = {}, {}
     for h in specification.hyperparameters:
-        name, dim = h.name, h.dim
-        if grouped(h, training):
-            name, dim = by_column(h.name), "column"
-        dims = dim and rename(dim)
+        dims = h.dim and rename(h.dim)
         if h.name not in priors and horseshoe and h in specification.amplitudes:
             theta[h.name] = _horseshoe(h, priors, p, sizes[h.dim], rename)
             continue
@@ -51,15 +48,15 @@ def create_variables(specification, priors, training, *, rename):
             raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
         prior = priors[h.name] if h.name in priors else _default(h, d, p)
         if _makes_a_variable(prior):
-            theta[h.name] = _from_prior(prior, rename(name), dims, sizes.get(dim))
+            theta[h.name] = _from_prior(prior, rename(h.name), dims, sizes.get(h.dim))
         else:
             fixed[h.name] = fixed_value(h, prior, training)
             theta[h.name] = pt.as_tensor(fixed[h.name])
             continue
-        if name != h.name:
-            own = pt.broadcast_to(theta[h.name], (sizes["column"],))
-            each = own[training.X.groups]
-            theta[h.name] = pm.Deterministic(rename(h.name), each, dims=rename(h.dim))
+        if grouped(h, training):
+            own = pt.broadcast_to(theta[h.name], (d,))
+            theta[h.name] = own[training.X.groups]
+            theta[h.name].name = rename(h.name)
     return theta, fixed
 
 
@@ -73,11 +70,6 @@ def _default(h, d, p):
 def grouped(h, training):
     """Whether a hyperparameter of each feature has one value for all indicators of a column."""
     return h.dim == "feature" and bool(training.X.levels)
-
-
-def by_column(name):
-    """Name of the variable that holds a hyperparameter of each of the user's columns."""
-    return f"{name}_by_column"
 
 
 HORSESHOE_PARTS = ("global", "local")
@@ -162,7 +154,7 @@ def fixed_value(h, value, training):
     if (array < 0).any() or ((array == 0).any() and not h.may_be_zero):
         raise ValueError(f"{h.name} is {value!r}; expected {least}.")
     shape = () if h.dim is None else (training.size(h.dim),)
-    if grouped(h, training) and array.shape == (training.size("column"),):
+    if grouped(h, training) and array.shape == (training.sources[0],):
         array = array[training.X.groups]
     if array.shape not in ((), shape):
         wanted = "a scalar" + (f" or {shape[0]} values, one for each {h.dim}" if h.dim else "")

@@ -1,10 +1,12 @@
 """Categorical columns: an exchangeable kernel over levels, whatever they are called."""
 
+import arviz as az
 import numpy as np
 import pandas as pd
 import polars as pl
 import pymc as pm
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
@@ -67,9 +69,8 @@ def test_predictions_are_those_of_a_dense_exchangeable_kernel(data, kernel):
 def test_the_density_is_that_of_one_lengthscale_for_each_column(data):
     X, y, _ = data
     model = bx.GP(X, y)
-    assert list(model.pymc.coords["column"]) == ["age", "colour"]
-    assert [rv.name for rv in model.pymc.free_RVs][0] == "lengthscale_by_column"
-    point = {"lengthscale_by_column": [0.8, 1.3], "amplitude": 1.1, "sigma": 0.3}
+    assert list(model.pymc.coords["feature"]) == ["age", "colour"]
+    point = {"lengthscale": [0.8, 1.3], "amplitude": 1.1, "sigma": 0.3}
     given = {f"{name}_log__": np.log(value) for name, value in point.items()}
     density = model.pymc.compile_logp(vars=model.pymc.observed_RVs, mode=MODE)(given)
     K = 1.1**2 * PROFILES["expquad"](distances(X, X)) + 0.3**2 * np.eye(25)
@@ -105,7 +106,7 @@ def test_neither_names_nor_order_of_levels_matter(data, family, changed):
     start = {"start": THETA, "progressbar": False}
     if family == "GP":
         fits = [model.fit("map", **start)["posterior"] for model in (first, second)]
-        for name in ("lengthscale_by_column", "sigma"):
+        for name in ("lengthscale", "sigma"):
             assert_allclose(*(fit[name] for fit in fits), rtol=1e-4)
 
 
@@ -197,8 +198,7 @@ def test_a_fit_comes_back_from_its_file(data, tmp_path):
     X, y, new = data
     model = bx.GPX(X, y, intercept=True)
     idata = model.fit("map", progressbar=False)
-    lengths = idata["posterior"]["lengthscale"].values.ravel()
-    assert lengths[1] == lengths[2] == lengths[3] != lengths[0]
+    assert idata["posterior"]["lengthscale"]["feature"].values.tolist() == ["age", "colour"]
     bx.save(model, idata, tmp_path / "fit.nc")
     again, draws = bx.load(tmp_path / "fit.nc")
     assert again.training.X.levels == {"colour": tuple(COLOURS)}
@@ -258,8 +258,8 @@ def test_one_prior_for_each_column(data):
     made = []
     prior = lambda name, dims: made.append((name, dims)) or pm.HalfNormal(name, dims=dims)  # noqa: E731
     model = bx.GP(X, y, priors={"lengthscale": prior})
-    assert made == [("lengthscale_by_column", "column")]
-    assert model.pymc["lengthscale"].eval(mode=MODE).shape == (4,)
+    assert made == [("lengthscale", "feature")]
+    assert model.pymc["lengthscale"].eval(mode=MODE).shape == (2,)
     fixed = bx.GP(X, y, priors={"lengthscale": [0.8, 1.3]})
     assert fixed.fixed["lengthscale"].tolist() == [0.8, 1.3, 1.3, 1.3]
     fixed.fit("map", progressbar=False)
@@ -321,3 +321,34 @@ def test_the_command_line_takes_them(data, tmp_path, family, capsys):
     if family == "gpx":
         assert frame["feature"].nunique() == 5
         assert frame[frame["feature"] == "colour=red"]["weight_mean"].notna().all()
+
+
+@pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
+def test_a_fit_is_drawn_and_summarised_by_arviz(data):
+    X, y, _ = data
+    idata = bx.GP(X, y).fit("laplace", draws=20, seed=1, progressbar=False)
+    assert idata["posterior"]["lengthscale"].sizes["feature"] == 2
+    rows = az.summary(idata, kind="stats").index
+    assert [row for row in rows if "lengthscale" in row] == [
+        "lengthscale[age]",
+        "lengthscale[colour]",
+    ]
+    for plot in (az.plot_forest, az.plot_trace_dist, az.plot_ridge):
+        plot(idata, backend="none")
+
+
+def test_fits_with_a_lengthscale_for_each_indicator_are_read(data):
+    """Version 0.1 wrote them so."""
+    X, y, new = data
+    model = bx.GP(X, y)
+    idata = model.fit("map", start=THETA, progressbar=False)
+    expected = bx.predictions(model, idata, new, keep="summary")
+    own = idata["posterior"].to_dataset()
+    each = (
+        own["lengthscale"]
+        .isel(feature=[0, 1, 1, 1])
+        .assign_coords(feature=[*model.training.X.columns])
+    )
+    older = xr.DataTree.from_dict({"posterior": own.drop_dims("feature").assign(lengthscale=each)})
+    found = bx.predictions(model, older, new, keep="summary")
+    assert_allclose(found["f_mean"], expected["f_mean"])

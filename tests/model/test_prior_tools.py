@@ -59,7 +59,7 @@ def test_the_model_takes_it_and_its_prior_is_drawn_by_pymc_and_arviz(data, ard):
     drawn = pm.sample_prior_predictive(
         400, model=model.pymc, random_seed=1, compile_kwargs={"mode": "FAST_COMPILE"}
     )
-    name = "lengthscale_by_column" if ard else "lengthscale"
+    name = "lengthscale"
     values = drawn["prior"][name].values[0].reshape(400, -1)
     low, high = prior.bounds if ard else (prior.bounds[0].min(), prior.bounds[1].max())
     inside = ((values > low) & (values < high)).mean(axis=0)
