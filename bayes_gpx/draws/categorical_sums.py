@@ -91,6 +91,20 @@ def of_columns(
     return named.assign_coords(level=_named(summed["value"], frame))
 
 
+def values_by_source(
+    frame: Frame, values: np.ndarray, names: Sequence[str]
+) -> dict[str, xr.Variable]:
+    """What a Dataset says of X at rows (m, d): `value` and, of levels, the coordinate `level`.
+
+    As in `of_columns`, for the user's columns of these names.
+    """
+    every = xr.DataArray(values, {"feature": list(frame.columns)}, ("obs", "feature"))
+    if not frame.levels:
+        return {"value": every.sel(feature=list(names)).variable}
+    value = _coded(every, frame, names)
+    return {"value": value.variable, "level": _named(value, frame).variable}
+
+
 def _sum(array, shares, dim):
     summed = xr.dot(array, shares.rename(feature=dim), dim=dim).rename(source=dim)
     return summed.transpose(*array.dims).assign_attrs(array.attrs)

@@ -78,6 +78,17 @@ def points(
     )
 
 
+def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray) -> Points:
+    """Samples at other X, in user units, each with the z of one of the rows of `where`.
+
+    Where z is x, it moves with x.
+    """
+    training, held = model.training, None
+    if not training.tied and where.Z_values is not None:
+        held = where.Z_values[rows, : training.p - training.intercept]
+    return points(model, X, held)
+
+
 BASELINES = {
     "mean": lambda values: values.mean(axis=0),
     "median": lambda values: np.median(values, axis=0),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
@@ -15,6 +16,7 @@ from bayes_gpx.draws.response_scale import ResponseQuantity, bends
 from bayes_gpx.processes.basis_functions import NoBasis
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
     from bayes_gpx.model.model import Model
 
 
@@ -65,9 +67,10 @@ def derivatives(
     Raises
     ------
     ValueError
-        If the kernel's process is not differentiable as often (once: a Matern 3/2 or smoother,
-        twice: a Matern 5/2 or smoother), for ``covariance=True`` with ``order=2``, or if samples or
-        idata do not fit the model.
+        For categorical features, which have no derivative: without `features` those of the others
+        come back. If the kernel's process is not differentiable as often (once: a Matern 3/2 or
+        smoother, twice: a Matern 5/2 or smoother), for ``covariance=True`` with ``order=2``, or if
+        samples or idata do not fit the model.
 
     References
     ----------
@@ -94,8 +97,22 @@ def derivatives(
     return _explained(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
 
 
+def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str] | None:
+    """The features that were asked for, of which none may be categorical; or all that are not."""
+    named = [name for name in features or () if name in frame.levels]
+    numbers = [name for name in frame.columns if name in frame.sources]
+    if frame.levels and (named or not numbers):
+        raise ValueError(
+            f"{named or list(frame.levels)} are categorical, and there is no slope from one level "
+            "to the next; expected columns of numbers. bx.partial_dependence has the prediction at "
+            "each level, bx.relevance compares levels, bx.attributions has what a row's own add."
+        )
+    return numbers if frame.levels and features is None else features
+
+
 def _explained(model, idata, quantity, where, *, on="response", **options):
     """Derivatives of f, or by functions those of the mean response, joint in any case."""
+    options["features"] = numbers_among(model.training.X, options.get("features"))
     if not bends(model, quantity, on):
         return explain(model, idata, quantity, where, on=on, **options)
     if quantity.square:

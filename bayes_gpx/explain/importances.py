@@ -13,6 +13,7 @@ from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import answer, draw_functions, values
 from bayes_gpx.draws.response_scale import (
@@ -73,9 +74,11 @@ def importances(
         Where derivatives are averaged, and the columns that Sobol indices draw values from; None
         for the training samples.
     measures : list of str, optional
-        Some of the variables below. By default all, without `inverse_lengthscale` where the kernel
-        does not have one lengthscale for each feature, and without Sobol indices of a GPX with a Z
-        of its own. Sobol indices take nearly all of the time: 4096 (d + 2) rows of each function.
+        Some of the variables below. Those of derivatives are, for a categorical column, those of
+        contrasts between a sample's own level and the others. By default all, without
+        `inverse_lengthscale` where the kernel does not have one lengthscale for each feature, and
+        without Sobol indices of a GPX with a Z of its own. Sobol indices take nearly all of the
+        time: 4096 (d + 2) rows of each function.
     obs : label or list of labels, optional
         Only these observations.
     on : {"response", "latent"}
@@ -139,7 +142,7 @@ def importances(
     _check(measures, absent)
     where = points(model, X_new, Z_new, obs=obs)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    sd = training.X_deviations / training.X_scaling.scale
+    frame, first = training.X, np.unique(training.X.groups, return_index=True)[1]
     each, found = draws if hyper.alone else 1, {}
     functions: Any = None  # drawn only if some measure needs them
     if set(measures) - {"inverse_lengthscale"}:
@@ -154,20 +157,19 @@ def importances(
         )
 
     if "inverse_lengthscale" in measures:
-        found["inverse_lengthscale"] = np.repeat(sd / hyper.values[lengthscale], each, axis=1)
+        variances = (training.X_deviations / training.X_scaling.scale) ** 2
+        sd = np.sqrt(np.bincount(frame.groups, variances))
+        each_one = sd / hyper.values[lengthscale][..., first]
+        found["inverse_lengthscale"] = np.repeat(each_one, each, axis=1)
     if {"mean_absolute_derivative", "mean_squared_derivative"} & set(measures):
-        slope = quantities.derivative(model)
-        asked = ResponseQuantity(model, slope, where) if on_response else LatentQuantity(slope)
-        slopes = answer(functions, asked, where, progressbar=progressbar)["derivative"]
-        slopes = slopes * xr.DataArray(training.X_deviations, dims="feature")
-        found["mean_absolute_derivative"] = abs(slopes).mean("obs").values
-        found["mean_squared_derivative"] = (slopes**2).mean("obs").values
+        found |= _derivatives(functions, where, on_response, on, progressbar)
     if {"sobol_first", "sobol_total"} & set(measures):
 
         def of(X):
             return values(functions, points(model, X), on, progressbar=progressbar)
 
-        shares = zip(("sobol_first", "sobol_total"), sobol(of, where.X_values, seed), strict=True)
+        indices = sobol(of, where.X_values, seed, frame.groups)
+        shares = zip(("sobol_first", "sobol_total"), indices, strict=True)
         for name, (share, error) in shares:
             if name in measures:
                 found |= {name: share, f"{name}_mc_error": error}
@@ -175,7 +177,7 @@ def importances(
     coords = {
         "chain": hyper.chain,
         "draw": np.arange(size) if hyper.alone else hyper.draw,
-        "feature": list(training.X.columns),
+        "feature": list(frame.sources),
     }
     classes = model.specification.classes
     if classes is not None:
@@ -187,6 +189,33 @@ def importances(
         for name, array in kept.items()
     }
     return xr.Dataset(variables, coords, origin(model))
+
+
+def _derivatives(functions, where, on_response, on, progressbar):
+    """Both averages of derivatives, (chain, draw, feature, ...); of levels, of their contrasts."""
+    model, found = functions.model, {}
+    frame = model.training.X
+    numbers = [name for name in frame.sources if name not in frame.levels]
+    if numbers:
+        slope = quantities.derivative(model)
+        asked = ResponseQuantity(model, slope, where) if on_response else LatentQuantity(slope)
+        slopes = answer(functions, asked, where, features=numbers, progressbar=progressbar)
+        sd = dict(zip(frame.columns, model.training.X_deviations, strict=True))
+        slopes = slopes["derivative"] * xr.DataArray([sd[name] for name in numbers], dims="feature")
+        absolute, square = abs(slopes).mean("obs").values, (slopes**2).mean("obs").values
+        for k, name in enumerate(numbers):
+            found[name] = absolute[:, :, k], square[:, :, k]
+    for name in frame.levels:
+        f = values(functions, at_levels(model, where, [name]), on, progressbar=progressbar)
+        f = f.reshape((*functions.shape, -1, len(where.X), *f.shape[3:]))
+        own, rows = own_levels(model, where, name), np.arange(len(where.X))
+        apart = (f - f[:, :, own, rows][:, :, None]) * level_deviation(model, name)
+        weights = contrast_weights(model, where, name) / len(rows)
+        found[name] = tuple(
+            np.einsum("cdlm...,lm->cd...", part, weights) for part in (np.abs(apart), apart**2)
+        )
+    both = (np.stack([found[name][k] for name in frame.sources], axis=2) for k in (0, 1))
+    return dict(zip(("mean_absolute_derivative", "mean_squared_derivative"), both, strict=True))
 
 
 def _units(of_f):
@@ -222,8 +251,10 @@ def _lengthscale(model):
     return known[0].name if len(known) == 1 and known[0].dim == "feature" else None
 
 
-def sobol(of, X, seed=None):
+def sobol(of, X, seed=None, groups=None):
     """Sobol indices of functions of independent columns, each with the distribution of X's.
+
+    With `groups`, of groups of columns, whose values are drawn together.
 
     Parameters
     ----------
@@ -231,32 +262,38 @@ def sobol(of, X, seed=None):
         From rows (m, d) to the functions' values there, (chain, draw, m, ...).
     X : array (n, d)
     seed : int, optional
+    groups : integer array (d,), optional
+        Which group each column belongs to, from 0; by default each is one.
 
     Returns
     -------
-    list of two pairs of arrays (chain, draw, d, ...)
+    list of two pairs of arrays (chain, draw, groups, ...)
         First-order indices and their standard errors over samples; the same of total indices.
     """
-    seeds, order = np.random.SeedSequence(seed).spawn(SOBOL_SAMPLES), np.sort(X, axis=0)
-    samples = [_explained_variances(of, order, np.random.default_rng(own)) for own in seeds]
+    seeds = np.random.SeedSequence(seed).spawn(SOBOL_SAMPLES)
+    groups = np.arange(X.shape[1]) if groups is None else groups
+    order = np.empty_like(X)
+    for group in np.unique(groups):
+        own = np.flatnonzero(groups == group)
+        order[:, own] = X[np.lexsort(X[:, own].T[::-1])][:, own]
+    samples = [_explained_variances(of, order, groups, np.random.default_rng(s)) for s in seeds]
     variance, *explained = (np.stack(parts) for parts in zip(*samples, strict=True))
     return [_share(part, variance) for part in explained]
 
 
-def _explained_variances(of, order, rng):
+def _explained_variances(of, order, groups, rng):
     """Variance V (chain, draw, 1, ...), and what features explain of it, alone and with others.
 
     Jansen's estimators, AB being A with one column of B: V - E (f(B) - f(AB))^2 / 2 is explained by
     that column alone, E (f(A) - f(AB))^2 / 2 with all its interactions.
     """
-    n, d = order.shape
-    uniform = qmc.Sobol(2 * d, rng=rng).random(SOBOL_ROWS)
-    both = order[(uniform * n).astype(int), np.tile(np.arange(d), 2)]
-    A, B = both[:, :d], both[:, d:]
-    moved = np.repeat(A[None], d, axis=0)
-    moved[range(d), :, range(d)] = B.T
+    (n, d), count = order.shape, groups.max() + 1
+    uniform = qmc.Sobol(2 * count, rng=rng).random(SOBOL_ROWS)
+    rows = (uniform * n).astype(int)
+    A, B = (order[own[:, groups], np.arange(d)] for own in (rows[:, :count], rows[:, count:]))
+    moved = [np.where(groups == group, B, A) for group in range(count)]
     f = of(np.concatenate([A, B, *moved]))
-    f = f.reshape((*f.shape[:2], d + 2, SOBOL_ROWS, *f.shape[3:]))
+    f = f.reshape((*f.shape[:2], count + 2, SOBOL_ROWS, *f.shape[3:]))
     one, other, mixed = f[:, :, :1], f[:, :, 1:2], f[:, :, 2:]
     variance = f[:, :, :2].var(axis=(2, 3))[:, :, None]
     left, total = (0.5 * ((mixed - whole) ** 2).mean(axis=3) for whole in (other, one))

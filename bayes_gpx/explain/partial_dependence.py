@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -13,7 +13,8 @@ from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.intervals import BOUNDS
-from bayes_gpx.draws.points import points
+from bayes_gpx.draws.level_moves import at_levels
+from bayes_gpx.draws.points import at_other_x, points
 from bayes_gpx.draws.random_functions import draw_functions, values
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.posteriors.prior_functions import WAVES
@@ -60,7 +61,7 @@ def partial_dependence(
         Only these.
     steps : int
         Places along each feature, evenly from its smallest to its largest value among these
-        observations.
+        observations; of a categorical column, its levels.
     on : {"response", "latent"}
         What labels and counts are asked about: their probability or rate S(f), or f.
     ci_prob : float, optional
@@ -80,7 +81,9 @@ def partial_dependence(
         `partial_dependence` (chain, draw, feature, step) with its `_mean`, `_sd` and
         `partial_dependence_band` (feature, step, ci_bound), pointwise with equal tails; `ice_mean`
         (obs, feature, step), and `ice` with chain and draw; `value` (feature, step). In units of f
-        or S(f); of several classes with a last dim `class` (before `ci_bound`).
+        or S(f); of several classes with a last dim `class` (before `ci_bound`). With categorical
+        columns `value` is the position of a level, the coordinate `level` (feature, step) its name,
+        and steps that a feature does not have are NaN.
 
     Raises
     ------
@@ -108,15 +111,11 @@ def partial_dependence(
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     one_of("keep", keep, ("summary", "draws"))
     count("steps", steps, 2)
-    columns, training = list(model.training.X.columns), model.training
-    names = columns if features is None else list(features)
+    frame = model.training.X
+    names = list(frame.sources) if features is None else list(features)
     for name in names:
-        one_of("features", name, columns)
+        one_of("features", name, frame.sources)
     where = points(model, X_new, Z_new, obs=obs)
-    held = None
-    if not training.tied and where.Z_values is not None:
-        own = where.Z_values[:, : training.p - training.intercept]
-        held = np.repeat(own, steps, axis=0)
     functions = draw_functions(
         model,
         idata,
@@ -127,14 +126,13 @@ def partial_dependence(
         progressbar=progressbar,
     )
     curves, averages, places = [], [], []
+    length = max([len(frame.levels.get(name, range(steps))) for name in names])
     for name in names:
-        j = columns.index(name)
-        low, high = where.X_values[:, j].min(), where.X_values[:, j].max()
-        places.append(np.linspace(low, high, steps))
-        X = np.repeat(where.X_values, steps, axis=0)
-        X[:, j] = np.tile(places[-1], len(where.X))
-        f = values(functions, points(model, X, held), on, progressbar=progressbar)
-        f = f.reshape((*functions.shape, len(where.X), steps, *f.shape[3:]))
+        place, moved = _along(model, where, name, steps)
+        places.append(_filled(place, 0, length))
+        f = values(functions, moved, on, progressbar=progressbar)
+        f = f.reshape((*functions.shape, len(place), len(where.X), *f.shape[3:])).swapaxes(2, 3)
+        f = _filled(f, 3, length)
         averages.append(f.mean(axis=2))
         curves.append(f if keep == "draws" else f.mean(axis=(0, 1)))
     several = model.specification.classes is not None
@@ -153,16 +151,38 @@ def partial_dependence(
         curves = list(np.moveaxis(ice.mean(axis=(0, 1)), 1, 0))
     variables["ice_mean"] = ("obs", *along), np.stack(curves, axis=1)
     hyper = functions.hyper
-    coords = {
+    coords: dict[str, Any] = {
         "chain": hyper.chain,
         "draw": np.arange(functions.each) if hyper.alone else hyper.draw,
         "obs": where.index,
         "feature": names,
-        "step": np.arange(steps),
+        "step": np.arange(length),
         "ci_bound": BOUNDS,
     }
+    if frame.levels:
+        own = [list(frame.levels.get(name, ())) for name in names]
+        level = [levels + [""] * (length - len(levels)) for levels in own]
+        coords["level"] = ("feature", "step"), level
     if several:
         coords["class"] = list(model.training.labels)
     units = response_units(model) if on_response else quantities.latent_units(model)
     attrs = {"units": units, "ci_prob": prob}
     return xr.Dataset(variables, coords, origin(model) | attrs)
+
+
+def _along(model, where, name, steps):
+    """Places of a feature, and the samples at each of them, one place after the other."""
+    if name in model.training.X.levels:
+        return np.arange(len(model.training.X.levels[name])), at_levels(model, where, [name])
+    j, m = model.training.X.columns.index(name), len(where.X)
+    place = np.linspace(where.X_values[:, j].min(), where.X_values[:, j].max(), steps)
+    X = np.tile(where.X_values, (steps, 1))
+    X[:, j] = np.repeat(place, m)
+    return place, at_other_x(model, where, X, np.tile(np.arange(m), steps))
+
+
+def _filled(values, axis, length):
+    """The same with NaN added along an axis, up to a length."""
+    added = [(0, 0)] * values.ndim
+    added[axis] = 0, length - values.shape[axis]
+    return np.pad(values.astype(float), added, constant_values=np.nan)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import xarray as xr
 from arviz_base import rcParams
 
@@ -13,8 +13,8 @@ from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.intervals import BOUNDS
-from bayes_gpx.draws.points import points, read_baseline
-from bayes_gpx.explain.derivatives import _explained
+from bayes_gpx.draws.points import at_other_x, points, read_baseline
+from bayes_gpx.explain.derivatives import _explained, numbers_among
 from bayes_gpx.numerics.quadrature import rule
 from bayes_gpx.validation import probability
 
@@ -102,8 +102,8 @@ def slopes(
     """
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     training = model.training
-    features = options.get("features")
-    regions = None if rope is None else _regions(rope, features or training.X.columns)
+    features = numbers_among(training.X, options.get("features")) or training.X.columns
+    regions = None if rope is None else _regions(rope, features)
     where = points(model, X_new, Z_new, obs=obs)
     quantity = quantities.derivative(model)
     found = _explained(model, idata, quantity, where, joint=True, keep="draws", **options)
@@ -203,12 +203,8 @@ def path_slopes(
     if start.ndim > 1:
         raise ValueError(f"baseline has {len(start)} rows; expected one, where the path starts.")
     way = where.X_values[0] - start
-    path = pd.DataFrame(start + t[:, None] * way, index=t, columns=list(training.X.columns))
-    held = None
-    if not training.tied and where.Z_values is not None:
-        names = training.Z.columns[: training.p - training.intercept]
-        held = pd.DataFrame(np.tile(where.Z_values[:, : len(names)], (len(t), 1)), t, list(names))
-    along = points(model, path, held)
+    path = at_other_x(model, where, start + t[:, None] * way, np.zeros(len(t), int))
+    along = replace(path, index=t)
     found = _explained(
         model, idata, quantities.derivative(model), along, joint=True, keep="draws", **options
     )

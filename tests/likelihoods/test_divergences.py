@@ -11,7 +11,7 @@ import xarray as xr
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.explain.relevance import change
+from bayes_gpx.explain.sensitivities import change
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.predictive import Predictive
 from bayes_gpx.numerics.jets import Jet

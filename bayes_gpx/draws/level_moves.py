@@ -1,0 +1,65 @@
+"""Categorical columns moved from level to level, in the place of a derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+
+from bayes_gpx.draws.points import Points, at_other_x
+from bayes_gpx.draws.protocols import ModelLike
+
+
+def at_levels(model: ModelLike, where: Points, columns: Sequence[str]) -> Points:
+    """Samples at every combination of the levels of some categorical columns.
+
+    All samples at the first combination come first; the last column's levels change fastest.
+    """
+    moved = []
+    for levels in product(*(range(len(model.training.X.levels[name])) for name in columns)):
+        X = where.X_values.copy()
+        for name, level in zip(columns, levels, strict=True):
+            X[:, _indicators(model, name)] = np.eye(len(model.training.X.levels[name]))[level]
+        moved.append(X)
+    rows = np.tile(np.arange(len(where.X)), len(moved))
+    return at_other_x(model, where, np.concatenate(moved), rows)
+
+
+def own_levels(model: ModelLike, where: Points, column: str) -> np.ndarray:
+    """Position of each sample's level, (m,)."""
+    return where.X_values[:, _indicators(model, column)].argmax(axis=1)
+
+
+def contrast_weights(model: ModelLike, where: Points, column: str) -> np.ndarray:
+    """Weights of a sample's contrasts with all levels, (levels, m).
+
+    Those of levels other than its own are their shares of the training rows (equal ones, if no
+    training row has another level) and sum to 1; its own has none.
+    """
+    own, shares = own_levels(model, where, column), _shares(model, column)
+    other = np.arange(len(shares))[:, None] != own
+    weights = np.where(other, shares[:, None], 0.0)
+    weights = np.where(weights.sum(axis=0) > 0.0, weights, other)
+    total = np.broadcast_to(weights.sum(axis=0), weights.shape)
+    return np.divide(weights, total, out=np.zeros_like(weights), where=total > 0.0)
+
+
+def level_deviation(model: ModelLike, column: str) -> float:
+    """What a categorical column has in the place of a standard deviation.
+
+    Contrasts times this are to contrasts what slopes times the standard deviation are to slopes:
+    of two levels it is that of their 0 and 1. With levels' shares pi it is
+    ``sqrt((1 - sum pi^2) / 2)``; two training rows at random differ with twice its square.
+    """
+    return float(np.sqrt((1.0 - (_shares(model, column) ** 2).sum()) / 2.0))
+
+
+def _indicators(model, column):
+    """Which of X's columns are the indicators of a categorical one, (d,)."""
+    return np.isin(model.training.X.columns, model.training.X.of_source(column))
+
+
+def _shares(model, column):
+    """Shares of the training rows that have each level."""
+    return model.training.X.values[:, _indicators(model, column)].mean(axis=0)

@@ -1,0 +1,371 @@
+"""How predictive distributions change with features: derivatives, and contrasts of levels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import combinations
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.categorical_sums import values_by_source
+from bayes_gpx.draws.evaluate import jets, origin
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
+from bayes_gpx.draws.mixtures import Mixture, PredictiveMixture
+from bayes_gpx.draws.points import Points
+from bayes_gpx.likelihoods.predictive import Predictive
+from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
+STEP = 1e-4
+"""Of finite differences, in standard deviations of the feature, unless another is asked for."""
+
+PAIRED = ("obs", "feature", "feature_bis")
+"""Dims of interactions: the second feature of a pair has a dim of its own."""
+
+
+@dataclass(frozen=True)
+class Picked:
+    """Some of the user's own columns of X.
+
+    Attributes
+    ----------
+    names : list of str
+    places, columns : integer arrays
+        Where those that hold numbers stand among the names, and among X's columns.
+    levels : dict
+        Where categorical ones stand among the names, by name.
+    """
+
+    names: list[str]
+    places: np.ndarray
+    columns: np.ndarray
+    levels: dict[str, int]
+
+    @classmethod
+    def of(cls, frame: Any, names: Sequence[str]) -> Picked:
+        """Find columns of a Frame by name."""
+        places = [k for k, name in enumerate(names) if name not in frame.levels]
+        columns = [frame.columns.index(names[k]) for k in places]
+        levels = {name: k for k, name in enumerate(names) if name in frame.levels}
+        return cls(list(names), np.array(places, int), np.array(columns, int), levels)
+
+    def placed(self, numbers: np.ndarray, *at: Any) -> np.ndarray:
+        """Numbers (m, ...) at places among all names, one index for each axis; NaN elsewhere."""
+        full = np.full((len(numbers), *[len(self.names)] * len(at)), np.nan)
+        full[:, *np.ix_(*map(np.atleast_1d, at))] = numbers
+        return full
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """Numbers of some of the features that were picked, or of some pairs of them.
+
+    Attributes
+    ----------
+    where : Points
+        Where predictions are needed.
+    order : int
+        How many derivatives of them.
+    numbers : callable
+        From the likelihood and a `Predictive` there to arrays (m, picked) or (m, picked, picked),
+        on the model's scale, NaN where another measure knows them.
+    """
+
+    where: Points
+    order: int
+    numbers: Callable[[Any, Predictive], np.ndarray]
+
+
+def first_derivatives(where: Points, picked: Picked) -> Measure:
+    """KL-diff of columns of numbers."""
+
+    def numbers(likelihood, found):
+        first = change(likelihood.parameters(found))[0]
+        return picked.placed(first[:, picked.columns], picked.places)
+
+    return Measure(where, 1, numbers)
+
+
+def second_derivatives(where: Points, picked: Picked, factor: float) -> Measure:
+    """KL-diff^2 of pairs of columns of numbers."""
+
+    def numbers(likelihood, found):
+        second = change(likelihood.parameters(found), factor)[1]
+        own = second[:, picked.columns[:, None], picked.columns]
+        return picked.placed(own, picked.places, picked.places)
+
+    return Measure(where, 2, numbers)
+
+
+def differences(model: Model, where: Points, picked: Picked, step: float) -> Measure:
+    """KL-diff of columns of numbers by finite differences: how far a step moves the prediction."""
+    if isinstance(step, bool) or not (isinstance(step, Real) and 0 < step < np.inf):
+        raise ValueError(f"step is {step!r}; expected a positive number.")
+    m, count = len(where.X), len(picked.columns)
+    sd = (model.training.X_deviations / model.training.X_scaling.scale)[picked.columns]
+    steps = step * np.where(sd > 0, sd, 1.0)
+    moves = np.zeros((count + 1, model.training.d))
+    moves[np.arange(1, count + 1), picked.columns] = steps
+    X = (where.X + moves[:, None]).reshape((-1, model.training.d))
+    Z = None if where.Z is None else np.tile(where.Z, (count + 1, 1))
+
+    def numbers(likelihood, found):
+        here, *there = (found.at(slice(k * m, (k + 1) * m)) for k in range(count + 1))
+        return picked.placed(_apart(likelihood, here, there).T / steps, picked.places)
+
+    return Measure(replace(where, X=X, Z=Z), 0, numbers)
+
+
+def contrasts(model: Model, where: Points, picked: Picked, column: str) -> Measure:
+    """KL-diff of a categorical column: root mean square over its other levels."""
+    m, weights = len(where.X), contrast_weights(model, where, column)
+    own, rows = own_levels(model, where, column), np.arange(m)
+
+    def numbers(likelihood, found):
+        here = found.at(own * m + rows)
+        there = [found.at(slice(k * m, (k + 1) * m)) for k in range(len(weights))]
+        square = _apart(likelihood, here, there) ** 2
+        mean = (weights * square).sum(axis=0)
+        return picked.placed(np.sqrt(mean)[:, None], picked.levels[column])
+
+    return Measure(at_levels(model, where, [column]), 0, numbers)
+
+
+def contrasts_of_derivatives(
+    model: Model, where: Points, picked: Picked, column: str, factor: float
+) -> Measure:
+    """KL-diff^2 of a categorical column with each column of numbers."""
+    m, weights = len(where.X), contrast_weights(model, where, column)
+    own, rows, at = own_levels(model, where, column), np.arange(m), picked.levels[column]
+
+    def numbers(likelihood, found):
+        square = np.zeros((m, len(picked.columns)))
+        for jet, information in likelihood.parameters(found):
+            first = jet.first[:, picked.columns].reshape((-1, m, len(picked.columns)))
+            known = information.reshape((-1, m))[own, rows]
+            apart = first - first[own, rows]
+            square += known[:, None] * np.einsum("lmk,lm->mk", apart**2, weights)
+        both = np.sqrt(factor * square)[:, None]
+        return _symmetric(picked.placed(both, at, picked.places))
+
+    return Measure(at_levels(model, where, [column]), 1, numbers)
+
+
+def contrasts_of_contrasts(
+    model: Model, where: Points, picked: Picked, columns: Sequence[str], factor: float
+) -> Measure:
+    """KL-diff^2 of two categorical columns."""
+    m, rows = len(where.X), np.arange(len(where.X))
+    weights = [contrast_weights(model, where, column) for column in columns]
+    one, other = (own_levels(model, where, column) for column in columns)
+    sizes, at = [len(w) for w in weights], [picked.levels[column] for column in columns]
+
+    def numbers(likelihood, found):
+        square = np.zeros(m)
+        for jet, information in likelihood.parameters(found):
+            value, known = (v.reshape((*sizes, m)) for v in (jet.value, information))
+            apart = value - value[one, :, rows].T - value[:, other, rows][:, None]
+            apart = apart + value[one, other, rows]
+            mean = np.einsum("abm,am,bm->m", apart**2, *weights)
+            square += known[one, other, rows] * mean
+        return _symmetric(picked.placed(np.sqrt(factor * square)[:, None, None], *at))
+
+    return Measure(at_levels(model, where, columns), 0, numbers)
+
+
+def of_pairs(
+    model: Model, where: Points, picked: Picked, asked: np.ndarray, factor: float
+) -> list[Measure]:
+    """KL-diff^2 of all pairs that are asked for, a symmetric array (picked, picked) of truths."""
+    numbers, found = picked.places, []
+    if asked[numbers[:, None], numbers].any():
+        found.append(second_derivatives(where, picked, factor))
+    for column, at in picked.levels.items():
+        if asked[at, numbers].any():
+            found.append(contrasts_of_derivatives(model, where, picked, column, factor))
+    for columns in combinations(picked.levels, 2):
+        if asked[tuple(picked.levels[column] for column in columns)]:
+            found.append(contrasts_of_contrasts(model, where, picked, columns, factor))
+    return [replace(one, numbers=_only(asked, one.numbers)) for one in found]
+
+
+def _only(asked, numbers):
+    """The same numbers, NaN where they are not asked for."""
+    return lambda likelihood, found: np.where(asked, numbers(likelihood, found), np.nan)
+
+
+def _apart(likelihood, here, there):
+    """Root of twice the divergence from one prediction to each of several others, (others, m)."""
+    divergences = np.stack([likelihood.divergence(here, other) for other in there])
+    return np.sqrt(2.0 * np.maximum(divergences, 0.0))
+
+
+def _symmetric(pairs):
+    """Pairs (m, k, k) of which one order is known and the other NaN, with both."""
+    return np.fmax(pairs, pairs.transpose((0, 2, 1)))
+
+
+def measured(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    name: str,
+    picked: Picked,
+    measures: Sequence[Measure],
+    *,
+    over: str,
+    num_draws: int | None,
+    keep: str,
+    progressbar: bool,
+) -> xr.Dataset:
+    """Ask for all measures at every draw, or of their mixture, and name what is found."""
+    one_of("over", over, ("draws", "mixture"))
+    one_of("keep", keep, ("draws", "summary"))
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    asked = [
+        _asked(model, hyper, where, name, picked, measure, over, keep, progressbar)
+        for measure in measures
+    ]
+    found = reduce(xr.Dataset.fillna, asked)
+    if over == "draws":
+        found = found.assign_coords(chain=hyper.chain, draw=hyper.draw)
+    found = found.assign_coords(obs=where.index)
+    largest = max(one.attrs.pop("relative_jitter") for one in asked)
+    attrs = {"over": over, "relative_jitter": largest, "samples": "new samples"}
+    found.attrs.update(origin(model) | attrs)
+    return found
+
+
+def _asked(model, hyper, where, name, picked, measure, over, keep, progressbar):
+    likelihood, kept = model.specification.observation, _Kept(model, name, picked, where)
+    mixture, largest = PredictiveMixture(), 0.0
+    center = 0.0 if model.training.scales_y else model.training.y_scaling.center
+    if over == "draws":
+        kept.open((len(hyper.chain), len(hyper.draw)), keep)
+    for at, theta, mean, variance, jitter in jets(
+        model, hyper, measure.where, measure.order, progressbar=progressbar
+    ):
+        predicted = likelihood.predictive(mean.shifted(center), variance, theta)
+        largest = max(largest, jitter)
+        if over == "mixture":
+            mixture.add(predicted)
+        else:
+            kept.add(at, measure.numbers(likelihood, predicted))
+    if over == "mixture":
+        found = kept.of_one(measure.numbers(likelihood, mixture.predictive()))
+    else:
+        found = kept.dataset()
+    found.attrs["relative_jitter"] = largest
+    return found
+
+
+class _Kept:
+    """What is kept of a measure's numbers, in user units and scaled: draws, means and sds."""
+
+    def __init__(self, model, name, picked, where):
+        self._name = name
+        self._dims = ("obs", "feature") if name == "relevance" else PAIRED
+        self._coords = dict.fromkeys(self._dims[1:], picked.names)
+        self._attrs = {"units": f"per unit of {' per unit of '.join(self._dims[1:])}"}
+        self._value = values_by_source(model.training.X, where.X_values, picked.names)
+        self._shape = (len(where.X), *[len(picked.names)] * (len(self._dims) - 1))
+        per_unit, deviations = np.ones((2, len(picked.names)))
+        per_unit[picked.places] = 1.0 / model.training.X_scaling.scale[picked.columns]
+        deviations[picked.places] = model.training.X_deviations[picked.columns]
+        for column, place in picked.levels.items():
+            deviations[place] = level_deviation(model, column)
+        scales = per_unit, deviations * per_unit
+        if len(self._shape) == 3:
+            scales = [np.multiply.outer(scale, scale) for scale in scales]
+        self._scales = dict(zip((name, f"{name}_scaled"), scales, strict=True))
+
+    def open(self, lead, keep):
+        """Make room for draws, which a mixture does not have."""
+        self._stores = {}
+        if keep == "draws":
+            self._stores = {name: np.empty((*lead, *self._shape)) for name in self._scales}
+        self._average = np.empty((*lead, *self._shape[1:]))
+        size = (self._shape[0], int(np.prod(self._shape[1:])))
+        self._mixtures = {name: Mixture(size, False) for name in self._scales}
+
+    def _scaled(self, numbers):
+        return {name: numbers * scale for name, scale in self._scales.items()}
+
+    def add(self, at, numbers):
+        """Keep one draw's numbers (m, picked) or (m, picked, picked)."""
+        for name, array in self._scaled(numbers).items():
+            self._mixtures[name].add(slice(None), array.reshape((len(array), -1)), 0.0)
+            if name in self._stores:
+                self._stores[name][at] = array
+        self._average[at] = array.mean(axis=0)
+
+    def dataset(self):
+        """Draws, their means and standard deviations, and averages over observations."""
+        variables = {
+            name: (("chain", "draw", *self._dims), array) for name, array in self._stores.items()
+        }
+        known = 1.0 if np.prod(self._average.shape[:2]) > 1 else np.nan  # one draw has no spread
+        for name, mixture in self._mixtures.items():
+            mean, sd, _ = mixture.moments()
+            for suffix, moment in (("mean", mean), ("sd", known * sd)):
+                variables[f"{name}_{suffix}"] = self._dims, moment.reshape(self._shape)
+        variables[f"average_{self._name}"] = ("chain", "draw", *self._dims[1:]), self._average
+        return self._named(variables)
+
+    def of_one(self, numbers):
+        """The Dataset of one distribution, such as a mixture, which has no draws."""
+        scaled = self._scaled(numbers)
+        variables = {name: (self._dims, array) for name, array in scaled.items()}
+        average = scaled[f"{self._name}_scaled"].mean(axis=0)
+        return self._named(variables | {f"average_{self._name}": (self._dims[1:], average)})
+
+    def _named(self, variables):
+        named = xr.Dataset(variables | self._value, self._coords, self._attrs)
+        named = named.set_coords("level") if "level" in named else named
+        of = "the feature" if self._name == "relevance" else "both features"
+        for name in named:
+            if name.startswith((f"{self._name}_scaled", "average_")):
+                named[name].attrs["units"] = f"per standard deviation of {of}"
+        return named
+
+
+def change(parameters, factor=1.0):
+    """How fast a distribution changes with x: KL-diff and KL-diff^2.
+
+    With parameters theta_k of Fisher information I_k, uncorrelated, the Kullback-Leibler divergence
+    from p(x) to p(x + t e_d) is ``t^2 / 2 sum_k I_k theta_k,d^2`` to second order.
+
+    Parameters
+    ----------
+    parameters : sequence of (Jet, array (m,))
+        Parameters of the distribution and the Fisher information of each.
+    factor : float
+        Of the sum for pairs of features.
+
+    Returns
+    -------
+    first : array (m, d)
+        ``sqrt(sum_k I_k theta_k,d^2)``.
+    second : array (m, d, d) or None
+        ``sqrt(factor sum_k I_k theta_k,de^2)``.
+
+    References
+    ----------
+    Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
+    (2021), equations 2 and 3; the supplement has the latter with a factor of 1.
+    """
+    roots = [(jet, np.sqrt(information)) for jet, information in parameters]
+    first = sum((root[:, None] * jet.first) ** 2 for jet, root in roots)
+    if any(jet.second is None for jet, _ in roots):
+        return np.sqrt(first), None
+    second = sum((root[:, None, None] * jet.second) ** 2 for jet, root in roots)
+    return np.sqrt(first), np.sqrt(factor * second)
