@@ -27,6 +27,9 @@ from bayes_gpx.plots.visuals import (
 BINS = 90
 """Along the axis; points of one bin are stacked around their feature's line."""
 
+NAMED = "#7f7f7f"
+"""Colour of points whose feature has names for values, which are neither low nor high."""
+
 HALF = 0.4
 """How far from the line a stack may reach."""
 
@@ -81,8 +84,8 @@ def plot_beeswarm(
     """Plot the attributions of many observations, coloured by the features' own values.
 
     Each observation is a point in each feature's row: filled if its interval excludes 0, hollow
-    if the sign is open. Colours run from a feature's 5th percentile to its 95th, over all
-    observations of the dataset.
+    if it includes 0. Colours run from a feature's 5th percentile to its 95th, over all
+    observations of the dataset; those of a categorical column are gray.
 
     Parameters
     ----------
@@ -129,6 +132,9 @@ def plot_beeswarm(
     mean = found[["mean"]].rename(mean=name)
     known = dataset["value"].sel(feature=found["feature"]).transpose("obs", "feature").values
     colour = colours(_relative(found["value"].values, known).T, 0.0, 1.0, ON_WHITE)
+    if "level" in found["value"].coords:
+        named = found["value"]["level"].transpose("obs", "feature").values.T != ""
+        colour = np.where(named, NAMED, colour)
     open_sign = covers_zero(found["interval"])
     backend = backend or rcParams["plot.backend"]
     size = 8.5, 1.0 + 0.4 * count

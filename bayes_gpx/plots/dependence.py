@@ -14,26 +14,34 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, QUANTITIES, short, shown
-from bayes_gpx.plots.visuals import axis_labels, few_numbers, horizontal_zero, interval_bars
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    horizontal_zero,
+    interval_bars,
+    places_along,
+    ticks_along,
+)
 
 
 def _bars(da, target, *, value, **kwargs):
     bounds = da.transpose("obs", "ci_bound").values
-    return interval_bars(value.values, bounds, target, **kwargs)
+    return interval_bars(places_along(value), bounds, target, **kwargs)
 
 
 def _points(da, target, *, value, **kwargs):
-    return backend_from_object(target).scatter(value.values, da.values, target, **kwargs)
+    return backend_from_object(target).scatter(places_along(value), da.values, target, **kwargs)
 
 
 def _rug(da, target, *, value, **kwargs):
     bottom = da.values.min() - 0.05 * np.ptp(da.values)
     ends = np.full(len(value), bottom)
-    return backend_from_object(target).scatter(value.values, ends, target, marker="|", **kwargs)
+    return backend_from_object(target).scatter(
+        places_along(value), ends, target, marker="|", **kwargs
+    )
 
 
-def _labels(da, target, *, y):
-    few_numbers(target)
+def _labels(da, target, *, value, y):
+    ticks_along(value, target)
     return axis_labels(da, target, x=short(da["feature"].item()), y=y)
 
 
@@ -49,7 +57,8 @@ def plot_dependence(
 ) -> PlotCollection:
     """Plot attributions, contributions, weights, slopes or relevance against the feature's value.
 
-    Each observation is a point with its interval, above a rug of values. The scatter of points
+    Each observation is a point with its interval, above a rug of values; those of one level of a
+    categorical column stand side by side, above the level's name. The scatter of points
     at one value is interaction with other features, the interval is what is not known.
 
     Parameters
@@ -103,7 +112,7 @@ def plot_dependence(
     pc.map(_bars, "credible_interval", data=interval, value=value, **drawn)
     pc.map(_points, "point_estimate", data=mean, value=value, color="C0", size=9)
     pc.map(_rug, "rug", data=interval, value=value, color="gray", alpha=0.6)
-    pc.map(_labels, "labels", data=mean, y=name)
+    pc.map(_labels, "labels", data=mean, value=value, y=name)
     second = f"{dataset.attrs['units']}: mean and {found.attrs['interval']}"
     add_title(pc, f"{found.attrs['title']}\n{second}")
     return pc

@@ -14,12 +14,17 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import refuse_several, short
-from bayes_gpx.plots.visuals import axis_labels
+from bayes_gpx.plots.visuals import axis_labels, interval_bars, level_names, ticks_along
 from bayes_gpx.validation import count, one_of
 
 
 def _curves(da, target, *, value, **kwargs):
     lines = da.transpose("obs", "step").values
+    if level_names(value):
+        apart = np.linspace(-0.2, 0.2, len(lines))
+        x = value.values + apart[:, None]
+        own = {"color": kwargs["color"], "alpha": kwargs["alpha"], "size": 6}
+        return backend_from_object(target).scatter(x.ravel(), lines.ravel(), target, **own)
     gap = np.full((len(lines), 1), np.nan)
     x = np.tile(np.append(value.values, np.nan), len(lines))
     return backend_from_object(target).line(x, np.hstack([lines, gap]).ravel(), target, **kwargs)
@@ -27,14 +32,21 @@ def _curves(da, target, *, value, **kwargs):
 
 def _band(da, target, *, value, **kwargs):
     low, high = da.transpose("ci_bound", "step").values
+    if level_names(value):
+        bounds = np.column_stack([low, high])
+        return interval_bars(value.values, bounds, target, **kwargs | {"alpha": 1.0, "width": 2.5})
     return backend_from_object(target).fill_between_y(value.values, low, high, target, **kwargs)
 
 
 def _line(da, target, *, value, **kwargs):
+    if level_names(value):
+        color = kwargs["color"]
+        return backend_from_object(target).scatter(value.values, da.values, target, color=color)
     return backend_from_object(target).line(value.values, da.values, target, **kwargs)
 
 
-def _labels(da, target, *, y):
+def _labels(da, target, *, value, y):
+    ticks_along(value, target)
     return axis_labels(da, target, x=short(da["feature"].item()), y=y)
 
 
@@ -47,6 +59,8 @@ def plot_partial_dependence(
     **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot the function along each feature: curves of observations, their average and its band.
+
+    Along a categorical column these are points at its levels, with an interval for the band.
 
     Parameters
     ----------
@@ -90,7 +104,7 @@ def plot_partial_dependence(
     pc.map(_curves, "ice", data=named("ice_mean"), color="gray", alpha=0.35, width=0.8, **where)
     pc.map(_band, "band", data=named("partial_dependence_band"), color="C0", alpha=0.35, **where)
     pc.map(_line, "point_estimate", data=mean, color="C0", width=2.5, **where)
-    pc.map(_labels, "labels", data=mean, y="f")
+    pc.map(_labels, "labels", data=mean, y="f", **where)
     some = f"{len(rows)} of {n} observations" if len(rows) < n else "observations"
     add_title(
         pc,

@@ -7,6 +7,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize, to_hex
 from matplotlib.ticker import MaxNLocator
 
+from bayes_gpx.plots.selection import short
 from bayes_gpx.validation import one_of
 
 SIGNED, UNSIGNED = "RdBu_r", "viridis"
@@ -33,6 +34,36 @@ def few_numbers(target):
     """Have so few numbers along x that long ones do not touch."""
     if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
         target.locator_params("x", nbins=5)
+
+
+def level_names(value):
+    """Names of the levels that values stand for, by position; none where they are numbers."""
+    if "level" not in value.coords:
+        return {}
+    named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
+    return {float(position): str(name) for position, name in named if name}
+
+
+def places_along(value):
+    """Where values (n,) stand along an axis: those of one level side by side."""
+    if not level_names(value):
+        return value.values
+    places = value.values.astype(float)
+    for position in np.unique(places[~np.isnan(places)]):
+        own = places == position
+        places[own] += np.linspace(-0.25, 0.25, own.sum()) if own.sum() > 1 else 0.0
+    return places
+
+
+def ticks_along(value, target):
+    """Have names of levels below an axis, or few numbers."""
+    names = level_names(value)
+    if not names:
+        return few_numbers(target)
+    backend = backend_from_object(target)
+    texts = [short(name, 14) for _, name in sorted(names.items())]
+    backend.xticks(sorted(names), texts, target)
+    backend.xlim((min(names) - 0.5, max(names) + 0.5), target)
 
 
 def interval_bars(at, bounds, target, *, across=False, **kwargs):

@@ -224,3 +224,22 @@ def test_a_level_that_no_row_has_counts_for_nothing(data):
     theta = THETA | {"sigma": 0.3}
     one, other = (bx.relevance(bx.GP(frame, y), theta, obs=[0, 1], **QUIET) for frame in (X, wide))
     assert_allclose(other["relevance_mean"], one["relevance_mean"], rtol=1e-7)
+
+
+def test_plots_have_the_names_of_levels(data):
+    model, theta = fitted(data)
+    rows = {"draws": 5, "seed": 1, **QUIET}
+    dependence = bx.partial_dependence(model, theta, features=["dose", "colour"], **rows)
+    found = bx.attributions(model, theta, keep="summary", **QUIET)
+    for plot in (
+        bx.plot_partial_dependence(dependence, backend="matplotlib"),
+        bx.plot_dependence(found, features=["dose", "colour"], backend="matplotlib"),
+    ):
+        _, panel = plot.viz["plot"].values.ravel()
+        assert [text.get_text() for text in panel.get_xticklabels()] == COLOURS
+    swarm = bx.plot_beeswarm(found, features=["dose", "colour"], backend="matplotlib")
+    points = swarm.viz["plot"].item().collections
+    drawn = np.concatenate([p.get_edgecolors()[:, :3].round(3) for p in points])
+    rows = np.concatenate([p.get_offsets()[:, 1].round() for p in points])
+    dose, colour = (len(set(map(tuple, drawn[rows == k]))) for k in (0, 1))
+    assert dose > 15 and colour == 1
