@@ -175,6 +175,10 @@ def explain(
     Returns
     -------
     xarray.Dataset
+        Besides what the verb names, for each quantity `name_interval` (..., ci_bound): equal-tailed
+        quantiles of the mixture of normals over hyperparameter draws (at most 400 of them), which
+        no seed changes, of ArviZ's ``stats.ci_prob``. Without it are streams to a `path`, sums over
+        the indicators of a categorical column, and what is not linear in f.
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
@@ -199,10 +203,11 @@ def explain(
     by_variance = by_variance and not quantity.across
     moment = "cov" if joint else "variance" if by_variance else "block"
     each, m = draws if hyper.alone else 1, len(where.X)
+    added = len(hyper) if path is None or not sampled else 0
     gathered = by_class(
         model,
         path if sampled else None,
-        lambda: ResultBuilder(quantity, features, m, covariance),
+        lambda: ResultBuilder(quantity, features, m, covariance, added),
         quantity.across,
     )
     lead = (shape[0], shape[1] * each, m)
@@ -231,7 +236,8 @@ def explain(
             largest_jitter[:] = max(largest_jitter[0], jitter)
             noise = float(theta["sigma"]) if quantity.noisy else None
             part = Conditional(mean, second, moment, own.drawn, quantity.factor, quantity.offset)
-            own.add(rows, part, noise, total)
+            number = at[0] * shape[1] + at[1]
+            own.add(rows, part, noise, total, number)
             if response is not None:
                 response.add(rows, part, theta)
             elif not sampled:
@@ -248,7 +254,6 @@ def explain(
             kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
             for name, array in found.items():
                 place.arrays[label][name][kept] = array
-            number = at[0] * shape[1] + at[1]
             place.keep((number, rows.stop) if rows.stop < m else (number + 1, 0), sums)
     dataset = joined(model, gathered, where, place)
     between = "" if len(gathered) == 1 else ", independent between classes"
@@ -294,6 +299,7 @@ def joined(model, gathered, where, place):
     labels = xr.DataArray(list(model.training.labels), dims="class", name="class")
     found = xr.concat([part.drop_vars(common) for part in parts], labels)
     found = found.transpose(..., "class").assign(parts[0][common])
+    found = found.transpose(..., "ci_bound", missing_dims="ignore")
     found.attrs.update(parts[0].attrs)
     return found
 

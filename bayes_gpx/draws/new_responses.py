@@ -86,6 +86,9 @@ class NewResponses:
             f"{name}_mean": (dims, mean.reshape(shape)),
             f"{name}_sd": (dims, sd.reshape(shape)),
         }
+        if self._name is not None and "f_interval" in dataset:  # the mean response grows with f
+            ends = mean_response(self._observation, dataset["f_interval"].values.T, self.exposure)
+            found[f"{name}_interval"] = (*dims, "ci_bound"), ends.T
         return dataset.assign(found)
 
     @property

@@ -2,7 +2,10 @@
 
 import numpy as np
 import xarray as xr
+from arviz_base import rcParams
 
+from bayes_gpx.draws.intervals import BOUNDS
+from bayes_gpx.draws.mixture_intervals import MixtureIntervals
 from bayes_gpx.draws.mixtures import Mixture
 from bayes_gpx.validation import one_of
 
@@ -18,6 +21,8 @@ class ResultBuilder:
     m : int
         Number of observations.
     covariance : bool
+    count : int
+        Hyperparameter draws that will be added, for intervals; 0 for none.
 
     Attributes
     ----------
@@ -27,7 +32,7 @@ class ResultBuilder:
         where in what was kept each number of the result is.
     """
 
-    def __init__(self, quantity, features, m, covariance):
+    def __init__(self, quantity, features, m, covariance, count=0):
         self._quantity, self._picked = quantity, _picked(quantity, features, covariance)
         picked = self._picked
         self.drawn = np.arange(len(quantity.factor)) if quantity.total else picked
@@ -43,6 +48,12 @@ class ResultBuilder:
             name: Mixture((m, self._place.max() + 1 if shape else 1), covariance and shape != ())
             for name, shape in self._shapes.items()
         }
+        self._intervals = {
+            name: MixtureIntervals((m, self._place.max() + 1 if shape else 1), count)
+            for name, shape in self._shapes.items()
+            if count and not quantity.across
+        }
+        self._prob = rcParams["stats.ci_prob"]
         self._residuals = np.zeros((2, m))
 
     def shapes(self, shape):
@@ -54,19 +65,23 @@ class ResultBuilder:
         """The arrays of all that was added so far."""
         return [*(a for m in self._mixtures.values() for a in m.sums), self._residuals]
 
-    def add(self, rows, part, noise, total):
-        """Add one draw's normal; `noise` and `total` are on the model's scale.
+    def add(self, rows, part, noise, total, number=0):
+        """Add the normal of one draw, counted from 0; `noise` and `total` on the model's scale.
 
         `total` holds the mean and the variance (k,) of what the components of k rows sum to.
         """
         quantity, factor = self._quantity, self._quantity.factor[0]
-        self._mixtures[quantity.name].add(rows, *part.moments(self._kept))
+        found = {quantity.name: part.moments(self._kept)}
         if quantity.noisy:
-            variance = part.variance + (noise * factor) ** 2
-            self._mixtures[quantity.noisy].add(rows, part.mean, variance)
+            found[quantity.noisy] = part.mean, part.variance + (noise * factor) ** 2
         if quantity.total:
             mean, variance = total[0] * factor, total[1] * factor**2
-            self._mixtures[quantity.total[0]].add(rows, mean[:, None], variance[:, None])
+            found[quantity.total[0]] = mean[:, None], variance[:, None]
+        for name, moments in found.items():
+            self._mixtures[name].add(rows, *moments)
+            if name in self._intervals:
+                self._intervals[name].add(number, rows, *moments[:2])
+        if quantity.total:
             cov = part.cov.sum(axis=(1, 2))
             apart = np.abs([part.mean.sum(axis=1) - mean, cov - variance])
             self._residuals[:, rows] = np.maximum(self._residuals[:, rows], apart)
@@ -103,6 +118,10 @@ class ResultBuilder:
             if name in stores:
                 variables[name] = (("chain", "draw", *dims), stores[name])
             variables |= {f"{name}_mean": (dims, mean), f"{name}_sd": (dims, sd)}
+            if name in self._intervals and self._intervals[name].known:
+                ends = self._intervals[name].ends(self._prob)[:, place]
+                variables[f"{name}_interval"] = (*dims, "ci_bound"), ends
+                coords["ci_bound"] = BOUNDS
             if cov is not None:
                 variables[f"{name}_cov"] = ((*dims, "feature_bis"), cov)
             if cov is not None or len(shape) == 2:
@@ -118,7 +137,8 @@ class ResultBuilder:
         if quantity.total:
             variables["completeness_residual"] = ("obs", self._residuals[0])
             variables["completeness_residual_variance"] = ("obs", self._residuals[1])
-        return xr.Dataset(variables, coords, quantity.attrs)
+        attrs = {"ci_prob": self._prob} if "ci_bound" in coords else {}
+        return xr.Dataset(variables, coords, quantity.attrs | attrs)
 
 
 def _picked(quantity, features, covariance):

@@ -71,6 +71,10 @@ def combined(results: Sequence[xr.Dataset]) -> xr.Dataset:
     results = list(results)
     if not results:
         raise ValueError("results is empty; expected the Dataset of each imputation.")
+    results = [
+        found.drop_vars([name for name in found if str(name).endswith("_interval")])
+        for found in results
+    ]
     first = results[0]
     names, sizes = set(first), dict(first.sizes)
     for k, found in enumerate(results):

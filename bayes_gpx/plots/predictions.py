@@ -101,7 +101,7 @@ def plot_predictions(
         latent values.
     """
     name = _response(dataset, y)
-    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
     along, curve = _axis(dataset, along)
     rows, some = _rows(dataset, along if curve else None)
     seen, number = None if y is None else read_observed(dataset, y), "labels" not in dataset.attrs

@@ -77,7 +77,7 @@ def shown(
         observations or features, and a `ci_prob` that is no probability.
     """
     name = _held(dataset, quantities, draws, valued)
-    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
     said = []
     columns, known = _columns(dataset, name, features, max_features), dataset.sizes["feature"]
     if len(columns) < known:

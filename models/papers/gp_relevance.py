@@ -42,6 +42,7 @@ FEATURES = [f"x{j}" for j in range(1, 13)]
 PAIRS = list(combinations(range(12), 2))
 TRUE = [(0, 1), (2, 3), (4, 5)]
 NOISE, AVERAGED, DRAWS = 0.5, 30, 20
+CHAINS = {"draws": 500, "tune": 500, "chains": 2, "seed": 0}
 LOCAL_ROWS, REACH = 30, 8.0
 STEPS = 10.0 ** np.arange(-8.0, 0.0)
 QUIET = {"progressbar": False}
@@ -109,8 +110,9 @@ def measure(X, y):
         "partial dependence": peers.pd_variation(predict, some),
     }
     bends = np.abs(bends).mean("obs").values * np.multiply.outer(sd, sd)
-    draws = model.fit("laplace", draws=DRAWS, seed=0, **QUIET)
-    mixed = bx.interactions(model, draws, over="mixture", **QUIET)["average_interaction"].values
+    draws = model.fit("nuts", **CHAINS, **QUIET)
+    options = {"over": "mixture", "num_draws": DRAWS}
+    mixed = bx.interactions(model, draws, **options, **QUIET)["average_interaction"].values
     pairs = {"KL-diff²": both, "KL-diff², posterior": mixed, "mean |second derivative|": bends}
     pairs = {name: np.array([square[pair] for pair in PAIRS]) for name, square in pairs.items()}
     others = {"H-statistic": peers.h_statistics, "partial dependence": peers.pd_interactions}

@@ -26,9 +26,9 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
     strategies minibatch pathwise predictive_derivatives
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
-draws: protocols hyperparameter_draws points level_moves intervals mixtures stores quantities
-    compiled categorical_sums results response_scale new_responses evaluate leave_one_out
-    response_means random_functions
+draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
+    quantities compiled categorical_sums results response_scale new_responses evaluate
+    leave_one_out response_means random_functions
 model: named_kernels specification priors lengthscale_prior observed_response inducing_points
     starting_points svgp fitting model gp placement interaction_model storage
 explain: predictions weights derivatives attributions sensitivities relevance ranking importances

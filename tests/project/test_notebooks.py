@@ -49,4 +49,4 @@ def test_notebooks_run(notebook, monkeypatch):
         for output in cell.outputs
         if output.output_type == "stream" and output.name == "stderr"
     ]
-    assert [text for text in said if re.search(r"bayes_gpx\S*: \w*Warning", text)] == []
+    assert [text for text in said if re.search(r"(Convergence|Completeness)Warning: ", text)] == []

@@ -60,5 +60,6 @@ def test_intervals_cover(hits, kind):
 
 @pytest.mark.slow
 def test_intervals_of_known_hyperparameters_cover_over_the_prior():
-    shares = coverage(runs=150, methods=("known",)).mean(axis=(0, 1))
+    *shares, _, _, _, _ = coverage(runs=150, methods=("known",)).mean(axis=(0, 1))
+    shares = np.array(shares)  # without those of hyperparameters, which are not inferred here
     assert ((shares > 0.85) & (shares < 0.95)).all()
