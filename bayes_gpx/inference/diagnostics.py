@@ -13,6 +13,20 @@ class ConvergenceWarning(UserWarning):
     """An optimiser or sampler did not converge, or left its result incomplete."""
 
 
+LARGEST_R_HAT, BAD_R_HAT = 1.01, 1.05
+"""R-hat up to which chains agree, and above which they do not; between, longer chains will do
+(Vehtari et al., 2021, want 1.01)."""
+
+FEWEST_EFFECTIVE, BAD_EFFECTIVE = 400, 100
+"""Effective draws from which intervals are stable, and below which means are not, either."""
+
+BAD_DIVERGENCES = 0.001
+"""Share of divergent transitions above which a part of the posterior may not have been visited."""
+
+LOWEST_BFMI = 0.3
+"""E-BFMI below which a chain's steps in energy are too short for the posterior's tails."""
+
+
 class Diagnosis(NamedTuple):
     """What the diagnostics of a sampled posterior say."""
 
@@ -23,52 +37,83 @@ class Diagnosis(NamedTuple):
     ess_tail: float
     """Smallest tail effective sample size."""
     divergences: int
+    draws: int
+    """In all chains."""
+    bfmi: float = np.inf
+    """Smallest E-BFMI of any chain; infinite where the sampler kept no energies."""
+
+    @property
+    def ess(self) -> float:
+        """Smaller of both effective sample sizes."""
+        return min(self.ess_bulk, self.ess_tail)
 
     @property
     def complaints(self) -> list[str]:
-        """Sentences on what is wrong, each with a cure; empty if nothing is."""
+        """What is not as it should be, each with a cure; empty if nothing is."""
         found = []
         if self.divergences:
             found.append(
-                f"{self.divergences} divergent transitions: raise target_accept or tighten priors"
+                f"{self.divergences} of {self.draws} transitions diverged: raise target_accept, "
+                "or tighten priors"
             )
-        if not self.r_hat <= 1.01:
-            found.append(f"R-hat up to {self.r_hat:.4g} (want at most 1.01): run longer chains")
-        if not min(self.ess_bulk, self.ess_tail) >= 100:
+        if not self.r_hat <= LARGEST_R_HAT:
             found.append(
-                f"effective sample size down to {min(self.ess_bulk, self.ess_tail):.0f} "
-                "(want at least 100): draw more"
+                f"R-hat is up to {self.r_hat:.4g}, above {LARGEST_R_HAT}: run longer chains"
+            )
+        if not self.ess >= FEWEST_EFFECTIVE:
+            found.append(
+                f"the effective sample size is down to {self.ess:.0f}, below {FEWEST_EFFECTIVE}: "
+                "draw more"
+            )
+        if self.bfmi < LOWEST_BFMI:
+            found.append(
+                f"E-BFMI is down to {self.bfmi:.2f}, below {LOWEST_BFMI}: tighten priors, or run "
+                "longer chains"
             )
         return found
 
     @property
+    def grade(self) -> str:
+        """One of "good", "fair" (enough to explore with, not to publish) and "bad"."""
+        if not self.complaints:
+            return "good"
+        few = self.divergences <= BAD_DIVERGENCES * self.draws
+        enough = self.r_hat <= BAD_R_HAT and self.ess >= BAD_EFFECTIVE
+        return "fair" if few and enough else "bad"
+
+    @property
     def verdict(self) -> str:
         """One sentence."""
-        if self.complaints:
-            return "Do not trust these draws yet: " + "; ".join(self.complaints) + "."
-        return (
-            f"Converged: R-hat at most {self.r_hat:.4g}, effective sample size at least "
-            f"{min(self.ess_bulk, self.ess_tail):.0f}, no divergences."
-        )
+        begins = {
+            "good": f"Converged: R-hat is at most {self.r_hat:.4g}, the effective sample size at "
+            f"least {self.ess:.0f}, and no transition diverged",
+            "fair": "Nearly converged, which will do for exploring. Before publishing: ",
+            "bad": "Not converged, so do not trust these draws: ",
+        }
+        return begins[self.grade] + "; ".join(self.complaints) + "."
 
 
 def diagnose(idata: xr.DataTree) -> Diagnosis:
-    """Largest R-hat, smallest effective sample sizes and divergences of a posterior."""
+    """Largest R-hat, smallest effective sample sizes and E-BFMI, and divergences of a posterior."""
     import arviz as az
 
     posterior = idata["posterior"].to_dataset()
+    draws = posterior.sizes["chain"] * posterior.sizes["draw"]
     if posterior.sizes["draw"] < FEWEST_DRAWS:
-        return Diagnosis(np.nan, np.nan, np.nan, _divergences(idata))
+        return Diagnosis(np.nan, np.nan, np.nan, _divergences(idata), draws)
 
     def extreme(statistic, pick):
         values = [v.values.ravel() for v in statistic.data_vars.values()]
         return float(pick(np.concatenate(values)))
 
+    known = "sample_stats" in idata.children and "energy" in idata["sample_stats"]
     return Diagnosis(
         extreme(az.rhat(posterior), np.nanmax),
         extreme(az.ess(posterior, method="bulk"), np.nanmin),
         extreme(az.ess(posterior, method="tail"), np.nanmin),
         _divergences(idata),
+        draws,
+        float(az.bfmi(idata)["energy"].min()) if known else np.inf,
     )
 
 

@@ -106,7 +106,7 @@ class NUTS(Method):
             divergences=diagnosis.divergences,
             verdict=diagnosis.verdict,
         )
-        if diagnosis.complaints:
+        if diagnosis.grade == "bad":
             warn(diagnosis.verdict, ConvergenceWarning)
         return idata
 

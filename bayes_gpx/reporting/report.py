@@ -12,7 +12,7 @@ import arviz as az
 import jinja2
 import matplotlib as mpl
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import SECTIONS
@@ -37,6 +37,7 @@ def report(
     Z_new: Table | None = None,
     *,
     path: str | PathLike,
+    y_new: Column | None = None,
     obs: Labels | None = None,
     baseline: str | Table = "mean",
     units: Mapping[str, str] | None = None,
@@ -55,6 +56,9 @@ def report(
     X_new, Z_new : frame or array (m, d), (m, p), optional
         New samples to explain; None for the training samples. Averages are over at most 100 of
         them, at random.
+    y_new : array or pandas.Series (m,), optional
+        What was observed at the new samples, which were not fitted to: predictions are then scored
+        there, and else by leaving out each training row in turn.
     path : str or path
         The HTML file, in a folder that exists. Replaced as a whole at the end.
     obs : label or list of labels, optional
@@ -83,7 +87,7 @@ def report(
     count("seed", seed, 0)
     if units is not None and not isinstance(units, dict):
         raise ValueError(f"units is {units!r}; expected a dict of unit by column name.")
-    options = {"obs": obs, "baseline": baseline, "units": units, "seed": int(seed)}
+    options = {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
     findings = Findings(model, idata, X_new, Z_new, **options)
     pages = [Page(section.key, section.title) for section in SECTIONS]
     reached = 0
@@ -117,6 +121,6 @@ def _html(findings, pages):
     about = {
         "title": f"{data.y_name}: what the model says, and why",
         "subtitle": f"{findings.model.specification.family} fitted to {data.n} rows of "
-        f"{data.d} features",
+        f"{data.sources[0]} features",
     }
     return environment.get_template("report.html.j2").render(pages=pages, **about)

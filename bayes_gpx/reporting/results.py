@@ -4,15 +4,17 @@ import warnings
 from functools import cached_property
 
 import numpy as np
+import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from bayes_gpx.draws.points import points, read_baseline, rows_labelled
+from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
     attributions,
     contributions,
     interactions,
     loo_predictions,
+    partial_dependence,
     predictions,
     ranking,
     relevance,
@@ -20,6 +22,8 @@ from bayes_gpx.explain import (
     weights,
 )
 from bayes_gpx.export.arviz import predictive_checks
+from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
+from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.resampling import resampled
 
 MOST_ROWS = 100
@@ -51,18 +55,21 @@ class Findings:
     baseline : as `bayes_gpx.attributions` takes it
     units : dict
         Unit of each column and of the response, by name; "" where unknown.
+    y_new : array (m,) or None
+        Responses at the new samples, labels as their codes.
     seed : int
     prob : float
         Probability of all intervals.
     """
 
-    def __init__(self, model, idata, X_new, Z_new, *, obs, baseline, units, seed):
+    def __init__(self, model, idata, X_new, Z_new, *, y_new, obs, baseline, units, seed):
         self.model, self.idata, self.X_new, self.Z_new = model, idata, X_new, Z_new
         self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
         self.prob = rcParams["stats.ci_prob"]
         self.hyper = hyperparameter_draws(model, idata)
         self.where = points(model, X_new, Z_new)
         read_baseline(model, baseline)
+        self.y_new = None if y_new is None else self._observed(y_new)
         if obs is not None:
             rows_labelled(self.where.index, obs)
         index = self.where.index
@@ -74,6 +81,16 @@ class Findings:
         if len(rows) > MOST_ROWS:
             rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
         self.some = index[rows]
+
+    def _observed(self, y_new):
+        """Responses at the new samples, labels as their codes, (m,)."""
+        if self.X_new is None:
+            raise ValueError("y_new was given without X_new; expected both, or neither.")
+        labels = self.model.training.labels
+        attrs = {} if labels is None else {"labels": [str(label) for label in labels]}
+        return read_observed(
+            xr.Dataset(coords={"obs": self.where.index}, attrs=attrs), y_new
+        ).values
 
     @property
     def alone(self):
@@ -91,6 +108,19 @@ class Findings:
         if not self.fitted:
             return "given"
         return self.idata["posterior"].attrs.get("inference_method", "pymc.sample")
+
+    @property
+    def gives(self):
+        """What the inference gives: "mode", "weighted" draws or "chains"."""
+        return method_named(self.method).gives if self.method in METHODS else "chains"
+
+    @cached_property
+    def diagnosis(self):
+        """What the chains' diagnostics say; None without chains."""
+        if not self.fitted or self.gives != "chains":
+            return None
+        enough = self.idata["posterior"].sizes["draw"] >= FEWEST_DRAWS
+        return diagnose(self.idata) if enough else None
 
     @property
     def classes(self):
@@ -155,6 +185,11 @@ class Findings:
         return np.stack([y[resampled(w, len(y), rng)] for y, w in columns], axis=1)
 
     @cached_property
+    def held_out(self):
+        """Predictions of all new samples, to be held beside what was observed there."""
+        return predictions(*self.asked, **self.sampled)
+
+    @cached_property
     def predicted(self):
         """Predictions of the rows that averages are taken over."""
         return predictions(*self.asked, obs=self.some, **self.sampled)
@@ -182,6 +217,22 @@ class Findings:
         options = {"baseline": self.baseline, **self.sampled}
         return attributions(*self.asked, obs=self.chosen, **options)
 
+    @property
+    def by_place(self):
+        """Whether weighed features beside X explain predictions, rather than X itself."""
+        training = self.model.training
+        return training.Z is not None and not training.tied
+
+    @property
+    def explained(self):
+        """What explains the chosen observations: contributions of Z, or attributions of X."""
+        return self.contributed_chosen if self.by_place else self.attributed
+
+    @cached_property
+    def contributed_chosen(self):
+        """Contributions in the observations that are explained."""
+        return contributions(*self.asked, obs=self.chosen, **self.sampled)
+
     @cached_property
     def contributed(self):
         """Contributions in some rows, of a GPX."""
@@ -191,6 +242,24 @@ class Findings:
     def weighed(self):
         """Weights in some rows, of a GPX."""
         return weights(*self.asked, obs=self.some, **self.sampled)
+
+    @cached_property
+    def weighed_smooth(self):
+        """The weight functions themselves, in some rows."""
+        return weights(*self.asked, obs=self.some, smooth=True, **self.sampled)
+
+    @property
+    def numbers(self):
+        """Columns of X that hold numbers, along which there are slopes."""
+        frame = self.model.training.X
+        return [name for name in frame.sources if name not in frame.levels]
+
+    @cached_property
+    def by_level(self):
+        """Partial dependence on the categorical columns, over some rows."""
+        features = list(self.model.training.X.levels)
+        options = {**self.thinned, "seed": self.seed, "progressbar": False}
+        return partial_dependence(*self.asked, obs=self.some, features=features, **options)
 
     @cached_property
     def sloped(self):
@@ -208,7 +277,7 @@ class Findings:
     @cached_property
     def ranked_pairs(self):
         """Pairs of features by interaction."""
-        few = len(self.model.training.X.columns) <= MOST_PAIRED
+        few = len(self.model.training.X.sources) <= MOST_PAIRED
         options = {**self.thinned, "keep": "summary", "progressbar": False}
         pairs = None if few else "screened"
         return ranking(interactions(*self.asked, obs=self.some, pairs=pairs, **options))

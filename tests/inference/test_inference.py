@@ -15,7 +15,7 @@ from scipy import stats
 import bayes_gpx as bx
 from bayes_gpx.inference.base import Method
 from bayes_gpx.inference.datatree import as_tree
-from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
+from bayes_gpx.inference.diagnostics import ConvergenceWarning, Diagnosis, diagnose
 from bayes_gpx.inference.laplace import WeightedLaplace
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.methods import METHODS
@@ -169,22 +169,43 @@ def test_diagnosis_reads_chains():
     good = read(rng.normal(size=(4, 200)), 0)
     assert not good.complaints and good.verdict.startswith("Converged")
     bad = read(stuck, 3)
-    assert bad.divergences == 3 and bad.r_hat > 1.5
+    assert bad.divergences == 3 and bad.r_hat > 1.5 and bad.grade == "bad"
     assert len(bad.complaints) == 3 and "R-hat" in bad.verdict
+
+
+@pytest.mark.parametrize(
+    ("changes", "grade"),
+    [
+        ({}, "good"),
+        ({"divergences": 1}, "fair"),
+        ({"divergences": 51}, "bad"),
+        ({"r_hat": 1.011}, "fair"),
+        ({"r_hat": 1.2}, "bad"),
+        ({"r_hat": np.nan}, "bad"),
+        ({"ess_tail": 300.0}, "fair"),
+        ({"ess_bulk": 90.0}, "bad"),
+        ({"bfmi": 0.2}, "fair"),
+    ],
+)
+def test_verdicts_have_grades(changes, grade):
+    fine = Diagnosis(1.005, 2000.0, 1500.0, 0, 50_000, 0.9)
+    found = fine._replace(**changes)
+    assert found.grade == grade
+    assert len(found.complaints) == len(changes)
 
 
 @pytest.fixture(scope="module")
 def fitted(regression):
     X, Z, y, _, _ = regression
     model = bx.GPX(X, y, Z, ard=False)
-    with pytest.warns(ConvergenceWarning, match="Do not trust"):
+    with pytest.warns(ConvergenceWarning, match="do not trust"):
         idata = model.fit("nuts", draws=60, tune=60, chains=2, seed=1, progressbar=False)
     return model, idata
 
 
 def test_short_chains_are_called_short(fitted):
     _, idata = fitted
-    assert idata.attrs["verdict"].startswith("Do not trust")
+    assert idata.attrs["verdict"].startswith("Not converged")
     assert idata["posterior"].sizes == {"chain": 2, "draw": 60}
 
 

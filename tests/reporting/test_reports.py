@@ -122,7 +122,7 @@ def test_words_agree_with_the_verbs(page, fitted):
         assert f"Row {label}: prediction {mean} [" in page.text
         assert f"difference from the baseline is {number(one['difference_mean'])} [" in page.text
         age = one.sel(feature="age")
-        low, high = np.quantile(age["attribution"], [0.055, 0.945])
+        low, high = age["attribution_interval"].values
         share = float(age["attribution_mean"])
         ends = sorted(map(abs, (low, high)))
         said = f"by {number(abs(share))} [{number(ends[0])}, {number(ends[1])}] because age is "
@@ -148,7 +148,7 @@ def test_every_label_has_its_average_slopes(data):
         bx.GP(X, labels, likelihood="categorical"),
         {"lengthscale": 1.0, "amplitude": 1.0},
     )
-    options = {"obs": None, "baseline": "mean", "units": None, "seed": SEED}
+    options = {"y_new": None, "obs": None, "baseline": "mean", "units": None, "seed": SEED}
     findings = Findings(model, theta, None, None, **options)
     tables = [part for make in SLOPES.makers for part in make(findings)]
     expected = bx.slopes(model, theta, seed=SEED, progressbar=False)["average_slope_mean"]

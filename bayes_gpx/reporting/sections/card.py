@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import numpy as np
 
+from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.reporting.page import Pairs, Prose, Section, Table
 
 VERSIONS = ("bayes_gpx", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
@@ -31,8 +32,12 @@ def _model(findings):
         ("Rows", f"{data.n} to learn from, {len(findings.where.index)} to explain"),
         (
             "Features",
-            f"{data.sources[0]}"
-            + (f", and {data.sources[1]} that are weighed" if _weighed(data) else ""),
+            f"{data.sources[0]}{_categorical(data.X)}"
+            + (
+                f", and {data.sources[1] - data.intercept} that are weighed"
+                if _weighed(data)
+                else ""
+            ),
         ),
         ("Kernel", spec.kernel if isinstance(spec.kernel, str) else "a function of the user's"),
         ("Lengthscales", "one for each feature" if spec.ard else "one for all features"),
@@ -45,6 +50,11 @@ def _model(findings):
     said = f"{scaled} standardised" if model.scale else "in the units of the data"
     rows.append(("Scale of hyperparameters", said))
     yield Pairs(rows)
+
+
+def _categorical(frame):
+    named = [f"{name} with {len(levels)} levels" for name, levels in frame.levels.items()]
+    return f", categorical: {', '.join(named)}" if named else ""
 
 
 def _weighed(data):
@@ -67,11 +77,21 @@ def _features(findings):
 
 
 def _columns(findings, frame, caption):
+    columns = dict(zip(frame.columns, frame.values.T, strict=True))
     rows = [
         [name, findings.units.get(name, ""), *map(float, (v.mean(), v.std(), v.min(), v.max()))]
-        for name, v in zip(frame.columns, frame.values.T, strict=True)
+        for name, v in columns.items()
+        if name in frame.sources and name != INTERCEPT
     ]
-    yield Table(caption, ["feature", "unit", "mean", "sd", "least", "most"], rows)
+    if rows:
+        yield Table(caption, ["feature", "unit", "mean", "sd", "least", "most"], rows)
+    rows = [
+        [name, level, 100.0 * float(columns[column].mean())]
+        for name, levels in frame.levels.items()
+        for level, column in zip(levels, frame.of_source(name), strict=True)
+    ]
+    if rows:
+        yield Table("Levels of categorical features.", ["feature", "level", "% of rows"], rows)
 
 
 def _priors(findings):

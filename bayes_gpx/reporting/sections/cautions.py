@@ -16,6 +16,13 @@ FAR = 2.0
 """Times the median sd of f at training rows from which a baseline counts as far from data."""
 
 
+def _inference(findings):
+    """The verdict on the chains, where it is not good."""
+    diagnosis = findings.diagnosis
+    if diagnosis is not None and diagnosis.grade != "good":
+        yield Prose(diagnosis.verdict, "bad" if diagnosis.grade == "bad" else "note")
+
+
 def _hidden(findings):
     if findings.alone:
         yield Prose(
@@ -26,6 +33,8 @@ def _hidden(findings):
 
 
 def _baseline(findings):
+    if findings.by_place:
+        return
     model = findings.model
     start = np.atleast_2d(read_baseline(model, findings.baseline))
     known = model.training.X.values
@@ -95,6 +104,8 @@ def _prior_sd(findings):
 
 
 def _completeness(findings):
+    if findings.by_place:
+        return
     found = findings.attributed
     size = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max()) or 1.0
     residual = float(found["completeness_residual"].max()) / size
@@ -107,5 +118,5 @@ def _completeness(findings):
 
 CAUTIONS = Section(
     "warnings", "What to beware of",
-    (_hidden, _baseline, _outside, _sigma_w, _completeness),
+    (_inference, _hidden, _baseline, _outside, _sigma_w, _completeness),
 )  # fmt: skip

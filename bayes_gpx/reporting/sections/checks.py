@@ -14,61 +14,76 @@ SHOWN_DRAWS = 50
 """Replicated sets of responses in the figure."""
 
 
-def _coverage(findings):
-    if findings.model.training.labels is not None:
+def _held_out(findings):
+    """Scores of new samples, the headline where their responses are known."""
+    if findings.y_new is None:
         return
-    observed, drawn = findings.model.training.y, findings.replicated_left_out
-    covered = coverage(findings.left_out, observed, LEVELS).values
-    rows = []
-    for level, inside in zip(LEVELS, covered, strict=True):
-        low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
-        rows.append([f"{level:.0%}", 100 * float(inside), float((high - low).mean())])
-    columns = ["interval", "covers, % of rows", f"mean width{_unit(findings)}"]
-    yield Table("How often intervals hold the response of a row that was left out.", columns, rows)
-    error = np.sqrt(np.mean(findings.left_out["residual"].values ** 2))
-    yield Prose(
-        f"The root mean squared error of rows that were left out is {number(error)}; the sd of the "
-        f"response is {number(observed.std())}."
-    )
-    yield _left_out(findings)
-
-
-def _unit(findings):
-    return findings.unit(findings.model.training.y_name)
+    m, found = len(findings.y_new), findings.held_out
+    rows, labels = f"{m} rows that were held out", findings.model.training.labels
+    if labels is None:
+        drawn = found["y"].stack(sample=["chain", "draw"]).transpose("sample", "obs").values
+        yield from _of_numbers(findings, found, drawn, findings.y_new, rows)
+    else:
+        yield from _of_labels(labels, findings.y_new.astype(int), found, rows)
+    if findings.alone:
+        yield Prose("Intervals leave out that hyperparameters are uncertain.", "note")
 
 
 def _left_out(findings):
+    if findings.y_new is not None:
+        return
+    training, found, rows = findings.model.training, findings.left_out, "rows that were left out"
+    if training.labels is None:
+        drawn = findings.replicated_left_out
+        yield from _of_numbers(findings, found, drawn, training.y, rows)
+    else:
+        yield from _of_labels(training.labels, training.y.astype(int), found, rows)
     held = " Its hyperparameters are held at values that have seen the row, which flatters it."
-    return Prose(
+    yield Prose(
         "Each row is predicted from all others, by leave-one-out."
         + (held if findings.alone else " Rows of another kind may be harder to predict."),
         "note",
     )
 
 
-def _labels(findings):
-    labels, found = findings.model.training.labels, findings.left_out
-    if labels is None:
-        return
-    code, shares = findings.model.training.y.astype(int), found["probability_mean"].values
+def _of_numbers(findings, found, drawn, observed, which):
+    """How often intervals hold numbers, and how far predictions are from them."""
+    covered = coverage(found, observed, LEVELS).values
+    rows = []
+    for level, inside in zip(LEVELS, covered, strict=True):
+        low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
+        rows.append([f"{level:.0%}", 100 * float(inside), float((high - low).mean())])
+    columns = ["interval", "covers, % of rows", f"mean width{_unit(findings)}"]
+    yield Table(f"How often intervals hold the response of {which}.", columns, rows)
+    error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
+    yield Prose(
+        f"The root mean squared error of {which} is {number(error)}; the sd of their response is "
+        f"{number(observed.std())}."
+    )
+
+
+def _unit(findings):
+    return findings.unit(findings.model.training.y_name)
+
+
+def _of_labels(labels, code, found, which):
+    """How often the most probable label is right, and the Brier score."""
+    shares = found["probability_mean"].values
     shares = shares if shares.ndim == 2 else np.stack([1.0 - shares, shares], axis=1)
     right = shares.argmax(axis=1) == code
     score = np.sum((shares - np.eye(len(labels))[code]) ** 2, axis=1).mean()
     rows = [
         [str(label), int((code == k).sum()), 100 * float(right[code == k].mean())]
         for k, label in enumerate(labels)
+        if (code == k).any()
     ]
-    yield Table(
-        "Labels of rows that were left out, by their most probable class.",
-        ["label", "rows", "right, %"],
-        rows,
-    )
+    columns = ["label", "rows", "right, %"]
+    yield Table(f"Labels of {which}, by their most probable class.", columns, rows)
     yield Prose(
-        f"{right.mean():.1%} of the rows have their most probable label; the Brier score is "
-        f"{number(score)} (0 is perfect, {number(_brier(code, len(labels)))} is what the shares "
+        f"{right.mean():.1%} of {which} have their most probable label; the Brier score is "
+        f"{number(score)} (0 is perfect; {number(_brier(code, len(labels)))} is what the shares "
         "of the labels alone achieve)."
     )
-    yield _left_out(findings)
 
 
 def _brier(code, classes):
@@ -110,4 +125,6 @@ def _replicated(findings):
     yield picture(pc, f"{SHOWN_DRAWS} replicated sets of responses, and the observed one.")
 
 
-CHECKS = Section("checks", "Does it predict well?", (_coverage, _labels, _calibration, _replicated))
+CHECKS = Section(
+    "checks", "Does it predict well?", (_held_out, _left_out, _calibration, _replicated)
+)

@@ -7,13 +7,12 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
-from bayes_gpx.inference.methods import METHODS, method_named
+from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, LOWEST_BFMI
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.reporting.page import Prose, Section, Table, number, picture
 
-LOWEST_BFMI = 0.3
-"""E-BFMI below which a chain is said to explore badly."""
+TONES = {"good": "good", "fair": "note", "bad": "bad"}
+"""How a paragraph looks that says a diagnosis of such a grade."""
 
 LARGEST_K = 0.7
 """Pareto k up to which importance weights are reliable (Vehtari et al., 2024)."""
@@ -32,24 +31,21 @@ def _verdict(findings):
     if not findings.fitted:
         yield Prose("The hyperparameters were given, not inferred.", "note")
         return
-    idata, posterior = findings.idata, findings.idata["posterior"]
-    gives = method_named(findings.method).gives if findings.method in METHODS else "chains"
-    if gives == "mode":
+    idata, diagnosis = findings.idata, findings.diagnosis
+    if findings.gives == "mode":
         yield Prose(
             "The fit is the posterior mode, a single draw of the hyperparameters. There are no "
             "chains to diagnose, and intervals below ignore the uncertainty of hyperparameters.",
             "note",
         )
-    elif gives == "weighted":
+    elif findings.gives == "weighted":
         yield _weights(idata.attrs.get("khat"))
-    elif posterior.sizes["draw"] >= FEWEST_DRAWS:
-        diagnosis = diagnose(idata)
-        verdict = idata.attrs.get("verdict", diagnosis.verdict)
-        yield Prose(verdict, "bad" if diagnosis.complaints else "good")
+    elif diagnosis is not None:
+        yield Prose(diagnosis.verdict, TONES[diagnosis.grade])
         yield Prose(
             f"R-hat at most {number(diagnosis.r_hat, 4)}, effective sample sizes at least "
             f"{number(diagnosis.ess_bulk)} (bulk) and {number(diagnosis.ess_tail)} (tail), "
-            f"{diagnosis.divergences} divergent transitions."
+            f"{diagnosis.divergences} of {diagnosis.draws} transitions divergent."
         )
 
 

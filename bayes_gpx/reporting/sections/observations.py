@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots import plot_waterfall
 from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, picture
 
@@ -10,20 +12,26 @@ MOST_FEATURES = 6
 
 
 def _chosen(findings):
-    found = findings.attributed
-    against = found.attrs["baseline"]
-    name = "the given baseline" if against == "given" else f"the baseline, {against!r}"
-    yield Prose(
-        f"Each prediction is compared with that at {name}; the features share the difference, each "
-        f"with its {findings.prob:.0%} interval. This says what the model does, not what would "
-        "happen if a feature were changed.",
-    )
+    if findings.by_place:
+        yield Prose(
+            "Each prediction starts from the response at average features, and each feature adds "
+            "its weight at that place times how far it is from its average, with its "
+            f"{findings.prob:.0%} interval. Together they are the prediction, without noise."
+        )
+    else:
+        against = findings.attributed.attrs["baseline"]
+        name = "the given baseline" if against == "given" else f"the baseline, {against!r}"
+        yield Prose(
+            f"Each prediction is compared with that at {name}; the features share the difference, "
+            f"each with its {findings.prob:.0%} interval. This says what the model does, not what "
+            "would happen if a feature were changed.",
+        )
     for label in findings.chosen:
         yield from _one(findings, label)
 
 
 def _one(findings, label):
-    found, predicted = findings.attributed.sel(obs=label), findings.predicted_chosen.sel(obs=label)
+    found, predicted = findings.explained.sel(obs=label), findings.predicted_chosen.sel(obs=label)
     name = findings.mean_name
     of = ""
     if findings.classes:
@@ -33,7 +41,7 @@ def _one(findings, label):
     elif findings.model.training.labels is not None:
         of = f" of {findings.model.training.labels[1]}"
     what = name if name != "y" else "prediction"
-    low, high = predicted[name].quantile(findings.tails, ["chain", "draw"]).values
+    low, high = interval_of(predicted, name, findings.prob).values
     unit = _unit(findings, findings.model.training.y_name) if what == "prediction" else ""
     mean = number(predicted[f"{name}_mean"])
     heading = f"Row {label}: {what}{of} {mean} {interval(low, high)}{unit}"
@@ -47,7 +55,10 @@ def _unit(findings, name):
 
 
 def _total(findings, found):
-    low, high = found["difference"].quantile(findings.tails, ["chain", "draw"]).values
+    if findings.by_place:
+        whole = number(found["contribution_mean"].sum())
+        return f"From {number(found['offset'])} at average features, the features add {whole}."
+    low, high = interval_of(found, "difference", findings.prob).values
     tied = "Without the row's own deviation, the" if _deviates(findings) else "The"
     mean = number(found["difference_mean"])
     return f"{tied} difference from the baseline is {mean} {interval(low, high)}."
@@ -59,37 +70,47 @@ def _deviates(findings):
 
 
 def _sentences(findings, found):
-    """One sentence for each of the largest attributions, and one for the rest."""
-    mean = found["attribution_mean"].values
-    tails = found["attribution"].quantile(findings.tails, ["chain", "draw"])
-    tails = tails.transpose("quantile", "feature").values
+    """One sentence for each of the features that change most, and one for the rest."""
+    name = "contribution" if findings.by_place else "attribution"
+    mean = found[f"{name}_mean"].values
+    ends = interval_of(found, name, findings.prob).transpose("feature", "ci_bound").values
     order = np.argsort(-np.abs(mean), kind="stable")
-    start = np.atleast_2d(found["baseline"].values).mean(axis=0)
     for i in order[:MOST_FEATURES]:
-        feature, value = str(found["feature"].values[i]), number(found["value"].values[i])
-        low, high = tails[:, i]
-        levels, before = findings.model.training.X.levels.get(feature), number(start[i])
-        if levels:
-            value = str(found["level"].values[i])
-            before = levels[int(start[i])] if np.isfinite(start[i]) else "a mixture of levels"
-        if value == before:
-            because = f"{feature} is {value}{_unit(findings, feature)}, as in the baseline"
-        else:
-            because = f"{feature} is {value} rather than {before}"
-            because += _unit(findings, feature)
+        because, (low, high) = _because(findings, found.isel(feature=i)), ends[i]
         if low <= 0 <= high:
             change = f"Changed by {number(mean[i])} {interval(low, high)}, sign uncertain,"
             yield f"{change} because {because}."
         else:
             verb = "Raised" if mean[i] > 0 else "Lowered"
-            ends = interval(*sorted(np.abs([low, high])))
-            yield f"{verb} by {number(abs(mean[i]))} {ends} because {because}."
+            size = interval(*sorted(np.abs([low, high])))
+            yield f"{verb} by {number(abs(mean[i]))} {size} because {because}."
     if len(order) > MOST_FEATURES:
         rest = order[MOST_FEATURES:]
-        draws = found["attribution"].isel(feature=rest).sum("feature")
+        draws = found[name].isel(feature=rest).sum("feature")
         low, high = draws.quantile(findings.tails, ["chain", "draw"]).values
         others = "The remaining feature" if len(rest) == 1 else f"The {len(rest)} other features"
         yield f"{others}: {number(mean[rest].sum())} {interval(low, high)}."
+
+
+def _because(findings, found):
+    """What one feature is, and what it is compared with."""
+    feature, frame = str(found["feature"].item()), findings.model.training
+    levels = (frame.Z if findings.by_place else frame.X).levels.get(feature)
+    start = found["center"] if "center" in found else found.get("baseline")
+    value = number(found["value"].item())
+    if levels and start is None:
+        return f"{feature} is {found['level'].item()}"
+    if feature == INTERCEPT:
+        return "of the intercept, the level of the response at this place"
+    start = float(np.mean(start.values))
+    before = number(start)
+    if levels:
+        value = str(found["level"].item())
+        before = levels[int(start)] if np.isfinite(start) else "a mixture of levels"
+    if value == before:
+        where = "on average" if findings.by_place else "in the baseline"
+        return f"{feature} is {value}{_unit(findings, feature)}, as {where}"
+    return f"{feature} is {value} rather than {before}{_unit(findings, feature)}"
 
 
 OBSERVATIONS = Section("observations", "Why these predictions?", (_chosen,))

@@ -27,7 +27,7 @@ def _relevance(findings):
 
 
 def _table(findings, ranked, name, item, what):
-    order = ranked["rank_mean"].argsort().values
+    order = (-ranked[f"{name}_mean"]).argsort().values
     rows, tails = [], [f"{what}", "from", "to", "P(first), %"]
     for i in order[: FIRST if item == "pair" else None]:
         one = ranked.isel({item: i})
@@ -41,11 +41,12 @@ def _table(findings, ranked, name, item, what):
     yield Table(f"Average {what}{prob}.", columns, rows)
     label, mean, *rest = rows[0]
     ends = "" if findings.alone else f" {interval(*rest[:2])}"
-    yield Prose(f"The most relevant {item} is {label}: {number(mean)}{ends}.")
+    largest = {"feature": "The most relevant feature", "pair": "The strongest interaction"}
+    yield Prose(f"{largest[item]} is {label}: {number(mean)}{ends}.")
 
 
 def _interactions(findings):
-    if findings.model.training.d < 2:
+    if findings.model.training.sources[0] < 2:
         return
     ranked = findings.ranked_pairs
     yield Prose(

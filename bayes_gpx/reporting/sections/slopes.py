@@ -1,6 +1,8 @@
 """How the prediction changes with each feature: weights of a GPX, slopes of a GP."""
 
-from bayes_gpx.plots import plot_beeswarm, plot_dependence
+import pandas as pd
+
+from bayes_gpx.plots import plot_beeswarm, plot_dependence, plot_map, plot_partial_dependence
 from bayes_gpx.reporting.page import Section, Table, picture
 
 PANELS = 6
@@ -24,23 +26,47 @@ def _weights(findings):
         ]
         for i, name in enumerate(found["feature"].values)
     ]
-    columns = ["feature", "mean weight", "least", "most", "surely above 0, %", "surely below 0, %"]
+    columns = [
+        "feature",
+        "mean weight",
+        "least",
+        "most",
+        "above 0, % of rows",
+        "below 0, % of rows",
+    ]
     yield Table(
-        f"Weights over {len(mean)} rows, {found.attrs['units']}; sure at {prob:.0%}.", columns, rows
+        f"Weights over {len(mean)} rows, {found.attrs['units']}. Above or below 0 are rows whose "
+        f"whole {prob:.0%} interval is.",
+        columns,
+        rows,
     )
     options = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
     yield picture(plot_dependence(found, **options), "Each weight against its feature's value.")
+
+
+def _maps(findings):
+    """Weights over two columns of places, with their sds."""
+    training = findings.model.training
+    if training.Z is None or training.tied or training.X.levels or training.d != 2:
+        return
+    places = pd.DataFrame(
+        findings.where.X_values, findings.where.index, list(training.X.columns)
+    ).loc[findings.some]
+    pc = plot_map(findings.weighed_smooth, places, backend="matplotlib")
+    yield picture(pc, "Weights at their places, without what is each row's own.")
 
 
 def _contributions(findings):
     if findings.model.training.Z is None:
         return
     pc = plot_beeswarm(findings.contributed, backend="matplotlib")
-    yield picture(pc, "What each feature adds to predictions; hollow points leave the sign open.")
+    yield picture(
+        pc, "What each feature adds to predictions; hollow where the interval includes 0."
+    )
 
 
 def _slopes(findings):
-    if findings.model.training.Z is not None:
+    if findings.model.training.Z is not None or not findings.numbers:
         return
     found = findings.sloped
     if not findings.classes:
@@ -64,14 +90,27 @@ def _average_slopes(findings, found, whose):
 
 
 def _curves(findings):
-    if findings.model.training.Z is not None or findings.classes:
+    if findings.model.training.Z is not None or findings.classes or not findings.numbers:
         return
-    found = findings.sloped[["derivative_mean", "derivative_sd", "value"]]
+    kept = ["derivative_mean", "derivative_sd", "value"]
+    kept += ["derivative_interval"] if "derivative_interval" in findings.sloped else []
+    found = findings.sloped[kept]
     found.attrs = findings.sloped.attrs
     options = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
     yield picture(plot_dependence(found, **options), "Each slope against its feature's value.")
 
 
+def _levels(findings):
+    if not findings.model.training.X.levels or findings.classes:
+        return
+    pc = plot_partial_dependence(findings.by_level, backend="matplotlib", col_wrap=2)
+    yield picture(
+        pc, "The prediction at each level of a categorical feature, all else as it is in each row."
+    )
+
+
 SLOPES = Section(
-    "slopes", "How do predictions change?", (_weights, _contributions, _slopes, _curves)
+    "slopes",
+    "How do predictions change?",
+    (_weights, _maps, _contributions, _slopes, _curves, _levels),
 )

@@ -1,0 +1,116 @@
+"""What sections of a report say of rows that were held out, places, levels and chains."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayes_gpx as bx
+from bayes_gpx.inference.diagnostics import Diagnosis
+from bayes_gpx.reporting.page import number
+from bayes_gpx.reporting.results import Findings
+from bayes_gpx.reporting.sections.cautions import CAUTIONS
+from bayes_gpx.reporting.sections.checks import CHECKS
+from bayes_gpx.reporting.sections.observations import OBSERVATIONS
+from bayes_gpx.reporting.sections.slopes import SLOPES
+
+OPTIONS = {"obs": None, "baseline": "mean", "units": None, "seed": 3}
+THETA = {"lengthscale": [1.0, 1.5], "amplitude": 1.0, "sigma": 0.3}
+
+
+def told(section, findings, kinds=("prose", "points", "table")):
+    """Texts of a section's parts."""
+    parts = [part for make in section.makers for part in make(findings)]
+    texts = []
+    for part in parts:
+        if part.kind == "prose":
+            texts.append(part.text)
+        elif part.kind == "points":
+            texts += [part.heading, *part.sentences]
+        elif part.kind == "table":
+            texts.append(part.caption)
+    return parts, " ".join(texts)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(5)
+    X = pd.DataFrame(rng.normal(size=(40, 2)), columns=["dose", "age"])
+    y = 10 + 2 * X["dose"] + X["age"] + 0.3 * rng.normal(size=40)
+    return X, y.rename("pressure")
+
+
+def test_rows_that_were_held_out_are_the_headline(data):
+    X, y = data
+    model, new, y_new = bx.GP(X[:25], y[:25]), X[25:], y[25:]
+    findings = Findings(model, THETA, new, None, y_new=y_new, **OPTIONS)
+    parts, text = told(CHECKS, findings)
+    predicted = bx.predictions(model, THETA, new, draws=1000, seed=3, progressbar=False)
+    covered = 100 * bx.metrics.coverage(predicted, y_new, [0.5, 0.8, 0.9, 0.95]).values
+    assert [row[1] for row in parts[0].rows] == covered.tolist()
+    error = np.sqrt(np.mean((y_new - predicted["y_mean"].values) ** 2))
+    assert f"error of 15 rows that were held out is {number(error)};" in text
+    assert "leave-one-out" not in text
+    with pytest.raises(ValueError, match="without X_new"):
+        Findings(model, THETA, None, None, y_new=y_new, **OPTIONS)
+    with pytest.raises(ValueError, match="one value for each"):
+        Findings(model, THETA, new, None, y_new=y_new[:3], **OPTIONS)
+
+
+def test_labels_that_were_held_out_are_scored(data):
+    X, y = data
+    labels = pd.Series(np.where(y > y.median(), "high", "low"), index=y.index)
+    model = bx.GP(X[:25], labels[:25], likelihood="bernoulli")
+    theta = {k: v for k, v in THETA.items() if k != "sigma"}
+    findings = Findings(model, theta, X[25:], None, y_new=labels[25:], **OPTIONS)
+    parts, text = told(CHECKS, findings)
+    predicted = bx.predictions(model, theta, X[25:], seed=3, keep="summary", progressbar=False)
+    low = predicted["probability_mean"].values > 0.5  # of "low", the second label
+    right = (low == (labels[25:] == "low")).mean()
+    assert f"{right:.1%} of 15 rows that were held out have their most probable label" in text
+    assert sum(row[1] for row in parts[0].rows) == 15
+
+
+def test_weighed_features_explain_what_happens_at_a_place(data):
+    X, y = data
+    rng = np.random.default_rng(6)
+    places = pd.DataFrame(rng.uniform(size=(40, 2)), columns=["east", "north"], index=X.index)
+    model = bx.GPX(places, y, X, intercept=True)
+    findings = Findings(model, THETA | {"sigma_w": 0.1}, None, None, y_new=None, **OPTIONS)
+    parts, text = told(OBSERVATIONS, findings)
+    assert "because dose is" in text and "because of the intercept" in text
+    assert "east" not in text and "baseline" not in text
+    found = findings.explained
+    f = bx.predictions(*findings.asked, obs=findings.chosen, keep="summary", progressbar=False)
+    whole = found["offset"] + found["contribution_mean"].sum("feature")
+    assert np.allclose(whole, f["f_mean"])
+    assert number(found["contribution_mean"].sel(obs=findings.chosen[0]).sum()) in text
+    assert [part.kind for part in parts].count("figure") == len(findings.chosen)
+    captions = [part.caption for make in SLOPES.makers for part in make(findings)]
+    assert any("at their places" in caption for caption in captions)
+    assert not any("baseline" in text for text in told(CAUTIONS, findings)[1:])
+
+
+def test_levels_have_predictions_in_place_of_slopes(data):
+    X, y = data
+    kinds = pd.DataFrame({"kind": pd.Categorical(np.resize(["a", "b", "c"], 40))})
+    model = bx.GP(kinds, y)
+    findings = Findings(model, THETA | {"lengthscale": 1.0}, None, None, y_new=None, **OPTIONS)
+    parts, _ = told(SLOPES, findings)
+    assert ["at each level" in part.caption for part in parts] == [True]
+
+
+@pytest.mark.parametrize(
+    ("diagnosis", "tone"),
+    [
+        (Diagnosis(1.003, 900.0, 800.0, 0, 4000), None),
+        (Diagnosis(1.02, 900.0, 800.0, 1, 4000), "note"),
+        (Diagnosis(1.2, 20.0, 30.0, 0, 4000), "bad"),
+    ],
+)
+def test_a_verdict_is_a_caution_of_the_same_grade(data, diagnosis, tone):
+    X, y = data
+    findings = Findings(bx.GP(X, y), THETA, None, None, y_new=None, **OPTIONS)
+    findings.diagnosis = diagnosis
+    cautions = [part for part in CAUTIONS.makers[0](findings)]
+    assert [part.tone for part in cautions] == ([] if tone is None else [tone])
+    assert all(part.text == diagnosis.verdict for part in cautions)
