@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.data import datasets as datasets
     from bayes_gpx.explain import (
         attributions as attributions,
+        comparisons as comparisons,
         contributions as contributions,
         derivatives as derivatives,
         importances as importances,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.plots import (
         plot_attributions as plot_attributions,
         plot_beeswarm as plot_beeswarm,
+        plot_comparisons as plot_comparisons,
         plot_contributions as plot_contributions,
         plot_dependence as plot_dependence,
         plot_derivatives as plot_derivatives,
@@ -110,6 +112,7 @@ _MAP = {
     "ranking": "bayes_gpx.explain:ranking",
     "importances": "bayes_gpx.explain:importances",
     "partial_dependence": "bayes_gpx.explain:partial_dependence",
+    "comparisons": "bayes_gpx.explain:comparisons",
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     "loo_predictions": "bayes_gpx.explain:loo_predictions",
@@ -130,6 +133,7 @@ _MAP = {
     "plot_importances": "bayes_gpx.plots:plot_importances",
     "plot_map": "bayes_gpx.plots:plot_map",
     "plot_partial_dependence": "bayes_gpx.plots:plot_partial_dependence",
+    "plot_comparisons": "bayes_gpx.plots:plot_comparisons",
     "plot_path": "bayes_gpx.plots:plot_path",
     "plot_predictions": "bayes_gpx.plots:plot_predictions",
     "plot_relevance": "bayes_gpx.plots:plot_relevance",

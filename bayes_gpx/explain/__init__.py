@@ -2,6 +2,7 @@
 
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.explain.attributions import attributions
+from bayes_gpx.explain.comparisons import comparisons
 from bayes_gpx.explain.derivatives import derivatives
 from bayes_gpx.explain.importances import importances
 from bayes_gpx.explain.loo_predictions import loo_predictions
@@ -16,6 +17,7 @@ from bayes_gpx.explain.weights import contributions, weights
 __all__ = [
     "RandomFunctions",
     "attributions",
+    "comparisons",
     "contributions",
     "derivatives",
     "importances",

@@ -2,6 +2,7 @@
 
 from bayes_gpx.plots.attributions import plot_attributions, plot_contributions
 from bayes_gpx.plots.beeswarm import plot_beeswarm
+from bayes_gpx.plots.comparisons import plot_comparisons
 from bayes_gpx.plots.dependence import plot_dependence
 from bayes_gpx.plots.derivatives import plot_derivatives
 from bayes_gpx.plots.heatmap import plot_heatmap
@@ -19,6 +20,7 @@ from bayes_gpx.plots.weights import plot_weights
 __all__ = [
     "plot_attributions",
     "plot_beeswarm",
+    "plot_comparisons",
     "plot_contributions",
     "plot_dependence",
     "plot_derivatives",

@@ -37,7 +37,7 @@ WINGS = {
     "processes": ["processes"],
     "likelihoods": ["likelihoods"],
     "posteriors": ["posteriors"],
-    "draws": ["draws"],
+    "draws": ["draws", "data"],
     "assess": ["assess"],
 }
 """Folders of tests that a wing's mutants run.

@@ -32,10 +32,10 @@ draws: protocols hyperparameter_draws points level_moves mixture_intervals inter
 model: named_kernels specification priors lengthscale_prior observed_response inducing_points
     starting_points svgp fitting model gp placement interaction_model storage
 explain: predictions weights derivatives attributions sensitivities relevance ranking importances
-    partial_dependence slopes sample_functions loo_predictions imputation
+    partial_dependence comparisons slopes sample_functions loo_predictions imputation
 assess: metrics
 plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
-    beeswarm dependence heatmap image map path partial_dependence relevance importances
+    beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances
 export: long_form shap tables arviz
 reporting: page sections/card sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/citing results report

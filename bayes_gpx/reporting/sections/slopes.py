@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.plots import plot_beeswarm, plot_dependence, plot_map, plot_partial_dependence
 from bayes_gpx.reporting.page import Section, Table, picture
 
@@ -40,7 +41,8 @@ def _weights(findings):
         columns,
         rows,
     )
-    options = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
+    names = [name for name in found["feature"].values if name != INTERCEPT][:PANELS]
+    options = {"features": names, "backend": "matplotlib", "col_wrap": 2}
     yield picture(plot_dependence(found, **options), "Each weight against its feature's value.")
 
 

@@ -1,0 +1,300 @@
+"""What-if contrasts: the prediction at one value of a variable rather than at another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pytensor.tensor as pt
+import xarray as xr
+from arviz_base import rcParams
+
+from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.data.features import Frame
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import explain, origin
+from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.points import Points, at_other_x, points
+from bayes_gpx.draws.random_functions import draw_functions, values
+from bayes_gpx.draws.response_scale import responds, response_units
+from bayes_gpx.posteriors.base import Asked
+from bayes_gpx.posteriors.prior_functions import WAVES
+from bayes_gpx.processes import operators
+from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
+
+def comparisons(
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    variables: Mapping[str, Sequence[Any]],
+    average: bool = False,
+    obs: Labels | None = None,
+    on: Literal["response", "latent"] = "response",
+    **options: Any,
+) -> xr.Dataset:
+    """How predictions change where a variable has one value rather than another, all else as it is.
+
+    It says what the model does at other inputs. That the response would follow, if somebody changed
+    the variable, is not part of it.
+
+    Parameters
+    ----------
+    model : GP or GPX
+        In a GPX of the smooth part z' g(x): in X's features with z held where Z was given, else
+        with z = x changing too.
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new, Z_new : frame or array (m, d), (m, p), optional
+        Rows in which the variable is changed; None for the training rows.
+    variables : dict of str to (value, value), or list of levels
+        For each variable the first value and the one that is compared with it: ``{"bmi": (30,
+        25)}`` asks for the prediction at 25 minus that at 30. Of more than two each is compared
+        with the first.
+    average : bool
+        Over the rows; else by row.
+    obs : label or list of labels, optional
+        Only these rows.
+    on : {"response", "latent"}
+        What labels and counts are asked about: their probability or rate S(f), or f.
+    **options
+        draws, num_draws, covariance, keep, seed, progressbar: see
+        `bayes_gpx.draws.evaluate.explain`.
+
+    Returns
+    -------
+    xarray.Dataset
+        `comparison` (chain, draw, [obs,] contrast), `comparison_mean`, `comparison_sd`
+        ([obs,] contrast), `comparison_interval` ([obs,] contrast, ci_bound) of ArviZ's
+        ``stats.ci_prob``; `comparison_cov` between contrasts with ``covariance=True``, by row. The
+        coordinates `variable`, `low` and `high` (contrast) are, as text, what is compared. In units
+        of y, or of S(f). Draws are joint over contrasts and rows, so that functions of several may
+        be taken draw by draw. Where the response is f, means are exact, by row sds and intervals
+        too; others are those of draws.
+
+    Raises
+    ------
+    ValueError
+        For unknown variables or levels, values that are not finite, fewer than two of them, more
+        rows times contrasts than can be drawn jointly, and samples or idata that do not fit the
+        model.
+
+    References
+    ----------
+    Arel-Bundock, Greifer and Heiss, "How to interpret statistical models using marginaleffects for
+    R and Python" (2024), where these are called comparisons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+    >>> model = bx.GP(X, X[:, 0] ** 2, scale=False)
+    >>> theta = {"lengthscale": [2.0], "amplitude": 5.0, "sigma": 0.01}
+    >>> found = bx.comparisons(model, theta, variables={"x0": (1.0, 2.0)}, average=True, seed=1)
+    >>> round(found["comparison_mean"].item(), 2), found["contrast"].item()
+    (3.0, 'x0: 2 - 1')
+    """
+    contrasts = _read(model.training.X, variables)
+    where = points(model, X_new, Z_new, obs=obs)
+    if average:
+        options["keep"] = "draws"
+    if responds(model, on):
+        found = _by_functions(model, idata, where, contrasts, on, **options)
+    else:
+        found = _linear(model, idata, where, contrasts, **options)
+    if average:
+        found = _averaged(found)
+    named = {part: ("contrast", [getattr(c, part) for c in contrasts]) for part in PARTS}
+    return found.assign_coords(named)
+
+
+PARTS = ("variable", "low", "high")
+"""Coordinates that say what a contrast compares."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Contrast:
+    """Two values of a variable as texts, and X's columns at each, in user units (2, columns)."""
+
+    variable: str
+    low: str
+    high: str
+    columns: np.ndarray
+    ends: np.ndarray
+
+    @property
+    def label(self):
+        return f"{self.variable}: {self.high} - {self.low}"
+
+    def at(self, X, end):
+        """Rows with the variable at its first or second value."""
+        moved = X.copy()
+        moved[:, self.columns] = self.ends[end]
+        return moved
+
+
+def _read(frame, variables):
+    """Every contrast that is asked for."""
+    if not isinstance(variables, Mapping) or not variables:
+        raise ValueError(
+            f"variables is {variables!r}; expected a dict of two values for each variable, such as "
+            f"{{{frame.sources[0]!r}: (first, second)}}."
+        )
+    found = []
+    for name, given in variables.items():
+        one_of("variables", name, frame.sources)
+        texts = isinstance(given, str) or np.ndim(given) != 1 or len(given) < 2
+        if texts:
+            raise ValueError(
+                f"variables: {name!r} has {given!r}; expected two values, the second of which is "
+                "compared with the first."
+            )
+        ends = [_end(frame, name, value) for value in given]
+        columns = np.flatnonzero(np.isin(frame.columns, frame.of_source(name)))
+        for said, high in ends[1:]:
+            pair = np.array([ends[0][1], high])
+            found.append(_Contrast(name, ends[0][0], said, columns, pair))
+    return found
+
+
+def _end(frame: Frame, name, value):
+    """A value as text, and as what X's columns hold."""
+    if name in frame.levels:
+        one_of(f"variables, levels of {name!r}", str(value), frame.levels[name])
+        level = frame.levels[name].index(str(value))
+        return str(value), np.eye(len(frame.levels[name]))[level]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if not np.isfinite(number):
+        raise ValueError(f"variables: {name!r} has {value!r}; expected a finite number.")
+    return f"{number:.6g}", np.array([number])
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """Differences of f between rows with some columns at one value and at another.
+
+    `baseline` holds three rows for each contrast: 1 for columns that are changed, and both ends.
+    """
+
+    tied: bool
+    contrasts: int
+
+    def __call__(self, asked):
+        ends = []
+        for k in range(self.contrasts):
+            changed, low, high = (asked.baseline[3 * k + part] for part in range(3))
+            ends += [self._at(asked, asked.X * (1.0 - changed) + end) for end in (low, high)]
+        return operators.Combination(tuple(ends), self._combined)
+
+    def _at(self, asked, X):
+        moved = Asked(X, asked.Z, intercept=asked.intercept)
+        return operators.evaluate(X, moved.Z_along if self.tied else asked.Z, smooth=True)
+
+    @staticmethod
+    def _combined(*rows):
+        apart = [high - low for low, high in zip(rows[::2], rows[1::2], strict=True)]
+        # Obs-major: (m, contrasts, k) flattened in its first two axes.
+        stacked = pt.stack(apart, axis=1)
+        return stacked.reshape((-1, rows[0].shape[1]))
+
+
+def _linear(model, idata, where, contrasts, **options):
+    """Contrasts of f, with exact moments."""
+    training, rows = model.training, []
+    for contrast in contrasts:
+        changed = np.zeros(training.d)
+        changed[contrast.columns] = 1.0
+        scaled = training.X_scaling.apply(contrast.at(np.zeros((1, training.d)), 0))[0]
+        other = training.X_scaling.apply(contrast.at(np.zeros((1, training.d)), 1))[0]
+        rows += [changed, changed * scaled, changed * other]
+    quantity = replace(
+        quantities.value(model, smooth=True),
+        name="comparison",
+        operator=_Changes(training.tied, len(contrasts)),
+        components=tuple(contrast.label for contrast in contrasts),
+        factor=np.full(len(contrasts), training.y_scaling.scale),
+        offset=0.0,
+    )
+    asked = replace(
+        where,
+        positions=None,
+        baseline=np.array(rows),
+        X_values=np.zeros((len(where.X), len(contrasts))),
+    )
+    found = explain(model, idata, quantity, asked, on="latent", joint=True, **options)
+    found = found.drop_vars("value")
+    return found.rename({d: d.replace("feature", "contrast") for d in found.dims if "feature" in d})
+
+
+def _by_functions(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    contrasts: list[_Contrast],
+    on: str,
+    *,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    covariance: bool = False,
+    keep: str = "draws",
+    seed: int | None = None,
+    progressbar: bool = True,
+) -> xr.Dataset:
+    """Contrasts of the mean response, on random functions of the posterior."""
+    one_of("keep", keep, ("draws", "summary"))
+    functions = draw_functions(
+        model,
+        idata,
+        draws=draws,
+        num_draws=num_draws,
+        waves=WAVES,
+        seed=seed,
+        progressbar=progressbar,
+    )
+    rows = np.arange(len(where.X))
+    ends = [contrast.at(where.X_values, end) for contrast in contrasts for end in (0, 1)]
+    moved = at_other_x(model, where, np.concatenate(ends), np.tile(rows, len(ends)))
+    f = values(functions, moved, on, progressbar=progressbar)
+    f = f.reshape((*functions.shape, len(contrasts), 2, len(rows), *f.shape[3:]))
+    apart = np.moveaxis(f[:, :, :, 1] - f[:, :, :, 0], 2, 3)
+    hyper, labels = functions.hyper, [contrast.label for contrast in contrasts]
+    dims = ("chain", "draw", "obs", "contrast", "class")[: apart.ndim]
+    coords = {"obs": where.index, "contrast": labels, "chain": hyper.chain}
+    coords["draw"] = np.arange(functions.each) if hyper.alone else hyper.draw
+    if apart.ndim == 5:
+        coords["class"] = list(model.training.labels)
+    found = xr.DataArray(apart, coords, dims).to_dataset(name="comparison")
+    attrs = {"units": response_units(model), "moments": "of the functions"}
+    found.attrs = origin(model) | attrs
+    return _summarised(found, covariance, keep)
+
+
+def _averaged(found):
+    """Over rows; the mean exact where it was, sd and interval those of the draws."""
+    mean = found["comparison_mean"].mean("obs")
+    made = found[["comparison"]].mean("obs").assign_attrs(found.attrs)
+    return _summarised(made, False, "draws").assign(comparison_mean=mean)
+
+
+def _summarised(found, covariance, keep):
+    """Mean, sd, interval, and perhaps covariance, of the draws."""
+    draws, samples, prob = found["comparison"], ["chain", "draw"], rcParams["stats.ci_prob"]
+    made = found.assign(comparison_mean=draws.mean(samples), comparison_sd=draws.std(samples))
+    made["comparison_interval"] = interval_of(found, "comparison", prob)
+    if covariance:
+        apart = draws - made["comparison_mean"]
+        other = apart.rename(contrast="contrast_bis")
+        made["comparison_cov"] = (apart * other).mean(samples)
+    made = made.drop_vars("comparison") if keep == "summary" else made
+    return made.assign_attrs(found.attrs | {"ci_prob": prob})

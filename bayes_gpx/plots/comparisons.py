@@ -1,0 +1,96 @@
+"""What-if contrasts with their intervals: averages in one panel, or all rows, sorted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.aliases import Backend
+from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.selection import MOST_PANELS, refuse_several, short
+from bayes_gpx.plots.visuals import axis_labels, horizontal_zero, interval_bars, vertical_zero
+from bayes_gpx.validation import probability
+
+
+def _average(da, target, *, bounds, **kwargs):
+    backend, at = backend_from_object(target), np.arange(da.size)
+    backend.ylim((da.size - 0.5, -0.5), target)
+    backend.yticks(at, [short(name) for name in da["contrast"].values], target)
+    ends = bounds.transpose("contrast", "ci_bound").values
+    interval_bars(at, ends, target, across=True, width=3, **kwargs)
+    return backend.scatter(da.values, at, target, **kwargs)
+
+
+def _rows(da, target, *, bounds, **kwargs):
+    backend, order = backend_from_object(target), np.argsort(da.values, kind="stable")
+    at, ends = np.arange(da.size), bounds.transpose("obs", "ci_bound").values[order]
+    interval_bars(at, ends, target, width=1, alpha=0.5, **kwargs)
+    return backend.scatter(at, da.values[order], target, size=8, **kwargs)
+
+
+def _labels(da, target, *, units):
+    backend_from_object(target).title(short(da["contrast"].item(), 40), target)
+    return axis_labels(da, target, x="rows, sorted", y=f"change [{units}]")
+
+
+def plot_comparisons(
+    dataset: xr.Dataset,
+    *,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot what-if contrasts: averages below each other, or the rows of each contrast, sorted.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        What `bayes_gpx.comparisons` returned, by row or averaged.
+    ci_prob : float, optional
+        Probability of the intervals; by default that of the dataset's own.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another verb, more than 24 contrasts by row, and several classes.
+    """
+    if "comparison_mean" not in dataset:
+        raise ValueError("The dataset has no comparisons; expected the result of bx.comparisons.")
+    refuse_several(dataset["comparison_mean"])
+    prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
+    mean = dataset[["comparison_mean"]].rename(comparison_mean="comparison").reset_coords(drop=True)
+    bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
+    units, count = dataset.attrs["units"], mean.sizes["contrast"]
+    backend = backend or rcParams["plot.backend"]
+    title = f"Change of the prediction, {prob:.0%} intervals"
+    if "obs" not in mean.dims:
+        size = 7.0, 1.2 + 0.4 * count
+        lay_out(pc_kwargs, 1, size, backend=backend, above=0.4)
+        pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
+        pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+        pc.map(_average, "point_estimate", data=mean, bounds=bounds, color="C0")
+        pc.map(axis_labels, "labels", data=mean, x=f"average change [{units}]")
+        add_title(pc, title)
+        return pc
+    if count > MOST_PANELS:
+        raise ValueError(f"There are {count} contrasts; choose at most {MOST_PANELS} of them.")
+    lay_out(pc_kwargs, count, (4.2, 3.2), backend=backend, narrowest=7.0, above=0.5)
+    pc = PlotCollection.wrap(mean, cols=["contrast"], backend=backend, **pc_kwargs)
+    pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(_rows, "point_estimate", data=mean, bounds=bounds, color="C0")
+    pc.map(_labels, "labels", data=mean, units=units)
+    add_title(pc, f"{title} of {mean.sizes['obs']} rows")
+    return pc

@@ -1,0 +1,136 @@
+"""What-if contrasts are differences of predictions at changed rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+
+QUIET = {"progressbar": False}
+COLOURS = ["red", "green", "blue"]
+THETA = {"lengthscale": [2.0, 1.3], "amplitude": 1.1, "sigma": 0.3}
+VARIABLES = {"dose": (1.0, 2.5), "colour": COLOURS}
+LABELS = ["dose: 2.5 - 1", "colour: green - red", "colour: blue - red"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(4)
+    colour = pd.Categorical(rng.permutation(COLOURS * 8), COLOURS)
+    X = pd.DataFrame({"colour": colour, "dose": rng.uniform(0, 3, 24)})
+    effect = X["colour"].map({"red": 0.0, "green": 2.0, "blue": -1.0}).astype(float)
+    return X, 3.0 + effect * X["dose"] + 0.1 * rng.normal(size=24)
+
+
+def changed(rows, name, value):
+    every = [value] * len(rows)
+    return rows.assign(**{name: pd.Categorical(every, COLOURS) if name == "colour" else every})
+
+
+def ends(rows):
+    """Rows at both ends of every contrast."""
+    for name, (first, *others) in VARIABLES.items():
+        for other in others:
+            yield changed(rows, name, first), changed(rows, name, other)
+
+
+@pytest.mark.parametrize("family", ["GP", "GPX", "GPX by place"])
+def test_contrasts_of_f_are_exact(data, family):
+    """Against joint predictions at both ends: a GPX's without its own deviations."""
+    X, y = data
+    Z = None
+    if family == "GPX by place":
+        Z = pd.DataFrame({"z": np.cos(np.arange(24.0))})
+    model = bx.GP(X, y) if family == "GP" else bx.GPX(X, y, Z, intercept=Z is None)
+    theta = THETA if family == "GP" else THETA | {"sigma_w": 1e-8}
+    rows, Z_rows = X[:3], None if Z is None else Z[:3]
+    found = bx.comparisons(
+        model, theta, rows, Z_rows, variables=VARIABLES, keep="summary", covariance=True, **QUIET
+    )
+    assert found["contrast"].values.tolist() == LABELS
+    assert found["high"].values.tolist() == ["2.5", "green", "blue"]
+    for label, (low, high) in zip(LABELS, ends(rows), strict=True):
+        both = pd.concat([low, high], ignore_index=True)
+        Z_both = None if Z is None else pd.concat([Z_rows, Z_rows], ignore_index=True)
+        f = bx.predictions(model, theta, both, Z_both, keep="summary", **QUIET)["f_mean"].values
+        one = found.sel(contrast=label)
+        assert_allclose(one["comparison_mean"], f[3:] - f[:3], rtol=1e-6, atol=1e-9)
+        drawn = bx.predictions(model, theta, both, Z_both, joint=True, draws=4000, seed=1, **QUIET)
+        apart = (drawn["f"].values[0, :, 3:] - drawn["f"].values[0, :, :3]).std(axis=0)
+        assert_allclose(one["comparison_sd"], apart, rtol=0.06)
+    variance = np.einsum("oaa->oa", found["comparison_cov"].values)
+    assert_allclose(found["comparison_sd"], np.sqrt(variance), rtol=1e-7)
+
+
+def test_averages_are_over_joint_draws(data):
+    X, y = data
+    model = bx.GP(X, y)
+    options = {"variables": VARIABLES, "draws": 2000, "seed": 1, **QUIET}
+    by_row = bx.comparisons(model, THETA, X[:5], **options)
+    found = bx.comparisons(model, THETA, X[:5], average=True, **options)
+    assert found["comparison"].dims == ("chain", "draw", "contrast")
+    assert_allclose(found["comparison_mean"], by_row["comparison_mean"].mean("obs"))
+    assert_allclose(found["comparison"], by_row["comparison"].mean("obs"))
+    alone = by_row["comparison_sd"].mean("obs")
+    assert (found["comparison_sd"] < alone).all()
+    assert_allclose(
+        found["comparison"].mean(["chain", "draw"]), found["comparison_mean"], atol=0.05
+    )
+    assert (found["comparison_interval"].isel(ci_bound=0) < found["comparison_mean"]).all()
+
+
+def test_contrasts_of_probabilities_are_on_their_scale(data):
+    X, y = data
+    model = bx.GP(X, y > y.median(), likelihood="bernoulli")
+    theta = {k: v for k, v in THETA.items() if k != "sigma"}
+    options = {"variables": VARIABLES, "draws": 400, "seed": 1, **QUIET}
+    found = bx.comparisons(model, theta, X[:3], **options)
+    assert found["comparison"].sizes == {"chain": 1, "draw": 400, "obs": 3, "contrast": 3}
+    for label, (low, high) in zip(LABELS, ends(X[:3]), strict=True):
+        p = [
+            bx.predictions(model, theta, rows, keep="summary", **QUIET)["probability_mean"]
+            for rows in (low, high)
+        ]
+        one = found.sel(contrast=label)
+        error = one["comparison_sd"].values / np.sqrt(400)
+        assert (np.abs(one["comparison_mean"].values - (p[1] - p[0]).values) < 5 * error).all()
+    latent = bx.comparisons(model, theta, X[:3], on="latent", keep="summary", **options)
+    f = [
+        bx.predictions(model, theta, r, keep="summary", **QUIET)["f_mean"]
+        for r in next(ends(X[:3]))
+    ]
+    assert_allclose(latent["comparison_mean"][:, 0], (f[1] - f[0]).values, rtol=1e-6)
+    assert (np.abs(found["comparison"]) <= 1.0).all()
+
+
+REFUSED = {
+    "an unknown variable": ({"does": (1, 2)}, "'does'.*dose"),
+    "an unknown level": ({"colour": ("red", "gren")}, "'gren'.*green"),
+    "one value": ({"dose": (1.0,)}, "two values"),
+    "a number": ({"dose": 1.0}, "two values"),
+    "no number": ({"dose": (1.0, "much")}, "'much'; expected a finite number"),
+    "nothing": ({}, "expected a dict"),
+    "a list": (["dose"], "expected a dict"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_compared_is_refused(data, case):
+    X, y = data
+    variables, said = REFUSED[case]
+    with pytest.raises(ValueError, match=said):
+        bx.comparisons(bx.GP(X, y), THETA, variables=variables, **QUIET)
+
+
+def test_plots_by_row_and_on_average(data):
+    X, y = data
+    model = bx.GP(X, y)
+    options = {"variables": VARIABLES, "draws": 50, "seed": 1, **QUIET}
+    by_row, average = (bx.comparisons(model, THETA, average=a, **options) for a in (False, True))
+    panels = bx.plot_comparisons(by_row, backend="matplotlib").viz["plot"]
+    assert panels.sizes == {"contrast": 3}
+    panel = bx.plot_comparisons(average, backend="matplotlib").viz["plot"].item()
+    assert [tick.get_text() for tick in panel.get_yticklabels()] == LABELS
+    with pytest.raises(ValueError, match=r"bx\.comparisons"):
+        bx.plot_comparisons(by_row.rename(comparison_mean="f_mean"))
