@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import arviz_stats  # noqa: F401
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
@@ -13,21 +12,30 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
+from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots.layout import add_title, lay_out
 from bayes_gpx.plots.selection import panel_features, refuse_several
-from bayes_gpx.plots.visuals import few_numbers, horizontal_zero
+from bayes_gpx.plots.visuals import few_numbers, horizontal_zero, interval_bars
+from bayes_gpx.validation import probability
 
 
-def _band(da, target, *, value, **kwargs):
+def _band(da, target, *, value, curves, **kwargs):
     order = np.argsort(value.values)
     bounds = da.transpose("obs", "ci_bound").values[order]
+    if da["feature"].item() not in curves:
+        return interval_bars(value.values[order], bounds, target, **kwargs | {"alpha": 0.6})
     return backend_from_object(target).fill_between_y(
         value.values[order], bounds[:, 0], bounds[:, 1], target, **kwargs
     )
 
 
-def _curve(da, target, *, value, **kwargs):
+def _curve(da, target, *, value, curves, **kwargs):
     order = np.argsort(value.values)
+    if da["feature"].item() not in curves:
+        color = kwargs["color"]
+        return backend_from_object(target).scatter(
+            value.values, da.values, target, color=color, size=9
+        )
     return backend_from_object(target).line(value.values[order], da.values[order], target, **kwargs)
 
 
@@ -46,18 +54,20 @@ def plot_weights(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot each weight against its own feature's value, as a curve with a band.
+    """Plot each weight against its own feature's value: as a curve, or as points with intervals.
+
+    It is a curve with a band where one feature varies and the others are held, and a point with its
+    interval for each observation where others vary too.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.weights` returned, with draws and `value`, at points along a curve:
-        one feature varies, the others are held. Ask for them with ``smooth=True``, and
-        ``joint=True`` for a smooth band.
+        What `bayes_gpx.weights` returned, with `value`. For a curve ask with ``smooth=True`` at
+        points where one feature varies and the others are held.
     features : list of str, optional
         At most 24, by default the first ones.
     ci_prob : float, optional
-        Probability of the equal-tailed bands; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the equal-tailed bands; by default that of the dataset's own intervals.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -69,31 +79,43 @@ def plot_weights(
     Raises
     ------
     ValueError
-        If the dataset holds no draws of weights or no feature values, for unknown features, and for
-        more than 24.
+        If the dataset holds no weights or no feature values, for unknown features, and for more
+        than 24.
 
     References
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), section V.
     """
-    if "weight" not in dataset or "value" not in dataset:
+    if "weight_mean" not in dataset or "value" not in dataset:
         raise ValueError(
-            "The dataset has no draws of `weight` with their `value`; expected the result of "
-            "bx.weights with keep='draws', and with Z_new where Z differs from X."
+            "The dataset has no weights with their `value`; expected the result of bx.weights, "
+            "with Z_new where Z differs from X."
         )
-    refuse_several(dataset["weight"])
+    refuse_several(dataset["weight_mean"])
     features, some = panel_features(dataset, features)
     chosen = dataset.sel(feature=features)
-    draws, value = chosen[["weight"]], chosen["value"]
-    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    mean, value = chosen[["weight_mean"]].rename(weight_mean="weight"), chosen["value"]
+    prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
     backend = backend or rcParams["plot.backend"]
-    lay_out(pc_kwargs, draws.sizes["feature"], (4.2, 3.2), backend=backend)
-    pc = PlotCollection.wrap(draws, cols=["feature"], backend=backend, **pc_kwargs)
-    mean = chosen[["weight_mean"]].rename(weight_mean="weight")
-    band = xr.Dataset({"weight": draws["weight"].azstats.eti(prob=prob, dim=["chain", "draw"])})
+    lay_out(pc_kwargs, mean.sizes["feature"], (4.2, 3.2), backend=backend)
+    pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
+    band = xr.Dataset({"weight": interval_of(chosen, "weight", prob)})
+    where = {"value": value, "curves": _curves(dataset)}
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_band, "credible_interval", data=band, value=value, color="C0", alpha=0.3)
-    pc.map(_curve, "point_estimate", data=mean, value=value, color="C0", width=2)
+    pc.map(_band, "credible_interval", data=band, color="C0", alpha=0.3, **where)
+    pc.map(_curve, "point_estimate", data=mean, color="C0", width=2, **where)
     pc.map(_labels, "labels", data=mean)
-    add_title(pc, f"Weight{some}, {dataset.attrs['units']}: mean and {prob:.0%} band")
+    add_title(pc, f"Weight{some}, {dataset.attrs['units']}: mean and {prob:.0%} interval")
     return pc
+
+
+def _curves(dataset):
+    """Features that vary alone over the observations that have a weight of theirs."""
+    found = set()
+    for name in dataset["feature"].values:
+        known = dataset["weight_mean"].sel(feature=name).notnull().values
+        others = dataset["value"].drop_sel(feature=name).transpose("obs", "feature").values[known]
+        low, high = np.fmin.reduce(others, initial=np.inf), np.fmax.reduce(others, initial=-np.inf)
+        if not (high > low).any():
+            found.add(name)
+    return found
