@@ -45,6 +45,18 @@ def test_weights_have_a_panel_for_each_feature(explained):
     assert plot.viz["plot"].sizes["feature"] == 2
     drawn = bx.plot_weights(weights, features=["a"], backend="matplotlib")
     axes = drawn.viz["plot"].sel(feature="a").item()
+    at = np.column_stack([weights[name].sel(feature="a") for name in ("value", "weight_mean")])
+    assert_allclose(axes.collections[-1].get_offsets(), at)
+    bars = axes.lines[-1].get_ydata().reshape((-1, 3))[:, :2]
+    order = np.argsort(at[:, 0])
+    assert_allclose(bars, weights["weight_interval"].sel(feature="a")[order])
+
+
+def test_weights_along_one_feature_are_a_curve(explained):
+    _, weights = explained
+    value = weights["value"].where(weights["feature"] == "a", 1.0)
+    drawn = bx.plot_weights(weights.assign(value=value), features=["a"], backend="matplotlib")
+    axes = drawn.viz["plot"].sel(feature="a").item()
     x, mean = axes.lines[-1].get_data()
     order = np.argsort(weights["value"].sel(feature="a").values)
     assert_allclose(x, weights["value"].sel(feature="a").values[order])
@@ -55,7 +67,7 @@ def test_what_cannot_be_drawn_is_refused(explained):
     contributions, weights = explained
     with pytest.raises(ValueError, match="no draws of `contribution`"):
         bx.plot_contributions(contributions.drop_vars("contribution"))
-    with pytest.raises(ValueError, match="no draws of `weight`"):
+    with pytest.raises(ValueError, match="no weights with their `value`"):
         bx.plot_weights(weights.drop_vars("value"))
     with pytest.raises(ValueError, match="at most 24"):
         bx.plot_contributions(contributions, obs=[0] * 25)
