@@ -43,6 +43,7 @@ def drawn():
         "weights": (weights,),
         "derivatives": (slopes,),
         "partial_dependence": (bx.partial_dependence(model, idata, **quiet),),
+        "comparisons": (bx.comparisons(model, idata, variables=CHANGES, **quiet),),
         "relevance": (bx.ranking(relevance),),
         "interactions": (pairs,),
         "importances": (relevance, bx.importances(model, idata, **quiet)),
@@ -52,6 +53,7 @@ def drawn():
     return given, lambda name, backend: getattr(bx, f"plot_{name}")(*given[name], backend=backend)
 
 
+CHANGES = {"wind": (0.0, 1.0), "rain": (-1.0, 1.0)}
 pytestmark = pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 NAMES = sorted(name.removeprefix("plot_") for name in dir(bx) if name.startswith("plot_"))
 
