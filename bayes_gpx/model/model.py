@@ -20,6 +20,7 @@ from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.data.features import Scaling
+from bayes_gpx.model.bound_data import BoundModel, bound_data
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.observed_response import collapsed, observe
@@ -99,7 +100,7 @@ class Model:
 
     def _build(self, outer):
         self._joined = outer is not None
-        self._pymc = outer if self._joined else pm.Model(model=None)
+        self._pymc = outer if self._joined else BoundModel(model=None)
         if outer is not None:
             _register_numba()
         self.inducing = inducing_points(self.training, self.specification.approximation)
@@ -117,18 +118,25 @@ class Model:
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
         self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 
-    def build(self, observe: Callable[..., list]) -> tuple[dict, dict, Any, list]:
-        """Put data, hyperparameters and what `observe` makes of y into the model on the stack."""
+    def build(
+        self, observe: Callable[..., list], enter: Callable[..., Tensor] = bound_data
+    ) -> tuple[dict, dict, Any, list]:
+        """Put data, hyperparameters and what `observe` makes of y into the model on the stack.
+
+        `enter` makes data variables, called as `pymc.Data` is.
+        """
         data, spec = self.training, self.specification
-        x, z = self._points()
+        x, z = self._points(enter)
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
         inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
         exposure = None
-        if "exposure" in scaled:
-            name, dim = self.in_model("exposure"), self.in_model("obs")
-            exposure = pm.Data(name, scaled["exposure"], dims=dim)
+        if spec.observation.exposed:
+            name, dims = self.in_model("exposure"), (self.in_model("obs"),)
+            exposure = enter(name, scaled["exposure"], dims=dims)
+        elif "exposure" in scaled:
+            exposure = pt.constant(scaled["exposure"])
         given = Conditioning(
             spec.prior(theta, data.d, called, x, z),
             spec.observation,
@@ -172,7 +180,7 @@ class Model:
             )
         return objective
 
-    def _points(self):
+    def _points(self, enter):
         """Put X and Z into the model as data, and return them on the model's scale."""
         data, rename = self.training, self.in_model
         obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
@@ -180,14 +188,14 @@ class Model:
         model.add_coords({obs: data.X.index, feature: list(data.X.columns)})
         if data.X.levels:
             model.add_coord(rename("column"), list(data.X.sources))
-        x = pm.Data(rename("X"), data.X.values, dims=(obs, feature))
+        x = enter(rename("X"), data.X.values, dims=(obs, feature))
         x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
         if data.Z is None:
             return x, None
         model.add_coords({z_feature: list(data.Z.columns)})
         if data.z_is_x and not data.intercept:
             return x, x
-        z = pm.Data(rename("Z"), data.Z.values, dims=(obs, z_feature))
+        z = enter(rename("Z"), data.Z.values, dims=(obs, z_feature))
         return x, data.Z_scaling.apply(z)
 
     @cached_property

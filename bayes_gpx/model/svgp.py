@@ -54,7 +54,7 @@ def bound_by_rows(model, minibatch):
         return bound
 
     with pm.Model(model=None) as objective:
-        model.build(observe)
+        model.build(observe, pm.Data)
     scaled = data.scaled()
     rows = {batch.y: scaled["y"], batch.exposure: scaled["exposure"]}
     for name, frame in (("X", data.X), ("Z", data.Z)):
