@@ -98,6 +98,11 @@ class TrainingData:
         return self.Z is not None and self.z_is_x
 
     @property
+    def response_scaling(self) -> Scaling:
+        """Scaling of y itself: that of the latent values, or none where y is not scaled."""
+        return self.y_scaling if self.scales_y else Scaling(0.0, 1.0)
+
+    @property
     def sources(self) -> tuple[int, int]:
         """Number of the user's own columns in X, and of those that are weighed.
 
@@ -112,7 +117,7 @@ class TrainingData:
 
     def scaled(self) -> dict[str, np.ndarray]:
         """Dict of X, y and, with Z, Z on the model's scale; exposure times the prior mean rate."""
-        y = self.y_scaling.apply(self.y) if self.scales_y else self.y
+        y = self.response_scaling.apply(self.y)
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
         if self.exposure is not None:
             # A log link's prior mean is one more factor of the rate.

@@ -19,10 +19,10 @@ import xarray as xr
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
-from bayes_gpx.data.features import Scaling
 from bayes_gpx.model.bound_data import BoundModel, bound_data
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.inducing_points import inducing_points
+from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import by_column, create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
@@ -115,6 +115,7 @@ class Model:
         )
         self.posterior_names = {name: variable.name for name, variable in theta.items()}
         self.posterior_names |= {rv.name: rv.name for rv in self.own_variables}
+        self.latent_names = latent_names(spec, self.in_model)
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
         self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 
@@ -147,26 +148,15 @@ class Model:
             exposure,
             inducing_operator(**inducing),
         )
-        classes = {}
         if spec.classes is not None:
-            classes["class_dim"] = self.in_model("class")
-            pm.modelcontext(None).add_coord(classes["class_dim"], [str(v) for v in data.labels])
-        entries = observe(
-            spec,
-            given,
-            ridge=self._jitter,
-            scaling=data.y_scaling if data.scales_y else Scaling(0.0, 1.0),
-            name=self.in_model("y"),
-            observed=data.y,
-            dims=self.in_model("obs"),
-            **classes,
-        )
+            pm.modelcontext(None).add_coord(self.in_model("class"), [str(v) for v in data.labels])
+        entries = observe(spec, given, data, rename=self.in_model, ridge=self._jitter)
         return theta, fixed, called, entries
 
     @cached_property
     def objective(self) -> pm.Model:
         """What `fit` works on: a model whose only random variables are hyperparameters."""
-        if self.specification.normal:
+        if self.specification.normal and not self.specification.hierarchical:
             return self._pymc
         with pm.Model(model=None) as objective:
             self.build(collapsed)
@@ -175,8 +165,9 @@ class Model:
             names = sorted(str(rv.name) for rv in outer)
             raise ValueError(
                 f"Priors or kernel depend on {names} of a surrounding model, which fit() leaves "
-                "out where noise is not normal; expected variables of this model alone. Sample all "
-                "with pm.sample(model=model.pymc), latent values too, and explain these draws."
+                "out where noise is not normal, and of a hierarchy; expected variables of this "
+                "model alone. Sample all with pm.sample(model=model.pymc), latent values too, and "
+                "explain these draws."
             )
         return objective
 
@@ -202,12 +193,13 @@ class Model:
     def pymc(self) -> pm.Model:
         """The generative `pymc.Model`: hyperparameters and collapsed y, in user units.
 
-        Where noise is not normal: hyperparameters, whitened latent values, and y.
+        Where noise is not normal: hyperparameters, whitened latent values, and y. With
+        ``representation="hierarchy"``: f too, and in a GPX the weights that it is made of.
 
         PyMC's functions of the prior take it as any model. Those of the posterior need
-        care: ``pm.sample_posterior_predictive(idata, model=model.pymc)`` draws y from the
-        hyperparameters alone, not given the observed responses, since the function is integrated
-        out; and where the fit holds no whitened latent values, PyMC draws them from their prior.
+        care with a fit that holds hyperparameters alone:
+        ``pm.sample_posterior_predictive(idata, model=model.pymc)`` then draws y from these, not
+        given the observed responses, since the function is integrated out, or drawn from its prior.
         What is conditioned on the data comes from `bayes_gpx.sample_posterior_predictive` and
         `bayes_gpx.predictions`.
         """
@@ -238,6 +230,7 @@ class Model:
                 "likelihood": spec.likelihood,
                 **({} if spec.link is None else {"link": spec.link}),
                 "weight_prior": spec.weight_prior,
+                **({"representation": spec.representation} if spec.hierarchical else {}),
                 "scale": self.scale,
                 "fixed": {name: value.tolist() for name, value in self.fixed.items()},
                 "features": self.training.X.columns,
@@ -357,9 +350,10 @@ class Model:
             optimiser starts, as for a large model after a fit of some of its rows. By default it
             starts from several places.
         latent : {"marginal", "sample"}
-            Of "nuts" where noise is not normal: whether hyperparameters alone are sampled, from
-            Laplace's evidence or, with an approximation, the variational bound; or latent values
-            too, which is exact and slower. With `HSGP` and `RandomFeatures` the coefficients are
+            Of "nuts" where noise is not normal, or with ``representation="hierarchy"``: whether
+            hyperparameters alone are sampled, where noise is not normal from Laplace's evidence or,
+            with an approximation, the variational bound; or latent values too, which is exact and
+            slower. With `HSGP` and `RandomFeatures` the coefficients are
             sampled in the place of the latent values.
         progressbar : bool
         **kwargs

@@ -48,9 +48,9 @@ def bound_by_rows(model, minibatch):
         )
     batch, bound = batch_of(likelihood.class_shape), []
 
-    def observe(specification, given, *, scaling, **_):
+    def observe(specification, given, training, **_):
         expected, *others = bound_of(specification.strategy_of(), given, batch)
-        bound.extend([expected - data.n * np.log(scaling.scale), *others])
+        bound.extend([expected - training.n * np.log(training.response_scaling.scale), *others])
         return bound
 
     with pm.Model(model=None) as objective:

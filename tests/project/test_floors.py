@@ -29,8 +29,9 @@ inference: base methods diagnostics log_density resampling datatree optimise lap
 draws: protocols hyperparameter_draws points intervals mixtures stores quantities compiled
     categorical_sums results response_scale new_responses evaluate leave_one_out response_means
     random_functions
-model: named_kernels specification priors lengthscale_prior bound_data observed_response
-    inducing_points starting_points svgp fitting model gp placement interaction_model storage
+model: named_kernels specification priors lengthscale_prior bound_data latent_variables
+    observed_response inducing_points starting_points svgp fitting model gp placement
+    interaction_model storage
 explain: predictions weights derivatives attributions relevance ranking importances
     partial_dependence slopes sample_functions loo_predictions imputation
 assess: metrics
