@@ -20,6 +20,7 @@ from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.model.bound_data import BoundModel, bound_data
+from bayes_gpx.model.description import described
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.latent_variables import latent_names
@@ -211,6 +212,17 @@ class Model:
         """PyMC's variable of each hyperparameter that is inferred, by its name here."""
         inferred = (name for name in self.hyperparameters if name not in self.fixed)
         return {name: self._pymc.named_vars[self.posterior_names[name]] for name in inferred}
+
+    def dims_of(self, name: str) -> tuple[str, ...]:
+        """Dims of one draw of a hyperparameter, as they are called in the model."""
+        if name not in self.fixed:
+            return self._pymc.named_vars_to_dims.get(self.posterior_names[name], ())
+        dims = {h.name: h.dim for h in self.specification.hyperparameters}
+        return (self.in_model(dims[name]),) if dims[name] else ()
+
+    def __repr__(self):
+        """What the model is made of, and its hyperparameters, as a table."""
+        return described(self)
 
     @property
     def signature_key(self) -> str:

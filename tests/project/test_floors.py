@@ -30,7 +30,7 @@ draws: protocols hyperparameter_draws points intervals mixtures stores quantitie
     categorical_sums results response_scale new_responses evaluate leave_one_out response_means
     random_functions
 model: named_kernels specification priors lengthscale_prior bound_data latent_variables
-    observed_response inducing_points starting_points svgp fitting model gp placement
+    observed_response inducing_points starting_points svgp fitting description model gp placement
     interaction_model storage
 explain: predictions weights derivatives attributions relevance ranking importances
     partial_dependence slopes sample_functions loo_predictions imputation
