@@ -1,6 +1,6 @@
 """The training data of a model: read, checked, scaled; and the door for new samples."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -126,6 +126,16 @@ class TrainingData:
         if self.Z is not None:
             scaled["Z"] = self.Z_scaling.apply(self.Z.values)
         return scaled
+
+    def rows(self, positions: np.ndarray) -> "TrainingData":
+        """Some of the samples alone, with the scaling and the labels of all."""
+        return replace(
+            self,
+            X=self.X.rows(positions),
+            Z=None if self.Z is None else self.Z.rows(positions),
+            y=self.y[positions],
+            exposure=None if self.exposure is None else self.exposure[positions],
+        )
 
     def read_new(
         self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True

@@ -53,6 +53,8 @@ class Model:
         Those that are not inferred.
     inducing : dict of arrays
         Inducing points on the model's scale, where there are any.
+    joined : bool
+        Whether it was built inside a larger `pymc.Model`.
     """
 
     def __init__(
@@ -84,9 +86,14 @@ class Model:
         model._build(None)
         return model
 
+    def of_rows(self, training: TrainingData) -> Self:
+        """The same model of other samples on its scale, outside of any other; not fitted."""
+        settings = {"priors": self.priors, "scale": self.scale, "name": self.name}
+        return self.restored(training, self.specification, **settings)
+
     def __reduce__(self):
         """Pickle what the model is made of; it is built anew where it arrives."""
-        if self._joined:
+        if self.joined:
             raise pickle.PicklingError(
                 "This model is part of a larger pm.Model, which it cannot be sent without. Build "
                 "it outside of the `with pm.Model()` block, or send what it is made of and build "
@@ -100,8 +107,8 @@ class Model:
         return f"{self.name}_{name}" if self.name else name
 
     def _build(self, outer):
-        self._joined = outer is not None
-        self._pymc = outer if self._joined else BoundModel(model=None)
+        self.joined = outer is not None
+        self._pymc = outer if outer is not None else BoundModel(model=None)
         if outer is not None:
             _register_numba()
         self.inducing = inducing_points(self.training, self.specification.approximation)
