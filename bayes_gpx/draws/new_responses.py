@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.draws.mixtures import Conditional, Mixture
 from bayes_gpx.draws.response_scale import mean_response
+from bayes_gpx.draws.results import under_one_name
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -86,7 +87,7 @@ class NewResponses:
             f"{name}_mean": (dims, mean.reshape(shape)),
             f"{name}_sd": (dims, sd.reshape(shape)),
         }
-        return dataset.assign(found)
+        return dataset.assign(found | under_one_name(found, name))
 
     @property
     def attrs(self) -> dict[str, Any]:
