@@ -41,7 +41,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         predictive_checks as predictive_checks,
         sample_posterior_predictive as sample_posterior_predictive,
     )
+    from bayes_gpx.export.attachment import attach as attach
     from bayes_gpx.export.long_form import to_pandas as to_pandas
+    from bayes_gpx.export.refits import SamplingWrapper as SamplingWrapper
     from bayes_gpx.export.shap import to_shap as to_shap
     from bayes_gpx.kernels.additive import Additive as Additive
     from bayes_gpx.model.gp import GP as GP, GPX as GPX
@@ -143,6 +145,8 @@ _MAP = {
     "predictive_checks": "bayes_gpx.export.arviz:predictive_checks",
     "sample_posterior_predictive": "bayes_gpx.export.arviz:sample_posterior_predictive",
     "power_scaling": "bayes_gpx.export.arviz:power_scaling",
+    "attach": "bayes_gpx.export.attachment:attach",
+    "SamplingWrapper": "bayes_gpx.export.refits:SamplingWrapper",
     "to_pandas": "bayes_gpx.export.long_form:to_pandas",
     "to_shap": "bayes_gpx.export.shap:to_shap",
     "report": "bayes_gpx.reporting.report:report",

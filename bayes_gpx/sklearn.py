@@ -256,6 +256,5 @@ def _regression_data(estimator, X, y):
 
 def _mean_and_sd(estimator, X, return_std):
     found = estimator._predictions(X, DRAWS if return_std else 2)
-    name = estimator.model_.specification.observation.reported
-    mean = found[f"{name}_mean"].values
-    return (mean, found[f"{name}_sd"].values) if return_std else mean
+    mean = found["response_mean"].values
+    return (mean, found["response_sd"].values) if return_std else mean

@@ -103,8 +103,7 @@ def coverage(
 
 def _places_left_out(dataset, seen):
     """PITs of the observed responses, which are those that the model was fitted to."""
-    mean = dataset["y_mean" if "y_mean" in dataset else "rate_mean"]
-    fitted = mean + dataset["residual"]
+    fitted = dataset["response_mean"] + dataset["residual"]
     if not np.allclose(seen, fitted, rtol=1e-9, atol=1e-9 * float(np.abs(fitted).max())):
         raise ValueError(
             "y differs from the responses that were left out; expected those that the model was "
@@ -343,9 +342,7 @@ class _Without:
                 "were given to the verb, or some of them by labels that do not repeat."
             )
         self._X, self._Z = where.X_values, own if own_z else None
-        self._name = "f_mean"
-        if _of_response(model, dataset):
-            self._name = f"{model.specification.observation.mean_name}_mean"
+        self._name = "response_mean" if _of_response(model, dataset) else "f_mean"
         options = ASKED | {"num_draws": num_draws, "progressbar": progressbar}
         self._ask = partial(predictions, model, idata, **options)
 

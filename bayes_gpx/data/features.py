@@ -68,6 +68,10 @@ class Frame:
         stacked = np.column_stack([self.values, values])
         return replace(self, values=stacked, columns=(*self.columns, name))
 
+    def rows(self, positions: np.ndarray) -> "Frame":
+        """Some of the rows alone."""
+        return replace(self, values=self.values[positions], index=self.index[positions])
+
     def first(self, k: int) -> "Frame":
         """The first k columns alone."""
         return replace(self, values=self.values[:, :k], columns=self.columns[:k])

@@ -1,6 +1,6 @@
 """The training data of a model: read, checked, scaled; and the door for new samples."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -98,6 +98,11 @@ class TrainingData:
         return self.Z is not None and self.z_is_x
 
     @property
+    def response_scaling(self) -> Scaling:
+        """Scaling of y itself: that of the latent values, or none where y is not scaled."""
+        return self.y_scaling if self.scales_y else Scaling(0.0, 1.0)
+
+    @property
     def sources(self) -> tuple[int, int]:
         """Number of the user's own columns in X, and of those that are weighed.
 
@@ -112,7 +117,7 @@ class TrainingData:
 
     def scaled(self) -> dict[str, np.ndarray]:
         """Dict of X, y and, with Z, Z on the model's scale; exposure times the prior mean rate."""
-        y = self.y_scaling.apply(self.y) if self.scales_y else self.y
+        y = self.response_scaling.apply(self.y)
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
         if self.exposure is not None:
             # A log link's prior mean is one more factor of the rate.
@@ -121,6 +126,16 @@ class TrainingData:
         if self.Z is not None:
             scaled["Z"] = self.Z_scaling.apply(self.Z.values)
         return scaled
+
+    def rows(self, positions: np.ndarray) -> "TrainingData":
+        """Some of the samples alone, with the scaling and the labels of all."""
+        return replace(
+            self,
+            X=self.X.rows(positions),
+            Z=None if self.Z is None else self.Z.rows(positions),
+            y=self.y[positions],
+            exposure=None if self.exposure is None else self.exposure[positions],
+        )
 
     def read_new(
         self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True

@@ -8,7 +8,7 @@ import numpy as np
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED
+from bayes_gpx.posteriors.base import LATENT
 from bayes_gpx.validation import count
 
 
@@ -19,7 +19,7 @@ class HyperparameterDraws:
     Attributes
     ----------
     values : dict of arrays (chain, draw, ...)
-        In the model's order; last whitened latent values, where they were sampled.
+        In the model's order; last latent values, where they were sampled and noise is not normal.
     chain, draw : arrays
         Labels.
     alone : bool
@@ -89,11 +89,11 @@ def hyperparameter_draws(
         if not np.isfinite(value).all():
             raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
         values[name] = np.asarray(value, dtype="float64")
-    if not model.specification.normal:
-        for name in (WHITENED, OWN_WHITENED):
-            sampled = f"{model.in_model('y')}_{name}"
-            if sampled in posterior:
-                values[name] = posterior[sampled].values
+    if all(sampled in posterior for sampled in model.latent_names.values()):
+        latent = {name: posterior[kept].values for name, kept in model.latent_names.items()}
+        if LATENT in latent:
+            latent[LATENT] = model.training.y_scaling.apply(latent[LATENT])
+        values |= latent
     chain, draw = posterior["chain"].values, posterior["draw"].values
     return HyperparameterDraws(values, chain, draw, chains * draws == 1)
 

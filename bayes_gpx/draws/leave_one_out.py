@@ -1,16 +1,23 @@
-"""Each training response given the others: log densities, for comparing models, and draws."""
+"""Responses that were left out: log densities, for comparing models, and draws."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.evaluate import scalars
+from bayes_gpx.draws.evaluate import jets, scalars
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.points import Points, refuse_outside
+from bayes_gpx.numerics.linear_algebra import sqrt_psd
+from bayes_gpx.numerics.threads import ThreadedFunction
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.protocols import ModelLike
 
@@ -92,6 +99,57 @@ def log_likelihood(
         coords={"chain": hyper.chain, "draw": hyper.draw, "obs": model.training.X.index},
         attrs={"relative_jitter": jitter, "units": f"log density of {model.training.y_name}"},
     )
+
+
+def held_out_log_likelihood(
+    model: ModelLike,
+    idata: Draws,
+    rows: TrainingData,
+    *,
+    progressbar: bool = True,
+) -> xr.DataArray:
+    """Log predictive densities of responses that the model was fitted without, each by itself.
+
+    Parameters
+    ----------
+    rows : TrainingData
+        Samples beside the model's, on its scale.
+
+    Returns
+    -------
+    xarray.DataArray
+        ``log p(y_i | y, theta)`` of y_i in user units, (chain, draw, obs).
+    """
+    observation, scaled = model.specification.observation, rows.scaled()
+    refuse_outside(model, rows.X.values, "The rows left out")
+    values = rows.X.values, None if rows.Z is None else rows.Z.values
+    where = Points(scaled["X"], scaled.get("Z"), None, *values, rows.X.index)
+    hyper = hyperparameter_draws(model, idata)
+    terms = np.empty((len(hyper.chain), len(hyper.draw), rows.n))
+    given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(rows.n))
+    for at, theta, mean, variance, _ in jets(model, hyper, where, 0, progressbar=progressbar):
+        spread = sqrt_psd(variance.value) if observation.class_shape else variance.value
+        own = [theta[name] for name in observation.hyperparameters]
+        terms[at] = _predictive_density(observation)(mean.value, spread, *given, *own)
+    coords = {"chain": hyper.chain, "draw": hyper.draw, "obs": rows.X.index}
+    terms -= np.log(rows.response_scaling.scale)
+    return xr.DataArray(terms, coords, ["chain", "draw", "obs"])
+
+
+@lru_cache(maxsize=8)
+def _predictive_density(observation):
+    """Function from moments of f, y, exposure and hyperparameters to log p(y) where f is normal.
+
+    Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
+    """
+    if observation.class_shape:
+        moments = pt.dmatrix("mean"), pt.dtensor3("root")
+    else:
+        moments = pt.dvectors("mean", "variance")
+    y, exposure = pt.dvectors("y", "exposure")
+    theta = {name: pt.dscalar(name) for name in observation.hyperparameters}
+    density = observation.log_predictive(y, *moments, theta, exposure)
+    return ThreadedFunction([*moments, y, exposure, *theta.values()], density)
 
 
 def draw_left_out(

@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.draws.mixtures import Conditional, Mixture
 from bayes_gpx.draws.response_scale import mean_response
+from bayes_gpx.draws.results import under_one_name
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -89,7 +90,7 @@ class NewResponses:
         if self._name is not None and "f_interval" in dataset:  # the mean response grows with f
             ends = mean_response(self._observation, dataset["f_interval"].values.T, self.exposure)
             found[f"{name}_interval"] = (*dims, "ci_bound"), ends.T
-        return dataset.assign(found)
+        return dataset.assign(found | under_one_name(found, name))
 
     @property
     def attrs(self) -> dict[str, Any]:

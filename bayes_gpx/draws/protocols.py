@@ -56,6 +56,8 @@ class ModelLike(Protocol):
         Those that are not inferred.
     posterior_names : dict
         Name -> that of its variable in a fit.
+    latent_names : dict
+        Names of `bayes_gpx.posteriors.base` -> variables of latent values that a fit may hold.
     inducing : dict of arrays
         Inducing points `U` and `U_Z` on the model's scale, where there are any.
     called_kernel : object or None
@@ -71,6 +73,7 @@ class ModelLike(Protocol):
     hyperparameters: dict[str, int]
     fixed: dict[str, np.ndarray]
     posterior_names: dict[str, str]
+    latent_names: dict[str, str]
     inducing: dict[str, np.ndarray]
     called_kernel: Any
     own_variables: tuple

@@ -1,5 +1,8 @@
 """What a verb asks for, what is gathered of it over draws, and how that is named."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 import xarray as xr
 from arviz_base import rcParams
@@ -8,6 +11,14 @@ from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.draws.mixture_intervals import MixtureIntervals
 from bayes_gpx.draws.mixtures import Mixture
 from bayes_gpx.validation import one_of
+
+RESPONSE = "response"
+"""What the mean response is called beside its own name, whatever the likelihood."""
+
+
+def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Mean and sd of y, a probability or a rate, as those of the response."""
+    return {f"{RESPONSE}_{part}": variables[f"{name}_{part}"] for part in ("mean", "sd")}
 
 
 class ResultBuilder:
@@ -126,6 +137,8 @@ class ResultBuilder:
                 variables[f"{name}_cov"] = ((*dims, "feature_bis"), cov)
             if cov is not None or len(shape) == 2:
                 coords["feature_bis"] = list(labels)
+        if quantity.noisy:
+            variables |= under_one_name(variables, quantity.noisy)
         if values is not None:
             variables["value"] = (("obs", "feature"), values[:, self._picked] if wide else values)
         if quantity.center is not None:

@@ -14,6 +14,7 @@ from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.evaluate import origin, scalars
 from bayes_gpx.draws.leave_one_out import OF_ONE, draw_left_out
 from bayes_gpx.draws.response_scale import mean_response
+from bayes_gpx.draws.results import under_one_name
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
@@ -77,7 +78,8 @@ def loo_predictions(
         Of counts `rate_mean` and `rate_sd`, of the rate times the exposure, in the place of
         `y_mean` and `y_sd`, and `pit` is randomised between the probabilities of less than y_i and
         of at most y_i. Of labels `probability_mean` and `probability_sd`, of more than two with
-        the last dim `class`; no `pit`, and with more than two labels no `residual`.
+        the last dim `class`; no `pit`, and with more than two labels no `residual`. Whatever the
+        likelihood, these means and sds are there as `response_mean` and `response_sd` too.
 
     Raises
     ------
@@ -153,6 +155,7 @@ def loo_predictions(
         "elpd": ("obs", np.logaddexp.reduce(joint) - np.log(scaling.scale)),
         "pareto_k": ("obs", pareto_k),
     }
+    variables |= under_one_name(variables, name)
     if first.ndim == 1:
         variables["residual"] = ("obs", training.y - first)
     if observation.ordered:

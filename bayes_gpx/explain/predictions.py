@@ -69,6 +69,9 @@ def predictions(
         more than two labels f and `probability` have a last dim `class`, jointly drawn, and the
         mean is by quasi-random points.
 
+        Whatever the likelihood, the mean and sd of y, of `probability` or of `rate` are there as
+        `response_mean` and `response_sd` too.
+
     Raises
     ------
     ValueError

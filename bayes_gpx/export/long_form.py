@@ -8,6 +8,7 @@ import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.results import RESPONSE
 from bayes_gpx.validation import probability
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
     """
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]
+    means = [name for name in means if name != RESPONSE]  # which another name has
     drawn = [str(name) for name in dataset if DRAWS <= set(dataset[name].dims)]
     columns: dict[str, xr.DataArray] = {}
     for name in dict.fromkeys([*drawn, *means]):

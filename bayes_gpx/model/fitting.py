@@ -89,12 +89,13 @@ def _samples_latent(model, latent, method):
     one_of("latent", latent, ("marginal", "sample"))
     if latent == "marginal":
         return False
-    if model.specification.normal or not method_named(method).latent:
+    spec = model.specification
+    if (spec.normal and not spec.hierarchical) or not method_named(method).latent:
         able = " or ".join(repr(name) for name in METHODS if method_named(name).latent)
         raise ValueError(
             f"latent='sample' with method={method!r} and likelihood="
-            f"{model.specification.likelihood!r}; expected method={able}, and other than normal "
-            "noise, which leaves no latent values to sample."
+            f"{spec.likelihood!r}; expected method={able}, and other than normal noise, which "
+            "leaves no latent values to sample, or a model with representation='hierarchy'."
         )
     if model.inducing:
         raise ValueError(

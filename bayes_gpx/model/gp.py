@@ -53,6 +53,11 @@ class GP(Model):
         Standardise X and, for "normal" and "student_t", y (sd with ddof 0); for counts, centre f at
         the log of the mean rate. Priors and hyperparameters are on the scaled units, every result
         is in user units.
+    representation : {"collapsed", "hierarchy"}
+        What `pymc`, the model's `pymc.Model`, is made of. "collapsed": hyperparameters and y, the
+        function integrated out or, where noise is not normal, as whitened latent values.
+        "hierarchy": f (obs) too, in user units, and y around it, for PyMC's own functions and for
+        further terms of a larger model; see Notes.
     name : str
         Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
 
@@ -68,6 +73,12 @@ class GP(Model):
     (n C)^3; with M basis functions or inducing points they grow with n M and n M^2. With inducing
     points and normal noise the model's density is Titsias' bound on the exact one. Variances of a
     variational posterior are too small rather than too large.
+
+    A hierarchy is the same prior of y: `fit` infers the same hyperparameters from it by the same
+    density, in which f is integrated out, and the verbs give the same. What differs is `pymc`, with
+    which ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too: made of standard normals
+    `f_white` (obs) or, with `HSGP` and `RandomFeatures`, of coefficients. With `Inducing` points
+    it is the process itself.
 
     Indicators with one lengthscale make a stationary kernel exchangeable in the levels: k = 1 for
     equal ones and rho for any two that differ, whatever their names and order, so a declared level
@@ -102,10 +113,17 @@ class GP(Model):
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | None = None,
+        representation: Literal["collapsed", "hierarchy"] = "collapsed",
         name: str = "",
     ) -> None:
         specification = Specification(
-            "GP", kernel, ard, likelihood, approximation=approximation, link=link
+            "GP",
+            kernel,
+            ard,
+            likelihood,
+            approximation=approximation,
+            link=link,
+            representation=representation,
         )
         refuse_exposure(exposure, specification.observation)
         training = read_training(
@@ -131,6 +149,10 @@ class GPX(Model):
         weight.
     kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
         As in `GP`; `scale` standardises Z too.
+    representation : {"collapsed", "hierarchy"}
+        As in `GP`. A hierarchy has the weight functions `g`, `eps_w` and the weights `w`, their
+        sum, all (obs, z_feature) in units of y per unit of z, and `f` (obs), the sum of ``w_l (z_l
+        - center_l)`` plus the mean of y, where the model scales its data.
     weight_prior : {"shared", "per_feature", "horseshoe"}
         One amplitude for all weight functions; one for each; or one for each under a
         regularised horseshoe, where `eps_w,l` has sd ``sigma_w amplitude_l``.
@@ -177,12 +199,20 @@ class GPX(Model):
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | None = None,
+        representation: Literal["collapsed", "hierarchy"] = "collapsed",
         name: str = "",
         weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
         intercept: bool = False,
     ) -> None:
         specification = Specification(
-            "GPX", kernel, ard, likelihood, weight_prior, approximation, link
+            "GPX",
+            kernel,
+            ard,
+            likelihood,
+            weight_prior,
+            approximation,
+            link,
+            representation=representation,
         )
         refuse_exposure(exposure, specification.observation)
         training = read_training(

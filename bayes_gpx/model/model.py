@@ -19,9 +19,11 @@ import xarray as xr
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
-from bayes_gpx.data.features import Scaling
+from bayes_gpx.model.bound_data import BoundModel, bound_data
+from bayes_gpx.model.description import described
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.inducing_points import inducing_points
+from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
@@ -51,6 +53,8 @@ class Model:
         Those that are not inferred.
     inducing : dict of arrays
         Inducing points on the model's scale, where there are any.
+    joined : bool
+        Whether it was built inside a larger `pymc.Model`.
     """
 
     def __init__(
@@ -82,9 +86,14 @@ class Model:
         model._build(None)
         return model
 
+    def of_rows(self, training: TrainingData) -> Self:
+        """The same model of other samples on its scale, outside of any other; not fitted."""
+        settings = {"priors": self.priors, "scale": self.scale, "name": self.name}
+        return self.restored(training, self.specification, **settings)
+
     def __reduce__(self):
         """Pickle what the model is made of; it is built anew where it arrives."""
-        if self._joined:
+        if self.joined:
             raise pickle.PicklingError(
                 "This model is part of a larger pm.Model, which it cannot be sent without. Build "
                 "it outside of the `with pm.Model()` block, or send what it is made of and build "
@@ -98,8 +107,8 @@ class Model:
         return f"{self.name}_{name}" if self.name else name
 
     def _build(self, outer):
-        self._joined = outer is not None
-        self._pymc = outer if self._joined else pm.Model(model=None)
+        self.joined = outer is not None
+        self._pymc = outer if outer is not None else BoundModel(model=None)
         if outer is not None:
             _register_numba()
         self.inducing = inducing_points(self.training, self.specification.approximation)
@@ -114,21 +123,29 @@ class Model:
         )
         self.posterior_names = {name: variable.name for name, variable in theta.items()}
         self.posterior_names |= {rv.name: rv.name for rv in self.own_variables}
+        self.latent_names = latent_names(spec, self.in_model)
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
         self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 
-    def build(self, observe: Callable[..., list]) -> tuple[dict, dict, Any, list]:
-        """Put data, hyperparameters and what `observe` makes of y into the model on the stack."""
+    def build(
+        self, observe: Callable[..., list], enter: Callable[..., Tensor] = bound_data
+    ) -> tuple[dict, dict, Any, list]:
+        """Put data, hyperparameters and what `observe` makes of y into the model on the stack.
+
+        `enter` makes data variables, called as `pymc.Data` is.
+        """
         data, spec = self.training, self.specification
-        x, z = self._points()
+        x, z = self._points(enter)
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
         inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
         exposure = None
-        if "exposure" in scaled:
-            name, dim = self.in_model("exposure"), self.in_model("obs")
-            exposure = pm.Data(name, scaled["exposure"], dims=dim)
+        if spec.observation.exposed:
+            name, dims = self.in_model("exposure"), (self.in_model("obs"),)
+            exposure = enter(name, scaled["exposure"], dims=dims)
+        elif "exposure" in scaled:
+            exposure = pt.constant(scaled["exposure"])
         given = Conditioning(
             spec.prior(theta, data.d, called, x, z),
             spec.observation,
@@ -139,26 +156,15 @@ class Model:
             exposure,
             inducing_operator(**inducing),
         )
-        classes = {}
         if spec.classes is not None:
-            classes["class_dim"] = self.in_model("class")
-            pm.modelcontext(None).add_coord(classes["class_dim"], [str(v) for v in data.labels])
-        entries = observe(
-            spec,
-            given,
-            ridge=self._jitter,
-            scaling=data.y_scaling if data.scales_y else Scaling(0.0, 1.0),
-            name=self.in_model("y"),
-            observed=data.y,
-            dims=self.in_model("obs"),
-            **classes,
-        )
+            pm.modelcontext(None).add_coord(self.in_model("class"), [str(v) for v in data.labels])
+        entries = observe(spec, given, data, rename=self.in_model, ridge=self._jitter)
         return theta, fixed, called, entries
 
     @cached_property
     def objective(self) -> pm.Model:
         """What `fit` works on: a model whose only random variables are hyperparameters."""
-        if self.specification.normal:
+        if self.specification.normal and not self.specification.hierarchical:
             return self._pymc
         with pm.Model(model=None) as objective:
             self.build(collapsed)
@@ -167,12 +173,13 @@ class Model:
             names = sorted(str(rv.name) for rv in outer)
             raise ValueError(
                 f"Priors or kernel depend on {names} of a surrounding model, which fit() leaves "
-                "out where noise is not normal; expected variables of this model alone. Sample all "
-                "with pm.sample(model=model.pymc), latent values too, and explain these draws."
+                "out where noise is not normal, and of a hierarchy; expected variables of this "
+                "model alone. Sample all with pm.sample(model=model.pymc), latent values too, and "
+                "explain these draws."
             )
         return objective
 
-    def _points(self):
+    def _points(self, enter):
         """Put X and Z into the model as data, and return them on the model's scale."""
         data, rename = self.training, self.in_model
         obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
@@ -181,26 +188,27 @@ class Model:
         if data.X.levels:
             feature = rename("indicator")
             model.add_coord(feature, list(data.X.columns))
-        x = pm.Data(rename("X"), data.X.values, dims=(obs, feature))
+        x = enter(rename("X"), data.X.values, dims=(obs, feature))
         x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
         if data.Z is None:
             return x, None
         model.add_coords({z_feature: list(data.Z.columns)})
         if data.z_is_x and not data.intercept:
             return x, x
-        z = pm.Data(rename("Z"), data.Z.values, dims=(obs, z_feature))
+        z = enter(rename("Z"), data.Z.values, dims=(obs, z_feature))
         return x, data.Z_scaling.apply(z)
 
     @cached_property
     def pymc(self) -> pm.Model:
         """The generative `pymc.Model`: hyperparameters and collapsed y, in user units.
 
-        Where noise is not normal: hyperparameters, whitened latent values, and y.
+        Where noise is not normal: hyperparameters, whitened latent values, and y. With
+        ``representation="hierarchy"``: f too, and in a GPX the weights that it is made of.
 
         PyMC's functions of the prior take it as any model. Those of the posterior need
-        care: ``pm.sample_posterior_predictive(idata, model=model.pymc)`` draws y from the
-        hyperparameters alone, not given the observed responses, since the function is integrated
-        out; and where the fit holds no whitened latent values, PyMC draws them from their prior.
+        care with a fit that holds hyperparameters alone:
+        ``pm.sample_posterior_predictive(idata, model=model.pymc)`` then draws y from these, not
+        given the observed responses, since the function is integrated out, or drawn from its prior.
         What is conditioned on the data comes from `bayes_gpx.sample_posterior_predictive` and
         `bayes_gpx.predictions`.
         """
@@ -212,6 +220,17 @@ class Model:
         """PyMC's variable of each hyperparameter that is inferred, by its name here."""
         inferred = (name for name in self.hyperparameters if name not in self.fixed)
         return {name: self._pymc.named_vars[self.posterior_names[name]] for name in inferred}
+
+    def dims_of(self, name: str) -> tuple[str, ...]:
+        """Dims of one draw of a hyperparameter, as they are called in the model."""
+        if name not in self.fixed:
+            return self._pymc.named_vars_to_dims.get(self.posterior_names[name], ())
+        dims = {h.name: h.dim for h in self.specification.hyperparameters}
+        return (self.in_model(dims[name]),) if dims[name] else ()
+
+    def __repr__(self):
+        """What the model is made of, and its hyperparameters, as a table."""
+        return described(self)
 
     @property
     def signature_key(self) -> str:
@@ -231,6 +250,7 @@ class Model:
                 "likelihood": spec.likelihood,
                 **({} if spec.link is None else {"link": spec.link}),
                 "weight_prior": spec.weight_prior,
+                **({"representation": spec.representation} if spec.hierarchical else {}),
                 "scale": self.scale,
                 "fixed": {name: value.tolist() for name, value in self.fixed.items()},
                 "features": self.training.X.columns,
@@ -350,9 +370,10 @@ class Model:
             optimiser starts, as for a large model after a fit of some of its rows. By default it
             starts from several places.
         latent : {"marginal", "sample"}
-            Of "nuts" where noise is not normal: whether hyperparameters alone are sampled, from
-            Laplace's evidence or, with an approximation, the variational bound; or latent values
-            too, which is exact and slower. With `HSGP` and `RandomFeatures` the coefficients are
+            Of "nuts" where noise is not normal, or with ``representation="hierarchy"``: whether
+            hyperparameters alone are sampled, where noise is not normal from Laplace's evidence or,
+            with an approximation, the variational bound; or latent values too, which is exact and
+            slower. With `HSGP` and `RandomFeatures` the coefficients are
             sampled in the place of the latent values.
         progressbar : bool
         **kwargs

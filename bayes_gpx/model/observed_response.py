@@ -1,49 +1,50 @@
 """The response in a PyMC model: integrated out but for hyperparameters, or around latent values."""
 
-from dataclasses import replace
-
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
 
-from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED
+from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.posteriors.laplace import prior_covariance
-from bayes_gpx.posteriors.strategies import Exact, LowRankNormal, SampledValues
+from bayes_gpx.posteriors.strategies import Exact, LowRankNormal
 
 
-def observe(specification, given, *, scaling, name, **options):
+def observe(specification, given, training, *, rename, ridge=None):
     """Add the response that generates y to the PyMC model on the context stack.
 
-    Normal noise: y with the function integrated out. Otherwise latent values, and y around them.
+    In a hierarchy f and, in a GPX, what it is made of are variables, and y is observed around f.
+    Else, with normal noise, y is observed with the function integrated out; and without, around
+    whitened latent values.
 
     Parameters
     ----------
     specification : Specification
     given : Conditioning
-    scaling : Scaling
-        From the response's units to the model's.
-    name : str
-    **options
-        `observed` and `dims` of the variable; `ridge`, a scalar added to variances where the
-        function is integrated out; `class_dim`, the dim of classes.
+    training : TrainingData
+    rename : callable
+        From the names of variables and dims to those in the model.
+    ridge : scalar
+        Added to variances where the function is integrated out.
 
     Returns
     -------
     list of the graphs that hyperparameters enter by
     """
+    if specification.hierarchical:
+        return hierarchy(specification, given, training, rename=rename)
     if specification.normal:
-        return collapsed(specification, given, scaling=scaling, name=name, **options)
-    return latent_response(specification, given, scaling=scaling, name=name, **options)
+        return collapsed(specification, given, training, rename=rename, ridge=ridge)
+    return latent_response(specification, given, training, rename=rename)
 
 
-def collapsed(specification, given, *, ridge, scaling, name, dims, observed, class_dim=None):
+def collapsed(specification, given, training, *, rename, ridge):
     """Add y with all but hyperparameters integrated out, or what stands in for that density.
 
     Arguments and result are those of `observe`.
     """
     strategy, likelihood = specification.strategy_of(), given.likelihood
-    parts = strategy.parts(given, ridge)
+    scaling, parts = training.response_scaling, strategy.parts(given, ridge)
     draw = GENERATIVE.get(type(strategy))
 
     def log_density(value, *parts):
@@ -55,12 +56,12 @@ def collapsed(specification, given, *, ridge, scaling, name, dims, observed, cla
         return scaling.center + scaling.scale * draw(*parts_and_size)
 
     pm.CustomDist(
-        name,
+        rename("y"),
         *parts,
         logp=log_density,
         signature=f"{strategy.signature(likelihood)}->(n)",
-        dims=dims,
-        observed=observed,
+        dims=rename("obs"),
+        observed=training.y,
         **({} if draw is None else {"dist": dist}),
     )
     return parts
@@ -83,31 +84,38 @@ GENERATIVE = {Exact: _normal, LowRankNormal: _low_rank_normal}
 """What draws y from the parts of a density, where that is y's own and not an approximation."""
 
 
-def latent_response(
-    specification, given, *, scaling, name, dims, observed, ridge=None, class_dim=None
-):
+def latent_response(specification, given, training, *, rename, ridge=None):
     """Add whitened latent values, and y around them.
 
     With basis functions their coefficients take the place of the latent values, and in a GPX there
     are the samples' own deviations too. With inducing points the process itself is the model.
     Arguments and result are those of `observe`.
     """
-    sampled = specification.strategy_of((WHITENED,))
-    of_classes = (class_dim,) if given.columns else ()
-    white = {}
-    if isinstance(sampled, SampledValues):
-        white[WHITENED] = pm.Normal(f"{name}_{WHITENED}", dims=(dims, *of_classes))
-        entries = [prior_covariance(given.process, given.X, given.Z)]
+    scaling = training.response_scaling
+    f = latent_values(specification, given, rename("y"), rename)
+    return _around(given, training, scaling.center + scaling.scale * f, rename)
+
+
+def hierarchy(specification, given, training, *, rename, ridge=None):
+    """Add f, in a GPX the weights that it is made of, all in user units, and y around f.
+
+    Arguments and result are those of `observe`.
+    """
+    scaling = training.y_scaling
+    if training.Z is None:
+        f = latent_values(specification, given, rename("f"), rename)
+        f = scaling.center + scaling.scale * f
     else:
-        design = sampled.design(given)
-        shape = (design.F.shape[1], *given.columns)
-        white[WHITENED] = pm.Normal(f"{name}_{WHITENED}", shape=shape)
-        entries = [design.F]
-        if design.own_variances is not None:
-            white[OWN_WHITENED] = pm.Normal(f"{name}_{OWN_WHITENED}", dims=(dims, *of_classes))
-            entries.append(design.D)
-    known = replace(given, theta=given.theta | white)
-    f = scaling.center + scaling.scale * sampled.values(known)
-    theta = given.likelihood.in_units(given.theta, scaling.scale)
-    given.likelihood.dist(name, f, theta, given.exposure, dims=dims, observed=observed)
-    return entries
+        f = weighed_values(given, training, rename)
+    classes = (rename("class"),) if given.columns else ()
+    f = pm.Deterministic(rename("f"), f, dims=(rename("obs"), *classes))
+    # Where y is not scaled, the exposure has the prior mean of f as a factor.
+    return _around(given, training, f - (scaling.center - training.response_scaling.center), rename)
+
+
+def _around(given, training, f, rename):
+    """Observe y around latent values (n,) or (n, C) in its units; return as `observe` does."""
+    theta = given.likelihood.in_units(given.theta, training.response_scaling.scale)
+    options = {"dims": rename("obs"), "observed": training.y}
+    given.likelihood.dist(rename("y"), f, theta, given.exposure, **options)
+    return [prior_covariance(given.process, given.X, given.Z)]

@@ -5,7 +5,7 @@ functions are shared: two models with equal specifications never compile twice.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import Any
@@ -25,6 +25,9 @@ from bayes_gpx.validation import one_of
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
 """How the amplitudes of a GPX's weight functions may be related; see `bayes_gpx.GPX`."""
+
+REPRESENTATIONS = ("collapsed", "hierarchy")
+"""What a model's `pymc.Model` can be; see `bayes_gpx.GP`."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class Specification:
         Of the likelihood; None for its default.
     classes : int or None
         Number of labels, of a likelihood of several latent values.
+    representation : {"collapsed", "hierarchy"}
+        Of the model in PyMC. No graph of a verb depends on it, so it is not compared.
     """
 
     family: str
@@ -104,12 +109,14 @@ class Specification:
     approximation: Any = None
     link: str | None = None
     classes: int | None = None
+    representation: str = field(default="collapsed", compare=False)
 
     def __post_init__(self):
         # The default link is None, so that specifications with it by name and without are equal.
         if named(self.likelihood, self.link) is named(self.likelihood):
             object.__setattr__(self, "link", None)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
+        one_of("representation", self.representation, REPRESENTATIONS)
         known = RandomFeatures | HSGP | Inducing | None
         if not isinstance(self.approximation, known):
             raise ValueError(
@@ -164,6 +171,11 @@ class Specification:
         """How the response varies around the process; see `bayes_gpx.likelihoods`."""
         likelihood = named(self.likelihood, self.link)
         return likelihood if self.classes is None else replace(likelihood, classes=self.classes)
+
+    @property
+    def hierarchical(self):
+        """Whether f, and in a GPX the weights that it is made of, are variables of the model."""
+        return self.representation == "hierarchy"
 
     @property
     def by_feature(self):

@@ -53,7 +53,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     ----------
     model : GP or GPX
     idata : xarray.DataTree
-        What ``model.fit`` returned.
+        What ``model.fit`` returned, with all its groups, those of `bayes_gpx.attach` too.
     path : str or path
         Replaced as a whole once everything is written.
 
@@ -114,13 +114,12 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         variables[f"fixed_{name}"] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), value)
     tree = xr.DataTree.from_dict(
         {
-            **{name: child.to_dataset() for name, child in idata.children.items()},
+            **idata.to_dict(),
             GROUP: xr.Dataset(
                 variables, coords, {"settings": json.dumps(settings), "checksum": BLANK}
             ),
         }
     )
-    tree.attrs.update(idata.attrs)
     # In memory first: HDF5 may take the process down with it where a disk is full.
     data = sealed(tree.to_netcdf(engine="h5netcdf"))
     with replaced(path) as file:
@@ -181,10 +180,7 @@ def load(
     # What a caller's own functions raise is no fault of the file.
     with nullcontext() if kernel or priors else _reading(path):
         model = _restored(data, settings, kernel or own_kernel, priors)
-        idata = xr.DataTree.from_dict(
-            {name: child.to_dataset() for name, child in tree.children.items() if name != GROUP}
-        )
-        idata.attrs.update(tree.attrs)
+        idata = tree.drop_nodes(GROUP)
         refuse_other_model(model, idata)
     return model, idata
 

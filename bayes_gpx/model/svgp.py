@@ -48,13 +48,13 @@ def bound_by_rows(model, minibatch):
         )
     batch, bound = batch_of(likelihood.class_shape), []
 
-    def observe(specification, given, *, scaling, **_):
+    def observe(specification, given, training, **_):
         expected, *others = bound_of(specification.strategy_of(), given, batch)
-        bound.extend([expected - data.n * np.log(scaling.scale), *others])
+        bound.extend([expected - training.n * np.log(training.response_scaling.scale), *others])
         return bound
 
     with pm.Model(model=None) as objective:
-        model.build(observe)
+        model.build(observe, pm.Data)
     scaled = data.scaled()
     rows = {batch.y: scaled["y"], batch.exposure: scaled["exposure"]}
     for name, frame in (("X", data.X), ("Z", data.Z)):

@@ -21,6 +21,9 @@ WHITENED = "white"
 OWN_WHITENED = "own_white"
 """Name, beside those, of samples' own deviations from the smooth part, divided by their sd."""
 
+LATENT = "latent"
+"""Name, beside those, of latent values at the observations that were sampled as what they are."""
+
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
@@ -33,7 +36,7 @@ class Conditioning:
     likelihood : ScalarLikelihood or VectorLikelihood
         How y varies around the process's values; see `bayes_gpx.likelihoods`.
     theta : dict of tensors
-        Hyperparameters by name and, where they were sampled, `WHITENED` latent values.
+        Hyperparameters by name and, where they were sampled, latent values by the names above.
     X : tensor (n, d)
     y : tensor (n,)
         As the likelihood codes it, on the model's scale.

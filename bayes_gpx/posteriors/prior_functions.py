@@ -3,9 +3,19 @@
 Mean and covariance over functions are those of the prior, whatever the number of waves.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.processes.basis_process import expanded
+
+if TYPE_CHECKING:
+    from bayes_gpx.posteriors.base import Conditioning
+    from bayes_gpx.processes.operators import Operator
 
 WAVES = 512
 """Sines and cosines that a prior function is made of, unless asked for more or fewer."""
@@ -49,7 +59,12 @@ def prior_function(given, fresh):
     return lambda operator: by_class(basis.values, operator, coefficients, given)
 
 
-def by_class(values, operator, weights, given):
+def by_class(
+    values: Callable[[Operator, Tensor], Tensor],
+    operator: Operator,
+    weights: Tensor,
+    given: Conditioning,
+) -> Tensor:
     """Values of an operator for weights (k,), or as columns for those of each class (k, C)."""
     if weights.ndim == 1:
         return values(operator, weights)

@@ -16,7 +16,15 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.numerics.special import log_normal
-from bayes_gpx.posteriors.base import OWN_WHITENED, WHITENED, Collapsed, Found, LeftOut, Strategy
+from bayes_gpx.posteriors.base import (
+    LATENT,
+    OWN_WHITENED,
+    WHITENED,
+    Collapsed,
+    Found,
+    LeftOut,
+    Strategy,
+)
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
 from bayes_gpx.posteriors.evidence.normal import (
     leave_one_out,
@@ -177,7 +185,9 @@ class SampledValues(_OnRows):
     """Latent values at the observations that were sampled: nothing of them is uncertain."""
 
     def values(self, given: Conditioning) -> Tensor:
-        """Latent values at the observations, (n,) or (n, C), from whitened ones."""
+        """Latent values at the observations, (n,) or (n, C): as sampled, or from whitened ones."""
+        if LATENT in given.theta:
+            return given.theta[LATENT]
         return pt.dot(self._root(given), given.theta[WHITENED])
 
     def _root(self, given):
@@ -195,7 +205,7 @@ class SampledValues(_OnRows):
         inverse = solve_root(root, pt.eye(root.shape[0]))
         own = 1.0 / pt.sqr(inverse).sum(axis=0)
         own = own[:, None] * pt.ones_like(f) if given.columns else own
-        mean = f - own * pt.dot(inverse.T, given.theta[WHITENED])
+        mean = f - own * pt.dot(inverse.T, pt.dot(inverse, f))
         return _scored_by_values(given, f, mean, own)
 
 
@@ -329,15 +339,21 @@ class SampledCoefficients(_ThroughCoefficients):
     def design(self, given, label=None):
         """With y the latent values, where samples' own deviations were sampled."""
         seen = super().design(given)
-        if OWN_WHITENED not in given.theta or (given.columns and label is None):
+        if not self._own_sampled(given) or (given.columns and label is None):
             return seen
         y = self.values(given)
         return LowRankDesign(
             given.process, y if label is None else y[:, label], 0.0, given.X, given.Z
         )
 
+    def _own_sampled(self, given):
+        """Whether samples' own deviations from the smooth part were sampled too."""
+        return OWN_WHITENED in given.theta or LATENT in given.theta
+
     def values(self, given: Conditioning) -> Tensor:
-        """Latent values at the observations, (n,) or (n, C), from whitened coefficients."""
+        """Latent values at the observations, (n,) or (n, C): as sampled, or from coefficients."""
+        if LATENT in given.theta:
+            return given.theta[LATENT]
         seen = super().design(given)
         smooth = pt.dot(seen.F, given.theta[WHITENED])
         if OWN_WHITENED not in given.theta:
@@ -356,7 +372,7 @@ class SampledCoefficients(_ThroughCoefficients):
     def leave_one_out(self, given):
         """Of f_i given the coefficients, which leave samples' own deviations."""
         seen, f = super().design(given), self.values(given)
-        own = seen.D if OWN_WHITENED in given.theta else pt.zeros(given.X.shape[0])
+        own = seen.D if self._own_sampled(given) else pt.zeros(given.X.shape[0])
         own = own[:, None] * pt.ones_like(f) if given.columns else own
         return _scored_by_values(given, f, pt.dot(seen.F, given.theta[WHITENED]), own)
 
@@ -424,7 +440,7 @@ def strategy_of(
     names : container of str
         Hyperparameters, and latent values beside them where they were sampled.
     """
-    if WHITENED in names:
+    if WHITENED in names or LATENT in names:
         return SampledCoefficients() if approximated and not inducing else SampledValues()
     if approximated:
         return LowRankNormal() if normal else Variational()

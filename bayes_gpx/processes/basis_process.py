@@ -49,15 +49,21 @@ class BasisProcess(Process):
         return pt.concatenate(designs, axis=1)
 
     def values(self, L: Operator, coefficients: TensorVariable) -> TensorVariable:
-        """Values (len L,) of L for these coefficients (M,); a gradient's `design` is not formed."""
-        if not isinstance(L, Gradient):
+        """Values (len L,) of L for these coefficients (M,).
+
+        The `design` of a gradient, or of weights, is not formed.
+        """
+        if not isinstance(L, Gradient | Weight):
             return pt.dot(self.design(L), coefficients)
         total, start, x = 0.0, 0, L.x
         for basis, amplitude in self.sources:
-            rows = 1 if self.own is None else pt.as_tensor_variable(L.Z).shape[1]
+            rows = 1 if self.own is None else self._n_features(L)
             count = rows * basis.value(x[:1]).shape[1]
             own = coefficients[start : start + count].reshape((rows, -1))
             own, start = pt.atleast_1d(amplitude)[:, None] * own, start + count
+            if isinstance(L, Weight):
+                total = total + pt.dot(basis.value(x), own.T)
+                continue
             total = total + basis.slope(x, own if self.own is None else pt.dot(L.Z, own))
             if L.tied:
                 total = total + pt.dot(basis.value(x), own.T)[:, : x.type.shape[1]]

@@ -49,7 +49,12 @@ class WeightProcess(KernelProcess):
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """The summands as this package's kernels."""
-        return tuple(from_pymc(c) for c in _sequence(self.cov_func))
+        return tuple(from_pymc(c) for c in self.cov_funcs)
+
+    @property
+    def cov_funcs(self) -> tuple[cov.BaseCovariance, ...]:
+        """The summands as PyMC's covariance functions."""
+        return _sequence(self.cov_func)
 
     @property
     def amplitudes(self) -> tuple[TensorVariable, ...]:

@@ -199,7 +199,7 @@ class Findings:
         """Labels of the observations that are explained: lowest, middle, highest prediction."""
         if self._obs is not None:
             return np.atleast_1d(self._obs)
-        mean = self.predicted[f"{self.mean_name}_mean"]
+        mean = self.predicted["response_mean"]
         if self.classes:
             mean = mean.max("class")
         order = np.argsort(mean.values, kind="stable")

@@ -6,55 +6,24 @@ from importlib.metadata import version
 import numpy as np
 
 from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.model.description import hyperparameters, structure
 from bayes_gpx.reporting.page import Pairs, Prose, Section, Table
 
 VERSIONS = ("bayes_gpx", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
 """Packages whose versions are stated, since numbers may depend on them."""
 
-PRIOR_NAMES = {
-    "shared": "one amplitude for all weight functions",
-    "per_feature": "an amplitude for each weight function",
-    "horseshoe": "an amplitude for each weight function, under a regularised horseshoe",
-}
-"""What is said of each `weight_prior` of a GPX."""
-
 
 def _model(findings):
     model, data = findings.model, findings.model.training
-    spec = model.specification
-    family = {
-        "GP": "GP: a Gaussian process of the features",
-        "GPX": "GPX: a linear regression for each row, whose weights are Gaussian processes",
-    }
-    rows = [
-        ("Model", family[spec.family]),
-        ("Response", f"{data.y_name}{findings.unit(data.y_name)}, {_of_response(data)}"),
-        ("Rows", f"{data.n} to learn from, {len(findings.where.index)} to explain"),
-        (
-            "Features",
-            f"{data.sources[0]}{_categorical(data.X)}"
-            + (
-                f", and {data.sources[1] - data.intercept} that are weighed"
-                if _weighed(data)
-                else ""
-            ),
-        ),
-        ("Kernel", spec.kernel if isinstance(spec.kernel, str) else "a function of the user's"),
-        ("Lengthscales", "one for each feature" if spec.ard else "one for all features"),
-        ("Likelihood", spec.likelihood + (f", {spec.link} link" if spec.link else "")),
-        ("Approximation", "none" if spec.approximation is None else str(spec.approximation)),
-    ]
-    if spec.family == "GPX":
-        rows.append(("Weights", PRIOR_NAMES[spec.weight_prior]))
-    scaled = "the features" + (" and the response" if data.scales_y else "")
-    said = f"{scaled} standardised" if model.scale else "in the units of the data"
-    rows.append(("Scale of hyperparameters", said))
-    yield Pairs(rows)
-
-
-def _categorical(frame):
-    named = [f"{name} with {len(levels)} levels" for name, levels in frame.levels.items()]
-    return f", categorical: {', '.join(named)}" if named else ""
+    family, *rest = structure(model)
+    yield Pairs(
+        [
+            family,
+            ("Response", f"{data.y_name}{findings.unit(data.y_name)}, {_of_response(data)}"),
+            ("Rows", f"{data.n} to learn from, {len(findings.where.index)} to explain"),
+            *rest,
+        ]
+    )
 
 
 def _weighed(data):
@@ -95,16 +64,9 @@ def _columns(findings, frame, caption):
 
 
 def _priors(findings):
-    model = findings.model
-    rows = []
-    for name in model.hyperparameters:
-        if name in model.fixed:
-            values = np.unique(model.fixed[name])
-            prior = "fixed at " + ", ".join(f"{value:.4g}" for value in values)
-        else:
-            prior = model.variables[name].str_repr().partition("~")[2].strip() or "see the model"
-        rows.append([name, prior])
-    yield Table("Priors, on the scale of the hyperparameters.", ["hyperparameter", "prior"], rows)
+    head = ["hyperparameter", "dims", "prior"]
+    rows = [list(row) for row in hyperparameters(findings.model)]
+    yield Table("Priors, on the scale of the hyperparameters.", head, rows)
 
 
 def _fit(findings):

@@ -1,0 +1,79 @@
+"""Explanations beside the draws of the fit that they explain, in one DataTree."""
+
+from __future__ import annotations
+
+import xarray as xr
+
+from bayes_gpx.export.long_form import DRAWS
+from bayes_gpx.model.storage import GROUP
+
+SUMMARY = "summary"
+"""Subgroup of an explanation's group, for what has no draws: ArviZ reads a group's draws alone."""
+
+
+def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
+    """Put explanations into a copy of the fit, each into a group of its own.
+
+    ArviZ then reads them as it reads the posterior: ``az.summary(tree, group="contributions")``,
+    ``az.plot_forest(tree, group="contributions")``, ``az.plot_ridge``. `bayes_gpx.save` writes them
+    with the fit.
+
+    Parameters
+    ----------
+    idata : xarray.DataTree
+        What ``model.fit`` or ``pm.sample`` returned, or `attach`.
+    **found : xarray.Dataset
+        Results of verbs, with draws, by the names of their groups.
+
+    Returns
+    -------
+    xarray.DataTree
+        A copy of `idata`, which stays as it is. The group of each keyword holds the variables with
+        draws, and its subgroup `summary` the others, such as exact means and the features' values:
+        what the verb gives with ``keep="summary"``.
+
+    Raises
+    ------
+    ValueError
+        If a group of that name exists, a result has no draws, or something else is given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz as az
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(20, 2))
+    >>> model = bx.GP(X, X[:, 0] ** 2, priors={"sigma": 0.1})
+    >>> idata = model.fit(progressbar=False)
+    >>> shares = bx.attributions(model, idata, obs=[0], draws=50, seed=1, progressbar=False)
+    >>> tree = bx.attach(idata, attributions=shares)
+    >>> list(az.summary(tree, group="attributions", kind="stats").index)
+    ['attribution[0, x0]', 'attribution[0, x1]', 'difference[0]']
+    """
+    if not isinstance(idata, xr.DataTree):
+        raise ValueError(
+            f"idata is a {type(idata).__name__}; expected the DataTree of model.fit or pm.sample, "
+            "which explanations are put beside."
+        )
+    tree = idata.copy()
+    for group, result in found.items():
+        if group in tree.children or group == GROUP:
+            raise ValueError(
+                f"There is a group {group!r} already, among {[*tree.children, GROUP]}; expected "
+                f"another name, or a fit without it: idata.drop_nodes({group!r})."
+            )
+        if not isinstance(result, xr.Dataset):
+            raise ValueError(
+                f"{group} is a {type(result).__name__}; expected the Dataset that a verb returned."
+            )
+        drawn = [name for name in result.data_vars if set(result[name].dims) >= DRAWS]
+        if not drawn:
+            raise ValueError(
+                f"{group} has no draws, only {list(result.data_vars)}; expected the result of a "
+                "verb with keep='draws'."
+            )
+        tree[group] = xr.DataTree(result[drawn])
+        rest = result.drop_vars([*drawn, *DRAWS])
+        if rest.data_vars:
+            tree[f"{group}/{SUMMARY}"] = xr.DataTree(rest)
+    return tree

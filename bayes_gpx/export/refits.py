@@ -1,0 +1,103 @@
+"""Refits without some of the rows, for ArviZ's cross-validation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import arviz_stats
+import numpy as np
+import xarray as xr
+from numpy.typing import ArrayLike
+
+from bayes_gpx.draws.hyperparameter_draws import refuse_other_model
+from bayes_gpx.draws.leave_one_out import held_out_log_likelihood
+from bayes_gpx.inference.methods import METHODS
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.model.model import Model
+
+
+class SamplingWrapper(arviz_stats.SamplingWrapper):
+    """A model and its fit, as ArviZ's cross-validation asks for them.
+
+    ``az.reloo(bx.SamplingWrapper(model, idata))`` refits without each row whose Pareto k is too
+    large, and ``az.loo_kfold(idata, bx.SamplingWrapper(model, idata), k=5, group_by=...)`` without
+    each fold, here of whole groups.
+
+    Parameters
+    ----------
+    model : GP or GPX
+    idata : xarray.DataTree
+        A fit with several draws: "nuts" or "laplace", or by ``pm.sample``.
+    method : str, optional
+        Of the refits; that of the fit by default, and "nuts" after ``pm.sample``.
+    **options
+        Of ``model.fit``; by default as many draws and chains as the fit has, and no progress bar.
+
+    Raises
+    ------
+    ValueError
+        If the fit belongs to another model or holds a single draw, or the model is part of a larger
+        ``pm.Model``, which a refit would lose.
+
+    Notes
+    -----
+    What is left out is left out of y: scales and units of the data stay those of all rows, so that
+    priors mean the same in each fold. Inducing points are placed anew. A row that was left out is a
+    new sample, with fresh `eps_w` in a GPX. The densities of a fold are those of each row by
+    itself, given the rows that the model was fitted to.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import arviz as az
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 3.0, 12)[:, None]
+    >>> y = np.sin(X[:, 0]) + 0.1 * np.random.default_rng(1).normal(size=12)
+    >>> model = bx.GP(X, y, priors={"lengthscale": 0.8, "amplitude": 1.0})
+    >>> idata = model.fit("laplace", draws=100, seed=1, progressbar=False)
+    >>> thirds = bx.SamplingWrapper(model, idata, seed=1)
+    >>> az.loo_kfold(idata, thirds, folds=np.arange(12) % 3).n_folds
+    3
+    """
+
+    def __init__(
+        self, model: Model, idata: xr.DataTree, *, method: str | None = None, **options: Any
+    ) -> None:
+        refuse_other_model(model, idata)
+        posterior = idata["posterior"]
+        chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+        if chains * draws == 1:
+            raise ValueError(
+                "idata holds one draw, as from fit('map'), but cross-validation needs draws of the "
+                "posterior. Fit with method='laplace' or method='nuts'."
+            )
+        if model.joined:
+            raise ValueError(
+                "The model is part of a larger pm.Model, which refits would lose; expected a model "
+                "built outside of a `with pm.Model()` block."
+            )
+        known = posterior.attrs.get("inference_method")
+        self._method = method or (known if known in METHODS else "nuts")
+        size = {"draws": draws, "chains": chains, "progressbar": False}
+        super().__init__(model, idata, sample_kwargs=size | options)
+
+    def sel_observations(self, idx: ArrayLike) -> tuple[TrainingData, TrainingData]:
+        """Training data without the rows at some positions, and these rows."""
+        training, out = self.model.training, np.atleast_1d(np.asarray(idx))
+        return training.rows(np.setdiff1d(np.arange(training.n), out)), training.rows(out)
+
+    def sample(self, modified_observed_data: TrainingData) -> tuple[Model, xr.DataTree]:
+        """The model of these rows, and its fit."""
+        model = self.model.of_rows(modified_observed_data)
+        return model, model.fit(self._method, **self.sample_kwargs)
+
+    def get_inference_data(self, fitted_model: tuple[Model, xr.DataTree]) -> xr.DataTree:
+        """The fit, with the model remembered for the densities that are asked next."""
+        self._refitted, idata = fitted_model
+        return idata
+
+    def log_likelihood__i(self, excluded_obs: TrainingData, idata__i: xr.DataTree) -> xr.DataArray:
+        """Log predictive density of each row that was left out, for each draw of a refit."""
+        return held_out_log_likelihood(self._refitted, idata__i, excluded_obs, progressbar=False)

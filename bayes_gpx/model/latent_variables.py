@@ -1,0 +1,121 @@
+"""Latent values in a PyMC model: whitened variables, and the functions and weights made of them."""
+
+from dataclasses import replace
+
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.posteriors.base import LATENT, OWN_WHITENED, WHITENED
+from bayes_gpx.posteriors.prior_functions import by_class
+from bayes_gpx.posteriors.strategies import SampledValues
+from bayes_gpx.processes.basis_process import BasisProcess
+from bayes_gpx.processes.gaussian_process import GaussianProcess
+from bayes_gpx.processes.operators import weight
+
+
+def latent_names(specification, rename):
+    """Variables of a model whose draws a posterior is conditioned on beside hyperparameters.
+
+    Their names by those of `bayes_gpx.posteriors.base`; none where noise is normal, since all but
+    hyperparameters then integrates out exactly.
+    """
+    if specification.normal:
+        return {}
+    weighs, rows = specification.family == "GPX", _on_rows(specification)
+    if not specification.hierarchical:
+        own = {OWN_WHITENED: f"{rename('y')}_{OWN_WHITENED}"} if weighs and not rows else {}
+        return {WHITENED: f"{rename('y')}_{WHITENED}", **own}
+    if not weighs:
+        return {WHITENED: f"{rename('f')}_{WHITENED}"}
+    coefficients = {} if rows else {WHITENED: f"{rename('g')}_{WHITENED}"}
+    return {LATENT: rename("f"), **coefficients}
+
+
+def _on_rows(specification):
+    """Whether latent values are sampled at the observations, and not through coefficients."""
+    return isinstance(specification.strategy_of((WHITENED,)), SampledValues)
+
+
+def latent_values(specification, given, prefix, rename):
+    """Add whitened latent values, or coefficients with samples' own deviations beside them.
+
+    Parameters
+    ----------
+    specification : Specification
+    given : Conditioning
+    prefix : str
+        What the names of the variables begin with.
+    rename : callable
+        From the names of dims to those in the model.
+
+    Returns
+    -------
+    f : tensor (n,) or (n, C)
+        Latent values at the observations, on the model's scale.
+    """
+    sampled, dims = specification.strategy_of((WHITENED,)), _by_row(given, rename)
+    name, white = f"{prefix}_{WHITENED}", {}
+    if _on_rows(specification):
+        white[WHITENED] = pm.Normal(name, dims=dims)
+    else:
+        design = sampled.design(given)
+        white[WHITENED] = pm.Normal(name, shape=(design.F.shape[1], *given.columns))
+        if design.own_variances is not None:
+            white[OWN_WHITENED] = pm.Normal(f"{prefix}_{OWN_WHITENED}", dims=dims)
+    return sampled.values(replace(given, theta=given.theta | white))
+
+
+def weighed_values(given, training, rename):
+    """Add the weights of a GPX, of which f is made: w = g + eps_w, in units of y per unit of z.
+
+    Returns
+    -------
+    f : tensor (n,) or (n, C)
+        Latent values at the observations, in the units of y.
+    """
+    obs, *classes = _by_row(given, rename)
+    dims = (obs, rename("z_feature"), *classes)
+
+    def by_feature(values):
+        """Values of each feature, or one of all, as they multiply weights (n, p[, C])."""
+        return pt.shape_padright(pt.atleast_1d(values), len(classes))
+
+    process, scaling, y_scaling = given.process, training.Z_scaling, training.y_scaling
+    deviating = process.own if isinstance(process, BasisProcess) else process
+    unit = by_feature(y_scaling.scale / scaling.scale)
+    smooth = _weight_functions(given, training.p, by_feature, dims, rename)
+    g = pm.Deterministic(rename("g"), unit * smooth, dims=dims)
+    own = pm.Normal(f"{rename('eps_w')}_{WHITENED}", dims=dims)
+    spread = by_feature(deviating.sigma_w)
+    eps_w = pm.Deterministic(rename("eps_w"), unit * spread * own, dims=dims)
+    w = pm.Deterministic(rename("w"), g + eps_w, dims=dims)
+    moved = pt.shape_padright(scaling.scale * given.Z, len(classes))
+    return y_scaling.center + (moved * w).sum(axis=1)
+
+
+def _weight_functions(given, p, by_feature, dims, rename):
+    """Smooth weights at the observations (n, p[, C]), on the model's scale, from whitened ones."""
+    process, name = given.process, f"{rename('g')}_{WHITENED}"
+    n, shape = given.X.shape[0], (given.X.shape[0], p, *given.columns)
+    if isinstance(process, BasisProcess):
+        count = process.design(given.smooth).shape[1]
+        white = pm.Normal(name, shape=(count, *given.columns))
+        at = weight(given.X, smooth=True)
+        return by_class(process.values, at, white, given).reshape(shape)
+    summands = list(zip(process.cov_funcs, process.amplitudes, strict=True))
+    if len(summands) == 1:
+        white = pm.Normal(name, dims=dims)[None]
+    else:
+        pm.modelcontext(None).add_coord(rename("summand"), range(len(summands)))
+        white = pm.Normal(name, dims=(rename("summand"), *dims))
+    total = 0.0
+    for i, (cov_func, amplitude) in enumerate(summands):
+        known = {WHITENED: white[i].reshape((n, -1))}
+        alone = replace(given, process=GaussianProcess(cov_func), Z=None, theta=known)
+        total = total + by_feature(amplitude) * SampledValues().values(alone).reshape(shape)
+    return total
+
+
+def _by_row(given, rename):
+    """Dims of a latent value for each observation, and each class where there are several."""
+    return (rename("obs"), *((rename("class"),) if given.columns else ()))
