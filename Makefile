@@ -13,7 +13,7 @@ TWO = -n 2 --dist loadfile
 # Many tests start a process, which would compile all that it imports where nobody may keep it.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup test test-slow mutants demo lint format docs notebooks bench constraints clean
+.PHONY: setup test test-slow mutants demo lint format docs wheel notebooks bench constraints clean
 
 setup: .venv/.installed
 
@@ -50,6 +50,9 @@ format: .venv/.installed
 
 docs: .venv/.installed-docs
 	$(ONE_THREAD) .venv/bin/sphinx-build -W -n --keep-going -b html docs docs/_build/html
+
+wheel: | $(UV)
+	$(UV) build
 
 # Executed copies are thrown away: notebooks are stored without outputs.
 notebooks: .venv/.installed

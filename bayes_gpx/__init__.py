@@ -81,6 +81,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.processes.gaussian_process import GaussianProcess as GaussianProcess
     from bayes_gpx.processes.weight_process import WeightProcess as WeightProcess
     from bayes_gpx.reporting.report import report as report
+    from bayes_gpx.system.versions import show_versions as show_versions
 
 _MAP = {
     # the composable core, for people who write their own PyMC model
@@ -150,6 +151,7 @@ _MAP = {
     "to_pandas": "bayes_gpx.export.long_form:to_pandas",
     "to_shap": "bayes_gpx.export.shap:to_shap",
     "report": "bayes_gpx.reporting.report:report",
+    "show_versions": "bayes_gpx.system.versions:show_versions",
     "sklearn": "bayes_gpx.sklearn",
 }
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -100,3 +101,9 @@ def test_the_readme_runs(monkeypatch, tmp_path):
     row = space["explained"].sel(obs=400, feature="bmi")
     assert float(row["contribution_mean"]) == pytest.approx(float(shown[0]), rel=0.1)
     assert float(row["contribution_sd"]) == pytest.approx(float(shown[1]), rel=0.1)
+
+
+def test_all_say_the_same_version():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.M)[1] == version
+    assert re.search(r"^## (\S+)", (ROOT / "docs" / "changelog.md").read_text(), re.M)[1] == version

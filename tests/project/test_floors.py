@@ -10,7 +10,7 @@ PACKAGE = ROOT / "bayes_gpx"
 
 # Lowest wing first, and in each wing the lowest file first.
 HOUSE = """
-system: warning digests files memory caches
+system: versions warning digests files memory caches
 aliases
 validation
 numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes

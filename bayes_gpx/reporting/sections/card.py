@@ -1,16 +1,11 @@
 """The model card: data, kernel, priors, likelihood, approximation, seed, versions."""
 
-import platform
-from importlib.metadata import version
-
 import numpy as np
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.model.description import hyperparameters, structure
 from bayes_gpx.reporting.page import Pairs, Prose, Section, Table
-
-VERSIONS = ("bayes_gpx", "pymc", "pytensor", "arviz", "nutpie", "numpy", "scipy", "xarray")
-"""Packages whose versions are stated, since numbers may depend on them."""
+from bayes_gpx.system.versions import versions
 
 
 def _model(findings):
@@ -75,8 +70,8 @@ def _fit(findings):
     rows.append(("Seed of the fit", "not recorded" if seed is None else str(seed)))
     rows.append(("Seed of this report", str(findings.seed)))
     rows.append(("Intervals", f"{findings.prob:.0%}, equal tails"))
-    found = [f"{name} {version(name)}" for name in VERSIONS]
-    rows.append(("Versions", ", ".join([f"Python {platform.python_version()}", *found])))
+    found = [f"{name} {number}" for name, number in versions().items()]
+    rows.append(("Versions", ", ".join(found)))
     yield Pairs(rows)
     if len(findings.some) < len(findings.where.index):
         yield Prose(
