@@ -1,6 +1,7 @@
 """NUTS, started and scaled at the mode."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -148,17 +149,20 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
         expanded_names=list(example),
         make_initial_point_fn=initial,
     )
-    sampled = nutpie.sample(
-        compiled,
-        draws=draws,
-        tune=tune,
-        chains=chains,
-        cores=cores,
-        seed=seed,
-        progress_bar=progressbar,
-        save_warmup=False,
-        **kwargs,
-    )
+    with warnings.catch_warnings():
+        # ArviZ's, of an interruption with fewer draws than chains: `_drawn` says what is left.
+        warnings.filterwarnings("ignore", "Found chain dimension to be longer than draw dimension")
+        sampled = nutpie.sample(
+            compiled,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            cores=cores,
+            seed=seed,
+            progress_bar=progressbar,
+            save_warmup=False,
+            **kwargs,
+        )
     return _drawn(sampled, draws)
 
 
