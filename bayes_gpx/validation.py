@@ -73,7 +73,19 @@ def meant(argument: str, value: Any, choices: Collection[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+_HYPERPARAMETERS = {
+    "ls": "lengthscale",
+    "length_scale": "lengthscale",
+    "eta": "amplitude",
+    "outputscale": "amplitude (the square root of a variance)",
+    "variance": "amplitude (its square root)",
+    "noise": "sigma (a standard deviation)",
+}
+
 SYNONYMS = {
+    "priors": _HYPERPARAMETERS,
+    "hyperparameters": _HYPERPARAMETERS,
+    "backend": {"mpl": "matplotlib"},
     "kernel": {
         "rbf": "expquad",
         "gaussian": "expquad",
@@ -96,7 +108,7 @@ SYNONYMS = {
         "binomial": "bernoulli (two labels, such as 0 and 1)",
         "binary": "bernoulli",
         "logistic": "bernoulli",
-        "multinomial": "categorical (labels)",
+        "multinomial": "categorical",
         "softmax": "categorical",
         "multiclass": "categorical",
         "counts": "poisson",

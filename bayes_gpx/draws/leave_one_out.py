@@ -9,6 +9,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.evaluate import scalars
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
@@ -73,6 +74,7 @@ def log_likelihood(
     >>> found["log_likelihood"].dims
     ('chain', 'draw', 'obs')
     """
+    refuse_swapped(model, idata)
     if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:
             raise ValueError(

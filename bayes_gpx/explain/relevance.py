@@ -13,7 +13,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws.evaluate import jets, origin
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.mixtures import Mixture, PredictiveMixture
 from bayes_gpx.draws.points import points
 from bayes_gpx.validation import names_among, one_of, read_pairs
@@ -126,6 +126,7 @@ def relevance(
     >>> bool(x0 > x1)
     True
     """
+    refuse_swapped(model, idata)
     one_of("method", method, ("exact", "finite_difference"))
     where, columns = points(model, X_new, Z_new, obs=obs), model.training.X.columns
     names = columns if features is None else names_among("features", features, columns)
@@ -211,6 +212,7 @@ def interactions(
     >>> found["interaction"].sel(feature="x0", feature_bis="x1").values.shape
     (1, 1, 1)
     """
+    refuse_swapped(model, idata)
     if isinstance(factor, bool) or factor not in (1, 2):
         raise ValueError(f"factor is {factor!r}; expected 1 (the supplement) or 2 (equation 3).")
     columns = model.training.X.columns

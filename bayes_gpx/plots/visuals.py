@@ -7,8 +7,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import ListedColormap, Normalize, to_hex
 from matplotlib.ticker import MaxNLocator
 
-from bayes_gpx.validation import one_of
-
 SIGNED, UNSIGNED = "RdBu_r", "viridis"
 """Colours for numbers on both sides of 0, and on one; told apart by the colour-blind too."""
 
@@ -99,11 +97,6 @@ def cells(rgb, target, **kwargs):
         target.update_yaxes(scaleanchor=False if kwargs.get("aspect") == "auto" else None)
         return picture
     return target.imshow(rgb, interpolation="nearest", **kwargs)
-
-
-def refuse_without_images(backend):
-    """Raise for backends through which arviz_plots draws no images."""
-    one_of("backend", backend, ("matplotlib", "plotly", "none"))
 
 
 def is_plotly(target):

@@ -13,7 +13,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import panel_features, refuse_several
 from bayes_gpx.plots.visuals import few_numbers, horizontal_zero
 
@@ -86,7 +86,7 @@ def plot_weights(
     chosen = dataset.sel(feature=features)
     draws, value = chosen[["weight"]], chosen["value"]
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     lay_out(pc_kwargs, draws.sizes["feature"], (4.2, 3.2), backend=backend)
     pc = PlotCollection.wrap(draws, cols=["feature"], backend=backend, **pc_kwargs)
     mean = chosen[["weight_mean"]].rename(weight_mean="weight")
