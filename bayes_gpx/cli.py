@@ -493,7 +493,7 @@ def datasets(name, out, path):
     \b
     bayes-gpx datasets diabetes --out diabetes.csv
     """
-    from bayes_gpx.data.datasets import IN_FOLDER, NAMES, load
+    from bayes_gpx.data.datasets import IN_FOLDER, NAMES, WITH_PACKAGE, load
     from bayes_gpx.system.files import replaced, writable
 
     if name is None:
@@ -501,6 +501,7 @@ def datasets(name, out, path):
             raise click.UsageError("--out needs the NAME of a data set.")
         for known in NAMES:
             where = "in a folder, or fetched" if known in IN_FOLDER else "with scikit-learn"
+            where = "here" if known in WITH_PACKAGE else where
             click.echo(f"{known:16}{where}")
         return
     if out is not None:
