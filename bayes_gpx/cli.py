@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from bayes_gpx.inference.methods import METHODS, method_named
+from bayes_gpx.system.warning import warn
 
 FIT, INTERRUPTED_FIT, REPORT = "fit.nc", "interrupted.nc", "report.html"
 INTERRUPTED = 130
@@ -26,6 +27,10 @@ bayes-gpx fit diabetes.csv --target progression --out run/
 bayes-gpx explain run/ diabetes.csv --out explained.csv
 bayes-gpx report run/
 """
+
+
+class ExtrapolationWarning(UserWarning):
+    """Rows to explain leave the training data."""
 
 
 class Lists(click.Command):
@@ -382,6 +387,7 @@ def explain(run, new, baseline, out, drop_missing, seed, quiet):
     model, idata = _load(run)
     X = _rows(model, new, drop_missing, say)
     start = _baseline(model, baseline, drop_missing, say)
+    _warn_outside(model, X)
     blocks = explained(model, idata, X, baseline=start, seed=seed)
     done = 0
     options = {"label": "Explaining", "file": sys.stderr, "hidden": quiet}
@@ -432,6 +438,15 @@ def _rows(model, path, drop_missing, say):
     return rows
 
 
+def _warn_outside(model, rows):
+    """Warn of rows that leave the training data, if any do."""
+    from bayes_gpx.draws.points import points, rows_outside
+
+    told = rows_outside(model, points(model, rows).X_values)
+    if told is not None:
+        warn(told, ExtrapolationWarning)
+
+
 def _baseline(model, given, drop_missing, say):
     from bayes_gpx.draws.points import BASELINES
     from bayes_gpx.explain.attributions import MOST_BASELINES
@@ -477,6 +492,8 @@ def report(run, new, baseline, out, drop_missing, seed, quiet):
     model, idata = _load(run)
     X = None if new is None else _rows(model, new, drop_missing, say)
     start = _baseline(model, baseline, drop_missing, say)
+    if X is not None:
+        _warn_outside(model, X)
     say("Writing the report: some seconds to a minute ...")
     path = write(model, idata, X, path=out or run / REPORT, baseline=start, seed=seed)
     say(f"wrote {path}")

@@ -112,6 +112,17 @@ def test_the_seed_decides_and_parquet_is_read(folder, tmp_path):
     assert told[0] == told[1] != told[2]
 
 
+def test_rows_far_from_the_data_are_told_once(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tables, "CHUNK", 2)
+    far = pd.read_csv(folder / "new.csv").assign(a=[1e3, 5.0, 1e3])
+    far.to_csv(tmp_path / "far.csv", index=False)
+    words = ["explain", f"{folder}/run", f"{tmp_path}/far.csv", "--out", f"{tmp_path}/e.csv"]
+    cli.main([*words, "--quiet"])
+    said = capsys.readouterr().err
+    assert said.startswith("Warning: 2 of 3 rows leave the training data: a in 2")
+    assert said.count("Warning") == 1
+
+
 def test_rows_come_in_blocks_and_stay_when_interrupted(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tables, "CHUNK", 2)
     out = tmp_path / "e.csv"

@@ -17,10 +17,14 @@ from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import mode_and_spread
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.progress import foretell
 from bayes_gpx.system.warning import warn
 
 WORTHWHILE = 1000
 """Steps of a sampler from which machine code is worth its compilation."""
+
+LEAPS = 8
+"""About how often NUTS evaluates the density for a draw, where it starts scaled at the mode."""
 
 NEAR = 0.1
 """Standard deviation of chains' starts around given values, on the unconstrained scale."""
@@ -77,6 +81,10 @@ class NUTS(Method):
         else:
             mode = density.unconstrain(around)
             optima, spread = [], NEAR * np.eye(len(mode))
+        evaluate = density.value_and_slope()
+        what = f"Sampling {chains} chains of {tune} + {draws} draws"
+        times = LEAPS * chains * (tune + draws)
+        foretell(what, lambda: evaluate(mode), times, min(chains, cores), progressbar)
         if nuts_sampler == "nutpie":
             idata = _nutpie(
                 density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs
