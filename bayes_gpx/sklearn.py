@@ -1,21 +1,28 @@
-"""The models as scikit-learn estimators, for pipelines and cross-validation."""
+"""The models as scikit-learn estimators, for pipelines and cross-validation.
+
+Estimators take what the models take, but for `name` and, of a GPX, `Z`; `exposure` goes to `fit`.
+Columns of a categorical type are taken from pandas and polars frames.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Priors, Table
+from bayes_gpx.data.categorical import declared
 from bayes_gpx.explain import attributions, contributions, predictions
 from bayes_gpx.model.gp import GP, GPX
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-    from sklearn.utils import check_random_state
+    from sklearn.utils import check_random_state, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
     from sklearn.utils.validation import check_is_fitted, validate_data
 except ImportError as missing:
@@ -35,26 +42,31 @@ __all__ = ["GPClassifier", "GPRegressor", "GPXRegressor"]
 class _Estimator(BaseEstimator):
     """What the estimators share; a pickled one rebuilds its model."""
 
-    def _fit(self, build, X, y, **settings):
-        names = getattr(self, "feature_names_in_", None)
-        X = X if names is None else pd.DataFrame(X, columns=names)
-        self.model_ = build(
-            X,
-            y,
-            kernel=self.kernel,
-            ard=self.ard,
-            approximation=self.approximation,
-            priors=self.priors,
-            **settings,
-        )
+    def _fit(self, build, X, y, **more):
+        """Build and fit a model with what it takes of the estimator's parameters."""
+        given = self.get_params(deep=False)
+        taken = {name: given[name] for name in signature(build).parameters if name in given}
+        self.model_ = build(X, y, **taken, **more)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         options = {"seed": seed, "progressbar": False, **(self.fit_options or {})}
         self.idata_ = self.model_.fit(self.method, **options)
         return self
 
+    def _training(self, X, y, **checks):
+        """X and y of a fit: numbers are checked by scikit-learn, categories by the model."""
+        if _has_categories(X):
+            validate_data(self, X, skip_check_array=True)
+            return X, column_or_1d(y)
+        X, y = validate_data(self, X, y, dtype="float64", ensure_min_samples=2, **checks)
+        return self._named(X), y
+
     def _new(self, X):
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype="float64")
+        if self.model_.training.X.levels:
+            return validate_data(self, X, reset=False, skip_check_array=True)
+        return self._named(validate_data(self, X, reset=False, dtype="float64"))
+
+    def _named(self, X):
         names = getattr(self, "feature_names_in_", None)
         return X if names is None else pd.DataFrame(X, columns=names)
 
@@ -88,7 +100,7 @@ class GPRegressor(RegressorMixin, _Estimator):
 
     Parameters
     ----------
-    kernel, ard, likelihood, approximation, priors
+    kernel, ard, likelihood, link, approximation, priors, scale
         As in `bayes_gpx.GP`.
     method : {"map", "laplace", "nuts", "svgp"}
     fit_options : dict, optional
@@ -107,8 +119,10 @@ class GPRegressor(RegressorMixin, _Estimator):
         kernel: str | Callable[[int], Any] = "expquad",
         ard: bool = True,
         likelihood: str = "normal",
+        link: str | None = None,
         approximation: Inducing | HSGP | RandomFeatures | None = None,
         priors: Priors | None = None,
+        scale: bool = True,
         method: str = "map",
         fit_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -116,16 +130,18 @@ class GPRegressor(RegressorMixin, _Estimator):
         self.kernel = kernel
         self.ard = ard
         self.likelihood = likelihood
+        self.link = link
         self.approximation = approximation
         self.priors = priors
+        self.scale = scale
         self.method = method
         self.fit_options = fit_options
         self.random_state = random_state
 
-    def fit(self, X: Table, y: Column) -> Self:
-        """Infer the hyperparameters from X (n, d) and y (n,)."""
-        X, y = _regression_data(self, X, y)
-        return self._fit(GP, X, y, likelihood=self.likelihood)
+    def fit(self, X: Table, y: Column, exposure: Column | None = None) -> Self:
+        """Infer the hyperparameters from X (n, d), y (n,) and, of counts, their exposure (n,)."""
+        X, y = self._training(X, y, y_numeric=True)
+        return self._fit(GP, X, y, exposure=exposure)
 
     def predict(
         self, X: Table, return_std: bool = False
@@ -139,8 +155,8 @@ class GPXRegressor(RegressorMixin, _Estimator):
 
     Parameters
     ----------
-    kernel, ard, likelihood, weight_prior, intercept, approximation, priors
-        As in `bayes_gpx.GPX`.
+    kernel, ard, likelihood, link, approximation, priors, scale, weight_prior, intercept
+        As in `bayes_gpx.GPX`; the features that are weighed are X.
     method, fit_options, random_state
         As in `GPRegressor`.
 
@@ -155,10 +171,12 @@ class GPXRegressor(RegressorMixin, _Estimator):
         kernel: str | Callable[[int], Any] = "expquad",
         ard: bool = True,
         likelihood: str = "normal",
-        weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
-        intercept: bool = False,
+        link: str | None = None,
         approximation: Inducing | HSGP | RandomFeatures | None = None,
         priors: Priors | None = None,
+        scale: bool = True,
+        weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
+        intercept: bool = False,
         method: str = "map",
         fit_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -166,19 +184,20 @@ class GPXRegressor(RegressorMixin, _Estimator):
         self.kernel = kernel
         self.ard = ard
         self.likelihood = likelihood
-        self.weight_prior = weight_prior
-        self.intercept = intercept
+        self.link = link
         self.approximation = approximation
         self.priors = priors
+        self.scale = scale
+        self.weight_prior = weight_prior
+        self.intercept = intercept
         self.method = method
         self.fit_options = fit_options
         self.random_state = random_state
 
-    def fit(self, X: Table, y: Column) -> Self:
-        """Infer the hyperparameters from X (n, d) and y (n,)."""
-        X, y = _regression_data(self, X, y)
-        settings = {"weight_prior": self.weight_prior, "intercept": self.intercept}
-        return self._fit(GPX, X, y, likelihood=self.likelihood, **settings)
+    def fit(self, X: Table, y: Column, exposure: Column | None = None) -> Self:
+        """Infer the hyperparameters from X (n, d), y (n,) and, of counts, their exposure (n,)."""
+        X, y = self._training(X, y, y_numeric=True)
+        return self._fit(GPX, X, y, exposure=exposure)
 
     def predict(
         self, X: Table, return_std: bool = False
@@ -194,8 +213,8 @@ class GPClassifier(ClassifierMixin, _Estimator):
 
     Parameters
     ----------
-    kernel, ard, approximation, priors
-        As in `bayes_gpx.GP`.
+    kernel, ard, link, approximation, priors, scale
+        As in `bayes_gpx.GP`; `link` is for two labels.
     method, fit_options, random_state
         As in `GPRegressor`.
 
@@ -203,7 +222,6 @@ class GPClassifier(ClassifierMixin, _Estimator):
     ----------
     classes_ : array
     model_ : bayes_gpx.GP
-        Its labels are positions in `classes_`.
     idata_ : xarray.DataTree
     """
 
@@ -211,29 +229,33 @@ class GPClassifier(ClassifierMixin, _Estimator):
         self,
         kernel: str | Callable[[int], Any] = "expquad",
         ard: bool = True,
+        link: str | None = None,
         approximation: Inducing | HSGP | RandomFeatures | None = None,
         priors: Priors | None = None,
+        scale: bool = True,
         method: str = "map",
         fit_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ) -> None:
         self.kernel = kernel
         self.ard = ard
+        self.link = link
         self.approximation = approximation
         self.priors = priors
+        self.scale = scale
         self.method = method
         self.fit_options = fit_options
         self.random_state = random_state
 
     def fit(self, X: Table, y: Column) -> Self:
         """Infer the hyperparameters from X (n, d) and labels y (n,)."""
-        rows, labels = validate_data(self, X, y, dtype="float64", ensure_min_samples=2)
+        X, labels = self._training(X, y)
         check_classification_targets(labels)
-        self.classes_, code = np.unique(labels, return_inverse=True)
+        self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}; expected two or more.")
         likelihood = "bernoulli" if len(self.classes_) == 2 else "categorical"
-        return self._fit(GP, rows, code, likelihood=likelihood)
+        return self._fit(GP, X, labels, likelihood=likelihood)
 
     def predict_proba(self, X: Table) -> np.ndarray:
         """Probability of each of `classes_`, (m, C), averaged over what the fit does not know."""
@@ -248,10 +270,10 @@ class GPClassifier(ClassifierMixin, _Estimator):
         return self.classes_[largest]
 
 
-def _regression_data(estimator, X, y):
-    return validate_data(
-        estimator, X, y, dtype="float64", y_numeric=True, ensure_min_samples=2
-    )  # fmt: skip
+def _has_categories(X):
+    """Whether a table is a frame with categorical columns."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return isinstance(frame, nw.DataFrame) and any(map(declared, frame.iter_columns()))
 
 
 def _mean_and_sd(estimator, X, return_std):

@@ -51,8 +51,82 @@ def count(argument: str, value: Any, least: int = 1) -> None:
 
 
 def one_of(argument: str, value: Any, choices: Collection[str]) -> None:
-    """Raise unless value is among the choices, naming them and the nearest."""
+    """Raise unless value is among the choices, naming them and the one that was meant."""
     if not isinstance(value, str) or value not in choices:
-        near = difflib.get_close_matches(str(value), choices, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = meant(argument, value, choices)
         raise ValueError(f"{argument}: unknown {value!r}; expected one of {list(choices)}.{hint}")
+
+
+def meant(argument: str, value: Any, choices: Collection[str]) -> str:
+    """Ask whether a choice was meant by an unknown name; "" where none is near.
+
+    Examples
+    --------
+    >>> meant("kernel", "RBF", ["expquad", "matern52"])
+    " Did you mean 'expquad'?"
+    """
+    said = str(value).lower().replace("-", "_").replace(" ", "_")
+    choice, space, note = SYNONYMS.get(argument, {}).get(said, said).partition(" ")
+    if choice in choices:
+        return f" Did you mean {choice!r}{space}{note}?"
+    near = difflib.get_close_matches(str(value), choices, 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+_HYPERPARAMETERS = {
+    "ls": "lengthscale",
+    "length_scale": "lengthscale",
+    "eta": "amplitude",
+    "outputscale": "amplitude (the square root of a variance)",
+    "variance": "amplitude (its square root)",
+    "noise": "sigma (a standard deviation)",
+}
+
+SYNONYMS = {
+    "priors": _HYPERPARAMETERS,
+    "hyperparameters": _HYPERPARAMETERS,
+    "backend": {"mpl": "matplotlib"},
+    "kernel": {
+        "rbf": "expquad",
+        "gaussian": "expquad",
+        "squared_exponential": "expquad",
+        "se": "expquad",
+        "matern": "matern52",
+        "matern_52": "matern52",
+        "matern5/2": "matern52",
+        "matern_32": "matern32",
+        "matern3/2": "matern32",
+        "rq": "ratquad",
+        "rational_quadratic": "ratquad",
+        "exp_sine_squared": "periodic",
+        "dot_product": "linear",
+    },
+    "likelihood": {
+        "gaussian": "normal",
+        "t": "student_t",
+        "studentt": "student_t",
+        "binomial": "bernoulli (two labels, such as 0 and 1)",
+        "binary": "bernoulli",
+        "logistic": "bernoulli",
+        "multinomial": "categorical",
+        "softmax": "categorical",
+        "multiclass": "categorical",
+        "counts": "poisson",
+        "nbinom": "negative_binomial",
+        "negbin": "negative_binomial",
+    },
+    "method": {
+        "mcmc": "nuts",
+        "hmc": "nuts",
+        "sample": "nuts",
+        "mle": "map",
+        "ml": "map",
+        "advi": "laplace (draws around the mode)",
+        "vi": "svgp (variational, with approximation=bx.Inducing(m))",
+        "svi": "svgp (variational, with approximation=bx.Inducing(m))",
+    },
+}
+"""What names used elsewhere are called here, by argument; in brackets what should be known of it.
+
+They are compared in lower case, with underscores.
+"""

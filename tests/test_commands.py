@@ -17,6 +17,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx import cli
+from bayes_gpx.data.sheets import read_sheet
 from bayes_gpx.export import tables
 from bayes_gpx.inference import nuts
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
@@ -111,6 +112,17 @@ def test_the_seed_decides_and_parquet_is_read(folder, tmp_path):
     assert told[0] == told[1] != told[2]
 
 
+def test_rows_far_from_the_data_are_told_once(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tables, "CHUNK", 2)
+    far = pd.read_csv(folder / "new.csv").assign(a=[1e3, 5.0, 1e3])
+    far.to_csv(tmp_path / "far.csv", index=False)
+    words = ["explain", f"{folder}/run", f"{tmp_path}/far.csv", "--out", f"{tmp_path}/e.csv"]
+    cli.main([*words, "--quiet"])
+    said = capsys.readouterr().err
+    assert said.startswith("Warning: 2 of 3 rows leave the training data: a in 2")
+    assert said.count("Warning") == 1
+
+
 def test_rows_come_in_blocks_and_stay_when_interrupted(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tables, "CHUNK", 2)
     out = tmp_path / "e.csv"
@@ -176,14 +188,40 @@ def test_what_is_wrong_is_said_with_its_cure(folder, tmp_path, capsys, monkeypat
     cases = [
         (1, "'pricee' (did you mean 'price'?)", [*fit, "pricee", "--features", "a"]),
         (1, "'price_' (did you mean 'price'?)", [*fit, "a", "--features", "b", "price_"]),
-        (1, "'kind' holds dear in row 1", [*fit, "price"]),
+        (1, "'kind' holds words, such as 'dear' in row 1: --categorical kind", [*fit, "price"]),
         (2, "both the target and a feature", [*fit, "a", "--features", "a", "c"]),
         (2, "does not exist", ["fit", tmp_path / "no.csv", "--target", "a", "--out", tmp_path]),
         (2, "Missing option '--target'", ["fit", folder / "data.csv", "--out", tmp_path]),
         (2, "holds no fit.nc", ["explain", tmp_path, folder / "new.csv", "--out", "e.csv"]),
         (1, "expected one of", ["datasets", "diabetis"]),
-        (1, "unknown 'avg'", ["report", folder / "run", "--baseline", "avg"]),
-        (1, "expected one of", [*fit, "price", "--features", "a", "--kernel", "cubic"]),
+        (2, "no file of that name", ["report", folder / "run", "--baseline", "avg"]),
+        (1, "--kernel: unknown 'rbf'", [*fit, "price", "--features", "a", "--kernel", "rbf"]),
+        (2, "Did you mean 'nuts'?", [*fit, "price", "--method", "mcmc"]),
+        (2, "needs --inducing M", [*fit, "price", "--features", "a", "--method", "SVGP"]),
+        (
+            2,
+            "new.csv is a file; expected the folder",
+            ["explain", folder / "new.csv", folder / "run", "--out", tmp_path / "e.csv"],
+        ),
+        (
+            2,
+            "run is a folder; expected a CSV",
+            ["fit", folder / "run", "--target", "a", "--out", tmp_path / "run"],
+        ),
+        (
+            2,
+            "Put it first: --features takes",
+            [
+                "fit",
+                "--target",
+                "price",
+                "--features",
+                "a",
+                folder / "data.csv",
+                "--out",
+                tmp_path / "run",
+            ],
+        ),
     ]
     for code, message, words in cases:
         stopped, said = refused(capsys, *words)
@@ -209,7 +247,11 @@ def test_gaps_are_refused_with_their_row(folder, tmp_path, capsys):
     frame.to_csv(tmp_path / "gaps.csv", index=False)
     words = ["explain", folder / "run", tmp_path / "gaps.csv", "--out", tmp_path / "e.csv"]
     code, said = refused(capsys, *words)
-    assert code == 1 and "'c' holds nan in row 2" in said
+    assert code == 1 and "'c' lacks 1 value, the first in row 2: --drop-missing" in said
+    assert cli.main([*map(str, words), "--drop-missing"]) == 0
+    assert "Left out 1 of 3 rows" in capsys.readouterr().out
+    whole = pd.read_csv(tmp_path / "e.csv")
+    assert whole["row"].unique().tolist() == [1, 3]
 
 
 @pytest.mark.parametrize(
@@ -232,7 +274,7 @@ def test_tables_whose_names_do_not_fit_are_refused(text, message, tmp_path, caps
 
 def test_commas_at_the_ends_of_rows_shift_nothing(tmp_path):
     (tmp_path / "odd.csv").write_text("a,c,price\n1,2,3,\n5,6,7,\n")
-    assert tables.read_sheet(tmp_path / "odd.csv").to_dict("list") == {
+    assert read_sheet(tmp_path / "odd.csv").to_dict("list") == {
         "a": [1, 5], "c": [2, 6], "price": [3, 7],
     }  # fmt: skip
 
@@ -250,6 +292,30 @@ def test_spreadsheets_find_no_formulas_in_what_is_written():
     for name in names[:-1]:
         assert read[f"'{name}"].tolist() == [f"'{n}" for n in [name] * 2]
     assert read["mean"].tolist() == [-1.5, 2.0] and read["row"].tolist() == [-1, 1]
+
+
+def test_a_category_has_one_line_and_its_level_is_its_value(tmp_path, capsys):
+    rng = np.random.default_rng(8)
+    frame = pd.DataFrame({"size": rng.normal(size=24), "kind": list("rgb") * 8})
+    frame["price"] = frame["size"] + (frame["kind"] == "g") + rng.normal(0, 0.1, 24)
+    frame.loc[5, "kind"] = None
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    where = [str(tmp_path / name) for name in ("d.csv", "run", "e.csv")]
+    words = ["fit", where[0], "--target", "price", "--categorical", "kind", "--method", "map"]
+    cli.main([*words, "--out", where[1], "--drop-missing"])
+    said = capsys.readouterr().out
+    assert f"Left out 1 of 24 rows of {where[0]}, with missing values: 1 in kind." in said
+    cli.main(["explain", where[1], where[0], "--out", where[2], "--drop-missing", "--quiet"])
+    found = pd.read_csv(where[2])
+    assert len(found) == 23 * 2 and found["feature"].tolist() == ["size", "kind"] * 23
+    rows = frame.drop(index=5)
+    kinds = found[found["feature"] == "kind"]
+    assert kinds["value"].tolist() == rows["kind"].tolist() and not found.isna().any(axis=None)
+    model, idata = bx.load(tmp_path / "run" / "fit.nc")
+    new = rows.assign(kind=rows["kind"].astype("category"))
+    weights = bx.weights(model, idata, new, keep="summary", progressbar=False)["weight_mean"]
+    own = [float(weights[i].sel(feature=f"kind={k}")) for i, k in enumerate(rows["kind"])]
+    assert_allclose(kinds["weight_mean"], own, rtol=1e-9)
 
 
 def test_explained_features_are_no_formulas(tmp_path):
@@ -316,7 +382,8 @@ def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, mo
 
     for draws, kept in ((0, 1), (3, 3), (0, 3)):  # by MAP, by NUTS so far, and no MAP in its place
         sampling(draws)
-        assert refused(capsys, *words, "--force")[0] == 130
+        code, said = refused(capsys, *words, "--force")
+        assert code == 130 and [line[:11] for line in said.splitlines()] == ["Interrupted"]
         assert (run / "fit.nc").read_bytes() == earlier
         assert bx.load(run / "interrupted.nc")[1]["posterior"].sizes["draw"] == kept
     (run / "interrupted.nc").unlink()
@@ -373,6 +440,18 @@ def test_a_link_a_pipe_and_permissions_stay_what_they_are(folder, tmp_path):
     assert reader.communicate()[0] == "told" and pipe.is_fifo()
 
 
+def test_an_interruption_before_anything_is_done_leaves_nothing(
+    folder, tmp_path, monkeypatch, capsys
+):
+    def stopped(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bx.GPX, "fit", stopped)
+    words = ["fit", folder / "data.csv", "--target", "price", "--features", "a"]
+    assert refused(capsys, *words, "--out", tmp_path / "run") == (130, "Interrupted.\n")
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.slow
 def test_an_interrupted_fit_keeps_what_is_done(folder, tmp_path):
     words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
@@ -386,5 +465,7 @@ def test_an_interrupted_fit_keeps_what_is_done(folder, tmp_path):
         process.send_signal(signal.SIGINT)
         said = process.communicate(timeout=300)
         assert process.returncode == 130, said
+        told = [line for line in said[1].splitlines() if not line.startswith("Warning: Interrupt")]
+        assert [line[:11] for line in told] == ["Interrupted"]
         _, idata = bx.load(run / "fit.nc")
         assert idata["posterior"].sizes["draw"] >= at_least

@@ -1,12 +1,15 @@
 """The estimators keep scikit-learn's contract, and say what the wrapped models say."""
 
+import inspect
 import pickle
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 from numpy.testing import assert_allclose
-from sklearn.model_selection import cross_val_score
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
@@ -75,6 +78,108 @@ def test_a_classifier_says_what_its_model_says(classes, data):
     expected = new["probability_mean"].values
     expected = expected if classes == 3 else np.column_stack([1 - expected, expected])
     assert_allclose(shares, expected, rtol=1e-4)
+
+
+APART = {"X", "y", "Z", "exposure", "name"}
+OWN = {"method", "fit_options", "random_state"}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "build", "decided"),
+    [
+        (ESTIMATORS[0], bx.GP, set()),
+        (ESTIMATORS[1], bx.GPX, set()),
+        (ESTIMATORS[2], bx.GP, {"likelihood"}),
+    ],
+)
+def test_an_estimator_takes_what_its_model_takes(estimator, build, decided):
+    ours, theirs = (inspect.signature(kind).parameters for kind in (estimator, build))
+    assert set(ours) - OWN == set(theirs) - APART - decided and set(ours) >= OWN
+    for name in set(ours) - OWN:
+        assert ours[name].default == theirs[name].default
+        assert ours[name].annotation == theirs[name].annotation
+    assert ("exposure" in inspect.signature(estimator.fit).parameters) == (not decided)
+
+
+SETTINGS = {
+    "kernel": "matern52",
+    "ard": False,
+    "priors": {"lengthscale": pm.Gamma.dist(3.0, 2.0), "sigma": 0.1},
+    "scale": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("estimator", "build", "settings"),
+    [
+        (ESTIMATORS[0], bx.GP, {}),
+        (ESTIMATORS[1], bx.GPX, {"weight_prior": "per_feature", "intercept": True}),
+    ],
+)
+def test_what_an_estimator_is_given_reaches_its_model(estimator, build, settings, data):
+    X, y, _ = data
+    given = clone(estimator(**SETTINGS, **settings)).fit(X, y)
+    model = build(X, y, **SETTINGS, **settings)
+    assert given.model_.specification == model.specification and given.model_.scale is False
+    assert given.model_.fixed == model.fixed
+    assert given.model_.hyperparameters == model.hyperparameters
+    other = estimator().set_params(**given.get_params(deep=False))
+    assert other.get_params(deep=False) == given.get_params(deep=False)
+
+
+def test_exposure_is_given_to_fit(data):
+    X, _, f = data
+    exposure = np.linspace(1.0, 20.0, 40)
+    y = np.random.default_rng(2).poisson(exposure * np.exp(f))
+    fitted = bx.sklearn.GPRegressor(likelihood="poisson").fit(X, y, exposure=exposure)
+    assert_allclose(fitted.model_.training.exposure, exposure)
+    with pytest.raises(ValueError, match="exposure was given"):
+        bx.sklearn.GPXRegressor().fit(X, y, exposure=exposure)
+
+
+def test_the_best_of_a_grid_is_found(data):
+    X, y, _ = data
+    grid = {"kernel": ["linear", "matern52"]}
+    found = GridSearchCV(bx.sklearn.GPRegressor(), grid, cv=2).fit(X, y)
+    assert found.best_params_ == {"kernel": "matern52"}
+
+
+@pytest.fixture(scope="module")
+def coloured(data):
+    """Features of which one is a category that moves y by 3."""
+    X, y, _ = data
+    colours = np.array(["red", "green", "blue"] * 14)[:40]
+    mixed = X.assign(colour=pd.Categorical(colours, ["blue", "green", "red", "grey"]))
+    return mixed, y + 3.0 * (colours == "red")
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS[:2])
+def test_categorical_columns_are_taken_as_models_take_them(estimator, coloured):
+    X, y = coloured
+    fitted = estimator(priors={"sigma": 0.1}).fit(X[:30], y[:30])
+    assert fitted.model_.training.X.sources == ("age", "dose", "colour")
+    asked = {"keep": "summary", "progressbar": False}
+    expected = bx.predictions(fitted.model_, fitted.idata_, X[30:], **asked)["y_mean"]
+    assert_allclose(fitted.predict(X[30:]), expected, rtol=1e-12)
+    assert fitted.score(X[30:], y[30:]) > 0.8
+    words = X[30:].astype({"colour": str})  # new rows need no declaration
+    assert_allclose(pickle.loads(pickle.dumps(fitted)).predict(words), expected, rtol=1e-9)
+    explained = fitted.explain(X[30:], keep="summary")
+    assert list(explained["feature"].values) == ["age", "dose", "colour"]
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(X[30:].rename(columns={"colour": "color"}))
+    assert cross_val_score(estimator(), X, y, cv=2).min() > 0.5
+
+
+@pytest.mark.parametrize("dtype", [object, "str", "category"])
+def test_words_are_labels(dtype, coloured):
+    X, y = coloured[0][["age", "colour"]], coloured[1]
+    labels = pd.Series(np.where(y > 12, "high", "low")).astype(dtype)
+    fitted = bx.sklearn.GPClassifier(link="probit").fit(X, labels)
+    assert fitted.classes_.tolist() == ["high", "low"]
+    assert set(fitted.predict(X)) == {"high", "low"} and fitted.score(X, labels) > 0.8
+    assert fitted.model_.training.labels == ("high", "low")
+    assert fitted.model_.specification.link == "probit"
 
 
 def test_one_label_is_refused():

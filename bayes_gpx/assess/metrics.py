@@ -16,6 +16,7 @@ from scipy.spatial import KDTree
 
 from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points, read_observed
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.explain.predictions import predictions
@@ -237,6 +238,7 @@ def faithfulness(
     >>> round(float(found.min()), 6)
     1.0
     """
+    refuse_swapped(model, idata)
     without = _Without(model, idata, dataset, X_new, Z_new, num_draws, progressbar)
     p = len(without.features)
     found = without(np.vstack([np.ones((1, p), bool), ~np.eye(p, dtype=bool)])[:, None])
@@ -297,6 +299,7 @@ def sufficiency(
     >>> abs(lost).mean("obs").values.round(1)  # one of the three has no effect
     array([2.1, 0. ])
     """
+    refuse_swapped(model, idata)
     without = _Without(model, idata, dataset, X_new, Z_new, num_draws, progressbar)
     p = len(without.features)
     kept = np.arange(p + 1).tolist() if kept is None else np.ravel(kept).tolist()

@@ -1,8 +1,8 @@
 """Real data by name, with units and source.
 
-Some come with scikit-learn (extra `data`). The others are read from a folder of CSV files
-that the caller names, or are fetched by scikit-learn where OpenML has them; either way they are
-compared with the checksum under which they were verified.
+The diabetes data come with this package, some others with scikit-learn (extra `data`). The rest are
+read from a folder of CSV files that the caller names, or are fetched by scikit-learn where OpenML
+has them; either way they are compared with the checksum under which they were verified.
 """
 
 import hashlib
@@ -189,8 +189,9 @@ IN_FOLDER = {
         ("index",),
     ),
 }
-WITH_SKLEARN = ("diabetes", "digits", "breast_cancer", "iris")
-NAMES = (*WITH_SKLEARN, *IN_FOLDER)
+WITH_PACKAGE = ("diabetes",)
+WITH_SKLEARN = ("digits", "breast_cancer", "iris")
+NAMES = (*WITH_PACKAGE, *WITH_SKLEARN, *IN_FOLDER)
 WINES = ("red", "white", "both")
 
 
@@ -200,7 +201,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     Parameters
     ----------
     name : str
-        "diabetes", "digits" and "breast_cancer" come with scikit-learn; "boston", "abalone",
+        "diabetes" comes with the package, "digits", "breast_cancer" and "iris" with scikit-learn;
+        "boston", "abalone",
         "fish", "wine", "wpbc", "taipei", "bike" and "mnist01" are read from a folder.
     path : str or path, optional
         That folder; the environment variable ``BAYES_GPX_DATA`` by default. With neither,
@@ -223,18 +225,20 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         If the folder or file is missing and OpenML has no such data, cannot be reached or holds
         other values; says where the data come from.
     ImportError
-        If scikit-learn is not installed.
+        If scikit-learn is not installed, for data that come with it.
 
     Examples
     --------
     >>> import bayes_gpx as bx
-    >>> data = bx.datasets.load("iris")
-    >>> data.X.shape, data.units["petal_width"]
-    ((150, 4), 'cm')
+    >>> data = bx.datasets.load("diabetes")
+    >>> data.X.shape, data.units["bmi"]
+    ((442, 10), 'kg/m²')
     """
     one_of("name", name, NAMES)
     if kind is not None and name != "wine":
         raise ValueError(f"kind={kind!r} was given for {name}; only wine comes in kinds.")
+    if name in WITH_PACKAGE:
+        return _diabetes()
     if name in WITH_SKLEARN:
         return _from_sklearn(name)
     one_of("kind", kind or "red", WINES)
@@ -304,7 +308,6 @@ def _from_sklearn(name):
             f"The {name} data come with scikit-learn: pip install 'bayes_gpx[data]'."
         ) from missing
     readers = {
-        "diabetes": _diabetes,
         "digits": _digits,
         "breast_cancer": _breast_cancer,
         "iris": _iris,
@@ -312,28 +315,28 @@ def _from_sklearn(name):
     return readers[name](datasets)
 
 
-def _diabetes(datasets):
-    bunch = datasets.load_diabetes(as_frame=True, scaled=False)
-    named = {
-        "age": ("age", "years"),
-        "sex": ("sex", "coded 1, 2"),
-        "bmi": ("bmi", "kg/m²"),
-        "bp": ("blood_pressure", "mm Hg"),
-        "s1": ("total_cholesterol", "mg/dl"),
-        "s2": ("ldl", "mg/dl"),
-        "s3": ("hdl", "mg/dl"),
-        "s4": ("cholesterol_hdl_ratio", ""),
-        "s5": ("log_triglycerides", "log(mg/dl)"),
-        "s6": ("glucose", "mg/dl"),
+def _diabetes():
+    """The values of Efron et al., in their units, as scikit-learn ships them too."""
+    units = {
+        "age": "years",
+        "sex": "coded 1, 2",
+        "bmi": "kg/m²",
+        "blood_pressure": "mm Hg",
+        "total_cholesterol": "mg/dl",
+        "ldl": "mg/dl",
+        "hdl": "mg/dl",
+        "cholesterol_hdl_ratio": "",
+        "log_triglycerides": "log(mg/dl)",
+        "glucose": "mg/dl",
+        "progression": "score after one year",
     }
-    X = bunch.data.rename(columns={old: new for old, (new, _) in named.items()})
-    y = bunch.target.rename("progression")
+    frame = pd.read_csv(Path(__file__).with_name("diabetes.csv"), dtype="float64")
     source = (
         "B. Efron, T. Hastie, I. Johnstone, R. Tibshirani, Least Angle Regression, Annals of "
-        "Statistics 32 (2004) 407-499; 442 patients, as shipped with scikit-learn."
+        "Statistics 32 (2004) 407-499, doi 10.1214/009053604000000067; 442 patients. The authors "
+        "made the data public; R's lars and scikit-learn ship the same values."
     )
-    units = dict(named.values()) | {"progression": "score after one year"}
-    return Data(X, y, _units(X, y, units), source)
+    return Data(frame.drop(columns="progression"), frame["progression"], units, source)
 
 
 def _digits(datasets):

@@ -3,7 +3,7 @@
 What cannot be used is refused here, before any sampling, naming the row or column and the cure.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -222,7 +222,34 @@ def read_response(
     labels = row_labels(y)
     if labels is not None and frame.labelled:
         refuse_misaligned(frame.index, labels, "X", name)
-    return _numeric(values, name, None, frame.index).copy() if read is None else read(y)
+    if read is not None:
+        return read(y)
+    if name == "y":
+        refuse_words(values.tolist() if values.dtype.kind not in "biufmM" else (), name)
+    return _numeric(values, name, None, frame.index).copy()
+
+
+def refuse_words(values: Iterable[Any], name: str) -> None:
+    """Raise for a response that holds words where numbers are expected, and say what takes them."""
+    words = [value for value in values if isinstance(value, str)]
+    if words and all(map(_is_number, words)):
+        raise ValueError(
+            f"{name} holds text, such as {words[0]!r}; expected numbers. Convert it, for example "
+            "with .astype(float)."
+        )
+    if words:
+        many = len(set(words))
+        cure = "'bernoulli', for two labels" if many == 2 else f"'categorical', for {many} labels"
+        raise ValueError(
+            f"{name} holds words, such as {words[0]!r}; expected numbers. Pass likelihood={cure}."
+        )
+
+
+def _is_number(word):
+    try:
+        return np.isfinite(float(word))
+    except ValueError:
+        return False
 
 
 def refuse_misaligned(index: np.ndarray, other: np.ndarray, name: str, other_name: str) -> None:

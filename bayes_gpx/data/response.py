@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from bayes_gpx.data.features import refuse_words
+
 KINDS = {
     "strings": str,
     "booleans": bool | np.bool_,
@@ -21,7 +23,9 @@ def read_reals(y: Any, name: str = "y") -> np.ndarray:
         For anything that is not a number, and for missing or infinite values.
     """
     values = _plain(y, name)
-    for value in values.tolist() if values.dtype.kind not in "biuf" else ():
+    entries = values.tolist() if values.dtype.kind not in "biuf" else ()
+    refuse_words(entries, name)
+    for value in entries:
         if _kind(value) not in ("booleans", "numbers"):
             raise ValueError(
                 f"{name} holds {value!r} ({type(value).__name__}); expected numbers. For labels "

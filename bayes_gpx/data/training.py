@@ -210,6 +210,11 @@ def read_training(
     -------
     TrainingData
     """
+    if len(getattr(X, "shape", ())) == 1 and len(getattr(y, "shape", ())) == 2:
+        raise ValueError(
+            f"X has shape {X.shape} and y has {y.shape}: are they swapped? Expected X (rows, "
+            "features) and then y (rows,)."
+        )
     frame = read_features(X, "X")
     response, labels = _read_response(y, frame, observation)
     exposure = _read_exposure(exposure, frame, observation)

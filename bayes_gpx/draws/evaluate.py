@@ -110,7 +110,9 @@ def scalars(
     staged = compiled(Structure.of(model, hyper), build, ("jitter", *data), buffered=True)
     function = staged.given(*data.values())
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        for _, theta in progress.track(hyper, total=len(hyper), description="Leave-one-out"):
+        for _, theta in progress.track(
+            hyper, total=len(hyper), description="Leaving each row out, by draw"
+        ):
             found, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
             rows.append([np.array(array) for array in found])
             largest = max(largest, jitter)
@@ -227,7 +229,9 @@ def explain(
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         begun, first = place.done
         tracked = progress.track(
-            [*hyper][begun:], total=len(hyper) - begun, description="Explaining"
+            [*hyper][begun:],
+            total=len(hyper) - begun,
+            description=f"Computing {quantity.name} of {m} rows, by draw",
         )
         for at, theta, rows, label, (mean, second, *total), jitter in _moments(
             model, hyper, tracked, quantity, where, moment, each, first
@@ -412,7 +416,9 @@ def jets(
     keep_freed_memory()
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         draws = [*hyper] if only is None else [draw for k, draw in enumerate(hyper) if k in only]
-        tracked = progress.track(draws, total=len(draws), description="Explaining")
+        tracked = progress.track(
+            draws, total=len(draws), description="Means of the response, by draw"
+        )
         new, parts = replace(where, positions=None), []
         for at, theta, rows, _, found, jitter in _in_blocks(
             model, hyper, tracked, build, new, size_of

@@ -107,12 +107,27 @@ def _of_each(value, dim, training):
     return value
 
 
+def refuse_swapped(model: ModelLike, idata: Draws | None) -> None:
+    """Raise if what stands for the model is none, or if model and idata are in each other's place.
+
+    The first line of every verb, before it reads anything of the model.
+    """
+    if hasattr(model, "training"):
+        return
+    if hasattr(idata, "training"):
+        raise ValueError("model and idata are swapped; expected the model first, then its idata.")
+    raise ValueError(
+        f"model is a {type(model).__name__}; expected a bx.GP or bx.GPX, and then the idata that "
+        "its fit returned."
+    )
+
+
 def refuse_other_model(model: ModelLike, idata: Draws) -> None:
     """Raise if a DataTree is not a fit of this model, as far as its contents tell."""
     if "posterior" not in getattr(idata, "children", {}):
         raise ValueError(
-            "idata has no group `posterior`; expected the DataTree of model.fit or pm.sample, or "
-            "a dict of fixed hyperparameters."
+            f"idata is a {type(idata).__name__} without a group `posterior`; expected the DataTree "
+            "of model.fit or pm.sample, or a dict of fixed hyperparameters."
         )
     posterior = idata["posterior"]
     if not {"chain", "draw"} <= set(posterior.sizes):

@@ -11,7 +11,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.evaluate import jets, scalars
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import Points, refuse_outside
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
@@ -80,6 +80,7 @@ def log_likelihood(
     >>> found["log_likelihood"].dims
     ('chain', 'draw', 'obs')
     """
+    refuse_swapped(model, idata)
     if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:
             raise ValueError(

@@ -154,6 +154,51 @@ def refuse_outside(model, values, name):
         )
 
 
+MARGIN = 0.1
+"""Share of a column's range by which rows may leave it before anything is said."""
+
+
+def rows_outside(model: ModelLike, values: np.ndarray) -> str | None:
+    """Say which rows leave the training data: how many, in which columns and how far.
+
+    A row leaves the data where a number lies outside of its column's range in the training data by
+    more than a tenth of that range. Categories have no range, and a row within all ranges may still
+    be far from every training row.
+
+    Parameters
+    ----------
+    model : Model
+    values : array (m, d)
+        In user units.
+
+    Returns
+    -------
+    str or None
+        None where no row does.
+    """
+    known, indicators = model.training.X, set()
+    for source in known.levels:
+        indicators.update(known.of_source(source))
+    low, high = known.values.min(axis=0), known.values.max(axis=0)
+    margin, left, said = MARGIN * (high - low), np.zeros(len(values), bool), []
+    for j, column in enumerate(known.columns):
+        own = values[:, j]
+        far = (own < low[j] - margin[j]) | (own > high[j] + margin[j])
+        if column in indicators or not far.any():
+            continue
+        left |= far
+        beyond = np.where(own < low[j], low[j] - own, own - high[j])
+        farthest = own[beyond.argmax()]
+        range_ = f"{low[j]:.4g} to {high[j]:.4g}"
+        said.append(f"{column} in {far.sum()}, as far as {farthest:.4g} (trained on {range_})")
+    if not said:
+        return None
+    return (
+        f"{left.sum()} of {len(values)} rows leave the training data: {'; '.join(said)}. The model "
+        "extrapolates there; see whether sd widens, or leave these rows out."
+    )
+
+
 def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
     """Positions of observations by label, list of labels or mask; None for all."""
     if obs is None:

@@ -13,6 +13,7 @@ from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.categorical_sums import of_columns
 from bayes_gpx.draws.evaluate import explain, origin
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
@@ -144,6 +145,7 @@ def attributions(
     >>> found["difference_mean"].values.round(1)
     array([2.])
     """
+    refuse_swapped(model, idata)
     where = points(model, X_new, Z_new, obs=obs)
     ask = partial(_ungrouped, model, idata, where, baseline, method, steps)
     if model.training.X.levels:

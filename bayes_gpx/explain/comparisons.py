@@ -15,6 +15,7 @@ from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain, origin
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.points import Points, at_other_x, points
 from bayes_gpx.draws.random_functions import draw_functions, values
@@ -102,6 +103,7 @@ def comparisons(
     >>> round(found["comparison_mean"].item(), 2), found["contrast"].item()
     (3.0, 'x0: 2 - 1')
     """
+    refuse_swapped(model, idata)
     contrasts = _read(model.training.X, variables)
     where = points(model, X_new, Z_new, obs=obs)
     if average:

@@ -10,6 +10,7 @@ import xarray as xr
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_scale import ResponseQuantity, bends
@@ -88,6 +89,7 @@ def derivatives(
     >>> round(found["derivative_mean"].item(), 2)  # cos(1)
     0.54
     """
+    refuse_swapped(model, idata)
     quantity = quantities.derivative(model, order)
     if order == 2 and options.get("covariance"):
         raise ValueError(

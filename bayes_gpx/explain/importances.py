@@ -12,7 +12,7 @@ from scipy.stats import qmc
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import answer, draw_functions, values
@@ -132,6 +132,7 @@ def importances(
     >>> found["mean_absolute_derivative"].dims
     ('chain', 'draw', 'feature')
     """
+    refuse_swapped(model, idata)
     on_response, dims = responds(model, on), ("chain", "draw", "feature")
     training, lengthscale = model.training, _lengthscale(model)
     held = not training.tied and training.Z is not None

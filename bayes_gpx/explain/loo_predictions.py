@@ -12,6 +12,7 @@ from arviz_stats.base import array_stats
 from bayes_gpx.aliases import Draws
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.evaluate import origin, scalars
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, draw_left_out
 from bayes_gpx.draws.response_scale import mean_response
 from bayes_gpx.draws.results import under_one_name
@@ -122,6 +123,7 @@ def loo_predictions(
     >>> round(found["y_mean"].values[10].item(), 2)  # sin(30 / 19)
     1.0
     """
+    refuse_swapped(model, idata)
     if seed is not None:
         count("seed", seed, 0)
     found, hyper, jitter = scalars(

@@ -12,6 +12,7 @@ from arviz_base import rcParams
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.draws.level_moves import at_levels
 from bayes_gpx.draws.points import at_other_x, points
@@ -107,6 +108,7 @@ def partial_dependence(
     >>> bx.partial_dependence(model, theta, **options)["partial_dependence_mean"].dims
     ('feature', 'step')
     """
+    refuse_swapped(model, idata)
     on_response = responds(model, on)
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     one_of("keep", keep, ("summary", "draws"))

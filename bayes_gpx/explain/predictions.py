@@ -11,6 +11,7 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.points import points
 from bayes_gpx.likelihoods import refuse_exposure
@@ -93,6 +94,7 @@ def predictions(
     >>> round(found["f_mean"].item(), 2)  # sin(1)
     0.84
     """
+    refuse_swapped(model, idata)
     one_of("on", on, ("response", "latent"))
     one_of("keep", keep, ("draws", "summary"))
     several = model.specification.classes

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points
 from bayes_gpx.explain.sensitivities import (
     STEP,
@@ -134,6 +135,7 @@ def relevance(
     >>> bool(x0 > x1)
     True
     """
+    refuse_swapped(model, idata)
     one_of("method", method, ("exact", "finite_difference"))
     if method == "exact" and step is not None:
         raise ValueError("step is for method='finite_difference'; leave it out.")
@@ -228,6 +230,7 @@ def interactions(
     >>> found["interaction"].sel(feature="x0", feature_bis="x1").values.shape
     (1, 1, 1)
     """
+    refuse_swapped(model, idata)
     if isinstance(factor, bool) or factor not in (1, 2):
         raise ValueError(f"factor is {factor!r}; expected 1 (the supplement) or 2 (equation 3).")
     frame = model.training.X

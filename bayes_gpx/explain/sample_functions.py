@@ -12,6 +12,7 @@ import xarray as xr
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.random_functions import Functions, answer, draw_functions
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
@@ -95,6 +96,7 @@ def sample_functions(
     >>> round(float(grid[highest, 0].mean()), 1)  # where the functions are highest: at pi / 2
     1.6
     """
+    refuse_swapped(model, idata)
     count("waves", waves)
     if waves % 2:
         raise ValueError(f"waves is {waves}; expected an even number, of sines and cosines.")

@@ -12,6 +12,7 @@ from arviz_base import rcParams
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.draws.points import at_other_x, points, read_baseline
 from bayes_gpx.explain.derivatives import _explained, numbers_among
@@ -100,6 +101,7 @@ def slopes(
     >>> found["probability_in_rope"].item()
     0.0
     """
+    refuse_swapped(model, idata)
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     training = model.training
     features = numbers_among(training.X, options.get("features")) or training.X.columns
@@ -187,6 +189,7 @@ def path_slopes(
     ----------
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
     """
+    refuse_swapped(model, idata)
     prob, (t, w) = probability(ci_prob, rcParams["stats.ci_prob"]), rule("simpson", steps)
     where, training = points(model, X_new, Z_new, obs=obs), model.training
     if len(where.X) != 1:

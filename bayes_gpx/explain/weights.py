@@ -13,6 +13,7 @@ from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.categorical_sums import of_columns
 from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points
 from bayes_gpx.validation import names_among, one_of
 
@@ -83,6 +84,7 @@ def weights(
     >>> found["weight_mean"].values.round(2).ravel()  # y = x x: the weight is x
     array([1., 2.])
     """
+    refuse_swapped(model, idata)
     quantity = quantities.weight(model, smooth=smooth)
     one_of("units", units, ("centred", "original"))
     where = points(model, X_new, Z_new, obs=obs, needs_z=False)
@@ -182,6 +184,7 @@ def contributions(
     >>> found["contribution_mean"].values.round(2)
     array([[4.]])
     """
+    refuse_swapped(model, idata)
     quantity = quantities.contribution(model)
     where = points(model, X_new, Z_new, obs=obs)
     ask = partial(explain, model, idata, quantity, where)

@@ -10,7 +10,7 @@ from pymc.stats import compute_log_prior
 
 from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
-from bayes_gpx.draws.hyperparameter_draws import refuse_other_model
+from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.explain import predictions
 from bayes_gpx.export.long_form import DRAWS
@@ -81,6 +81,7 @@ def sample_posterior_predictive(
     >>> round(np.corrcoef(drawn.isel(chain=0, draw=0), np.sin(X[:, 0]))[0, 1].item(), 2)
     1.0
     """
+    refuse_swapped(model, idata)
     rows = model.training.n if X_new is None else len(cast(Sized, X_new))
     if joint and rows > LARGEST_JOINT:
         raise ValueError(
@@ -138,6 +139,7 @@ def predictive_checks(
     ValueError
         If `idata` belongs to another model.
     """
+    refuse_swapped(model, idata)
     options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
     drawn = sample_posterior_predictive(model, idata, **options)
     if isinstance(idata, dict):
@@ -183,6 +185,7 @@ def power_scaling(model: Model, idata: Draws, *explained: xr.Dataset) -> Any:
     Kallioinen, Paananen, Burkner and Vehtari, "Detecting and diagnosing prior and likelihood
     sensitivity with power-scaling" (2024).
     """
+    refuse_swapped(model, idata)
     refuse_other_model(model, idata)
     posterior = idata["posterior"].to_dataset()
     for found in explained:

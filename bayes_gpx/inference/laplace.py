@@ -130,7 +130,13 @@ def _heights(density, points, progressbar):
     workers = max(1, min(parallel_densities(n), (THREADED_FROM // max(1, n)) ** 2))
     with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
         found = pool.map(density.height, points)
-        return np.array([*progress.track(found, total=len(points), description="Weighing")])
+        return np.array(
+            [
+                *progress.track(
+                    found, total=len(points), description="Weighing draws by the posterior density"
+                )
+            ]
+        )
 
 
 def mode_and_spread(

@@ -1,6 +1,7 @@
 """NUTS, started and scaled at the mode."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,14 @@ from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import mode_and_spread
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.progress import foretell
 from bayes_gpx.system.warning import warn
 
 WORTHWHILE = 1000
 """Steps of a sampler from which machine code is worth its compilation."""
+
+LEAPS = 8
+"""About how often NUTS evaluates the density for a draw, where it starts scaled at the mode."""
 
 NEAR = 0.1
 """Standard deviation of chains' starts around given values, on the unconstrained scale."""
@@ -76,6 +81,10 @@ class NUTS(Method):
         else:
             mode = density.unconstrain(around)
             optima, spread = [], NEAR * np.eye(len(mode))
+        evaluate = density.value_and_slope()
+        what = f"Sampling {chains} chains of {tune} + {draws} draws"
+        times = LEAPS * chains * (tune + draws)
+        foretell(what, lambda: evaluate(mode), times, min(chains, cores), progressbar)
         if nuts_sampler == "nutpie":
             idata = _nutpie(
                 density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs
@@ -148,17 +157,20 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
         expanded_names=list(example),
         make_initial_point_fn=initial,
     )
-    sampled = nutpie.sample(
-        compiled,
-        draws=draws,
-        tune=tune,
-        chains=chains,
-        cores=cores,
-        seed=seed,
-        progress_bar=progressbar,
-        save_warmup=False,
-        **kwargs,
-    )
+    with warnings.catch_warnings():
+        # ArviZ's, of an interruption with fewer draws than chains: `_drawn` says what is left.
+        warnings.filterwarnings("ignore", "Found chain dimension to be longer than draw dimension")
+        sampled = nutpie.sample(
+            compiled,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            cores=cores,
+            seed=seed,
+            progress_bar=progressbar,
+            save_warmup=False,
+            **kwargs,
+        )
     return _drawn(sampled, draws)
 
 

@@ -13,9 +13,12 @@ from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
-from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.progress import foretell, progress_bar
 from bayes_gpx.numerics.threads import parallel_densities
 from bayes_gpx.system.warning import warn
+
+EVALUATIONS = 50
+"""About how often an optimiser evaluates the density from one start: of real data, 30 to 80."""
 
 LOST = 1e12
 """Stands in for the objective where the log density is not finite."""
@@ -50,9 +53,12 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
     list of Optimum, in the order of the starts
     """
     workers = min(len(starts), parallel_densities(observations(density.model)))
+    what = f"Maximising the posterior density from {len(starts)} starts"
+    first, evaluate = density.unconstrain(starts[0]), density.value_and_slope()
+    foretell(what, lambda: evaluate(first), EVALUATIONS * len(starts), workers, progressbar)
     with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
         ends = pool.map(lambda start: _ascend(density, start), starts)
-        optima = list(progress.track(ends, total=len(starts), description="Maximising"))
+        optima = list(progress.track(ends, total=len(starts), description=what))
     if not any(o.log_density > -LOST for o in optima):
         raise NowhereFinite(
             "The log density is not finite at any start. Expected priors that allow "

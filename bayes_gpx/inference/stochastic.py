@@ -152,7 +152,9 @@ class Ascent:
         P, h = np.tile(eye, (self._C, 1, 1)), np.zeros((self._C, self._M))
         first, second, path, trace = np.zeros_like(x), np.zeros_like(x), [], []
         with progress_bar(progressbar) as progress:
-            for step in progress.track(range(steps), description="Climbing by batches"):
+            for step in progress.track(
+                range(steps), description="Maximising the bound by batches of rows"
+            ):
                 rows = rng.choice(n, self._size, replace=False)
                 root = np.linalg.cholesky(P)
                 m = np.linalg.solve(P, h[..., None])[..., 0]

@@ -46,7 +46,9 @@ class GP(Model):
         Exact by default.
     priors : dict, optional
         Hyperparameter name -> callable returning a PyMC variable (called with the name, and
-        `dims` if it takes them), object with ``create_variable(name)``, or fixed number.
+        `dims` if it takes them); distribution such as ``pm.HalfNormal.dist(1)``, independent for
+        each feature where there is a value for each; object with ``create_variable(name)``; or
+        fixed number.
     exposure : array (n,), optional
         Of counts: what the rate is multiplied by.
     scale : bool

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pymc as pm
 
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.model.gp import GP
 from bayes_gpx.model.named_kernels import amplitude, lengthscale
 from bayes_gpx.validation import read_pairs
@@ -57,6 +58,7 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
     (2021), the bike sharing experiment; Duvenaud, Nickisch and Rasmussen, "Additive Gaussian
     processes" (2011), of whose kernel these are chosen terms.
     """
+    refuse_swapped(model, None)
     spec = model.specification
     if spec.family != "GP" or spec.approximation is not None or spec.kernel not in BASES:
         raise ValueError(

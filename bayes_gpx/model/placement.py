@@ -10,7 +10,7 @@ from pytensor.graph.replace import graph_replace
 from scipy.optimize import minimize
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE
 from bayes_gpx.numerics.threads import ThreadedFunction, blas_threads
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
@@ -55,6 +55,7 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
     Titsias, "Variational learning of inducing variables in sparse Gaussian processes" (2009),
     section 3.
     """
+    refuse_swapped(model, idata)
     if not isinstance(model.specification.approximation, Inducing):
         raise ValueError(
             f"The model's approximation is {model.specification.approximation}; expected "

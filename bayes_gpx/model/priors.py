@@ -5,6 +5,9 @@ import inspect
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.distribution import SymbolicRandomVariable
+from pymc.distributions.shape_utils import change_dist_size
+from pytensor.tensor.random.op import RandomVariable
 
 from bayes_gpx.validation import one_of
 
@@ -16,8 +19,8 @@ def create_variables(specification, priors, training, *, rename):
     ----------
     specification : Specification
     priors : dict
-        Hyperparameter name -> callable that returns a PyMC variable, object with
-        ``create_variable(name)``, or fixed number(s).
+        Hyperparameter name -> callable that returns a PyMC variable, distribution such as
+        ``pm.HalfNormal.dist(1)``, object with ``create_variable(name)``, or fixed number(s).
     training : TrainingData
         Indicators of one categorical column share its lengthscale.
     rename : callable
@@ -50,6 +53,7 @@ def create_variables(specification, priors, training, *, rename):
         if _makes_a_variable(prior):
             theta[h.name] = _from_prior(prior, rename(h.name), dims, sizes.get(h.dim))
         else:
+            _refuse_no_number(h.name, prior)
             fixed[h.name] = fixed_value(h, prior, training)
             theta[h.name] = pt.as_tensor(fixed[h.name])
             continue
@@ -58,6 +62,20 @@ def create_variables(specification, priors, training, *, rename):
             theta[h.name] = own[training.X.groups]
             theta[h.name].name = rename(h.name)
     return theta, fixed
+
+
+def _refuse_no_number(name, prior):
+    """Raise for what is neither a number nor makes a variable."""
+    if isinstance(prior, pt.TensorVariable):
+        raise ValueError(
+            f"The prior of {name} is the variable {prior}, which was made before; expected what "
+            "makes one. Wrap it: lambda name: pm.Deterministic(name, variable)."
+        )
+    if np.asarray(prior).dtype.kind not in "iuf":
+        raise ValueError(
+            f"The prior of {name} is {prior!r}; expected a finite number, or a "
+            f"distribution: pm.HalfNormal.dist(1), or {_form()}."
+        )
 
 
 def _default(h, d, p):
@@ -101,11 +119,35 @@ def _horseshoe(h, priors, p, size, rename):
 
 
 def _makes_a_variable(prior):
-    """Whether a prior is a callable, or an object such as `pymc_extras.prior.Prior`.
+    """Whether a prior is a callable, a distribution, or such as `pymc_extras.prior.Prior`.
 
     The latter is known by its method, so that its package need not be installed.
     """
-    return callable(prior) or hasattr(prior, "create_variable")
+    return callable(prior) or _is_distribution(prior) or hasattr(prior, "create_variable")
+
+
+def _is_distribution(prior):
+    """Whether a prior is what ``pm.HalfNormal.dist(1)`` returns, which belongs to no model."""
+    kinds = RandomVariable | SymbolicRandomVariable
+    made = isinstance(prior, pt.TensorVariable) and prior.owner is not None
+    return made and prior.name is None and isinstance(prior.owner.op, kinds)
+
+
+def _form(kind="HalfNormal", parameters="1"):
+    """How a prior is written, for error messages."""
+    return f"lambda name, dims: pm.{kind}(name, {parameters}, dims=dims)"
+
+
+def _registered(dist, name, dims, size):
+    """A variable of a distribution in the model on the stack; of each entry, where it has dims.
+
+    It is made anew, so that several models may be given the same distribution.
+    """
+    shape = () if dims is None else (size,)
+    if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
+        wanted = "a scalar" + (f" or {size} values" if dims else "")
+        raise ValueError(f"The prior of {name} has shape {dist.type.shape}; expected {wanted}.")
+    return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=dims)
 
 
 def _from_prior(prior, name, dims, size):
@@ -113,6 +155,8 @@ def _from_prior(prior, name, dims, size):
     if not _makes_a_variable(prior):
         raise ValueError(f"The prior of {name} is {prior!r}; expected a callable here.")
     model = pm.modelcontext(None)
+    if _is_distribution(prior):
+        return _registered(prior, name, dims, size)
     if hasattr(prior, "create_variable"):  # see `_makes_a_variable`
         variable = prior.create_variable(name)
     else:
@@ -124,7 +168,7 @@ def _from_prior(prior, name, dims, size):
             and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
         ]
         named = {"dims": dims} if "dims" in parameters else {}
-        variable = prior(*([name] if positional else []), **named)
+        variable = _called(prior, name, [name] if positional else [], named)
     if variable is None or model.named_vars.get(model.name_for(name)) is not variable:
         raise ValueError(
             f"The prior of {name} returned {variable}; expected the variable that it created under "
@@ -136,6 +180,20 @@ def _from_prior(prior, name, dims, size):
         wanted = "a scalar" + (f" or {size} values" if dims else "")
         raise ValueError(f"The prior of {name} has shape {shape}; expected {wanted}.")
     return variable
+
+
+def _called(prior, name, positional, named):
+    """What a prior returns; a distribution that lacks parameters is refused with its form."""
+    try:
+        return prior(*positional, **named)
+    except (TypeError, ValueError) as lacking:
+        if not (isinstance(prior, type) and issubclass(prior, pm.Distribution)):
+            raise
+        kind = prior.__name__
+        raise ValueError(
+            f"The prior of {name} is pm.{kind}, which needs parameters. Pass "
+            f"pm.{kind}.dist(...), or {_form(kind, '...')}."
+        ) from lacking
 
 
 def fixed_value(h, value, training):

@@ -20,7 +20,7 @@ from bayes_gpx.aliases import Priors
 from bayes_gpx.data.categorical import indicator
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.data.training import INTERCEPT, read_training
-from bayes_gpx.draws.hyperparameter_draws import refuse_other_model
+from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
@@ -67,6 +67,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     A callable kernel or prior cannot be written; `load` asks for it again. The file holds a
     checksum of itself, by which `load` knows damage.
     """
+    refuse_swapped(model, idata)
     path = writable(path)
     refuse_other_model(model, idata)
     spec = asdict(model.specification)
@@ -189,6 +190,8 @@ def _read(path):
     """Bytes of a file; refused if they hold a checksum that differs from their own."""
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder; expected a file written by bx.save.")
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{path} does not exist; expected a file written by bx.save.")
     held = Path(path).read_bytes()
     if intact(held) is False:
         raise ValueError(_changed(path, "its checksum differs"))

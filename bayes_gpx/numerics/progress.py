@@ -1,17 +1,86 @@
-"""A progress display that knows when to be silent."""
+"""A progress display that knows when to be silent, and a line before what takes long."""
 
 import threading
+from collections.abc import Callable
+from time import perf_counter
 
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from bayes_gpx.system.memory import in_words, peak
+
+WORTH_SAYING = 60.0
+"""Seconds from which it is said beforehand how long something will take."""
 
 
 def progress_bar(wanted: bool) -> Progress:
     """Progress display on a terminal or in a notebook; silent where output goes to a file.
 
+    Says what is being done, how much of it is done, for how long, and how long it will still take.
     Silent in all threads but the main one too, as a terminal has one display at a time.
     """
     console = Console(stderr=True)
     alone = threading.current_thread() is threading.main_thread()
     visible = wanted and alone and (console.is_terminal or console.is_jupyter)
-    return Progress(console=console, disable=not visible, transient=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("so far, still"),
+        TimeRemainingColumn(),
+    )
+    return Progress(*columns, console=console, disable=not visible, transient=True)
+
+
+def foretell(
+    what: str, evaluate: Callable[[], object], times: int, at_once: int, wanted: bool
+) -> None:
+    """Say in one line how long something will take, where that is more than a minute.
+
+    And how much memory there was need of, for one evaluation too.
+
+    Parameters
+    ----------
+    what : str
+        What is about to be done.
+    evaluate : callable
+        What will be called again and again. It is called once, and once more to be timed, since
+        the first call may compile.
+    times : int
+        About how often, in all.
+    at_once : int
+        How many calls run at a time.
+    wanted : bool
+        Whether anything may be said; else nothing is called.
+    """
+    if not wanted or threading.current_thread() is not threading.main_thread():
+        return
+    evaluate()
+    begun = perf_counter()
+    evaluate()
+    each = perf_counter() - begun
+    total = each * times / at_once
+    if total > WORTH_SAYING:
+        held = peak()
+        memory = "" if held is None else f"; memory so far {in_words(held)}"
+        Console(stderr=True, soft_wrap=True).print(
+            f"{what}: {_spoken(total)} or so ({times:,} evaluations of {each:.2g} s, {at_once} at "
+            f"a time{memory}).",
+            highlight=False,
+        )
+
+
+def _spoken(seconds):
+    """A duration in words, rounded as an estimate is."""
+    for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
+        if seconds >= 2.0 * size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{seconds:.0f} seconds"

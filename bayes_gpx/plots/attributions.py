@@ -11,7 +11,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import add_title, beside, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import against, panel_rows, refuse_several, short, with_values
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
 
@@ -116,7 +116,7 @@ def _bars(dataset, name, added, obs, ci_prob, backend, pc_kwargs):
     # Features from top to bottom in their own order.
     chosen = dataset.isel(obs=rows, feature=slice(None, None, -1))
     draws = chosen[[name]]
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     height = draws.sizes["feature"]
     size = 5.4, 1.2 + 0.28 * height
     names = [

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 from bayes_gpx.plots.visuals import (
     ON_WHITE,
@@ -136,7 +135,7 @@ def plot_beeswarm(
         named = found["value"]["level"].transpose("obs", "feature").values.T != ""
         colour = np.where(named, NAMED, colour)
     open_sign = covers_zero(found["interval"])
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     size = 8.5, 1.0 + 0.4 * count
     lay_out(pc_kwargs, 1, size, backend=backend, above=0.5)
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)

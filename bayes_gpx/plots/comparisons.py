@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import interval_of
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, horizontal_zero, interval_bars, vertical_zero
 from bayes_gpx.validation import probability
@@ -74,7 +74,7 @@ def plot_comparisons(
     mean = dataset[["comparison_mean"]].rename(comparison_mean="comparison").reset_coords(drop=True)
     bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
     units, count = dataset.attrs["units"], mean.sizes["contrast"]
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     title = f"Change of the prediction, {prob:.0%} intervals"
     if "obs" not in mean.dims:
         size = 7.0, 1.2 + 0.4 * count

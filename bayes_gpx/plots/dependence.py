@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, QUANTITIES, short, shown
 from bayes_gpx.plots.visuals import (
     axis_labels,
@@ -101,7 +100,7 @@ def plot_dependence(
     name, value = found.attrs["name"], found["value"]
     mean = found[["mean"]].rename(mean=name)
     interval = found[["interval"]].rename(interval=name)
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     lay_out(
         pc_kwargs, found.sizes["feature"], (4.2, 3.2), backend=backend, narrowest=7.0, above=0.5
     )

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import panel_features, refuse_several, short
 from bayes_gpx.plots.visuals import (
     axis_labels,
@@ -101,7 +100,7 @@ def plot_derivatives(
     moving = [feature for feature, moves in zip(known, varies, strict=True) if moves]
     features, some = panel_features(dataset, features, moving or known)
     chosen = dataset.sel(feature=features)
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     size = 5.4, 3.2
     lay_out(pc_kwargs, len(features), size, backend=backend, above=0.8, narrowest=7.0)
 

@@ -8,21 +8,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
-from bayes_gpx.plots.visuals import (
-    SIGNED,
-    axis_labels,
-    cells,
-    colour_bar,
-    refuse_without_images,
-    symmetric,
-)
+from bayes_gpx.plots.visuals import SIGNED, axis_labels, cells, colour_bar, symmetric
 
 GRAY, KEPT = 0.8, 0.25
 """Cells of open sign are mixed with this gray, and keep this share of their colour."""
@@ -78,8 +70,7 @@ def plot_heatmap(
     ValueError
         As in `plot_beeswarm`, and for a backend that draws no images.
     """
-    backend = backend or rcParams["plot.backend"]
-    refuse_without_images(backend)
+    backend = backend_named(backend, WITH_IMAGES)
     found = shown(
         dataset,
         ONE_UNIT,

@@ -8,23 +8,15 @@ from typing import Any
 
 import matplotlib as mpl
 import xarray as xr
-from arviz_base import rc_context, rcParams
+from arviz_base import rc_context
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, layered, panel_rows, short, shown
-from bayes_gpx.plots.visuals import (
-    SIGNED,
-    UNSIGNED,
-    cells,
-    colour_bar,
-    from_zero,
-    refuse_without_images,
-    symmetric,
-)
+from bayes_gpx.plots.visuals import SIGNED, UNSIGNED, cells, colour_bar, from_zero, symmetric
 
 LAYERS = ("value", "mean", "sd")
 
@@ -80,8 +72,7 @@ def plot_image(
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 3.
     """
-    backend = backend or rcParams["plot.backend"]
-    refuse_without_images(backend)
+    backend = backend_named(backend, WITH_IMAGES)
     features = dataset.sizes.get("feature")
     if len(shape) != 2 or math.prod(shape) != features:
         raise ValueError(

@@ -13,7 +13,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_title, beside, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
 from bayes_gpx.validation import probability
@@ -92,7 +92,7 @@ def plot_importances(
         return xr.concat(list(parts.values()), dim).to_dataset(name="share")
 
     mean, names = stacked(means), [short(name) for name in features["feature"].values]
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     size = 4.0, 1.2 + 0.26 * len(names)
     room = {"above": 0.5, "narrowest": 7.0, "between": beside(names)}
     lay_out(pc_kwargs, len(means), size, backend=backend, **room)

@@ -1,5 +1,17 @@
 """How the panels of a figure are laid out, the same for every plot."""
 
+from importlib.util import find_spec
+
+from arviz_base import rcParams
+
+from bayes_gpx.validation import one_of
+
+BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
+"""What arviz_plots draws by; "none" runs everything and draws nothing."""
+
+WITH_IMAGES = ("matplotlib", "plotly", "none")
+"""Those of them through which arviz_plots draws images."""
+
 DOTS, LETTER, GAP = 100, 0.085, 0.8
 """Of plotly: dots in an inch, width of a letter and least room between panels, in inches."""
 
@@ -37,6 +49,15 @@ def lay_out(pc_kwargs, count, size, *, backend, above=0.0, narrowest=0.0, betwee
         if columns > 1:
             figure["plot_hspace"] = min(between / width, 0.5 / (columns - 1))
     pc_kwargs.setdefault("figure_kwargs", figure)
+
+
+def backend_named(name, able=BACKENDS):
+    """Check a backend's name and whether it is installed; ArviZ's `plot.backend` by default."""
+    backend = rcParams["plot.backend"] if name is None else name
+    one_of("backend", backend, able)
+    if backend != "none" and find_spec(backend) is None:
+        raise ValueError(f"backend={backend!r} is not installed: pip install {backend}.")
+    return backend
 
 
 def beside(names):

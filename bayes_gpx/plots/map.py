@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Table
 from bayes_gpx.data.features import read_features, refuse_misaligned
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import covers_zero, layered, short, shown
 from bayes_gpx.plots.visuals import (
     SIGNED,
@@ -105,7 +104,7 @@ def plot_map(
         mean, sd = (found[layer].sel(feature=feature) for layer in LAYERS)
         scales["mean", feature] = symmetric(mean), SIGNED
         scales["sd", feature] = from_zero(sd), UNSIGNED
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     number = found.sizes["feature"]
     pc_kwargs.setdefault("col_wrap", number)
     lay_out(pc_kwargs, 2 * number, SIZE, backend=backend, above=0.7, narrowest=7.0, between=1.4)

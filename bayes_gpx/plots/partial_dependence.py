@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, level_names, ticks_along
 from bayes_gpx.validation import count, one_of
@@ -97,7 +96,7 @@ def plot_partial_dependence(
     def named(variable):
         return chosen[[variable]].rename({variable: "f"})
 
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     lay_out(pc_kwargs, len(names), (4.2, 3.2), backend=backend, above=0.6, narrowest=7.0)
     mean, where = named("partial_dependence_mean"), {"value": chosen["value"]}
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import against, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, horizontal_zero
 from bayes_gpx.validation import count, one_of
@@ -99,7 +98,7 @@ def plot_path(
     def named(variable):
         return chosen[[variable]].rename({variable: "derivative"})
 
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     lay_out(pc_kwargs, len(features), (4.4, 3.6), backend=backend, above=0.8, narrowest=7.0)
     mean = named("derivative_mean")
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)

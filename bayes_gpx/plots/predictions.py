@@ -14,7 +14,7 @@ from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import named
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, short
 from bayes_gpx.plots.visuals import axis_labels, coloured_points, few_numbers, interval_bars
 from bayes_gpx.validation import one_of, probability
@@ -116,7 +116,7 @@ def plot_predictions(
             f"The dataset has {len(panels)} classes; choose at most {MOST_PANELS} of them: "
             "dataset.sel({'class': ...})."
         )
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     size = (5.0, 4.2) if len(panels) > 1 else (7.0, 5.0)
     lay_out(pc_kwargs, len(panels), size, backend=backend, above=1.2, narrowest=7.0)
     cols = ["class"] if "class" in mean.dims else []

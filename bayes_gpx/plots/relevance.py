@@ -7,21 +7,13 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_title, beside, lay_out
+from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import NO_INTERVAL, short
-from bayes_gpx.plots.visuals import (
-    axis_labels,
-    cells,
-    interval_bars,
-    is_plotly,
-    refuse_without_images,
-    vertical_zero,
-)
+from bayes_gpx.plots.visuals import axis_labels, cells, interval_bars, is_plotly, vertical_zero
 from bayes_gpx.validation import count
 
 SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
@@ -86,8 +78,7 @@ def _held(ranked, name, max_features, backend):
             f"The dataset has no {name} with ranks; expected the result of bx.ranking."
         )
     count("max_features", max_features)
-    backend = backend or rcParams["plot.backend"]
-    refuse_without_images(backend)
+    backend = backend_named(backend, WITH_IMAGES)
     return backend
 
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import add_title, beside, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import panel_features, panel_rows, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, is_plotly, vertical_zero
 
@@ -85,7 +84,7 @@ def plot_slopes(
     def named(variable):
         return xr.Dataset({"derivative": chosen[variable] / unit})
 
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     pc_kwargs.setdefault("col_wrap", 2)
     size = 5.6, 1.2 + 0.42 * chosen.sizes["feature"]
     room = {

@@ -8,7 +8,6 @@ from matplotlib.colors import ListedColormap, Normalize, to_hex
 from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.plots.selection import short
-from bayes_gpx.validation import one_of
 
 SIGNED, UNSIGNED = "RdBu_r", "viridis"
 """Colours for numbers on both sides of 0, and on one; told apart by the colour-blind too."""
@@ -130,11 +129,6 @@ def cells(rgb, target, **kwargs):
         target.update_yaxes(scaleanchor=False if kwargs.get("aspect") == "auto" else None)
         return picture
     return target.imshow(rgb, interpolation="nearest", **kwargs)
-
-
-def refuse_without_images(backend):
-    """Raise for backends through which arviz_plots draws no images."""
-    one_of("backend", backend, ("matplotlib", "plotly", "none"))
 
 
 def is_plotly(target):

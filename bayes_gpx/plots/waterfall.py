@@ -11,7 +11,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import add_title, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import ONE_UNIT, against, short, shown, with_values
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
 
@@ -128,7 +128,7 @@ def plot_waterfall(
     bounds = steps.azstats.eti(prob=prob, dim=["chain", "draw"])
     interval = xr.Dataset({name: bounds.drop_vars("obs", errors="ignore")})
 
-    backend = backend or rcParams["plot.backend"]
+    backend = backend_named(backend)
     size = 6.4 + 0.11 * max(map(len, names)), 1.2 + 0.34 * len(names)
     lay_out(pc_kwargs, 1, size, backend=backend)
     pc = PlotCollection.wrap(found_mean, backend=backend, **pc_kwargs)

@@ -13,6 +13,7 @@ import jinja2
 import matplotlib as mpl
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import SECTIONS
@@ -81,6 +82,7 @@ def report(
         If the path cannot be written to, or samples, labels, units or `idata` do not
         fit the model, before anything is computed.
     """
+    refuse_swapped(model, idata)
     target = writable(path)
     if seed is None:
         seed = secrets.randbelow(2**32)

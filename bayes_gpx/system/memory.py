@@ -1,6 +1,7 @@
 """Whether matrices of all pairs of rows fit into memory, asked before they are made."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,12 +46,12 @@ def room_for_pairs(n: int, approximation: Any) -> Iterator[None]:
         return
     needed, free = LEAST_MATRICES * 8 * n**2, available()
     message = (
-        f"{n} rows without an approximation need matrices of {_size(8 * n**2)} each, "
-        f"{_size(needed)} at the least; {{}}. Pass approximation=bx.Inducing(m), with some hundred "
-        "points, or bx.HSGP for few columns; or take fewer rows."
+        f"{n} rows without an approximation need matrices of {in_words(8 * n**2)} each, "
+        f"{in_words(needed)} at the least; {{}}. Pass approximation=bx.Inducing(m), with some "
+        "hundred points, or bx.HSGP for few columns; or take fewer rows."
     )
     if free is not None and needed > free:
-        raise ValueError(message.format(f"{_size(free)} are free"))
+        raise ValueError(message.format(f"{in_words(free)} are free"))
     try:
         yield
     except MemoryError as full:
@@ -61,6 +62,16 @@ def available() -> int | None:
     """Most bytes that this process can still take, or None where the system does not say."""
     known = [*_of_machine(), *_of_container()]
     return min(known) if known else None
+
+
+def peak() -> int | None:
+    """Most bytes that this process has held so far, or None where the system does not say."""
+    try:
+        import resource
+    except ImportError:  # Windows has none
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _of_machine():
@@ -92,5 +103,6 @@ def _of_container():
     return found
 
 
-def _size(count):
+def in_words(count: float) -> str:
+    """A number of bytes as a person reads it."""
     return f"{count / 2**30:.3g} GiB"

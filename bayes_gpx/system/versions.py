@@ -32,4 +32,4 @@ def show_versions() -> None:
     bayes_gpx: ...
     """
     for name, found in {"system": platform.platform(), **versions()}.items():
-        print(f"{name}: {found}")
+        print(f"{name}: {found}")  # noqa: T201

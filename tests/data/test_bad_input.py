@@ -186,7 +186,7 @@ def test_idata_of_another_model(regression):
             bx.predictions(other, idata)
     with pytest.raises(ValueError, match="its y differ"):
         bx.predictions(bx.GP(X, y + np.arange(len(y))), idata)
-    with pytest.raises(ValueError, match="no group `posterior`"):
+    with pytest.raises(ValueError, match="DataTree without a group `posterior`"):
         bx.predictions(gp, xr.DataTree())
     with pytest.raises(ValueError, match="laplace.*nuts"):
         bx.log_likelihood(gp, idata)

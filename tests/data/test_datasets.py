@@ -1,5 +1,6 @@
 """Data sets by name: shapes, figures of their sources, and what goes wrong."""
 
+import sys
 from urllib.error import URLError
 
 import pandas as pd
@@ -48,13 +49,30 @@ def test_every_file_set_makes_a_model():
 
 @pytest.mark.parametrize(
     ("name", "shape"),
-    [("diabetes", (442, 10)), ("digits", (1797, 64)), ("breast_cancer", (569, 30))],
+    [("digits", (1797, 64)), ("breast_cancer", (569, 30)), ("iris", (150, 4))],
 )
 def test_scikit_learns(name, shape):
     data = bx.datasets.load(name)
     assert data.X.shape == shape
     assert set(data.units) == {*data.X.columns, data.y.name}
     assert "scikit-learn" in data.source
+
+
+def test_the_diabetes_data_are_those_that_scikit_learn_ships():
+    data, theirs = bx.datasets.load("diabetes"), sklearn.datasets.load_diabetes(scaled=False)
+    assert (data.X.to_numpy() == theirs.data).all() and (data.y.to_numpy() == theirs.target).all()
+    assert set(data.units) == {*data.X.columns, "progression"} and "Efron" in data.source
+    # Names stand over their own columns: the ratio is of the two that it is said to be of.
+    assert data.X["sex"].isin([1, 2]).all() and data.X["bmi"].between(15, 45).all()
+    ratio = data.X["total_cholesterol"] / data.X["hdl"]
+    assert data.X["cholesterol_hdl_ratio"].corr(ratio) > 0.95  # most were rounded
+
+
+def test_the_diabetes_data_need_no_scikit_learn(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert bx.datasets.load("diabetes").X.shape == (442, 10)
+    with pytest.raises(ImportError, match=r"pip install 'bayes_gpx\[data\]'"):
+        bx.datasets.load("iris")
 
 
 def test_labels_of_tumours_are_words():

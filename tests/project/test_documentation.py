@@ -82,8 +82,9 @@ def test_errata_have_their_evidence():
 def test_the_installation_page_runs(capsys):
     (block,) = blocks_of(ROOT / "docs" / "installation.md")
     exec(block, {})
-    widths = capsys.readouterr().out.strip(" []\n").split()
-    assert [float(width) for width in widths] == pytest.approx([0.2] * 3, abs=0.05)
+    scores = capsys.readouterr().out.strip(" []\n").split()
+    # The first three patients scored 151, 75 and 141; the standard deviation of scores is 77.
+    assert [float(score) for score in scores] == pytest.approx([151, 75, 141], abs=77)
 
 
 @pytest.mark.slow

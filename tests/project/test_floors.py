@@ -15,7 +15,7 @@ aliases
 validation
 numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
     threads partial_evaluation progress
-data: categorical features response training openml datasets
+data: categorical features response training sheets openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite additive normal_form
     smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients covariance

@@ -3,7 +3,7 @@
 import numpy as np
 import pymc as pm
 
-from bayes_gpx.draws.points import read_baseline
+from bayes_gpx.draws.points import read_baseline, rows_outside
 from bayes_gpx.explain import predictions
 from bayes_gpx.explain.attributions import LARGEST_RESIDUAL
 from bayes_gpx.numerics.compile_modes import MODE
@@ -66,17 +66,10 @@ def _baseline(findings):
 
 
 def _outside(findings):
-    if findings.X_new is None:
-        return
-    model, X = findings.model, findings.where.X_values
-    known = model.training.X.values
-    out = ((X < known.min(axis=0)) | (X > known.max(axis=0))).any(axis=1)
-    if out.any():
-        yield Prose(
-            f"{int(out.sum())} of {len(out)} rows to explain lie outside the range of the training "
-            "data in some feature: the model extrapolates there.",
-            "bad",
-        )
+    if findings.X_new is not None and (
+        told := rows_outside(findings.model, findings.where.X_values)
+    ):
+        yield Prose(told, "bad")
 
 
 def _sigma_w(findings):

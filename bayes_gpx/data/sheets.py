@@ -1,0 +1,304 @@
+"""Sheets of people who write no Python: CSV or Parquet, checked in the command line's words."""
+
+import difflib
+import warnings
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+PARQUET = (".parquet", ".pq")
+"""Endings of files that are read as Parquet; all others are read as CSV."""
+
+SEPARATORS = (";", "\t", "|")
+"""What may stand between fields in the place of commas, which alone are read."""
+
+DATE = r"\d[-/.:]\d+[-/.:]\d|\d:\d\d"
+"""What is part of every date or time that is written in figures."""
+
+LOOKED_AT = 50
+"""Entries of a column that tell whether it holds dates."""
+
+
+def read_sheet(path: str | PathLike) -> Any:
+    """Rows of a CSV or Parquet file, numbered from 1.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read as a table, or is Parquet without pyarrow; if names repeat, or
+        rows have more fields than there are names.
+    """
+    path = Path(path)
+    try:
+        frame, names = _parquet(path) if path.suffix in PARQUET else _csv(path)
+    except ImportError as missing:
+        raise ValueError(
+            f"{path} is Parquet, which needs pyarrow: pip install pyarrow, or save it as CSV."
+        ) from missing
+    except UnicodeDecodeError as binary:
+        raise ValueError(
+            f"{path} cannot be read as a table: it is not text in UTF-8. Save it as CSV, from a "
+            "spreadsheet too; Parquet is known by its ending, .parquet."
+        ) from binary
+    except (pd.errors.ParserError, pd.errors.EmptyDataError) as unreadable:
+        raise ValueError(
+            f"{path} cannot be read as a table: {unreadable}. Expected CSV with a first row of "
+            "column names, or Parquet."
+        ) from unreadable
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{path} has repeated column names {repeated}; rename them.")
+    frame.columns = [str(column) for column in frame.columns]
+    frame.index = pd.RangeIndex(1, len(frame) + 1)
+    return frame
+
+
+def _parquet(path):
+    """A table, and its names as they stand in the file."""
+    frame = pd.read_parquet(path)
+    return frame, [str(column) for column in frame.columns]
+
+
+def _csv(path):
+    """A table, and its names as they stand in the file: pandas renames those that repeat."""
+    names = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].dropna().tolist()
+    for separator in SEPARATORS:
+        if len(names) == 1 and separator in names[0]:
+            raise ValueError(
+                f"{path} has {separator!r} between its fields; expected commas. Save it as CSV "
+                "with commas, and with points in decimal numbers."
+            )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            # Else pandas takes fields that are too many for an index, and shifts all columns.
+            return pd.read_csv(path, index_col=False), names
+    except pd.errors.ParserWarning as shifted:
+        raise ValueError(
+            f"{path} has rows of more fields than the {len(names)} names in its first row, "
+            f"{', '.join(names)}; expected as many. Look for a missing name, and for commas inside "
+            "of fields that are not in quotes."
+        ) from shifted
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A column of a sheet, and what is to be read in it.
+
+    Attributes
+    ----------
+    name : str
+    kind : {"numbers", "counts", "category", "labels", "two labels"}
+    target : bool
+        Whether it is the column to predict; else it is a feature.
+    levels : collection of str, optional
+        What a category may be; anything by default.
+    fitted : bool
+        Whether a model is to learn from the column, which then must vary.
+    """
+
+    name: str
+    kind: str = "numbers"
+    target: bool = False
+    levels: Collection[str] | None = None
+    fitted: bool = False
+
+
+def columns_of(
+    sheet: Any, wanted: Sequence[Wanted], what: str, *, drop_missing: bool = False
+) -> tuple[Any, str | None]:
+    """Columns of a sheet in the order in which they are wanted, numbers as floats.
+
+    Parameters
+    ----------
+    sheet : pandas.DataFrame
+        As `read_sheet` returns it.
+    wanted : sequence of Wanted
+    what : str
+        What error messages call the sheet.
+    drop_missing : bool
+        Leave out rows in which a wanted column has no entry.
+
+    Returns
+    -------
+    columns : pandas.DataFrame
+        Rows keep their numbers.
+    dropped : str or None
+        How many rows were left out and where entries were missing, in a sentence.
+
+    Raises
+    ------
+    ValueError
+        If columns are not there or hold what cannot be used: all of them, each with its cure.
+    """
+    present = [column for column in wanted if column.name in sheet.columns]
+    faults = [
+        f"it has no column {_nearest(column.name, list(sheet.columns))}"
+        for column in wanted
+        if column.name not in sheet.columns
+    ]
+    if faults:
+        faults[-1] += f"; its columns are {', '.join(sheet.columns)}"
+    rows = sheet[[column.name for column in present]]
+    if not len(rows):
+        raise ValueError(f"{what} has names but no rows; expected rows below the names.")
+    gaps = rows.isna()
+    empty = [column.name for column in present if gaps[column.name].all()]
+    filled = [column for column in present if column.name not in empty]
+    faults += [f"{name!r} is empty: {_left_out(name in _targets(wanted))}" for name in empty]
+    dropped = None
+    if drop_missing and not faults and gaps.to_numpy().any():
+        incomplete = gaps.any(axis=1)
+        counts = gaps.sum()
+        where = ", ".join(f"{counts[name]} in {name}" for name in counts.index[counts > 0])
+        rows = rows[~incomplete]
+        dropped = (
+            f"Left out {incomplete.sum()} of {len(sheet)} rows of {what}, with missing values: "
+            f"{where}."
+        )
+        if not len(rows):
+            raise ValueError(f"{dropped} No rows remain; leave out columns by --features.")
+    for column in filled:
+        faults += _faults(rows[column.name], column)
+    if faults:
+        raise ValueError(f"{what} cannot be used as it is:" + "".join(f"\n- {f}." for f in faults))
+    read = {column.name: _read(rows[column.name], column) for column in filled}
+    return pd.DataFrame(read, index=rows.index), dropped
+
+
+def _targets(wanted):
+    return [column.name for column in wanted if column.target]
+
+
+def _nearest(name, known):
+    near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
+    return f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
+
+
+def _left_out(target):
+    return "expected a target with entries" if target else "leave it out by --features"
+
+
+def _faults(column: Any, wanted: Wanted) -> Iterator[str]:
+    """What is wrong with a column that has entries, each fault with its cure."""
+    name, held = repr(wanted.name), column.dropna()
+    if len(held) < len(column):
+        row = column.index[column.isna()][0]
+        many = len(column) - len(held)
+        yield (
+            f"{name} lacks {many} {'value' if many == 1 else 'values'}, the first in row {row}: "
+            "--drop-missing leaves such rows out"
+        )
+    if wanted.kind == "category":
+        yield from _of_category(held, wanted)
+    elif _dates(held):
+        yield (
+            f"{name} holds dates, such as {held.iloc[0]} in row {held.index[0]}: write them as "
+            "numbers, such as days since the first" + ("" if wanted.target else ", or leave it out "
+            "by --features")
+        )  # fmt: skip
+    elif wanted.kind in ("labels", "two labels"):
+        yield from _of_labels(held, wanted)
+    else:
+        yield from _of_numbers(held, wanted)
+
+
+def _of_category(held, wanted):
+    words = _whole(held).astype(str)
+    if wanted.levels is not None:
+        strange = words[~words.isin(list(wanted.levels))]
+        for word, rows in strange.groupby(strange).groups.items():
+            yield (
+                f"{wanted.name!r} holds {_nearest(word, list(wanted.levels))} in row {rows[0]}: "
+                f"expected what the fit has seen, {', '.join(wanted.levels)}"
+            )
+    elif wanted.fitted and words.nunique() == 1:
+        yield f"{wanted.name!r} is {words.iloc[0]} in every row: leave it out by --features"
+
+
+def _of_labels(held, wanted):
+    labels, name = sorted(map(str, held.unique())), repr(wanted.name)
+    numbers = pd.to_numeric(held, errors="coerce")
+    broken = held[(numbers % 1 != 0) & numbers.notna()]
+    if len(broken):
+        yield (
+            f"{name} holds {broken.iloc[0]} in row {broken.index[0]}, which is no label: "
+            "--likelihood normal takes real numbers"
+        )
+    elif len(labels) == 1:
+        yield f"{name} is {labels[0]} in every row: expected at least two labels"
+    elif len(labels) > 2 and wanted.kind == "two labels":
+        shown = ", ".join(labels[:6]) + (", ..." if len(labels) > 6 else "")
+        yield (
+            f"{name} has {len(labels)} labels, {shown}: --likelihood bernoulli expects two, "
+            "--likelihood categorical takes more"
+        )
+
+
+def _of_numbers(held, wanted):
+    name, numbers = repr(wanted.name), pd.to_numeric(held, errors="coerce").astype("float64")
+    words = held[numbers.isna()]
+    if len(words) > len(held) / 2:
+        example = f"{name} holds words, such as {words.iloc[0]!r} in row {words.index[0]}: "
+        many = held.nunique()
+        if not wanted.target:
+            declared = f"--categorical {wanted.name} declares categories"
+            yield f"{example}{declared}; or leave it out by --features"
+        elif many == 2:
+            yield f"{example}--likelihood bernoulli predicts two labels"
+        else:
+            yield f"{example}--likelihood categorical predicts its {many} labels"
+        return
+    if len(words):
+        yield (
+            f"{name} holds {words.iloc[0]!r} in row {words.index[0]}, among numbers: correct it; "
+            "or empty it, and --drop-missing leaves its row out"
+        )
+        return
+    infinite = held[~np.isfinite(numbers)]
+    if len(infinite):
+        yield f"{name} holds {infinite.iloc[0]} in row {infinite.index[0]}: correct it"
+    elif wanted.kind == "counts":
+        broken = held[(numbers < 0) | (numbers % 1 != 0)]
+        if len(broken):
+            yield (
+                f"{name} holds {broken.iloc[0]} in row {broken.index[0]}, which is no count: "
+                "--likelihood normal takes real numbers"
+            )
+    elif wanted.fitted and numbers.nunique() == 1:
+        cure = "expected a target that varies" if wanted.target else "leave it out by --features"
+        yield f"{name} is {held.iloc[0]} in every row: {cure}"
+
+
+def _dates(held):
+    """Whether entries are dates or times, or words that all say one."""
+    if held.dtype.kind in "mM":
+        return True
+    if held.dtype.kind in "biuf":
+        return False
+    words = held.astype(str).iloc[:LOOKED_AT]
+    if not words.str.contains(DATE).all():
+        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of formats that differ between entries
+        return bool(pd.to_datetime(words, errors="coerce", format="mixed").notna().all())
+
+
+def _whole(column):
+    """Whole numbers without a fraction, as they were before gaps made floats of them."""
+    if column.dtype.kind == "f" and (column % 1 == 0).all():
+        return column.astype("int64")
+    return column
+
+
+def _read(column, wanted):
+    if wanted.kind == "category":
+        return _whole(column).astype("category")
+    if wanted.kind in ("labels", "two labels"):
+        return _whole(column)
+    return pd.to_numeric(column).astype("float64")

@@ -1,0 +1,55 @@
+"""What is said before something long, and that nothing is said else."""
+
+import re
+import threading
+
+import pytest
+
+from bayes_gpx.numerics import progress
+from bayes_gpx.numerics.progress import foretell
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that passes by what is evaluated alone."""
+    now = [0.0]
+    monkeypatch.setattr(progress, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_a_long_task_is_told_by_its_second_call(clock, capsys):
+    took = iter((100.0, 0.5))  # the first compiles
+
+    def evaluate():
+        clock[0] += next(took)
+
+    foretell("Sampling", evaluate, 2400, 2, True)
+    said = capsys.readouterr().err
+    told = r"Sampling: 10 minutes or so \(2,400 evaluations of 0.5 s, 2 at a time; memory so far "
+    assert re.fullmatch(told + r"[0-9.]+ GiB\)\.\n", said)
+
+
+@pytest.mark.parametrize(("seconds", "lines"), [(59.0, 0), (61.0, 1)])
+def test_a_minute_is_the_border(clock, capsys, seconds, lines):
+    def evaluate():
+        clock[0] += seconds / 100
+
+    foretell("Maximising", evaluate, 100, 1, True)
+    assert len(capsys.readouterr().err.splitlines()) == lines
+
+
+def test_nothing_is_called_where_nothing_may_be_said(capsys):
+    foretell("Maximising", pytest.fail, 10**9, 1, False)
+    thread = threading.Thread(target=lambda: foretell("Maximising", pytest.fail, 10**9, 1, True))
+    thread.start()
+    thread.join()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(75, "75 seconds"), (150, "2.5 minutes"), (5400, "90 minutes"), (9e3, "2.5 hours"),
+     (4e5, "4.6 days")],
+)  # fmt: skip
+def test_durations_in_words(seconds, said):
+    assert progress._spoken(seconds) == said
