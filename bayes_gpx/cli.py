@@ -421,8 +421,8 @@ def _load(run):
     return model, idata
 
 
-def _rows(model, path, drop_missing, say):
-    """Rows of a sheet that the model can explain."""
+def _rows(model, path, drop_missing, say, *, target=False):
+    """Rows of a sheet that the model can explain; with `target` also its column, if it is there."""
     from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
 
     known = model.training.X
@@ -432,7 +432,10 @@ def _rows(model, path, drop_missing, say):
         )
         for name in known.sources
     ]
-    rows, dropped = columns_of(read_sheet(path), wanted, str(path), drop_missing=drop_missing)
+    sheet, name = read_sheet(path), str(model.training.y_name)
+    if target and name in sheet and (drop_missing or sheet[name].notna().all()):
+        wanted.append(Wanted(name, _kind(model.specification.observation), target=True))
+    rows, dropped = columns_of(sheet, wanted, str(path), drop_missing=drop_missing)
     if dropped is not None:
         say(dropped)
     return rows
@@ -478,8 +481,9 @@ def _baseline(model, given, drop_missing, say):
 def report(run, new, baseline, out, drop_missing, seed, quiet):
     """Write one HTML file about the fit in RUN: can it be trusted, and what does it explain.
 
-    Explains the rows of NEW, or else those that were learned from. The file opens from disk and
-    needs no network. Interrupted by Ctrl-C, the sections so far stay.
+    Explains the rows of NEW, or else those that were learned from; where NEW has the target,
+    predictions are scored there. The file opens from disk and needs no network. Interrupted by
+    Ctrl-C, the sections so far stay.
 
     \b
     bayes-gpx report run/
@@ -490,12 +494,16 @@ def report(run, new, baseline, out, drop_missing, seed, quiet):
     say = _sayer(quiet)
     writable(out or run / REPORT)
     model, idata = _load(run)
-    X = None if new is None else _rows(model, new, drop_missing, say)
+    X = None if new is None else _rows(model, new, drop_missing, say, target=True)
+    y = None if X is None else X.get(model.training.y_name)
+    if y is not None:
+        X = X.drop(columns=model.training.y_name)
+        say(f"{new} has {model.training.y_name}: predictions are scored there.")
     start = _baseline(model, baseline, drop_missing, say)
     if X is not None:
         _warn_outside(model, X)
     say("Writing the report: some seconds to a minute ...")
-    path = write(model, idata, X, path=out or run / REPORT, baseline=start, seed=seed)
+    path = write(model, idata, X, y_new=y, path=out or run / REPORT, baseline=start, seed=seed)
     say(f"wrote {path}")
 
 

@@ -329,6 +329,21 @@ def test_explained_features_are_no_formulas(tmp_path):
     assert set(pd.read_csv(where[2])["feature"]) == {"'=HYPERLINK(1)"}
 
 
+def test_a_report_scores_rows_that_have_the_target(folder, capsys, monkeypatch):
+    chosen = [section for section in report.SECTIONS if section.key == "checks"]
+    monkeypatch.setattr(report, "SECTIONS", chosen)
+    data = pd.read_csv(folder / "data.csv")
+    said = ["leave-one-out", "5 rows that were held out"]
+    for name, rows in (("without", data.drop(columns="price")[:5]), ("with", data[:5])):
+        rows.to_csv(folder / f"{name}.csv", index=False)
+        out = folder / f"{name}.html"
+        told = ["report", f"{folder}/run", f"{folder}/{name}.csv", "--out", str(out)]
+        assert cli.main(told) == 0
+        scored = "predictions are scored there" in capsys.readouterr().out
+        assert scored == (name == "with")
+        assert [words in out.read_text() for words in said] == [not scored, scored]
+
+
 @pytest.mark.parametrize("command", ["fit", "explain", "report", "datasets", "demo"])
 def test_help_teaches(command, capsys):
     with pytest.raises(SystemExit) as stop:
