@@ -30,6 +30,14 @@ class Points(NamedTuple):
     kind: str = "points"
 
 
+class Choice(NamedTuple):
+    """Parts under labels, all of which are shown until a reader picks one."""
+
+    name: str
+    options: list
+    kind: str = "choice"
+
+
 class Pairs(NamedTuple):
     """Names and what they stand for."""
 

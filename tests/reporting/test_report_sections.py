@@ -17,9 +17,13 @@ OPTIONS = {"obs": None, "baseline": "mean", "units": None, "seed": 3}
 THETA = {"lengthscale": [1.0, 1.5], "amplitude": 1.0, "sigma": 0.3}
 
 
-def told(section, findings, kinds=("prose", "points", "table")):
+def told(section, findings):
     """Texts of a section's parts."""
-    parts = [part for make in section.makers for part in make(findings)]
+    parts = []
+    for part in (part for make in section.makers for part in make(findings)):
+        parts += (
+            [own for _, each in part.options for own in each] if part.kind == "choice" else [part]
+        )
     texts = []
     for part in parts:
         if part.kind == "prose":

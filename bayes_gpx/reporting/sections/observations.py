@@ -5,7 +5,7 @@ import numpy as np
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots import plot_waterfall
-from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, picture
+from bayes_gpx.reporting.page import Choice, Points, Prose, Section, interval, number, picture
 
 MOST_FEATURES = 6
 """Features whose attributions have a sentence each; the others share one."""
@@ -26,8 +26,7 @@ def _chosen(findings):
             f"each with its {findings.prob:.0%} interval. This says what the model does, not what "
             "would happen if a feature were changed.",
         )
-    for label in findings.chosen:
-        yield from _one(findings, label)
+    yield Choice("Row", [(str(label), [*_one(findings, label)]) for label in findings.chosen])
 
 
 def _one(findings, label):
