@@ -23,19 +23,15 @@ class Prose(NamedTuple):
 
 
 class Points(NamedTuple):
-    """A list of sentences, under a heading."""
+    """A list of sentences, under a heading; `option` is the row that it is about, if any.
+
+    All rows of a section are shown until a reader picks one.
+    """
 
     heading: str
     sentences: list
+    option: str = ""
     kind: str = "points"
-
-
-class Choice(NamedTuple):
-    """Parts under labels, all of which are shown until a reader picks one."""
-
-    name: str
-    options: list
-    kind: str = "choice"
 
 
 class Pairs(NamedTuple):
@@ -55,11 +51,12 @@ class Table(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A PNG in base64, its width in pixels, and what it shows in words."""
+    """A PNG in base64, its width in pixels, and what it shows in words; `option` as in `Points`."""
 
     png: str
     width: int
     caption: str
+    option: str = ""
     kind: str = "figure"
 
 
@@ -113,14 +110,14 @@ def _for_users(warning):
     return issubclass(warning.category, UserWarning | RuntimeWarning)
 
 
-def picture(collection, caption):
+def picture(collection, caption, option=""):
     """Embed the figure of an arviz_plots.PlotCollection of matplotlib."""
     figure, file = collection.viz["figure"].item(), io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI, bbox_inches="tight", facecolor="white")
     plt.close(figure)
     png = file.getvalue()
     width = int.from_bytes(png[16:20], "big")
-    return Figure(base64.b64encode(png).decode(), width, caption)
+    return Figure(base64.b64encode(png).decode(), width, caption, option)
 
 
 def number(value, digits=3):

@@ -27,7 +27,12 @@ addEventListener("load", () => {
   table.querySelectorAll("th button")[at].click();
   const up = column();
   table.querySelectorAll("th button")[at].click();
+  const picker = document.querySelector(".picker select");
+  picker.selectedIndex = 2;
+  picker.dispatchEvent(new Event("change"));
+  const shown = [...document.querySelectorAll("[data-row]")].filter(part => !part.hidden);
   document.body.dataset.found = JSON.stringify({
+    picked: shown.map(part => part.dataset.row), offered: picker.options.length, row: picker.value,
     images: images.length,
     broken: images.filter(i => !(i.complete && i.naturalWidth > 0)).length,
     sideways: document.documentElement.scrollWidth - document.documentElement.clientWidth,
@@ -103,6 +108,7 @@ def test_a_report_of_each_kind_opens_whole(kind, browse, rng, tmp_path):
     found = json.loads(found)
     assert found["images"] == source.count("<img") >= 4
     assert found["broken"] == found["fetched"] == found["sideways"] == 0
+    assert found["offered"] == 4 and found["picked"] == [found["row"]] * 2  # words, and a figure
     assert len(found["up"]) > 1
     assert found["up"] == sorted(found["up"]) and found["down"] == found["up"][::-1]
 

@@ -88,7 +88,8 @@ def test_weighed_features_explain_what_happens_at_a_place(data):
     whole = found["offset"] + found["contribution_mean"].sum("feature")
     assert np.allclose(whole, f["f_mean"])
     assert number(found["contribution_mean"].sel(obs=findings.chosen[0]).sum()) in text
-    assert [part.kind for part in parts].count("figure") == len(findings.chosen)
+    about = [part.option for part in parts if part.kind == "figure"]
+    assert about == [str(label) for label in findings.chosen]
     captions = [part.caption for make in SLOPES.makers for part in make(findings)]
     assert any("at their places" in caption for caption in captions)
     assert not any("baseline" in text for text in told(CAUTIONS, findings)[1:])

@@ -5,7 +5,7 @@ import numpy as np
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots import plot_waterfall
-from bayes_gpx.reporting.page import Choice, Points, Prose, Section, interval, number, picture
+from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, picture
 
 MOST_FEATURES = 6
 """Features whose attributions have a sentence each; the others share one."""
@@ -26,7 +26,8 @@ def _chosen(findings):
             f"each with its {findings.prob:.0%} interval. This says what the model does, not what "
             "would happen if a feature were changed.",
         )
-    yield Choice("Row", [(str(label), [*_one(findings, label)]) for label in findings.chosen])
+    for label in findings.chosen:
+        yield from _one(findings, label)
 
 
 def _one(findings, label):
@@ -44,9 +45,9 @@ def _one(findings, label):
     unit = _unit(findings, findings.model.training.y_name) if what == "prediction" else ""
     mean = number(predicted[f"{name}_mean"])
     heading = f"Row {label}: {what}{of} {mean} {interval(low, high)}{unit}"
-    yield Points(heading, [_total(findings, found), *_sentences(findings, found)])
+    yield Points(heading, [_total(findings, found), *_sentences(findings, found)], str(label))
     pc = plot_waterfall(found.expand_dims(obs=[label]), backend="matplotlib")
-    yield picture(pc, f"Row {label}: the same as steps, the largest first.")
+    yield picture(pc, f"Row {label}: the same as steps, the largest first.", str(label))
 
 
 def _unit(findings, name):
