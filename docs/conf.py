@@ -2,6 +2,9 @@
 
 from importlib.metadata import version as version_of
 
+from docutils.nodes import SkipNode
+from docutils.utils.math.latex2mathml import tex2mathml
+
 project = "bayes_gpx"
 author = copyright = "The bayes_gpx developers"
 release = version = version_of("bayes_gpx")
@@ -10,7 +13,6 @@ extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "numpydoc",
 ]
 exclude_patterns = ["_build", "evidence", "**/__pycache__"]
@@ -28,6 +30,8 @@ autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
+# Browsers draw MathML by themselves; MathJax would have to be fetched.
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"bayes_gpx {release}"
 
@@ -37,6 +41,20 @@ def _of_scikit_learn(app, what, name, found, skip, options):
     return skip or str(getattr(found, "__module__", "")).startswith("sklearn.")
 
 
+def _formula(translator, node):
+    """Write a formula as MathML."""
+    translator.body.append(tex2mathml(node.astext()))
+    raise SkipNode
+
+
+def _formula_by_itself(translator, node):
+    """Write a formula that has a line of its own as MathML."""
+    formula = tex2mathml(node.astext(), as_block=True)
+    translator.body.append(f'<div class="math">{formula}</div>')
+    raise SkipNode
+
+
 def setup(app):
-    """Connect what is left out."""
+    """Connect what is left out, and how formulas are written."""
     app.connect("autodoc-skip-member", _of_scikit_learn)
+    app.add_html_math_renderer("mathml", (_formula, None), (_formula_by_itself, None))

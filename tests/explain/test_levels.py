@@ -212,7 +212,7 @@ def test_derivatives_are_those_of_numbers(data):
     options = {"obs": [0, 1], "draws": 5, "seed": 1, **QUIET}
     for verb in (bx.derivatives, bx.slopes):
         assert verb(model, theta, **options)["feature"].values.tolist() == ["age", "dose"]
-        with pytest.raises(ValueError, match=r"'colour'.*categorical.*bx\.partial_dependence"):
+        with pytest.raises(ValueError, match=r"'colour'.*categorical.*bx\.comparisons"):
             verb(model, theta, features=["colour"], **options)
     path = bx.path_slopes(model, theta, obs=[0], seed=1, draws=5, **QUIET)
     assert path["feature"].values.tolist() == ["age", "dose"]

@@ -100,8 +100,11 @@ def _numbers(findings):
         rows = [[name, float(values.ravel()[0])] for name, values in _each(draws)]
         yield Table("Hyperparameters.", ["hyperparameter", "value"], rows)
         return
-    summary = az.summary(draws, ci_prob=findings.prob, round_to="none")
-    caption = f"Hyperparameters: posterior mean, sd, {findings.prob:.0%} interval, diagnostics."
+    chains = findings.gives == "chains" and len(findings.hyper.chain) > 1
+    kind = "all" if chains else "stats"  # what is said of chains is not defined for one
+    summary = az.summary(draws, kind=kind, ci_prob=findings.prob, round_to="none")
+    caption = f"Hyperparameters: posterior mean, sd, {findings.prob:.0%} interval"
+    caption += ", diagnostics." if chains else "."
     rows = [[str(name), *map(float, row)] for name, *row in summary.itertuples()]
     columns = [c.replace("_", " ") for c in summary.columns]
     columns[2:4] = "from", "to"
