@@ -3,6 +3,7 @@
 import pandas as pd
 
 from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots import plot_beeswarm, plot_dependence, plot_map, plot_partial_dependence
 from bayes_gpx.reporting.page import Section, Table, picture
 
@@ -14,7 +15,8 @@ def _weights(findings):
     if findings.model.training.Z is None:
         return
     found, prob = findings.weighed, findings.prob
-    low, high = found["weight"].quantile(findings.tails, ["chain", "draw"]).values
+    ends = interval_of(found, "weight", prob).transpose("ci_bound", "obs", "feature")
+    low, high = ends.values
     mean = found["weight_mean"].values
     rows = [
         [
