@@ -15,7 +15,7 @@ def _weights(findings):
     if findings.model.training.Z is None:
         return
     found, prob = findings.weighed, findings.prob
-    ends = interval_of(found, "weight", prob).transpose("ci_bound", "obs", "feature")
+    ends = interval_of(found, "weight", prob).transpose("ci_bound", "obs", "feature", ...)
     low, high = ends.values
     mean = found["weight_mean"].values
     rows = [
