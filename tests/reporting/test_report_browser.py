@@ -83,6 +83,7 @@ KINDS = {
     "labels by Laplace": (bx.GP, "bernoulli", {"method": "laplace", "draws": 120}),
     "counts": (bx.GPX, "poisson", {}),
     "three labels": (bx.GP, "categorical", {}),
+    "weights of three labels": (bx.GPX, "categorical", {}),
     "heavy tails": (bx.GP, "student_t", {}),
 }
 

@@ -119,3 +119,15 @@ def test_a_verdict_is_a_caution_of_the_same_grade(data, diagnosis, tone):
     cautions = [part for part in CAUTIONS.makers[0](findings)]
     assert [part.tone for part in cautions] == ([] if tone is None else [tone])
     assert all(part.text == diagnosis.verdict for part in cautions)
+
+
+def test_every_label_has_its_weights(data):
+    X, y = data
+    labels = pd.Series(np.digitize(y, [9.0, 11.0]).astype(str))
+    model = bx.GPX(X, labels, likelihood="categorical")
+    theta = {"lengthscale": 1.0, "amplitude": 1.0, "sigma_w": 0.2}
+    parts, text = told(SLOPES, Findings(model, theta, None, None, y_new=None, **OPTIONS))
+    for label in "012":
+        assert f"Weights of label {label} over 40 rows" in text
+    captions = [part.caption for part in parts if part.kind == "figure"]
+    assert sum("of label 1" in caption for caption in captions) == 2

@@ -11,13 +11,30 @@ PANELS = 6
 """Most features in a figure, each in a panel of its own."""
 
 
+def _by_label(found):
+    """A Dataset, or that of each class, and whose it is, in words."""
+    if "class" not in found.dims:
+        yield "", found
+        return
+    for label in found["class"].values:
+        yield f" of label {label}", found.sel({"class": label})
+
+
 def _weights(findings):
     if findings.model.training.Z is None:
         return
-    found, prob = findings.weighed, findings.prob
-    ends = interval_of(found, "weight", prob).transpose("ci_bound", "obs", "feature", ...)
-    low, high = ends.values
-    mean = found["weight_mean"].values
+    for whose, found in _by_label(findings.weighed):
+        yield _weights_over_rows(findings, found, whose)
+        names = [name for name in found["feature"].values if name != INTERCEPT][:PANELS]
+        options = {"features": names, "backend": "matplotlib", "col_wrap": 2}
+        yield picture(
+            plot_dependence(found, **options), f"Each weight{whose} against its feature's value."
+        )
+
+
+def _weights_over_rows(findings, found, whose):
+    ends = interval_of(found, "weight", findings.prob).transpose("ci_bound", "obs", "feature")
+    (low, high), mean = ends.values, found["weight_mean"].values
     rows = [
         [
             str(name),
@@ -29,23 +46,13 @@ def _weights(findings):
         ]
         for i, name in enumerate(found["feature"].values)
     ]
-    columns = [
-        "feature",
-        "mean weight",
-        "least",
-        "most",
-        "above 0, % of rows",
-        "below 0, % of rows",
-    ]
-    yield Table(
-        f"Weights over {len(mean)} rows, {found.attrs['units']}. Above or below 0 are rows whose "
-        f"whole {prob:.0%} interval is.",
-        columns,
+    ends = ["least", "most", "above 0, % of rows", "below 0, % of rows"]
+    return Table(
+        f"Weights{whose} over {len(mean)} rows, {found.attrs['units']}. Above or below 0 are rows "
+        f"whose whole {findings.prob:.0%} interval is.",
+        ["feature", "mean weight", *ends],
         rows,
     )
-    names = [name for name in found["feature"].values if name != INTERCEPT][:PANELS]
-    options = {"features": names, "backend": "matplotlib", "col_wrap": 2}
-    yield picture(plot_dependence(found, **options), "Each weight against its feature's value.")
 
 
 def _maps(findings):
@@ -56,28 +63,26 @@ def _maps(findings):
     places = pd.DataFrame(
         findings.where.X_values, findings.where.index, list(training.X.columns)
     ).loc[findings.some]
-    pc = plot_map(findings.weighed_smooth, places, backend="matplotlib")
-    yield picture(pc, "Weights at their places, without what is each row's own.")
+    for whose, found in _by_label(findings.weighed_smooth):
+        pc = plot_map(found, places, backend="matplotlib")
+        yield picture(pc, f"Weights{whose} at their places, without what is each row's own.")
 
 
 def _contributions(findings):
     if findings.model.training.Z is None:
         return
-    pc = plot_beeswarm(findings.contributed, backend="matplotlib")
-    yield picture(
-        pc, "What each feature adds to predictions; hollow where the interval includes 0."
-    )
+    for whose, found in _by_label(findings.contributed):
+        pc = plot_beeswarm(found, backend="matplotlib")
+        yield picture(
+            pc, f"Contributions{whose} of each feature; hollow where the interval includes 0."
+        )
 
 
 def _slopes(findings):
     if findings.model.training.Z is not None or not findings.numbers:
         return
-    found = findings.sloped
-    if not findings.classes:
-        yield _average_slopes(findings, found, "")
-        return
-    for label in found["class"].values:
-        yield _average_slopes(findings, found.sel({"class": label}), f" of label {label}")
+    for whose, found in _by_label(findings.sloped):
+        yield _average_slopes(findings, found, whose)
 
 
 def _average_slopes(findings, found, whose):
