@@ -30,14 +30,14 @@ def _weights(findings):
     columns = [
         "feature",
         "mean weight",
-        "least",
-        "most",
+        "minimum",
+        "maximum",
         "above 0, % of rows",
         "below 0, % of rows",
     ]
     yield Table(
-        f"Weights over {len(mean)} rows, {found.attrs['units']}. Above or below 0 are rows whose "
-        f"whole {prob:.0%} interval is.",
+        f"Weights over {len(mean)} rows, {found.attrs['units']}. A row counts as above or below 0 "
+        f"if its whole {prob:.0%} interval is.",
         columns,
         rows,
     )
@@ -55,7 +55,7 @@ def _maps(findings):
         findings.where.X_values, findings.where.index, list(training.X.columns)
     ).loc[findings.some]
     pc = plot_map(findings.weighed_smooth, places, backend="matplotlib")
-    yield picture(pc, "Weights at their places, without what is each row's own.")
+    yield picture(pc, "Weight functions at their places, without each row's own deviation.")
 
 
 def _contributions(findings):
@@ -63,7 +63,8 @@ def _contributions(findings):
         return
     pc = plot_beeswarm(findings.contributed, backend="matplotlib")
     yield picture(
-        pc, "What each feature adds to predictions; hollow where the interval includes 0."
+        pc,
+        "What each feature adds to the predictions. Hollow points have intervals that include 0.",
     )
 
 
@@ -72,7 +73,8 @@ def _slopes(findings):
         return
     found = findings.sloped
     if not findings.classes:
-        yield _average_slopes(findings, found, "")
+        second = findings.second
+        yield _average_slopes(findings, found, f" of label {second}" if second else "")
         return
     for label in found["class"].values:
         yield _average_slopes(findings, found.sel({"class": label}), f" of label {label}")
@@ -99,7 +101,10 @@ def _curves(findings):
     found = findings.sloped[kept]
     found.attrs = findings.sloped.attrs
     options = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
-    yield picture(plot_dependence(found, **options), "Each slope against its feature's value.")
+    yield picture(
+        plot_dependence(found, **options),
+        f"Each slope against the value of its feature.{findings.of_second}",
+    )
 
 
 def _levels(findings):
@@ -107,7 +112,9 @@ def _levels(findings):
         return
     pc = plot_partial_dependence(findings.by_level, backend="matplotlib", col_wrap=2)
     yield picture(
-        pc, "The prediction at each level of a categorical feature, all else as it is in each row."
+        pc,
+        "The prediction at each level of a categorical feature, all other features as observed."
+        + findings.of_second,
     )
 
 
