@@ -44,10 +44,11 @@ def report(
     units: Mapping[str, str] | None = None,
     seed: int | None = None,
 ) -> Path:
-    """Write what a fit is, whether to trust it, and what it explains, as one HTML file.
+    """Write one HTML file that describes a fit, whether to trust it, and what it explains.
 
     Figures are embedded, and nothing is fetched when the file is opened. A section that fails says
-    so in its place, and the others stand; interrupted, the file holds the sections made so far.
+    so in its place, and the others are unaffected. If the report is interrupted, the file contains
+    the sections that were finished.
 
     Parameters
     ----------
@@ -55,22 +56,22 @@ def report(
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        New samples to explain; None for the training samples. Averages are over at most 100 of
-        them, at random.
+        New samples to explain; None for the training samples. Averages are taken over at most 100
+        of them, chosen at random.
     y_new : array or pandas.Series (m,), optional
-        What was observed at the new samples, which were not fitted to: predictions are then scored
-        there, and else by leaving out each training row in turn.
+        The responses observed at the new samples, which the model was not fitted to. Predictions
+        are then scored on them, and otherwise by leaving out each training row in turn.
     path : str or path
-        The HTML file, in a folder that exists. Replaced as a whole at the end.
+        The HTML file, in an existing folder. An earlier file is replaced only at the end.
     obs : label or list of labels, optional
-        The observations to tell about one by one; by default three of those with labels of their
-        own: the lowest, a middle and the highest prediction.
+        The observations to explain one by one. By default there are three, those with the lowest,
+        a middle and the highest prediction, among rows whose label is unique.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), or frame row
-        Of attributions; see `attributions`.
+        The baseline of attributions; see `attributions`.
     units : dict, optional
         Unit of each column and of the response, by name, such as ``bx.datasets.load(name).units``.
     seed : int, optional
-        One is drawn and written down by default.
+        By default a seed is drawn at random; the report states it.
 
     Returns
     -------

@@ -128,6 +128,17 @@ class Findings:
         return self.model.specification.classes is not None
 
     @property
+    def second(self):
+        """Of two labels the one whose probability is shown, as text; else None."""
+        labels = self.model.training.labels
+        return str(labels[1]) if labels is not None and len(labels) == 2 else None
+
+    @property
+    def of_second(self):
+        """A sentence that names this label, after a space; or nothing."""
+        return f" Shown is the probability of {self.second}." if self.second else ""
+
+    @property
     def mean_name(self):
         """What predictions call the mean response."""
         return self.model.specification.observation.reported

@@ -15,7 +15,7 @@ def _model(findings):
         [
             family,
             ("Response", f"{data.y_name}{findings.unit(data.y_name)}, {_of_response(data)}"),
-            ("Rows", f"{data.n} to learn from, {len(findings.where.index)} to explain"),
+            ("Rows", f"{data.n} training rows, {len(findings.where.index)} rows to explain"),
             *rest,
         ]
     )
@@ -35,9 +35,9 @@ def _of_response(data):
 
 def _features(findings):
     data = findings.model.training
-    yield from _columns(findings, data.X, "The features, over the training rows.")
+    yield from _columns(findings, data.X, "The features in the training rows.")
     if _weighed(data):
-        yield from _columns(findings, data.Z, "The features that are weighed.")
+        yield from _columns(findings, data.Z, "The features that have weights (Z).")
 
 
 def _columns(findings, frame, caption):
@@ -48,7 +48,7 @@ def _columns(findings, frame, caption):
         if name in frame.sources and name != INTERCEPT
     ]
     if rows:
-        yield Table(caption, ["feature", "unit", "mean", "sd", "least", "most"], rows)
+        yield Table(caption, ["feature", "unit", "mean", "sd", "minimum", "maximum"], rows)
     rows = [
         [name, level, 100.0 * float(columns[column].mean())]
         for name, levels in frame.levels.items()
@@ -61,7 +61,7 @@ def _columns(findings, frame, caption):
 def _priors(findings):
     head = ["hyperparameter", "dims", "prior"]
     rows = [list(row) for row in hyperparameters(findings.model)]
-    yield Table("Priors, on the scale of the hyperparameters.", head, rows)
+    yield Table("Priors of the hyperparameters, on the model's scale.", head, rows)
 
 
 def _fit(findings):
@@ -69,7 +69,7 @@ def _fit(findings):
     seed = findings.idata.attrs.get("seed") if findings.fitted else None
     rows.append(("Seed of the fit", "not recorded" if seed is None else str(seed)))
     rows.append(("Seed of this report", str(findings.seed)))
-    rows.append(("Intervals", f"{findings.prob:.0%}, equal tails"))
+    rows.append(("Intervals", f"{findings.prob:.0%}, equal-tailed"))
     found = [f"{name} {number}" for name, number in versions().items()]
     rows.append(("Versions", ", ".join(found)))
     yield Pairs(rows)
@@ -83,7 +83,7 @@ def _fit(findings):
 def _draws(findings):
     hyper = findings.hyper
     if hyper.alone:
-        return "one, so that what hyperparameters might else be is not seen"
+        return "one, so the uncertainty of the hyperparameters is not included"
     chains = len(hyper.chain)
     return f"{len(hyper)}, in {chains} chain{'' if chains == 1 else 's'}"
 

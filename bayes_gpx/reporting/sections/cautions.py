@@ -1,4 +1,4 @@
-"""What a reader should be warned of before trusting the numbers."""
+"""What readers should know before they trust the numbers."""
 
 import numpy as np
 import pymc as pm
@@ -26,8 +26,8 @@ def _inference(findings):
 def _hidden(findings):
     if findings.alone:
         yield Prose(
-            "The fit has a single draw of the hyperparameters, as if they were known, so intervals "
-            "are too narrow by an unknown amount. Fit by NUTS before publishing.",
+            "The fit has a single draw of the hyperparameters, as if they were known, so the "
+            "intervals are too narrow by an unknown amount. Fit by NUTS before publishing.",
             "bad",
         )
 
@@ -43,12 +43,12 @@ def _baseline(findings):
     names = [name for name, out in zip(model.training.X.columns, outside, strict=True) if out]
     if names:
         yield Prose(
-            f"The baseline lies outside the training data in {', '.join(names)}: paths from it "
-            "cross regions without data.",
+            f"The baseline lies outside the training data in {', '.join(names)}, so attributions "
+            "depend on the model where it has no data.",
             "bad",
         )
     else:
-        yield Prose("The baseline lies within the range of every feature.", "good")
+        yield Prose("The baseline lies within the observed range of every feature.", "good")
     if model.training.Z is not None and not model.training.tied:
         return
     options = findings.sampled | {"keep": "summary", "on": "latent"}
@@ -59,8 +59,9 @@ def _baseline(findings):
     ratio = float(there / typical)
     if ratio > FAR:
         yield Prose(
-            f"No training row is near the baseline: the sd of f is {number(ratio)} times that at a "
-            "typical training row. Take a baseline among the data, or average over rows.",
+            f"No training row is near the baseline: the sd of f there is {number(ratio)} times "
+            "that at a typical training row. Choose a baseline close to the data, or average over "
+            "several rows.",
             "bad",
         )
 
@@ -77,8 +78,9 @@ def _sigma_w(findings):
     if model.specification.family != "GPX":
         return
     text = (
-        "sigma_w, the sd of each row's own deviation of its weights, is weakly identified: weights "
-        "of training rows depend on its prior. State it when you publish them."
+        "sigma_w, the sd of each row's own deviation from the weight functions, is weakly "
+        "identified, so the weights of training rows depend on its prior. State this prior when "
+        "you publish them."
     )
     if "sigma_w" in model.fixed or findings.alone:
         yield Prose(text, "note")
@@ -86,8 +88,8 @@ def _sigma_w(findings):
     spread = float(findings.hyper.values["sigma_w"].std())
     prior = _prior_sd(findings)
     ratio = spread / prior
-    said = f" Its posterior sd is {number(ratio)} of its prior's"
-    said += ": the data say little." if ratio > BARELY_LEARNED else "."
+    said = f" Its posterior sd is {number(ratio)} times its prior sd"
+    said += ", so the data say little about it." if ratio > BARELY_LEARNED else "."
     yield Prose(text + said, "bad" if ratio > BARELY_LEARNED else "note")
 
 
@@ -103,13 +105,13 @@ def _completeness(findings):
     size = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max()) or 1.0
     residual = float(found["completeness_residual"].max()) / size
     text = (
-        "Attributions add up to the difference that they explain, with a relative error of "
+        "Attributions add up to the difference between the predictions, with a relative error of "
         f"{residual:.1e}."
     )
     yield Prose(text, "good" if residual <= LARGEST_RESIDUAL else "bad")
 
 
 CAUTIONS = Section(
-    "warnings", "What to beware of",
+    "warnings", "What to watch out for",
     (_inference, _hidden, _baseline, _outside, _sigma_w, _completeness),
 )  # fmt: skip

@@ -26,7 +26,7 @@ def _held_out(findings):
     else:
         yield from _of_labels(labels, findings.y_new.astype(int), found, rows)
     if findings.alone:
-        yield Prose("Intervals leave out that hyperparameters are uncertain.", "note")
+        yield Prose("Intervals do not include the uncertainty of the hyperparameters.", "note")
 
 
 def _left_out(findings):
@@ -38,10 +38,12 @@ def _left_out(findings):
         yield from _of_numbers(findings, found, drawn, training.y, rows)
     else:
         yield from _of_labels(training.labels, training.y.astype(int), found, rows)
-    held = " Its hyperparameters are held at values that have seen the row, which flatters it."
+    held = (
+        " The hyperparameters were fitted to all rows, however, so the scores are too optimistic."
+    )
     yield Prose(
-        "Each row is predicted from all others, by leave-one-out."
-        + (held if findings.alone else " Rows of another kind may be harder to predict."),
+        "Each row is predicted from all other rows (leave-one-out)."
+        + (held if findings.alone else " Rows unlike these may be harder to predict."),
         "note",
     )
 
@@ -53,8 +55,8 @@ def _of_numbers(findings, found, drawn, observed, which):
     for level, inside in zip(LEVELS, covered, strict=True):
         low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         rows.append([f"{level:.0%}", 100 * float(inside), float((high - low).mean())])
-    columns = ["interval", "covers, % of rows", f"mean width{_unit(findings)}"]
-    yield Table(f"How often intervals hold the response of {which}.", columns, rows)
+    columns = ["interval", "coverage, % of rows", f"mean width{_unit(findings)}"]
+    yield Table(f"How often intervals contain the response of {which}.", columns, rows)
     error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
     yield Prose(
         f"The root mean squared error of {which} is {number(error)}; the sd of their response is "
@@ -77,12 +79,12 @@ def _of_labels(labels, code, found, which):
         for k, label in enumerate(labels)
         if (code == k).any()
     ]
-    columns = ["label", "rows", "right, %"]
-    yield Table(f"Labels of {which}, by their most probable class.", columns, rows)
+    columns = ["label", "rows", "classified correctly, %"]
+    yield Table(f"Labels of {which}, classified by the most probable label.", columns, rows)
     yield Prose(
         f"{right.mean():.1%} of {which} have their most probable label; the Brier score is "
         f"{number(score)} (0 is perfect; {number(_brier(code, len(labels)))} is what the shares "
-        "of the labels alone achieve)."
+        "of the labels alone would achieve)."
     )
 
 
@@ -99,10 +101,10 @@ def _calibration(findings):
         pc = az.plot_ecdf_pit(found, visuals={"title": False}, **options)
         yield picture(
             pc,
-            "Calibration. A row's PIT is the probability that its prediction from the other rows "
-            "puts below its response. Shown is the distribution function of all PITs minus that of "
-            "a uniform distribution, which is 0 for a calibrated model; p is that of ArviZ's test, "
-            "and marked points, if any, contribute most to a rejection.",
+            "Calibration. The PIT of a row is the probability of a response below the observed "
+            "one, predicted from the other rows. The curve is the distribution function of all "
+            "PITs minus that of a uniform distribution, and is close to 0 for a calibrated model. "
+            "p is the p-value of ArviZ's test of uniformity; marked points contribute most to it.",
         )
     elif len(training.labels) == 2:
         drawn = {"y": (("chain", "draw", "obs"), findings.replicated_left_out[None].astype(int))}
@@ -110,8 +112,9 @@ def _calibration(findings):
         groups = {"posterior_predictive": xr.Dataset(drawn), "observed_data": xr.Dataset(observed)}
         yield picture(
             az.plot_ppc_pava(xr.DataTree.from_dict(groups), backend="matplotlib"),
-            "Observed frequency against the probability predicted from the other rows; the "
-            "diagonal is right.",
+            "Observed frequency of the label "
+            f"{training.labels[1]} against its probability predicted from the other rows. For a "
+            "calibrated model the points lie on the diagonal.",
         )
 
 
@@ -122,7 +125,7 @@ def _replicated(findings):
     if findings.model.specification.observation.discrete:
         options["kind"] = "ecdf"
     pc = az.plot_ppc_dist(findings.checked, num_samples=SHOWN_DRAWS, **options)
-    yield picture(pc, f"{SHOWN_DRAWS} replicated sets of responses, and the observed one.")
+    yield picture(pc, f"{SHOWN_DRAWS} replicated data sets, and the observed responses.")
 
 
 CHECKS = Section(

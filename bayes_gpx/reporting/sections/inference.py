@@ -35,7 +35,8 @@ def _verdict(findings):
     if findings.gives == "mode":
         yield Prose(
             "The fit is the posterior mode, a single draw of the hyperparameters. There are no "
-            "chains to diagnose, and intervals below ignore the uncertainty of hyperparameters.",
+            "chains to diagnose, and the intervals below ignore the uncertainty of the "
+            "hyperparameters.",
             "note",
         )
     elif findings.gives == "weighted":
@@ -53,14 +54,14 @@ def _weights(khat):
     """What the Pareto k of a Laplace fit's weights says; files of earlier versions have none."""
     if khat is None:
         return Prose(
-            "Draws come from a normal approximation at the mode, and do not show how good it is. "
-            "Fit by NUTS to see.",
+            "The draws come from a normal approximation at the mode, whose quality is unknown. "
+            "Compare with a fit by NUTS.",
             "note",
         )
-    said = f"Draws around the mode, weighted by the posterior density: Pareto k {number(khat)}. "
+    said = f"Draws around the mode, weighted by the posterior density. Pareto k is {number(khat)}. "
     if khat < LARGEST_K:
-        return Prose(said + f"Below {LARGEST_K} the weights are reliable.", "good")
-    return Prose(said + f"Above {LARGEST_K} they are not: use NUTS, or more draws.", "bad")
+        return Prose(said + f"Below {LARGEST_K}, the weights are reliable.", "good")
+    return Prose(said + f"Above {LARGEST_K}, they are not: use NUTS, or more draws.", "bad")
 
 
 def _energy(findings):
@@ -71,7 +72,7 @@ def _energy(findings):
     found = az.bfmi(findings.idata)["energy"].values
     low = (found < LOWEST_BFMI).any()
     text = f"E-BFMI of the chains: {', '.join(map(number, found))}."
-    cure = f" Below {LOWEST_BFMI} the sampler explores badly: other priors, or longer chains."
+    cure = f" Below {LOWEST_BFMI} the sampler explores slowly: try other priors or longer chains."
     yield Prose(text + (cure if low else ""), "bad" if low else "good")
 
 
@@ -85,7 +86,7 @@ def _starts(findings):
     near = int((density > density.max() - 0.1).sum())
     yield Prose(
         f"The optimiser started from {len(density)} places; {int(starts['converged'].sum())} "
-        f"converged, {near} to the best optimum."
+        f"converged, and {near} reached the best optimum found."
     )
 
 
@@ -93,7 +94,7 @@ def _numbers(findings):
     if not findings.fitted:
         named = findings.hyper.values.items()
         rows = [[n, ", ".join(number(v) for v in np.ravel(a[0, 0]))] for n, a in named]
-        yield Table("Given hyperparameters.", ["hyperparameter", "value"], rows)
+        yield Table("Hyperparameters, as given.", ["hyperparameter", "value"], rows)
         return
     draws = _draws(findings)
     if findings.alone:
@@ -161,13 +162,13 @@ def _prior(findings):
         said = "Priors (curves) and the values found (lines)."
     else:
         pc = az.plot_prior_posterior(tree, **options)
-        said = "Prior against posterior. Where they agree, the data said little."
+        said = "Prior and posterior. Where they agree, the data say little."
     for name in names:
         panel = pc.viz["plot"][name].item()
         every = np.concatenate([np.quantile(one[name], [0.005, 0.97]) for one in both])
         panel.set_xlim(every.min(), every.max() + 0.05 * np.ptp(every))
     left = len(both[1]) - len(names)
-    yield picture(pc, said + (f" {left} more are not drawn." if left else ""))
+    yield picture(pc, said + (f" {left} more are not shown." if left else ""))
 
 
 def _trace(findings):
@@ -183,7 +184,9 @@ def _trace(findings):
     found = found.assign_coords(chain=findings.hyper.chain, draw=findings.hyper.draw)
     tree = xr.DataTree.from_dict({"posterior": found})
     pc = az.plot_trace(tree, backend="matplotlib", col_wrap=3, figure_kwargs=size)
-    yield picture(pc, "Draws in their order, one colour for each chain: all should wander alike.")
+    yield picture(
+        pc, "Draws in their order, one colour for each chain. The chains should look alike."
+    )
 
 
 def _loo(findings):
@@ -205,7 +208,7 @@ def _loo(findings):
     yield Prose(
         f"{int(bad.sum())} of {bad.size} rows have a Pareto k above {number(found.good_k)}"
         + (
-            f" ({first}): they influence the posterior strongly, and LOO is unreliable there."
+            f" ({first}): they influence the posterior strongly, so LOO is unreliable for them."
             if len(rows)
             else "."
         ),
@@ -213,7 +216,7 @@ def _loo(findings):
     )
     yield picture(
         az.plot_khat(found, backend="matplotlib"),
-        "Pareto k of each row: high ones pull the fit towards themselves.",
+        "Pareto k of each row. Rows with a high k influence the fit most.",
     )
 
 

@@ -14,17 +14,17 @@ MOST_FEATURES = 6
 def _chosen(findings):
     if findings.by_place:
         yield Prose(
-            "Each prediction starts from the response at average features, and each feature adds "
-            "its weight at that place times how far it is from its average, with its "
-            f"{findings.prob:.0%} interval. Together they are the prediction, without noise."
+            "Each prediction is the response at average features plus the contributions of the "
+            "features: the weight at that place times the distance from the feature's average, "
+            f"with a {findings.prob:.0%} interval. The prediction does not include noise."
         )
     else:
         against = findings.attributed.attrs["baseline"]
         name = "the given baseline" if against == "given" else f"the baseline, {against!r}"
         yield Prose(
-            f"Each prediction is compared with that at {name}; the features share the difference, "
-            f"each with its {findings.prob:.0%} interval. This says what the model does, not what "
-            "would happen if a feature were changed.",
+            f"Each prediction is compared with the prediction at {name}, and the difference is "
+            f"divided among the features, each share with a {findings.prob:.0%} interval. This "
+            "describes the model, not what would happen if a feature were changed.",
         )
     for label in findings.chosen:
         yield from _one(findings, label)
@@ -32,20 +32,18 @@ def _chosen(findings):
 
 def _one(findings, label):
     found, predicted = findings.explained.sel(obs=label), findings.predicted_chosen.sel(obs=label)
-    name = findings.mean_name
-    of = ""
+    name, which = findings.mean_name, findings.second
     if findings.classes:
         which = predicted["class"].values[int(predicted[f"{name}_mean"].argmax("class"))]
         found, predicted = found.sel({"class": which}), predicted.sel({"class": which})
-        of = f" of {which}"
-    elif findings.model.training.labels is not None:
-        of = f" of {findings.model.training.labels[1]}"
+    of = "" if which is None else f" of {which}"
     what = name if name != "y" else "prediction"
     low, high = interval_of(predicted, name, findings.prob).values
     unit = _unit(findings, findings.model.training.y_name) if what == "prediction" else ""
     mean = number(predicted[f"{name}_mean"])
     heading = f"Row {label}: {what}{of} {mean} {interval(low, high)}{unit}"
-    yield Points(heading, [_total(findings, found), *_sentences(findings, found)], str(label))
+    told = [_total(findings, found, of), *_sentences(findings, found)]
+    yield Points(heading, told, str(label))
     pc = plot_waterfall(found.expand_dims(obs=[label]), backend="matplotlib")
     yield picture(pc, f"Row {label}: the same as steps, the largest first.", str(label))
 
@@ -54,14 +52,18 @@ def _unit(findings, name):
     return f" {findings.units[name]}" if findings.units.get(name) else ""
 
 
-def _total(findings, found):
+def _total(findings, found, of):
+    """The sum of all shares; of labels it says of which class they are, and on which scale."""
     if findings.by_place:
         whole = number(found["contribution_mean"].sum())
-        return f"From {number(found['offset'])} at average features, the features add {whole}."
+        scale = f", on the latent scale{of}" if of else ""
+        start = number(found["offset"])
+        return f"The features add {whole} to the value at average features, {start}{scale}."
     low, high = interval_of(found, "difference", findings.prob).values
     tied = "Without the row's own deviation, the" if _deviates(findings) else "The"
     mean = number(found["difference_mean"])
-    return f"{tied} difference from the baseline is {mean} {interval(low, high)}."
+    scale = f", in the probability{of}" if of else ""
+    return f"{tied} difference from the baseline is {mean} {interval(low, high)}{scale}."
 
 
 def _deviates(findings):

@@ -56,7 +56,7 @@ def _interactions(findings):
     yield from _table(findings, ranked, "average_interaction", "pair", "interaction")
     top = 3 if ranked.sizes["pair"] > 5 else 1
     pc = plot_interactions(ranked, top=top, backend="matplotlib")
-    yield picture(pc, "Interactions of pairs; gray where none was asked for.")
+    yield picture(pc, "Interactions of pairs of features; gray pairs were not computed.")
 
 
 RANKS = Section("relevance", "Which features matter?", (_relevance, _interactions))

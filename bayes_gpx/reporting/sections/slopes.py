@@ -48,8 +48,8 @@ def _weights_over_rows(findings, found, whose):
     ]
     ends = ["least", "most", "above 0, % of rows", "below 0, % of rows"]
     return Table(
-        f"Weights{whose} over {len(mean)} rows, {found.attrs['units']}. Above or below 0 are rows "
-        f"whose whole {findings.prob:.0%} interval is.",
+        f"Weights{whose} over {len(mean)} rows, {found.attrs['units']}. A row counts as above "
+        f"or below 0 if its whole {findings.prob:.0%} interval is.",
         ["feature", "mean weight", *ends],
         rows,
     )
@@ -65,7 +65,7 @@ def _maps(findings):
     ).loc[findings.some]
     for whose, found in _by_label(findings.weighed_smooth):
         pc = plot_map(found, places, backend="matplotlib")
-        yield picture(pc, f"Weights{whose} at their places, without what is each row's own.")
+        yield picture(pc, f"Weights{whose} at their places, without each row's own deviation.")
 
 
 def _contributions(findings):
@@ -73,15 +73,15 @@ def _contributions(findings):
         return
     for whose, found in _by_label(findings.contributed):
         pc = plot_beeswarm(found, backend="matplotlib")
-        yield picture(
-            pc, f"Contributions{whose} of each feature; hollow where the interval includes 0."
-        )
+        yield picture(pc, f"Contributions{whose}. Hollow points have intervals that include 0.")
 
 
 def _slopes(findings):
     if findings.model.training.Z is not None or not findings.numbers:
         return
+    second = findings.second
     for whose, found in _by_label(findings.sloped):
+        whose = f" of label {second}" if second else whose
         yield _average_slopes(findings, found, whose)
 
 
@@ -106,7 +106,10 @@ def _curves(findings):
     found = findings.sloped[kept]
     found.attrs = findings.sloped.attrs
     options = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
-    yield picture(plot_dependence(found, **options), "Each slope against its feature's value.")
+    yield picture(
+        plot_dependence(found, **options),
+        f"Each slope against the value of its feature.{findings.of_second}",
+    )
 
 
 def _levels(findings):
@@ -114,7 +117,9 @@ def _levels(findings):
         return
     pc = plot_partial_dependence(findings.by_level, backend="matplotlib", col_wrap=2)
     yield picture(
-        pc, "The prediction at each level of a categorical feature, all else as it is in each row."
+        pc,
+        "The prediction at each level of a categorical feature, all other features as observed."
+        + findings.of_second,
     )
 
 
