@@ -87,7 +87,7 @@ def test_expected_probabilities_and_their_slopes():
                 assert_allclose(jet.second[:, d, e], corners[:, c] / 4e-6, atol=2e-5)
 
 
-@pytest.mark.parametrize("number", [500, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [200, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("family", "theta", "approximation"), CASES[:2])
 def test_exact_means_are_those_of_functions(family, theta, approximation, number):
     model = model_of(family, approximation)
