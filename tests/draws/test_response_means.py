@@ -121,7 +121,10 @@ def posed(kind, family=bx.GP):
     return model, idata, [Oracle(theta, logp, family) for theta in draws], S
 
 
-CASES = [(kind, bx.GP) for kind in KINDS] + [("logit", bx.GPX), ("poisson", bx.GPX)]
+CASES = [(kind, bx.GP) for kind in KINDS] + [
+    ("poisson", bx.GPX),
+    pytest.param("logit", bx.GPX, marks=pytest.mark.slow),
+]
 
 
 @pytest.mark.parametrize(("kind", "family"), CASES)

@@ -23,7 +23,7 @@ QUIET = {"progressbar": False}
 CASES = [
     (bx.GP, THETA, None),
     pytest.param(bx.GPX, THETA | {"sigma_w": 0.3}, None, marks=pytest.mark.slow),
-    (bx.GP, THETA, bx.Inducing(10)),
+    pytest.param(bx.GP, THETA, bx.Inducing(10), marks=pytest.mark.slow),
 ]
 
 
