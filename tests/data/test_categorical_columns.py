@@ -91,7 +91,12 @@ def with_a_level_that_no_row_has(frame):
 
 
 @pytest.mark.parametrize(
-    "changed", [told_in_other_words, in_another_order, with_a_level_that_no_row_has]
+    "changed",
+    [
+        told_in_other_words,
+        in_another_order,
+        pytest.param(with_a_level_that_no_row_has, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("family", [pytest.param("GP", marks=pytest.mark.slow), "GPX"])
 def test_neither_names_nor_order_of_levels_matter(data, family, changed):
@@ -182,7 +187,9 @@ def test_attributions_of_columns_add_up_and_vanish_between_equal_levels(data, fa
     assert bx.to_pandas(found)["level"].iloc[:2].tolist() == ["", new["colour"].iloc[0]]
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "categorical", "poisson"])
+@pytest.mark.parametrize(
+    "likelihood", [pytest.param("bernoulli", marks=pytest.mark.slow), "categorical", "poisson"]
+)
 def test_the_response_of_labels_and_counts_is_attributed_too(data, likelihood):
     X, y, new = data
     cut = {"bernoulli": [-9, 0, 9], "categorical": [-9, 0, 1.5, 9], "poisson": [-9, 0, 1.5, 9]}
@@ -197,7 +204,7 @@ def test_the_response_of_labels_and_counts_is_attributed_too(data, likelihood):
 def test_a_fit_comes_back_from_its_file(data, tmp_path):
     X, y, new = data
     model = bx.GPX(X, y, intercept=True)
-    idata = model.fit("map", progressbar=False)
+    idata = model.fit("map", start=THETA | {"sigma_w": 0.2}, progressbar=False)
     assert idata["posterior"]["lengthscale"]["feature"].values.tolist() == ["age", "colour"]
     bx.save(model, idata, tmp_path / "fit.nc")
     again, draws = bx.load(tmp_path / "fit.nc")
@@ -296,7 +303,7 @@ def test_training_samples(data):
         bx.interaction_model(bx.GP(X, y), [])
 
 
-@pytest.mark.parametrize("family", ["gp", "gpx"])
+@pytest.mark.parametrize("family", [pytest.param("gp", marks=pytest.mark.slow), "gpx"])
 def test_the_command_line_takes_them(data, tmp_path, family, capsys):
     X, y, new = data
     X.assign(price=y).to_csv(tmp_path / "data.csv", index=False)

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import xarray as xr
 from arviz_base import rc_context
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 import bayes_gpx as bx
 from bayes_gpx.draws.mixture_intervals import MOST_NUMBERS, MixtureIntervals, mixture_quantile
+from known_draws import known
 
 QUIET = {"progressbar": False}
 THETAS = [
@@ -25,25 +25,12 @@ def data():
     return X, 5 + 2 * X[:, 0] * X[:, 1] + rng.normal(size=20), rng.normal(size=(4, 2))
 
 
-def known(thetas, names):
-    """A fit that holds these hyperparameters."""
-    posterior = {
-        name: (
-            ("chain", "draw", "feature")[: 2 + np.ndim(thetas[0][name])],
-            np.array([[theta[name] for theta in thetas]], dtype=float),
-        )
-        for name in names
-    }
-    draws = xr.Dataset(posterior, {"chain": [0], "feature": ["x0", "x1"]})
-    return xr.DataTree.from_dict({"posterior": draws})
-
-
 @pytest.mark.parametrize("verb", ["predictions", "attributions", "weights", "derivatives"])
 def test_as_much_of_the_mixture_lies_below_as_above(data, verb):
     X, y, new = data
     model, ask = bx.GPX(X, y), getattr(bx, verb)
     names = list(model.hyperparameters)
-    found = ask(model, known(THETAS, names), new, seed=1, **QUIET)
+    found = ask(model, known(model, THETAS), new, seed=1, **QUIET)
     each = [
         ask(model, {k: theta[k] for k in names}, new, keep="summary", **QUIET) for theta in THETAS
     ]
@@ -60,7 +47,7 @@ def test_as_much_of_the_mixture_lies_below_as_above(data, verb):
 def test_no_seed_changes_them(data):
     X, y, new = data
     model = bx.GP(X, y)
-    idata = known(THETAS, model.hyperparameters)
+    idata = known(model, THETAS)
     one, other = (bx.predictions(model, idata, new, seed=s, **QUIET) for s in (1, 2))
     assert_allclose(one["y_interval"], other["y_interval"], rtol=0)
     summary = bx.predictions(model, idata, new, keep="summary", **QUIET)
@@ -73,7 +60,7 @@ def test_the_mean_response_has_those_of_f_on_its_own_scale(data, likelihood):
     model = bx.GP(
         X, y > 5 if likelihood == "bernoulli" else y.clip(0).round(), likelihood=likelihood
     )
-    idata = known(THETAS, model.hyperparameters)
+    idata = known(model, THETAS)
     found = bx.predictions(model, idata, new, seed=1, **QUIET)
     name = {"bernoulli": "probability", "poisson": "rate"}[likelihood]
     link = {"bernoulli": lambda f: 1 / (1 + np.exp(-f)), "poisson": np.exp}[likelihood]
@@ -84,7 +71,7 @@ def test_the_mean_response_has_those_of_f_on_its_own_scale(data, likelihood):
 def test_plots_take_them_at_the_probability_that_they_were_made_for(data):
     X, y, new = data
     model = bx.GP(X, y)
-    idata = known(THETAS, model.hyperparameters)
+    idata = known(model, THETAS)
     with rc_context({"stats.ci_prob": 0.5}):
         found = bx.predictions(model, idata, new, seed=1, **QUIET)
     assert found.attrs["ci_prob"] == 0.5

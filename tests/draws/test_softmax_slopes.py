@@ -23,7 +23,7 @@ QUIET = {"progressbar": False}
 CASES = [
     (bx.GP, THETA, None),
     pytest.param(bx.GPX, THETA | {"sigma_w": 0.3}, None, marks=pytest.mark.slow),
-    (bx.GP, THETA, bx.Inducing(10)),
+    pytest.param(bx.GP, THETA, bx.Inducing(10), marks=pytest.mark.slow),
 ]
 
 
@@ -87,7 +87,7 @@ def test_expected_probabilities_and_their_slopes():
                 assert_allclose(jet.second[:, d, e], corners[:, c] / 4e-6, atol=2e-5)
 
 
-@pytest.mark.parametrize("number", [500, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [200, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("family", "theta", "approximation"), CASES[:2])
 def test_exact_means_are_those_of_functions(family, theta, approximation, number):
     model = model_of(family, approximation)

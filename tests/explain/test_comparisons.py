@@ -35,7 +35,9 @@ def ends(rows):
             yield changed(rows, name, first), changed(rows, name, other)
 
 
-@pytest.mark.parametrize("family", ["GP", "GPX", "GPX by place"])
+@pytest.mark.parametrize(
+    "family", ["GP", pytest.param("GPX", marks=pytest.mark.slow), "GPX by place"]
+)
 def test_contrasts_of_f_are_exact(data, family):
     """Against joint predictions at both ends: a GPX's without its own deviations."""
     X, y = data

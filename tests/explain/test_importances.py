@@ -58,7 +58,7 @@ def test_sobol_indices_of_a_known_function():
     model = bx.GP(X, X[:, 0] * X[:, 1] + X[:, 2])
     theta = {"lengthscale": [3.0, 3.0, 6.0], "amplitude": 3.0, "sigma": 1e-2}
     measures = ["sobol_first", "sobol_total"]
-    found = bx.importances(model, theta, measures=measures, draws=20, seed=0, **QUIET)
+    found = bx.importances(model, theta, measures=measures, draws=4, seed=0, **QUIET)
     mean = found.mean(("chain", "draw"))
     m, v = X.mean(axis=0), X.var(axis=0)
     first, pair = np.array([m[1] ** 2 * v[0], m[0] ** 2 * v[1], v[2]]), v[0] * v[1]

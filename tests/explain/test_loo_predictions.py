@@ -71,7 +71,7 @@ def test_units_of_the_response_go_through():
 @pytest.fixture(scope="module")
 def fitted():
     model = bx.GP(X, Y)
-    return model, model.fit("laplace", draws=300, seed=1, **QUIET)
+    return model, model.fit("laplace", draws=100, seed=1, **QUIET)
 
 
 @LARGE_K
@@ -83,10 +83,10 @@ def test_weights_are_those_of_psis(fitted):
     assert_allclose(found["pareto_k"], expected.pareto_k)
     weights = np.exp(found["log_weights"].values[0])
     assert_allclose(weights.sum(axis=0), 1.0)
-    assert (weights.std(axis=0) * 300 > 0.01).all()
+    assert (weights.std(axis=0) * 100 > 0.01).all()
     model, idata = fitted
     posterior, each = idata["posterior"].to_dataset(), []
-    for draw in range(300):
+    for draw in range(100):
         theta = {k: v.values[0, draw] for k, v in posterior.items() if k in model.hyperparameters}
         each.append(bx.loo_predictions(model, theta, **QUIET))
     pit, mean, sd = (np.stack([e[n] for e in each]) for n in ("pit", "y_mean", "y_sd"))
@@ -209,18 +209,17 @@ def test_weighted_pits_are_uniform_over_data_sets(rng):
     assert stats.kstest(pits, "uniform").pvalue > 0.01
 
 
-@LARGE_K
 def test_pits_of_one_data_set_pass_a_test_that_allows_for_their_dependence(rng):
     """Ten features and 200 rows drawn from the model: replications that saw y_i do not."""
     many = rng.normal(size=(200, 10))
     square = ((many[:, None] - many[None]) ** 2).sum(-1)
     f = np.linalg.cholesky(np.exp(-square / 18) + 1e-9 * np.eye(200)) @ rng.normal(size=200)
-    model = bx.GP(many, f + 0.3 * rng.normal(size=200), ard=False)
-    idata = model.fit("laplace", draws=200, seed=1, **QUIET)
-    found = bx.loo_predictions(model, idata, seed=1, **QUIET)["pit"]
+    model = bx.GP(many, f + 0.3 * rng.normal(size=200), ard=False, scale=False)
+    theta = {"lengthscale": 3.0, "amplitude": 1.0, "sigma": 0.3}
+    found = bx.loo_predictions(model, theta, seed=1, **QUIET)["pit"]
     assert abs(found.std() - 12**-0.5) < 0.03
     assert found.azstats.uniformity_test(dim="obs", method="pot_c")[0] > 0.05
-    seen = bx.predictive_checks(model, idata, seed=1, **QUIET)
+    seen = bx.predictive_checks(model, theta, seed=1, **QUIET)
     drawn, observed = seen["posterior_predictive"]["y"], seen["observed_data"]["y"]
     assert (drawn <= observed).mean(("chain", "draw")).std() < 0.24
 

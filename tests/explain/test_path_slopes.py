@@ -54,7 +54,10 @@ def test_derivatives_are_those_of_the_places(walked, regression):
     assert ((path["derivative_probability_positive"] - 0.5) * path["derivative_mean"])[0, 0] > 0
 
 
-@pytest.mark.parametrize("own", [False, True], ids=["z = x", "z held"])
+@pytest.mark.parametrize(
+    "own",
+    [pytest.param(False, id="z = x", marks=pytest.mark.slow), pytest.param(True, id="z held")],
+)
 @pytest.mark.parametrize("intercept", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_in_a_gpx_the_smooth_part_is_walked(regression, own, intercept):
     X, Z, y, X_new, Z_new = regression

@@ -80,8 +80,8 @@ def test_rows_left_out_are_gone_and_the_scale_stays(fitted):
 def test_reloo_replaces_the_terms_of_rows_by_refits(fitted):
     model, idata = fitted
     loo = az.loo(idata, pointwise=True)
-    worst = loo.pareto_k.values.argsort()[-2:]
-    limit = np.sort(loo.pareto_k.values)[-3]
+    worst = loo.pareto_k.values.argsort()[-1:]
+    limit = np.sort(loo.pareto_k.values)[-2]
     found = az.reloo(
         bx.SamplingWrapper(model, idata, seed=1), loo, k_threshold=limit, pointwise=True
     )
@@ -94,11 +94,11 @@ def test_reloo_replaces_the_terms_of_rows_by_refits(fitted):
 
 def test_whole_groups_are_left_out(fitted):
     model, idata = fitted
-    groups = np.repeat([3, 1, 2], 4)
+    groups = np.repeat([3, 1], 6)
     wrapper = bx.SamplingWrapper(model, idata, seed=1)
-    found = az.loo_kfold(idata, wrapper, k=3, group_by=groups, pointwise=True, save_fits=True)
+    found = az.loo_kfold(idata, wrapper, k=2, group_by=groups, pointwise=True, save_fits=True)
     left = {tuple(fold["test_indices"]) for fold in found.fold_fits.values()}
-    assert left == {(0, 1, 2, 3), (4, 5, 6, 7), (8, 9, 10, 11)}
+    assert left == {(0, 1, 2, 3, 4, 5), (6, 7, 8, 9, 10, 11)}
     assert np.isfinite(found.elpd_i).all()
 
 

@@ -16,8 +16,13 @@ from bayes_gpx.kernels.elementary import Automatic
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.testing import check_kernel
 
-SLOW = ("gibbs", "warped", "warped matern52 of one column", "warped linear", "product of sums")
-"""To compile."""
+SLOW = (
+    *("gibbs", "warped", "warped matern52 of one column", "warped linear"),
+    *("expquad isotropic", "expquad columns", "matern52 columns", "matern32 isotropic"),
+    *("linear columns", "ratquad, large alpha", "polynomial of degree 1"),
+    *("sum", "power", "product of sums"),
+)
+"""To compile, or near relatives of others."""
 
 QUICK = [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in CASES]
 
@@ -108,7 +113,7 @@ class OfDifferences(cov.Covariance):
     """A function of squared differences."""
 
     def __init__(self, profile, diag=1.0):
-        super().__init__(2)
+        super().__init__(1)
         self.profile, self.variance = profile, diag
 
     def diag(self, X):
@@ -128,14 +133,36 @@ class Products(OfDifferences):
         return self.profile(squares - 2.0 * pt.dot(X, Xs.T))
 
 
+@pytest.mark.parametrize(
+    ("kernel", "said"),
+    [
+        pytest.param(
+            OfDifferences(lambda s: 1.0 / (1.0 + s), diag=2.0),
+            r"covariance function's diag is 2.*expected 1",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            OfDifferences(lambda s: 1.0 - 0.3 * s),
+            "not positive definite.* eigenvalues go from -",
+            marks=pytest.mark.slow,
+        ),
+        (Products(lambda s: 1.0 / (1.0 + s)), r"moved by 1\.04858e\+06"),
+    ],
+    ids=["diagonal", "indefinite", "cancels"],
+)
+def test_what_is_wrong_of_a_users_own_covariance_function_is_named(kernel, said):
+    with pytest.raises(AssertionError, match=said):
+        check_kernel(kernel, 1)
+
+
+@pytest.mark.slow
 def test_a_covariance_function_of_a_users_own():
-    check_kernel(OfDifferences(lambda s: 1.0 / (1.0 + s)), 2)
-    with pytest.raises(AssertionError, match=r"covariance function's diag is 2.*expected 1"):
-        check_kernel(OfDifferences(lambda s: 1.0 / (1.0 + s), diag=2.0), 2)
+    check_kernel(OfDifferences(lambda s: 1.0 / (1.0 + s)), 1)
+
+
+def test_an_indefinite_kernel_is_named():
     with pytest.raises(AssertionError, match="not positive definite.* eigenvalues go from -"):
-        check_kernel(OfDifferences(lambda s: 1.0 - 0.3 * s), 2)
-    with pytest.raises(AssertionError, match=r"moved by 1\.04858e\+06"):
-        check_kernel(Products(lambda s: 1.0 / (1.0 + s)), 2)
+        check_kernel(-1.0 * cov.ExpQuad(1, ls=0.9), 1)
 
 
 def test_an_infinite_smoothness_is_checked_to_the_second_order():

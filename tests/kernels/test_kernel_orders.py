@@ -37,7 +37,7 @@ def jets(cov_func, x, xs, orders=HIGH):
     return dict(zip(orders, found, strict=True))
 
 
-FAST = ("expquad", "matern52", "periodic", "polynomial", "linear", "user profile")
+FAST = ("expquad", "matern52", "polynomial", "linear", "user profile")
 every_case = [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in TWICE]
 
 
@@ -140,10 +140,10 @@ class PlainMatern52(cov.Stationary):
 
 
 def test_a_hessian_that_round_off_ruins_is_refused():
-    kernel = from_pymc(PlainMatern52(2, ls=1.0))
+    kernel = from_pymc(PlainMatern52(1, ls=1.0))
     assert kernel.smoothness == 1
     with pytest.raises(ValueError, match="PlainMatern52 has no Hessian.*finite differences"):
-        kernel.derivative(np.zeros((1, 2)), np.zeros((1, 2)), 2, 2)
+        kernel.derivative(np.zeros((1, 1)), np.zeros((1, 1)), 2, 2)
 
 
 def test_random_hyperparameters_scale_the_fourth_derivative():

@@ -75,7 +75,7 @@ def test_user_kernel_is_differentiated_exactly(cov_func):
         np.testing.assert_allclose(jet, truth, rtol=1e-13, atol=1e-13 * np.abs(truth).max())
 
 
-@pytest.mark.parametrize("d", [1, 10])
+@pytest.mark.parametrize("d", [pytest.param(1, marks=pytest.mark.slow), 10])
 def test_user_kernel_through_a_clipped_distance_keeps_its_values_only(d):
     kernel = from_pymc(Clipped(d))
     X = np.random.default_rng(d).normal(size=(5, d))

@@ -291,7 +291,8 @@ def by_differences(model, idata, X, excess):
 
 
 OPTIONS = [
-    *[(name, {}) for name in MODELS],
+    *[(name, {}) for name in MODELS if name != "bernoulli"],
+    pytest.param("bernoulli", {}, marks=pytest.mark.slow),
     pytest.param("poisson", {"approximation": bx.Inducing(6)}, marks=pytest.mark.slow),
     pytest.param("probit", {"approximation": bx.HSGP(5, 4.0)}, marks=pytest.mark.slow),
     ("bernoulli", {"kind": bx.GPX}),

@@ -79,7 +79,7 @@ def test_more_of_it_is_nearer_to_the_exact_model(verb, name):
     assert exact_and(bx.HSGP(30, 5.0), verb, name) < 1e-6
     assert exact_and(bx.Inducing(60), verb, name) < 1e-6
     errors = [
-        np.mean([exact_and(bx.RandomFeatures(m, seed), verb, name) for seed in range(4)])
+        np.mean([exact_and(bx.RandomFeatures(m, seed), verb, name) for seed in range(2)])
         for m in (100, 1600)
     ]
     assert errors[1] < 0.5 * errors[0] < 0.2
@@ -99,7 +99,7 @@ def test_inducing_points_in_user_units():
 
 def test_a_fit_is_a_start():
     model = bx.GP(X, y, approximation=bx.Inducing(20))
-    first = model.fit(progressbar=False)
+    first = model.fit(start=THETA, progressbar=False)
     second = model.fit(start=first, progressbar=False)
     assert second["starts"].to_dataset().sizes["start"] == 1
     for name, value in first["posterior"].data_vars.items():

@@ -73,7 +73,10 @@ def test_with_normal_noise_and_every_row_inducing_svgp_is_exact():
     assert idata["elbo"]["elbo"].max() == idata["sample_stats"]["lp"].item()
 
 
-@pytest.mark.parametrize(("y", "likelihood"), [(LABELS, "bernoulli"), (COUNTS, "poisson")])
+@pytest.mark.parametrize(
+    ("y", "likelihood"),
+    [(LABELS, "bernoulli"), pytest.param(COUNTS, "poisson", marks=pytest.mark.slow)],
+)
 def test_basis_functions_and_inducing_points_tend_to_the_same_posterior(y, likelihood):
     roads = bx.Inducing(N), bx.HSGP(25, 3.0)
     models = [bx.GP(X, y, likelihood=likelihood, approximation=road) for road in roads]
@@ -144,13 +147,22 @@ def test_a_fit_that_cannot_be_is_refused(options, message):
         bx.GP(X, LABELS, likelihood="bernoulli").fit(**options, **QUIET)
 
 
+def small():
+    return bx.GP(X, LABELS, likelihood="bernoulli", ard=False, approximation=bx.Inducing(8))
+
+
+@pytest.mark.slow
 def test_minibatches_find_the_bound_of_all_rows():
-    model = bx.GP(X, LABELS, likelihood="bernoulli", ard=False, approximation=bx.Inducing(8))
+    model = small()
     whole = model.fit("svgp", **QUIET)
     parts = model.fit("svgp", minibatch=20, steps=1500, seed=0, **QUIET)
     for name in ("lengthscale", "amplitude"):
         ratio = parts["posterior"][name].values / whole["posterior"][name].values
         assert 0.75 < ratio.item() < 1.35
+
+
+def test_minibatches_that_cannot_be_or_do_not_arrive_say_so():
+    model = small()
     with pytest.raises(ValueError, match="pass minibatch too"):
         model.fit("svgp", steps=10, **QUIET)
     with pytest.raises(ValueError, match="minibatch is 41"):
@@ -252,7 +264,8 @@ def test_the_density_of_rows_without_features_has_a_slope():
 def test_the_trace_of_minibatches_is_the_objective_of_all_rows():
     y = 100.0 * (F + 0.3 * RNG.standard_t(4, size=N)) + 1000.0
     model = bx.GP(X, y, likelihood="student_t", ard=False, approximation=bx.Inducing(8))
-    whole = model.fit("svgp", **QUIET)
+    start = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.3, "nu": 4.0}
+    whole = model.fit("svgp", start=start, **QUIET)
     start = {name: whole["posterior"][name].values[0, 0] for name in model.hyperparameters}
     options = {"minibatch": N, "steps": 150, "learning_rate": 1e-9, "start": start}
     parts = model.fit("svgp", **options, **QUIET)

@@ -36,7 +36,7 @@ EACH = [(likelihood, bx.GP) for likelihood in RESPONSES] + [
 def test_a_fit_is_explained_and_kept(likelihood, family, tmp_path):
     y, options, name = RESPONSES[likelihood]
     model = family(X, y, likelihood=likelihood, **options)
-    idata = model.fit(**QUIET)
+    idata = model.fit(start=dict.fromkeys(model.hyperparameters, 1.0), **QUIET)
     bx.save(model, idata, tmp_path / "fit.nc")
     loaded, kept = bx.load(tmp_path / "fit.nc")
     asked = {"draws": 50, "seed": 1, **QUIET}
@@ -53,16 +53,24 @@ def test_a_fit_is_explained_and_kept(likelihood, family, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
-def test_a_classifier_learns():
+@pytest.mark.parametrize(
+    ("method", "draws"), [("map", 1), pytest.param("laplace", 150, marks=pytest.mark.slow)]
+)
+def test_a_classifier_learns(method, draws):
     grid = np.array([[-1.0, 0.0], [1.0, 0.0]])
     model = bx.GP(X, LABELS, likelihood="bernoulli")
-    idata = model.fit("laplace", draws=150, seed=0, **QUIET)
+    start = dict.fromkeys(model.hyperparameters, 1.0)
+    idata = model.fit(method, draws=draws, seed=0, start=start, **QUIET)
     found = bx.predictions(model, idata, grid, seed=0, **QUIET)
     assert found.attrs["labels"] == ["ill", "well"]
     well = found["probability_mean"].values
     assert well[0] > 0.65 and well[1] < 0.4
-    terms = idata["log_likelihood"]["y"]
-    assert terms.shape == (1, 150, N)
+    if method == "laplace":
+        terms = idata["log_likelihood"]["y"]
+    else:
+        theta = {name: idata["posterior"][name].values[0, 0] for name in model.hyperparameters}
+        terms = bx.log_likelihood(model, theta, **QUIET)["log_likelihood"]
+    assert terms.shape == (1, draws, N)
     assert -N * np.log(2) < terms.mean(("chain", "draw")).sum() < 0
 
 
@@ -166,12 +174,12 @@ def test_each_function_has_the_chain_rule_and_complete_attributions(family):
 
 def test_attributions_of_a_probability():
     model, theta = explained("bernoulli")
-    options = {"draws": 600, "seed": 0, **QUIET}
+    options = {"draws": 200, "seed": 0, **QUIET}
     found = bx.attributions(model, theta, X[:3], baseline=X[5], **options)
     both = bx.predictions(model, theta, X[[0, 1, 2, 5]], keep="summary", **QUIET)
     p = both["probability_mean"].values
     error = found["difference_mean"].values - (p[:3] - p[3])
-    assert np.all(np.abs(error) < 5 * found["difference_sd"].values / np.sqrt(600))
+    assert np.all(np.abs(error) < 5 * found["difference_sd"].values / np.sqrt(200))
     assert found["completeness_residual"].max() < 1e-6
     assert found.attrs["units"] == "probability of y" and found.attrs["moments"]
     named = bx.attributions(model, theta, X[:3], baseline={"a": X[5], "b": X[6]}, **options)

@@ -1,5 +1,7 @@
 """All plots in two backends and in none, most with 3 and 60 features and with 1 and 10,000 rows."""
 
+import functools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -9,6 +11,7 @@ from matplotlib.colors import to_rgba
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from known_draws import known, scattered
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +26,8 @@ def drawn():
     rng = np.random.default_rng(2)
     X = pd.DataFrame(rng.normal(size=(20, 3)), columns=["wind", "rain", "sun"])
     model = bx.GPX(X, X["wind"] * X["rain"] + 0.1 * rng.normal(size=20))
-    idata = model.fit("laplace", draws=10, seed=1, progressbar=False)
+    theta = {"lengthscale": np.ones(3), "amplitude": 1.0, "sigma": 0.2, "sigma_w": 0.2}
+    idata = known(model, scattered(theta, 10))
     quiet = {"seed": 1, "progressbar": False}
     attributions = bx.attributions(model, idata, **quiet)
     weights = bx.weights(model, idata, smooth=True, joint=True, **quiet)
@@ -54,7 +58,6 @@ def drawn():
 
 
 CHANGES = {"wind": (0.0, 1.0), "rain": (-1.0, 1.0)}
-pytestmark = pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 NAMES = sorted(name.removeprefix("plot_") for name in dir(bx) if name.startswith("plot_"))
 
 
@@ -79,6 +82,7 @@ def test_plotly_shows_the_colours_of_matplotlib(drawn):
     assert (bar.marker.cmin, bar.marker.cmax, bar.marker.showscale) == (-limit, limit, True)
 
 
+@functools.cache
 def attributed(m, p):
     """A Dataset as `attributions` returns it, of m observations of p features."""
     rng = np.random.default_rng(p)
@@ -131,16 +135,24 @@ SIZED = {
 }
 
 
-SLOW = pytest.mark.slow
-SIZES = [
-    (1, 3),
-    (10_000, 60),
-    *(pytest.param(*size, marks=SLOW) for size in ((1, 60), (10_000, 3))),
+MANY_PANELS = ("attributions", "derivatives", "slopes", "image")
+"""Which take seconds to draw with 60 features."""
+
+SIZED_AT = [
+    pytest.param(
+        name,
+        m,
+        p,
+        marks=()
+        if (m, p) == (1, 3) or ((m, p) == (10_000, 60) and name not in MANY_PANELS)
+        else pytest.mark.slow,
+    )
+    for name in SIZED
+    for m, p in ((1, 3), (10_000, 60), (1, 60), (10_000, 3))
 ]
 
 
-@pytest.mark.parametrize(("m", "p"), SIZES)
-@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize(("name", "m", "p"), SIZED_AT)
 def test_plots_are_readable_at_any_size(name, m, p):
     """No two labels of an axis touch, and no figure has a side above 60 inches."""
     given = [attributed(m, p)]

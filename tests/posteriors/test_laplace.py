@@ -174,12 +174,12 @@ def test_random_functions_follow_the_latent_posterior():
     labels = CASES["logit"][1].astype(int)
     model = bx.GPX(X, labels, likelihood="bernoulli", scale=False, intercept=True)
     theta = {"lengthscale": [0.8, 1.3], "amplitude": 1.0, "sigma_w": 0.3}
-    functions = bx.sample_functions(model, theta, draws=1500, waves=32, seed=2, progressbar=False)
+    functions = bx.sample_functions(model, theta, draws=800, waves=32, seed=2, progressbar=False)
     new = RNG.normal(size=(5, 2))
     drawn = functions.derivatives(new, on="latent")["derivative"].values[0]
     exact = bx.derivatives(model, theta, new, on="latent", keep="summary", progressbar=False)
     error = drawn.mean(axis=0) - exact["derivative_mean"]
-    assert np.all(np.abs(error) < 5 * exact["derivative_sd"] / np.sqrt(1500))
+    assert np.all(np.abs(error) < 5 * exact["derivative_sd"] / np.sqrt(800))
     assert_allclose(drawn.std(axis=0), exact["derivative_sd"], rtol=0.12)
 
 

@@ -103,9 +103,17 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("name", BASES)
-@pytest.mark.parametrize("kind", ["gp", "gpx", pytest.param("tied", marks=SLOW)])
-def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("gp", "sines"),
+        ("gpx", "features"),
+        pytest.param("gp", "features", marks=SLOW),
+        pytest.param("gpx", "sines", marks=SLOW),
+        *(pytest.param("tied", name, marks=SLOW) for name in BASES),
+    ],
+)
+def test_basis_functions_agree_with_their_kernel_on_all_rows(kind, name):
     prior, asked, z = KINDS[kind]
     process = expanded(prior, BASES[name], fixed["X"])
     few = low_rank(LowRankDesign(process, fixed["y"], SIGMA, fixed["X"], z))
@@ -114,13 +122,19 @@ def test_basis_functions_agree_with_their_kernel_on_all_rows(name, kind):
         np.testing.assert_allclose(found, expected, atol=1e-9 * max(1.0, abs(expected).max()))
 
 
-@pytest.mark.parametrize("kind", ["gp", *(pytest.param(k, marks=SLOW) for k in ("gpx", "tied"))])
-def test_inducing_points_at_all_rows_are_exact(kind):
+@pytest.mark.parametrize(
+    ("kind", "joint"),
+    [
+        ("gp", False),
+        *(pytest.param(k, k != "tied", marks=SLOW) for k in KINDS),
+    ],
+)
+def test_inducing_points_at_all_rows_are_exact(kind, joint):
     prior, asked, z = KINDS[kind]
     inducing = operators.evaluate(fixed["X"], z, smooth=True)
     few = low_rank(LowRankDesign(prior, fixed["y"], SIGMA, fixed["X"], z, inducing))
     every = exact(prior, fixed["X"], fixed["y"], SIGMA, z)
-    for found, expected in moments((few, every), asked(), joint=kind != "tied"):
+    for found, expected in moments((few, every), asked(), joint=joint):
         np.testing.assert_allclose(found, expected, atol=1e-6 * max(1.0, abs(expected).max()))
 
 
@@ -198,7 +212,7 @@ def around_the_prior(model, size=5):
     return density, x + 0.5 * rng.normal(size=(size, len(x)))
 
 
-@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("kind", ["gp", "gpx", pytest.param("tied", marks=SLOW)])
 def test_bound_is_never_above_the_exact_density(kind):
     full, points = around_the_prior(MODELS[kind](None))
     few = Density(MODELS[kind](bx.Inducing(6)).pymc, jacobian=True)
@@ -223,11 +237,17 @@ def test_the_bound_is_that_of_titsias():
     np.testing.assert_allclose(found, density - penalty, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", MODELS)
+ROADS = bx.Inducing(6), bx.HSGP(3), bx.RandomFeatures(20)
+QUICK = [("gp", ROADS[0]), ("gpx", ROADS[1]), ("tied", ROADS[2])]
+
+
 @pytest.mark.parametrize(
-    "approximation",
-    [bx.Inducing(6), bx.HSGP(3), bx.RandomFeatures(20)],
-    ids=lambda a: type(a).__name__,
+    ("kind", "approximation"),
+    [
+        pytest.param(k, a, marks=() if (k, a) in QUICK else SLOW, id=f"{k}-{type(a).__name__}")
+        for k in MODELS
+        for a in ROADS
+    ],
 )
 def test_gradients_of_densities(kind, approximation):
     density, points = around_the_prior(MODELS[kind](approximation), 2)

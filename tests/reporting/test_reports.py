@@ -17,7 +17,7 @@ from bayes_gpx.reporting.sections import observations
 from bayes_gpx.reporting.sections.slopes import SLOPES
 
 SEED = 3
-HOSTILE = "dose <b> & co"
+HOSTILE = "dose/day <b> & co/"
 TITLES = [section.title for section in sections.SECTIONS]
 
 
@@ -102,6 +102,7 @@ def test_what_a_map_hides_is_said(page):
     assert "how probable each rank is" not in page.text
 
 
+@pytest.mark.slow
 def test_a_slash_in_a_name_costs_no_section(data, tmp_path):
     X, y = data
     model = bx.GP(X.set_axis(["km/h", "a/b/"], axis=1), y.rename("kg/l"))

@@ -1,0 +1,26 @@
+"""Fits whose draws of the hyperparameters are given, where no sampler has to make them."""
+
+import numpy as np
+import xarray as xr
+
+
+def known(model, thetas):
+    """A fit of a model that holds one draw for each dict of hyperparameters."""
+    posterior = {
+        name: (
+            ("chain", "draw", "feature")[: 2 + np.ndim(thetas[0][name])],
+            np.array([[theta[name] for theta in thetas]], dtype=float),
+        )
+        for name in model.hyperparameters
+    }
+    coords = {"chain": [0], "draw": range(len(thetas)), "feature": list(model.training.X.columns)}
+    return xr.DataTree.from_dict({"posterior": xr.Dataset(posterior, coords)})
+
+
+def scattered(theta, draws):
+    """Dicts of hyperparameters around a given one, each log-normal with standard deviation 0.2."""
+    rng = np.random.default_rng(1)
+    return [
+        {name: value * rng.lognormal(0.0, 0.2, np.shape(value)) for name, value in theta.items()}
+        for _ in range(draws)
+    ]
