@@ -194,7 +194,7 @@ def test_a_baseline_far_from_the_data_is_warned_of(fitted, tmp_path, monkeypatch
     bx.report(*fitted, X_new, path=tmp_path / "r.html", seed=SEED, baseline=[40.0, -2.0])
     text = Document(tmp_path / "r.html").text
     assert "outside the training data in age" in text and "No training row is near" in text
-    assert "3 of 3 rows leave the training data: dose <b> & co in 3, as far as " in text
+    assert f"3 of 3 rows leave the training data: {HOSTILE} in 3, as far as " in text
 
 
 @pytest.mark.parametrize(
