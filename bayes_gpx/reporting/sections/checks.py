@@ -103,8 +103,8 @@ def _calibration(findings):
             pc,
             "Calibration. The PIT of a row is the probability of a response below the observed "
             "one, predicted from the other rows. The curve is the distribution function of all "
-            "PITs minus that of a uniform distribution, and is close to 0 for a calibrated model. p is "
-            "the p-value of ArviZ's test of uniformity; marked points contribute most to it.",
+            "PITs minus that of a uniform distribution, and is close to 0 for a calibrated model. "
+            "p is the p-value of ArviZ's test of uniformity; marked points contribute most to it.",
         )
     elif len(training.labels) == 2:
         drawn = {"y": (("chain", "draw", "obs"), findings.replicated_left_out[None].astype(int))}
