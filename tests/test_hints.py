@@ -146,6 +146,7 @@ def test_a_distribution_is_a_prior_like_its_lambda(ard):
     density = [m.pymc.compile_logp(mode="FAST_COMPILE")(start) for m in (one, two)]
     assert density[0] == pytest.approx(density[1], rel=1e-12)
     assert one.pymc.named_vars_to_dims == two.pymc.named_vars_to_dims
+    assert list(one.pymc.coords) == list(two.pymc.coords)
     again = bx.GP(X, y, ard=ard, priors=given)  # the same distribution serves several models
     assert again.pymc["sigma"] is not one.pymc["sigma"] and gamma.name is None
 

@@ -149,8 +149,8 @@ def refuse_outside(model, values, name):
         row, column = np.argwhere(outside)[0]
         raise ValueError(
             f"{name}: {outside.any(axis=1).sum()} rows lie outside of HSGP's box, such as row "
-            f"{row} with {model.training.X.columns[column]} = {values[row, column]:g}. Give it a "
-            f"larger c than {approximation.c:g} (and more m), or use bx.RandomFeatures."
+            f"{row} with {model.training.X.columns[column]} = {values[row, column]:g}. Use a "
+            f"larger c than {approximation.c:g} (and a larger m), or bx.RandomFeatures."
         )
 
 
@@ -195,7 +195,7 @@ def rows_outside(model: ModelLike, values: np.ndarray) -> str | None:
         return None
     return (
         f"{left.sum()} of {len(values)} rows leave the training data: {'; '.join(said)}. The model "
-        "extrapolates there; see whether sd widens, or leave these rows out."
+        "extrapolates there; check whether the sd grows, or leave these rows out."
     )
 
 
@@ -227,8 +227,8 @@ def refuse_classes(model, what):
     """Raise for a model of several classes, for which something is not known."""
     if model.specification.classes is not None:
         raise ValueError(
-            f"{what} with likelihood='categorical'; expected another likelihood: several classes "
-            "are not there yet. See bx.derivatives and bx.attributions of their probabilities."
+            f"{what} with likelihood='categorical'; expected another likelihood, since several "
+            "classes are not supported here. Use bx.derivatives or bx.attributions."
         )
 
 

@@ -40,7 +40,7 @@ of order 1; the attributions of so short a path have none, so that it would warn
 
 
 class CompletenessWarning(UserWarning):
-    """Attributions do not add up to the difference that they explain."""
+    """Attributions do not add up to the difference f(x) - f(baseline)."""
 
 
 def attributions(
@@ -55,33 +55,35 @@ def attributions(
     obs: Labels | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Posterior of each feature's share in f(x) - f(baseline).
+    """Posterior of the share of each feature in f(x) - f(baseline).
 
-    Integrated gradients: the derivative in a feature, integrated along the straight path from
-    the baseline to x, times the feature's change. A Gaussian process has Gaussian attributions,
-    in closed form or to quadrature error for every hyperparameter draw.
+    These are integrated gradients: the derivative in a feature, averaged over the straight path
+    from the baseline to x, times the change of the feature. Attributions of a Gaussian process are
+    Gaussian for every draw of the hyperparameters, with moments in closed form or by quadrature.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX the smooth part z' g(x) is explained: in X's features with z held where Z was
-        given, else with z = x changing along the path too.
+        In a GPX, the smooth part z' g(x) is explained. The features are those of X; z is held fixed
+        if Z was given, and changes with x along the path otherwise.
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         New samples; None for the training samples.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
-        Where paths start, in user units; the mean and median are those of the training rows.
-        Several rows are averaged over: expected gradients; the time for more than 20 grows with
-        their number, and moments are then those of random functions (`sample_functions`). A dict
-        keeps baselines apart, by its keys, such as the means of classes:
+        Where paths start, in user units. The mean and median are those of the training rows. With
+        several rows, attributions are averaged over them (expected gradients); for more than 20
+        rows, time grows with their number and moments are those of random functions
+        (`sample_functions`). With a dict, each baseline has its own attributions, such as for the
+        means of classes:
         ``{label: rows.mean() for label, rows in X.groupby(labels)}``.
     method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson", "taylor"}
-        "exact": closed form for the squared exponential, else rules that follow the kernel's
-        shape. The others are the quadratures of the literature, and "taylor", of the response of
-        labels and counts, an expansion of that around the mean of f, all for comparison.
+        "exact": in closed form for the squared exponential, and by quadrature that is adapted to
+        the kernel otherwise. The other methods are for comparison with the literature: simple
+        quadratures and, for the response of labels and counts, "taylor", an expansion around the
+        mean of f.
     steps : int, optional
-        Of those quadratures; 50 by default.
+        Steps of the simple quadratures; 50 by default.
     obs : label or list of labels, optional
         Only these observations.
     **options
@@ -95,8 +97,8 @@ def attributions(
         (obs, feature), `attribution_cov` with ``covariance=True``; `difference` (chain, draw,
         obs), f(x) - f(baseline), with `difference_mean` and `difference_sd`; `value`,
         `baseline` (feature), or (baseline_row, feature) if several; `completeness_residual` and
-        `completeness_residual_variance` (obs): by how much attributions fail to add up to the
-        difference, the worst draw's. In units of y. For several baselines f(baseline) is their
+        `completeness_residual_variance` (obs): by how much the attributions fail to add up to the
+        difference, for the worst draw. In units of y. For several baselines f(baseline) is their
         mean. A dict gives all but `value` a last dim `baseline`, and `baseline_value` (feature,
         baseline), the mean of each one's rows; draws are then independent between baselines.
 
@@ -111,7 +113,7 @@ def attributions(
     Raises
     ------
     ValueError
-        For a baseline that is no point, more than 20 rows of it with a kernel that has no random
+        For an invalid baseline, more than 20 baseline rows with a kernel that has no random
         functions, an unknown method, fewer than one step, a kernel whose process is not
         differentiable, samples or idata that do not fit the model; several rows with
         ``joint=True``, and a dict with `path`; "taylor" of anything but a response that is not

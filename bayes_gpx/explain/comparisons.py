@@ -41,30 +41,30 @@ def comparisons(
     on: Literal["response", "latent"] = "response",
     **options: Any,
 ) -> xr.Dataset:
-    """How predictions change where a variable has one value rather than another, all else as it is.
+    """How predictions differ if a variable has one value rather than another, all else being equal.
 
-    It says what the model does at other inputs. That the response would follow, if somebody changed
-    the variable, is not part of it.
+    Comparisons describe the model at other inputs. They do not say that the response would follow
+    if somebody changed the variable.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX of the smooth part z' g(x): in X's features with z held where Z was given, else
-        with z = x changing too.
+        In a GPX, predictions are those of the smooth part z' g(x). The variables are those of X; z
+        is held fixed if Z was given, and changes with x otherwise.
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Rows in which the variable is changed; None for the training rows.
     variables : dict of str to (value, value), or list of levels
-        For each variable the first value and the one that is compared with it: ``{"bmi": (30,
-        25)}`` asks for the prediction at 25 minus that at 30. Of more than two each is compared
+        For each variable, a value and the value to compare it with: ``{"bmi": (30, 25)}`` gives
+        the prediction at 25 minus the prediction at 30. With more than two values, each is compared
         with the first.
     average : bool
-        Over the rows; else by row.
+        Whether to average over the rows; by row otherwise.
     obs : label or list of labels, optional
         Only these rows.
     on : {"response", "latent"}
-        What labels and counts are asked about: their probability or rate S(f), or f.
+        For labels and counts: whether to compare the probability or rate S(f), or f.
     **options
         draws, num_draws, covariance, keep, seed, progressbar: see
         `bayes_gpx.draws.evaluate.explain`.
@@ -75,10 +75,10 @@ def comparisons(
         `comparison` (chain, draw, [obs,] contrast), `comparison_mean`, `comparison_sd`
         ([obs,] contrast), `comparison_interval` ([obs,] contrast, ci_bound) of ArviZ's
         ``stats.ci_prob``; `comparison_cov` between contrasts with ``covariance=True``, by row. The
-        coordinates `variable`, `low` and `high` (contrast) are, as text, what is compared. In units
-        of y, or of S(f). Draws are joint over contrasts and rows, so that functions of several may
-        be taken draw by draw. Where the response is f, means are exact, by row sds and intervals
-        too; others are those of draws.
+        coordinates `variable`, `low` and `high` (contrast) contain, as text, what is compared. In
+        units of y, or of S(f). Draws are joint over contrasts and rows, so that functions of
+        several comparisons can be computed for each draw. Where the response is f, means are exact,
+        and by row also sds and intervals; otherwise they are computed from the draws.
 
     Raises
     ------

@@ -36,8 +36,8 @@ def derivatives(
     Parameters
     ----------
     model : GP or GPX
-        In a GPX the derivative is that of the smooth part z' g(x): in X's features with z held
-        where Z was given, else with z = x changing too.
+        In a GPX, derivatives are those of the smooth part z' g(x). The features are those of X; z
+        is held fixed if Z was given, and changes with x otherwise.
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
@@ -45,7 +45,7 @@ def derivatives(
     obs : label or list of labels, optional
         Only these observations.
     order : {1, 2}
-        First derivatives, or second ones.
+        Order of the derivatives.
     **options
         draws, num_draws, features, covariance, joint, keep, on, path, seed, progressbar: see
         `bayes_gpx.draws.evaluate.explain`.
@@ -61,17 +61,19 @@ def derivatives(
         both features, `second_derivative_mean`, `second_derivative_sd` (obs, feature, feature_bis);
         `value`. In units of y per unit of x of either feature.
 
-        Of labels and counts, unless ``on="latent"``, derivatives are those of the probability S(f)
-        or the rate S(f), f the smooth part in a GPX: draws function by function, means exact over
-        the normal approximation of f, sds and covariances those of the draws.
+        For labels and counts, unless ``on="latent"``, these are derivatives of the probability S(f)
+        or the rate S(f), where f is the smooth part in a GPX. Draws are computed for random
+        functions, means are exact given the normal approximation of f, and sds and covariances are
+        those of the draws.
 
     Raises
     ------
     ValueError
-        For categorical features, which have no derivative: without `features` those of the others
-        come back. If the kernel's process is not differentiable as often (once: a Matern 3/2 or
-        smoother, twice: a Matern 5/2 or smoother), for ``covariance=True`` with ``order=2``, or if
-        samples or idata do not fit the model.
+        If `features` names a categorical column, which has no derivative (without `features`, the
+        derivatives in the other columns are returned); if the kernel's process is not
+        differentiable often enough (once: a Matern 3/2 or smoother, twice: a Matern 5/2 or
+        smoother); for ``covariance=True`` with ``order=2``; or if samples or idata do not fit the
+        model.
 
     References
     ----------
@@ -118,7 +120,7 @@ def _explained(model, idata, quantity, where, *, on="response", **options):
     if not bends(model, quantity, on):
         return explain(model, idata, quantity, where, on=on, **options)
     if quantity.square:
-        raise ValueError("order=2 of the response is not there yet; pass on='latent'.")
+        raise ValueError("order=2 is not supported for the response; pass on='latent'.")
     try:
         return by_functions(
             model, idata, ResponseQuantity(model, quantity, where), where, **options

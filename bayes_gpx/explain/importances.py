@@ -58,11 +58,11 @@ def importances(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """How much each feature matters to the mean, by measures that others use.
+    """How much each feature matters for the mean prediction, by other common measures.
 
-    All but the lengthscales are computed on random functions of the posterior, draw by draw, so
-    that each has its own spread; that is what the fit does not know. None counts what a feature
-    does to the uncertainty of predictions, as `relevance` does.
+    All measures except `inverse_lengthscale` are computed for random functions of the posterior, so
+    that the spread of their draws is the posterior uncertainty. In contrast to `relevance`, none of
+    them takes into account how a feature changes the uncertainty of predictions.
 
     Parameters
     ----------
@@ -82,9 +82,9 @@ def importances(
     obs : label or list of labels, optional
         Only these observations.
     on : {"response", "latent"}
-        What labels and counts are asked about: their probability or rate S(f), or f.
+        For labels and counts: whether to use the probability or rate S(f), or f.
     draws : int
-        With a single hyperparameter draw: how many functions. With more, each gives one.
+        Number of functions if there is a single hyperparameter draw; with more, one for each.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     seed : int, optional
@@ -94,7 +94,7 @@ def importances(
     Returns
     -------
     xarray.Dataset
-        With dims (chain, draw, feature): `inverse_lengthscale`, which says how far from linear f is
+        With dims (chain, draw, feature): `inverse_lengthscale`, which measures how nonlinear f is
         in a feature rather than how much it matters [1]_, in lengthscales per standard deviation of
         the training column; `mean_absolute_derivative` and `mean_squared_derivative` over
         observations, the latter also known as DGSM [2]_, in units of f or S(f) (or its square) per
@@ -102,9 +102,9 @@ def importances(
         the distribution of its column, `sobol_first`, of a feature alone, and `sobol_total`, with
         all its interactions. `sobol_first_mc_error` and `sobol_total_mc_error` are the standard
         errors of these shares that come from the rows they are estimated from, in four independent
-        samples. All draws share these rows, so that their mean is no more exact, and shares that
-        are about 0 may be estimated below it. Of several classes all but `inverse_lengthscale`
-        have a last dim `class`.
+        samples. All draws share these rows, so averaging over draws does not reduce this error,
+        and shares close to 0 may be estimated as negative. With several classes, all measures but
+        `inverse_lengthscale` have a last dim `class`.
 
     Raises
     ------

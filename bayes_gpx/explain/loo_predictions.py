@@ -51,16 +51,16 @@ def loo_predictions(
     """Predict each training response from the others, without refitting.
 
     For each draw theta of the hyperparameters, p(y_i | y_-i, theta) follows from the fit in closed
-    form or, where noise is not normal, by taking the observation's site out of the posterior of f
-    and integrating over f_i given the rest. The draws of theta have seen y_i too: Pareto-smoothed
-    importance weights (PSIS) make up for that.
+    form or, if noise is not normal, by removing the observation's site from the posterior of f and
+    integrating over f_i given the rest. The draws of theta also depend on y_i, which is corrected
+    by Pareto-smoothed importance weights (PSIS).
 
     Parameters
     ----------
     model : GP or GPX
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters. Of a single draw there are
-        no weights: hyperparameters are held at values that have seen y_i.
+        What ``model.fit`` returned, or a dict of fixed hyperparameters. A single draw has no
+        weights, so that its hyperparameters still depend on y_i.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     seed : int, optional
@@ -90,7 +90,7 @@ def loo_predictions(
     Warns
     -----
     UserWarning
-        By ArviZ, where a Pareto k is so large that the numbers of this observation are unreliable.
+        By ArviZ, if Pareto k is so large that the results for an observation are unreliable.
 
     Notes
     -----

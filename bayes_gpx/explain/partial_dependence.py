@@ -42,11 +42,11 @@ def partial_dependence(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """The mean prediction along each feature: for each observation (ICE), and averaged over them.
+    """The mean prediction along each feature, for each observation (ICE) and averaged over them.
 
-    Where observations' curves are not parallel, the feature interacts with others. Both are
-    computed on random functions of the posterior, draw by draw: the average's band is what is not
-    known of the average, not how far observations differ.
+    Where the curves of the observations are not parallel, the feature interacts with others. Curves
+    are computed for random functions of the posterior. The band of the average shows the
+    uncertainty of the average, not the variation between observations.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def partial_dependence(
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array, optional
-        Which observations are averaged over; None for the training samples.
+        Observations to average over; None for the training samples.
     obs : label or list of labels, optional
         Only these observations.
     features : list of str, optional
@@ -64,13 +64,13 @@ def partial_dependence(
         Places along each feature, evenly from its smallest to its largest value among these
         observations; of a categorical column, its levels.
     on : {"response", "latent"}
-        What labels and counts are asked about: their probability or rate S(f), or f.
+        For labels and counts: whether to use the probability or rate S(f), or f.
     ci_prob : float, optional
         Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
     keep : {"summary", "draws"}
         With "draws" every observation's curve is kept for every draw, not only its mean.
     draws : int
-        With a single hyperparameter draw: how many functions. With more, each gives one.
+        Number of functions if there is a single hyperparameter draw; with more, one for each.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     seed : int, optional

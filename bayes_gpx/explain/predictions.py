@@ -34,7 +34,7 @@ def predictions(
     seed: int | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Posterior of f(x), of the mean response and of a response y at each observation.
+    """Posterior of f(x), of the mean response and of a new response y at each observation.
 
     Parameters
     ----------
@@ -47,11 +47,11 @@ def predictions(
     obs : label or list of labels, optional
         Only these observations.
     on : {"response", "latent"}
-        "latent": f alone, where noise is not normal.
+        "latent" returns f only, on the scale of the link, for likelihoods other than the normal.
     exposure : array (m,), optional
-        Of new counts, in the order of X_new; 1 by default, and for training samples their own.
+        Exposure of new counts, in the order of X_new; 1 by default. Training samples have theirs.
     keep : {"draws", "summary"}
-        "summary": moments alone.
+        "summary" returns moments and intervals, without draws.
     seed : int, optional
     **options
         draws, num_draws, covariance, joint, path, progressbar: see
@@ -64,20 +64,20 @@ def predictions(
         `f_sd`, `y_mean`, `y_sd` (obs), exact moments of the mixture over hyperparameter
         draws; `value` (obs, feature). In units of y.
 
-        Of labels `probability` in the place of `y_mean` and `y_sd`, of counts `rate`: draws,
-        the exact mean over the normal approximation of f, and the sd of the draws. f is then on the
-        link's scale, and `y` is coded 0, 1, ... for labels; the attribute `labels` names them. Of
-        more than two labels f and `probability` have a last dim `class`, jointly drawn, and the
-        mean is by quasi-random points.
+        Instead of `y_mean` and `y_sd`, labels have `probability` and counts have `rate`: draws, the
+        mean, which is exact given the normal approximation of f, and the sd of the draws. f is then
+        on the scale of the link, and `y` is coded 0, 1, ... for labels, which the attribute
+        `labels` names. With more than two labels, f and `probability` have a last dim `class`, are
+        drawn jointly over classes, and the mean is computed by quasi-random points.
 
-        Whatever the likelihood, the mean and sd of y, of `probability` or of `rate` are there as
-        `response_mean` and `response_sd` too.
+        For every likelihood, the mean and sd of y, of `probability` or of `rate` are also available
+        as `response_mean` and `response_sd`.
 
     Raises
     ------
     ValueError
-        If new samples lack columns or hold anything but finite numbers, or if `idata` belongs
-        to another model.
+        If new samples lack columns or contain anything but finite numbers and known levels, or if
+        `idata` belongs to another model.
 
     References
     ----------

@@ -12,15 +12,16 @@ from bayes_gpx.validation import probability
 
 
 def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
-    """Which features, or pairs, matter most, and how sure that is.
+    """Which features, or pairs of features, matter most, and how certain the ranking is.
 
-    Compares averages over observations in standard deviations of each feature, draw by draw: a
-    difference between two features is often known better than either of them.
+    Features are ranked for every draw, by their average relevance over observations, per standard
+    deviation of the feature. The difference between two features is often known better than either
+    of them.
 
     Parameters
     ----------
     found : xarray.Dataset
-        Of `relevance` or `interactions`, over draws.
+        The result of `relevance` or `interactions`, with ``over="draws"``.
     ci_prob : float, optional
         Probability of the intervals, with equal tails; ArviZ's ``stats.ci_prob`` by default.
 
@@ -32,9 +33,11 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
         `probability_rank` (feature, rank), rank 1 being the most relevant; `probability_top`
         (feature, rank), to be among that many; `rank_mean` (feature); `probability_above`
         (feature, feature_bis), to be more relevant than feature_bis. Features that are equal share
-        the best of their ranks. One draw of the hyperparameters tells no spread: sds, intervals and
-        probabilities are then NaN. Of `interactions`: the same of `average_interaction` with a dim
-        `pair`, labelled "a : b", in the place of feature, and the coordinates `first` and `second`.
+        the best of their ranks. With a single draw of the hyperparameters the uncertainty is
+        unknown: sds, intervals and probabilities are then NaN.
+
+        Of `interactions`: the same for `average_interaction`, with a dim `pair`, labelled "a : b",
+        instead of feature, and the coordinates `first` and `second`.
 
     Raises
     ------
@@ -44,8 +47,8 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     Notes
     -----
     Relevance is a property of the predictive distribution, so its draws are those of the
-    hyperparameters alone. That a function drawn at the same hyperparameters, or other rows of the
-    same population, would rank features otherwise is not part of these probabilities.
+    hyperparameters alone. These probabilities do not include that another function drawn for the
+    same hyperparameters, or other rows of the same population, might rank the features differently.
 
     Examples
     --------

@@ -42,69 +42,70 @@ def relevance(
     keep: Literal["draws", "summary"] = "draws",
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """How fast the predictive distribution changes with a feature: KL-diff.
+    """How quickly the predictive distribution changes with each feature (KL-diff).
 
     The root of the second derivative, in a step of that feature, of the Kullback-Leibler divergence
-    between the distributions of a new sample's y before and after the step. With normal noise that
-    is N(m, V) and, derivatives in a feature marked by d, ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``: a
-    slope counts in units of the predictive standard deviation, and a change of how sure the
-    prediction is counts too. It has no sign. See Notes for other likelihoods and for categorical
-    columns.
+    between the distributions of a new sample's y before and after the step. With normal noise y is
+    N(m, V), and the relevance is ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``, where the index d denotes
+    the derivative in the feature. It measures the slope of the mean in units of the predictive
+    standard deviation, and also how the uncertainty of the prediction changes. It has no sign. See
+    Notes for other likelihoods and for categorical columns.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, of the smooth part z' g(x) with a new sample's own `eps_w`: in X's features with z
-        held where Z was given, else with z = x changing too.
+        In a GPX, f is the smooth part z' g(x), and y includes the `eps_w` of a new sample. The
+        features are those of X; z is held fixed if Z was given, and changes with x otherwise.
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        Where to ask; None for a new sample at each training point.
+        Where relevance is computed; None for a new sample at each training point.
     obs : label or list of labels, optional
         Only these observations.
     method : {"exact", "finite_difference"}
-        The latter takes ``sqrt(2 KL(p(x), p(x + step))) / step``, as a check.
+        The latter computes ``sqrt(2 KL(p(x), p(x + step))) / step``, as a check.
     step : float, optional
-        In standard deviations of the feature's training column (in its units, if it is constant);
-        1e-4 by default. Errors grow with it, and below 1e-6 from round-off.
+        Step of the finite differences, in standard deviations of the feature's training column (in
+        its units if it is constant); 1e-4 by default. Larger steps have larger errors; below 1e-6
+        round-off dominates.
     over : {"draws", "mixture"}
-        Two ways to be Bayesian. "draws": of the prediction given hyperparameters, one value for
-        each draw of them, whose spread says how sure the relevance is. "mixture": of the one
-        prediction that averages over them, by its mean and variance, taken as a normal; what is
-        uncertain about hyperparameters is then uncertainty of the prediction, which may itself
-        change with x. One value, without a spread. For labels this is the mixture itself; for
-        Student's t, squared scales follow the law of total variance and 1 / nu is averaged; for
-        counts, means are averaged, and 1 / dispersion.
+        How the draws of the hyperparameters are used. "draws": relevance of the prediction given
+        the hyperparameters, one value for each draw, whose spread is the uncertainty of the
+        relevance. "mixture": relevance of the prediction averaged over the hyperparameters, which
+        is approximated by a normal with the same mean and variance. The uncertainty of the
+        hyperparameters is then part of the prediction, and there is one value, without a spread.
+        For labels the mixture is exact; for Student's t, squared scales follow the law of total
+        variance and 1 / nu is averaged; for counts, the means and 1 / dispersion are averaged.
     features : list of str, optional
         Only these.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     keep : {"draws", "summary"}
-        With "summary" only averages over observations, and means over draws, are kept.
+        "summary" keeps averages over observations and means over draws only.
     progressbar : bool
 
     Returns
     -------
     xarray.Dataset
         `relevance` (chain, draw, obs, feature), per unit of x, and `relevance_scaled`, the same
-        times the standard deviation of the training column, for comparing features; of both
-        `_mean` and `_sd` over draws (obs, feature), the sd of one draw being NaN.
+        times the standard deviation of the training column, for comparing features; for both,
+        `_mean` and `_sd` over draws (obs, feature). The sd of a single draw is NaN.
         `average_relevance` (chain, draw, feature), the mean of `relevance_scaled` over
-        observations, which `ranking` takes. `value`. With ``over="mixture"`` without dims chain and
-        draw, means and sds.
+        observations, which `ranking` takes. `value`. With ``over="mixture"`` there are no dims
+        chain and draw, no means and no sds.
 
     Raises
     ------
     ValueError
-        If the kernel's process is not differentiable (a Matern 3/2 or smoother
-        is), if features are unknown, for a step without finite differences or that is not positive,
-        and samples or idata that do not fit the model.
+        If the kernel's process is not differentiable (a Matern 3/2 or smoother is), if features
+        are unknown, if a step is not positive or given without finite differences, or if samples
+        or idata do not fit the model.
 
     Notes
     -----
-    A categorical column has contrasts in the place of a derivative: ``sqrt(2 KL)`` from a sample's
-    own level to another one, as root mean square over the other levels, weighed by their shares of
-    the training rows (of which `importances` and `interactions` take theirs too). Its standard
+    For a categorical column, contrasts replace the derivative: ``sqrt(2 KL)`` from a sample's own
+    level to another one, as a root mean square over the other levels, weighted by their shares of
+    the training rows (`importances` and `interactions` do the same). Its standard
     deviation is ``sqrt((1 - sum pi^2) / 2)`` of the levels' shares pi: that of 0 and 1 where there
     are two.
 
@@ -169,20 +170,20 @@ def interactions(
     keep: Literal["draws", "summary"] = "draws",
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """How fast two features together move the predictive distribution: KL-diff^2.
+    """How strongly pairs of features interact in the predictive distribution (KL-diff^2).
 
-    With the distribution N(m, V) of a new sample's y and derivatives in both features marked by de,
-    ``sqrt(m_de^2 / V + V_de^2 / (2 V^2))``: 0 where the features' effects add up. Other likelihoods
-    have the mean of y, or the probability, in the place of m, as in `relevance`; effects that add
-    up on f then interact on y.
+    If y of a new sample is N(m, V), the interaction is ``sqrt(m_de^2 / V + V_de^2 / (2 V^2))``,
+    where the indices d and e denote the derivatives in the two features. It is 0 where the effects
+    of the features add up. For other likelihoods the mean of y, or the probability, replaces m, as
+    in `relevance`; effects that add up in f may then interact in y.
 
     Parameters
     ----------
     model, idata, X_new, Z_new, obs, over, num_draws, keep, progressbar
         As in `relevance`.
     pairs : list of pairs of str, or "screened", optional
-        All pairs by default; "screened": the pairs among the more relevant half of the features
-        (by `relevance` there), most relevant first.
+        All pairs by default. "screened": the pairs among the more relevant half of the features,
+        by `relevance` at the same points.
     factor : {1, 2}
         Of the sum under the root: 1 as in the paper's supplement, on the scale of `relevance`; 2 as
         in its equation 3, where a pure interaction is the root of the fourth derivative of the
@@ -210,9 +211,9 @@ def interactions(
     The sum is one of several terms of the divergence's fourth derivative, the one that a pure
     interaction leaves; it is not the whole derivative, which may be negative.
 
-    A single draw of hyperparameters with next to no noise, such as a mode often is with few rows,
-    is sure at the training points and nowhere else. There the variance's derivatives outgrow the
-    mean's: ask of several draws or their mixture, or at other points by `X_new`.
+    With few rows, the mode often has next to no noise. The prediction is then certain at the
+    training points and nowhere else, and the derivatives of the variance dominate those of the
+    mean. Use several draws or their mixture, or other points (`X_new`).
 
     References
     ----------

@@ -36,22 +36,23 @@ def sample_functions(
 ) -> RandomFunctions:
     """Draw functions from the posterior, which can then be evaluated anywhere, again and again.
 
-    For whatever is not linear in f: draw functions, compute it for each, and look at how it
-    spreads. For values, derivatives and attributions themselves the verbs are exact.
+    Use these functions for quantities that are not linear in f, such as the place of a maximum:
+    compute the quantity for each function and summarise the results. For values, derivatives and
+    attributions, the other functions of the package are exact.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX the functions are the smooth part z' g(x), without `eps_w`.
+        In a GPX, the functions are those of the smooth part z' g(x), without `eps_w`.
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     draws : int
-        With a single hyperparameter draw: how many functions. With more, each hyperparameter
-        draw gives one.
+        Number of functions if there is a single hyperparameter draw; with more, one function for
+        each.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     waves : int
-        Sines and cosines that a prior function is made of, for each summand of the kernel; even.
+        Number of sines and cosines in a prior function, for each summand of the kernel; even.
     seed : int, optional
     progressbar : bool
 

@@ -36,17 +36,18 @@ def slopes(
 ) -> xr.Dataset:
     """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
 
-    All are taken from joint draws over the observations, so that with few draws they are rough. For
-    each draw of the hyperparameters the time grows with the cube of the number of observations
-    times explained features, which is bounded: `features`, `obs` and `num_draws` make it less.
+    Summaries are computed from joint draws over the observations, so they are rough if there are
+    few draws. For each draw of the hyperparameters, time grows with the cube of the number of
+    observations times features, which is limited; use `features`, `obs` and `num_draws` to reduce
+    it.
 
     Parameters
     ----------
     model, idata, X_new, Z_new, obs
         As in `derivatives`.
     rope : tuple (low, high) or dict of feature to (low, high), optional
-        Region of practical equivalence: slopes that count as none, in units of y per unit of the
-        feature, ends included. A dict names a region for each explained feature.
+        Region of practical equivalence: slopes that count as zero, in units of y per unit of the
+        feature, including both ends. A dict has a region for each explained feature.
     ci_prob : float, optional
         Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
     **options
@@ -73,10 +74,9 @@ def slopes(
 
     Notes
     -----
-    All bands are the mean and `c` standard deviations to either side; of several classes, for each
-    by itself. With the standardised
-    deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the `ci_prob` quantile
-    over draws
+    All bands extend `c` standard deviations to either side of the mean, separately for each class.
+    With the standardised deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is
+    the `ci_prob` quantile over draws
 
     - pointwise: of the deviation at that observation, which then lies in its interval with
       probability `ci_prob`;
@@ -150,8 +150,8 @@ def path_slopes(
 ) -> xr.Dataset:
     """Derivatives of f along the straight path from a baseline to one observation, with bands.
 
-    The area under a feature's derivative along the path, times the feature's way, is its
-    attribution: what `attributions` integrates, seen before it is integrated.
+    The attribution of a feature is the area under its derivative along the path, times the change
+    of the feature. This function shows what `attributions` integrates.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ def path_slopes(
     baseline : {"mean", "median", "zero"}, array (d,) or frame row
         Where the path starts, in user units.
     steps : int
-        Even; the path has one place more.
+        Number of steps, even; the path has one more point than steps.
     ci_prob : float, optional
         Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
     **options

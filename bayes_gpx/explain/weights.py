@@ -43,12 +43,12 @@ def weights(
         New samples, with fresh `eps_w`; None for the training samples themselves, with their
         own. Z_new is not needed and only adds `value`.
     smooth : bool
-        The weight functions g alone, without `eps_w`: for curves and maps.
+        Whether to return the weight functions g only, without `eps_w`, as for curves and maps.
     units : {"centred", "original"}
-        "centred": of features minus their means, the response minus its own being explained.
-        "original": coefficients of the features and the response as they were given, to be held
-        beside those of a linear regression. The last feature is then `intercept`, the prediction
-        where all features are 0; it may lie far from the data and be uncertain.
+        "centred": weights of the features minus their means, which explain the response minus its
+        mean. "original": coefficients of the features and the response as they were given, which
+        can be compared with those of a linear regression. The last feature is then `intercept`, the
+        prediction where all features are 0; this may be far from the data and uncertain.
     obs : label or list of labels, optional
         Only these observations.
     **options
@@ -60,14 +60,14 @@ def weights(
     xarray.Dataset
         `weight` (chain, draw, obs, feature), `weight_mean`, `weight_sd` (obs, feature),
         `weight_cov` (obs, feature, feature_bis) with ``covariance=True``; `value`. In units
-        of y per unit of z. With ``units="original"`` f is the sum of weights times values, and
-        `center` and `offset` are 0, as those of `contributions` would have to be.
+        of y per unit of z. With ``units="original"``, f is the sum of weights times values, and
+        `center` and `offset` are 0.
 
     Raises
     ------
     ValueError
-        For a GP, which has no weights, samples or idata that do not fit the model, and a `path`
-        with ``units="original"``, which are computed in memory.
+        For a GP, which has no weights; for samples or idata that do not fit the model; and for a
+        `path` with ``units="original"``, which is computed in memory.
 
     References
     ----------
@@ -140,7 +140,7 @@ def contributions(
     obs: Labels | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Posterior of each feature's contribution, its weight times its centred value.
+    """Posterior of the contribution of each feature: its weight times its centred value.
 
     Parameters
     ----------

@@ -18,56 +18,56 @@ if TYPE_CHECKING:
 class GP(Model):
     """Gaussian process regression.
 
-    ``y = f(x) + noise``, f a zero-mean Gaussian process (of the scaled response), noise
-    N(0, sigma^2).
+    ``y = f(x) + noise``, where f is a Gaussian process with mean zero on the scale of the
+    standardised response, and noise is N(0, sigma^2).
 
     Parameters
     ----------
     X : pandas or polars frame, xarray.DataArray or array (n, d)
-        A column of a categorical type, ``X["colour"].astype("category")``, becomes an indicator for
-        each level, such as `colour=red`, and all of these share one lengthscale; see Notes.
+        A column of a categorical type, ``X["colour"].astype("category")``, is represented by an
+        indicator for each level, such as `colour=red`, which share one lengthscale; see Notes.
     y : series or array (n,)
     kernel : str or callable
-        "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic",
-        joined by ``+`` and ``*``; or ``kernel(d)``, called inside the model, that
-        returns a PyMC covariance function complete with its amplitude.
+        "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic", joined by
+        ``+`` and ``*``; or a function ``kernel(d)``, called inside the model, that returns a PyMC
+        covariance function including its amplitude.
     ard : bool
-        One lengthscale for each feature.
+        Whether each feature has its own lengthscale.
     likelihood : str
         "normal", "student_t", "bernoulli", "categorical", "poisson" or "negative_binomial": how y
-        varies around f. Labels may be strings, booleans or whole numbers. For "bernoulli" there are
-        two, and f is the log odds (or, by the link, the probit) of the second in sorted order; for
-        "categorical" each class has a function, with hyperparameters in common, and probabilities
-        are their softmax. f of counts is the log rate. All but "normal" are fitted by Laplace's
-        approximation or, with `approximation`, by the best Gaussian posterior.
+        varies around f. Labels may be strings, booleans or whole numbers. "bernoulli" is for two
+        labels, and f is the log odds (or the probit, depending on `link`) of the second one in
+        sorted order. With "categorical", each class has its own function, all functions share their
+        hyperparameters, and probabilities are their softmax. For counts, f is the log rate. All
+        likelihoods but "normal" use Laplace's approximation or, with `approximation`, the best
+        Gaussian posterior.
     link : {"logit", "probit"}, optional
-        Of "bernoulli"; logit by default.
+        Link of "bernoulli"; logit by default.
     approximation : Inducing, HSGP, RandomFeatures or None
-        Exact by default.
+        Approximation for many rows; None is exact.
     priors : dict, optional
-        Hyperparameter name -> callable returning a PyMC variable (called with the name, and
-        `dims` if it takes them); distribution such as ``pm.HalfNormal.dist(1)``, independent for
-        each feature where there is a value for each; object with ``create_variable(name)``; or
-        fixed number.
+        For each hyperparameter, by name, one of: a distribution such as ``pm.HalfNormal.dist(1)``,
+        independent for each feature if the hyperparameter has a value for each; a callable that
+        returns a PyMC variable (called with the name, and with `dims` if it takes them); an object
+        with ``create_variable(name)``; or a number, which fixes the hyperparameter.
     exposure : array (n,), optional
-        Of counts: what the rate is multiplied by.
+        For counts: the factor that the rate is multiplied by, such as the time of observation.
     scale : bool
-        Standardise X and, for "normal" and "student_t", y (sd with ddof 0); for counts, centre f at
-        the log of the mean rate. Priors and hyperparameters are on the scaled units, every result
-        is in user units.
+        Whether to standardise X and, for "normal" and "student_t", y (sd with ddof 0), and to
+        centre f at the log of the mean rate for counts. Priors and hyperparameters then refer to
+        standardised data; every result is in user units.
     representation : {"collapsed", "hierarchy"}
-        What `pymc`, the model's `pymc.Model`, is made of. "collapsed": hyperparameters and y, the
-        function integrated out or, where noise is not normal, as whitened latent values.
-        "hierarchy": f (obs) too, in user units, and y around it, for PyMC's own functions and for
-        further terms of a larger model; see Notes.
+        The variables in `pymc`, the model's `pymc.Model`. "collapsed": hyperparameters and y; the
+        function is integrated out or, if noise is not normal, represented by whitened latent
+        values. "hierarchy": also f (obs), in user units, with y observed around it, for PyMC's own
+        functions and for further terms of a larger model; see Notes.
     name : str
         Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
 
     Raises
     ------
     ValueError
-        For data that is not finite, numeric, varying and of matching size, and for unknown
-        names, before any sampling starts.
+        For data that are not finite, numeric, varying and of matching size, and for unknown names.
 
     Notes
     -----
@@ -76,18 +76,20 @@ class GP(Model):
     points and normal noise the model's density is Titsias' bound on the exact one. Variances of a
     variational posterior are too small rather than too large.
 
-    A hierarchy is the same prior of y: `fit` infers the same hyperparameters from it by the same
-    density, in which f is integrated out, and the verbs give the same. What differs is `pymc`, with
-    which ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too: made of standard normals
-    `f_white` (obs) or, with `HSGP` and `RandomFeatures`, of coefficients. With `Inducing` points
-    it is the process itself.
+    Both representations have the same prior of y. `fit` infers the same hyperparameters by the same
+    density, in which f is integrated out, and explanations are the same. Only `pymc` differs: with
+    a hierarchy, ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too, through standard
+    normals `f_white` (obs) or, with `HSGP` and `RandomFeatures`, through coefficients. With
+    `Inducing` points f is the process itself.
 
-    Indicators with one lengthscale make a stationary kernel exchangeable in the levels: k = 1 for
-    equal ones and rho for any two that differ, whatever their names and order, so a declared level
-    without rows can be predicted. Their scale, the root of their summed variances, puts two rows at
-    random as far apart as in a standardised number. Attributions and contributions are of the whole
-    column; derivatives, relevance and partial dependence are along indicators, between levels,
-    where there are no data. A callable kernel sees indicators as columns.
+    With one lengthscale for all indicators of a column, a stationary kernel treats its levels as
+    exchangeable: k = 1 for equal levels and the same correlation rho for any two different ones,
+    whatever their names and order, so that a declared level without rows can be predicted.
+    Indicators are scaled by the root of their summed variances, so that two random rows are as far
+    apart as in a standardised column of numbers. Explanations treat the column as one feature:
+    attributions and contributions are sums over its indicators, relevance, comparisons and partial
+    dependence compare levels, and derivatives along levels are refused. A callable kernel sees
+    indicators as columns.
 
     Examples
     --------
@@ -144,11 +146,11 @@ class GPX(Model):
     Parameters
     ----------
     X : pandas or polars frame, xarray.DataArray or array (n, d)
-        What the weights vary with.
+        Features that the weights depend on.
     y : series or array (n,)
     Z : like X, (n, p), optional
-        Features that are weighed; X itself by default. Each level of a categorical column has a
-        weight.
+        Features that have weights; X itself by default. Each level of a categorical column has its
+        own weight.
     kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
         As in `GP`; `scale` standardises Z too.
     representation : {"collapsed", "hierarchy"}
@@ -156,15 +158,16 @@ class GPX(Model):
         sum, all (obs, z_feature) in units of y per unit of z, and `f` (obs), the sum of ``w_l (z_l
         - center_l)`` plus the mean of y, where the model scales its data.
     weight_prior : {"shared", "per_feature", "horseshoe"}
-        One amplitude for all weight functions; one for each; or one for each under a
-        regularised horseshoe, where `eps_w,l` has sd ``sigma_w amplitude_l``.
+        "shared": one amplitude for all weight functions. "per_feature": one amplitude for each.
+        "horseshoe": one amplitude for each under a regularised horseshoe prior, where `eps_w,l` has
+        sd ``sigma_w amplitude_l``.
     intercept : bool
-        Weigh a constant 1 too, as the last column `intercept`.
+        Whether to add a constant 1 to Z, as the last column `intercept`.
 
     Notes
     -----
-    `sigma_w` is weakly identified: the data see it only through the variance of y growing
-    with the length of z, so its prior matters. State it when you publish weights of training
+    `sigma_w` is weakly identified: it affects the data only through a variance of y that grows with
+    the length of z, so its prior matters. State this prior when you publish weights of training
     samples.
 
     References

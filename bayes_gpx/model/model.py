@@ -173,8 +173,8 @@ class Model:
             names = sorted(str(rv.name) for rv in outer)
             raise ValueError(
                 f"Priors or kernel depend on {names} of a surrounding model, which fit() leaves "
-                "out where noise is not normal, and of a hierarchy; expected variables of this "
-                "model alone. Sample all with pm.sample(model=model.pymc), latent values too, and "
+                "out if noise is not normal or the model is a hierarchy; expected variables of "
+                "this model only. Sample the whole model with pm.sample(model=model.pymc), and "
                 "explain these draws."
             )
         return objective
@@ -200,17 +200,17 @@ class Model:
 
     @cached_property
     def pymc(self) -> pm.Model:
-        """The generative `pymc.Model`: hyperparameters and collapsed y, in user units.
+        """The generative `pymc.Model`: hyperparameters and y, in user units.
 
-        Where noise is not normal: hyperparameters, whitened latent values, and y. With
-        ``representation="hierarchy"``: f too, and in a GPX the weights that it is made of.
+        If noise is not normal, it also has whitened latent values. With
+        ``representation="hierarchy"`` it also has f and, in a GPX, the weights.
 
-        PyMC's functions of the prior take it as any model. Those of the posterior need
-        care with a fit that holds hyperparameters alone:
-        ``pm.sample_posterior_predictive(idata, model=model.pymc)`` then draws y from these, not
-        given the observed responses, since the function is integrated out, or drawn from its prior.
-        What is conditioned on the data comes from `bayes_gpx.sample_posterior_predictive` and
-        `bayes_gpx.predictions`.
+        PyMC's functions for the prior work as for any model. Those for the posterior need care if
+        the fit has hyperparameters only: ``pm.sample_posterior_predictive(idata,
+        model=model.pymc)`` then draws y given the hyperparameters, but not given the observed
+        responses, because the function is integrated out or drawn from its prior. Use
+        `bayes_gpx.sample_posterior_predictive` and `bayes_gpx.predictions` for draws that are
+        conditioned on the data.
         """
         _register_numba()
         return self._pymc
@@ -350,42 +350,47 @@ class Model:
         Parameters
         ----------
         method : {"map", "laplace", "nuts", "svgp"}
-            "map" maximises the posterior density of the hyperparameters themselves and gives one
-            draw. "laplace" draws around the mode of the unconstrained density, from t distributions
-            of that scale, and resamples the draws by their weights, smoothed by PSIS: `draws` that
-            count alike. `idata.attrs["khat"]`, the Pareto k of the weights, says whether they stand
-            for the posterior; `sample_stats` has the log density `lp` of each draw and that of the
-            proposals, `lp_approximation`. "nuts" samples, from starts around that mode. "svgp", of
-            models with inducing points, is "map" with the trace of the bound in the group `elbo`,
-            and the posterior of the inducing values in `variational`; with `minibatch` by that many
-            rows at a time, for very large n. Its variances are too small rather than too large;
-            with few rows most of what "map" and "svgp" miss is the uncertainty of hyperparameters:
-            of 60 labels their 90 % intervals held 6 of 10 probabilities
+            "map" maximises the posterior density of the hyperparameters and returns one draw.
+
+            "laplace" draws from t distributions around the mode of the unconstrained density, and
+            resamples the draws by importance weights, smoothed by PSIS, so that all returned draws
+            have equal weight. `idata.attrs["khat"]`, the Pareto k of the weights, says whether the
+            draws represent the posterior; `sample_stats` has the log density `lp` of each draw and
+            that of the proposals, `lp_approximation`.
+
+            "nuts" samples the posterior, starting around that mode.
+
+            "svgp", for models with inducing points, is "map" with the trace of the bound in the
+            group `elbo` and the posterior of the inducing values in `variational`. With `minibatch`
+            it uses that many rows at a time, for very large n. Its variances tend to be too small.
+
+            With few rows, what "map" and "svgp" miss is mainly the uncertainty of the
+            hyperparameters: with 60 labels, their 90 % intervals contained 6 of 10 probabilities
             (`benchmarks/intervals.py`).
         draws, tune, chains : int
-            Of "nuts", for each chain; "laplace" gives `draws` in one chain.
+            For "nuts", the numbers for each chain; "laplace" returns `draws` in one chain.
         seed : int, optional
         start : dict or xarray.DataTree, optional
-            Hyperparameters on the model's scale, or a fit (its medians), from which alone the
-            optimiser starts, as for a large model after a fit of some of its rows. By default it
-            starts from several places.
+            Where the optimiser starts: hyperparameters on the model's scale, or a fit, whose
+            medians are used, as for a large model after a fit of some of its rows. By default the
+            optimiser starts from several places.
         latent : {"marginal", "sample"}
-            Of "nuts" where noise is not normal, or with ``representation="hierarchy"``: whether
-            hyperparameters alone are sampled, where noise is not normal from Laplace's evidence or,
-            with an approximation, the variational bound; or latent values too, which is exact and
-            slower. With `HSGP` and `RandomFeatures` the coefficients are
-            sampled in the place of the latent values.
+            For "nuts" if noise is not normal, or with ``representation="hierarchy"``. "marginal"
+            samples the hyperparameters only; if noise is not normal, it uses Laplace's evidence or,
+            with an approximation, the variational bound. "sample" also samples the latent values,
+            which is exact and slower; with `HSGP` and `RandomFeatures`, it samples coefficients
+            instead of latent values.
         progressbar : bool
         **kwargs
-            Of "nuts": `nuts_sampler` ("nutpie", or "pymc", "numpyro", "blackjax"), `cores`,
-            `target_accept` (0.9) and whatever the sampler takes. Of "svgp": `minibatch`, and with
-            it `steps` (2000) and `learning_rate` (0.02).
+            For "nuts": `nuts_sampler` ("nutpie", "pymc", "numpyro" or "blackjax"), `cores`,
+            `target_accept` (0.9) and further options of the sampler. For "svgp": `minibatch`, and
+            with it `steps` (2000) and `learning_rate` (0.02).
 
         Returns
         -------
         xarray.DataTree
-            Groups posterior, sample_stats, observed_data, constant_data, starts (the end of
-            each start of the optimiser) and, from 100 draws on, log_likelihood with the
+            Groups posterior, sample_stats, observed_data, constant_data, starts (where each start
+            of the optimiser ended) and, with at least 100 draws, log_likelihood with the
             leave-one-out terms that `arviz.loo` needs.
 
         Warns

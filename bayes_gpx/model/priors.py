@@ -147,7 +147,8 @@ def _registered(dist, name, dims, size):
     if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
         wanted = "a scalar" + (f" or {size} values" if dims else "")
         raise ValueError(f"The prior of {name} has shape {dist.type.shape}; expected {wanted}.")
-    return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=dims)
+    named = None if dims is None else (dims,)
+    return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=named)
 
 
 def _from_prior(prior, name, dims, size):

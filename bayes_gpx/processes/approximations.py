@@ -11,7 +11,7 @@ LARGEST_BASIS = 5000
 
 @dataclass(frozen=True)
 class RandomFeatures:
-    """Random Fourier features: a stationary kernel as sines and cosines of random frequencies.
+    """Random Fourier features: a stationary kernel by sines and cosines of random frequencies.
 
     Parameters
     ----------
@@ -22,8 +22,8 @@ class RandomFeatures:
 
     Notes
     -----
-    Its error falls with the root of m. The features do not die out away from the data, and so
-    variances there are too small where m is small.
+    The error decreases with the root of m. The features do not decay away from the data, so that
+    variances there are too small if m is small.
 
     References
     ----------
@@ -62,8 +62,9 @@ class HSGP:
 
     Notes
     -----
-    For few columns, since the number of basis functions is the product of `m` over columns. Shorter
-    lengthscales need larger m. Outside its box it is meaningless, and new samples are refused.
+    Only for few columns, since the number of basis functions is the product of `m` over columns.
+    Shorter lengthscales need a larger m. The approximation is not valid outside its box, and new
+    samples there are refused.
 
     References
     ----------
@@ -98,15 +99,15 @@ class HSGP:
 
 @dataclass(frozen=True)
 class Inducing:
-    """Inducing points: the process is told through its values at few points.
+    """Inducing points: the process is represented by its values at a few points.
 
-    The bound on the evidence by Titsias [1]_, with all else marginalised.
+    Uses the bound on the evidence by Titsias [1]_, in which everything else is integrated out.
 
     Parameters
     ----------
     m : int or array (m, d)
-        How many points, found by k-means; or the points themselves, in user units. In a GPX
-        with Z of its own, points have the columns of X followed by those of Z.
+        Number of points, which k-means finds; or the points themselves, in user units. In a GPX
+        with its own Z, points have the columns of X followed by those of Z.
     seed : int
         Seed of k-means.
 
