@@ -144,7 +144,7 @@ def test_fetched_abalone_and_images(monkeypatch):
     assert_frame_equal(bx.datasets.load("abalone").X, abalone.X, check_dtype=False)
     monkeypatch.undo()
     images = bx.datasets.load("mnist01")
-    frame = images.X.copy().assign(digit=images.y)
+    frame = images.X.astype("uint8").copy().assign(digit=images.y)
     other = frame.iloc[[0] * 60_001].assign(digit=7)
     whole = pd.concat([other.iloc[:60_000], frame.iloc[:5], other.iloc[-1:], frame.iloc[5:]])
     whole["digit"] = whole["digit"].astype(str).astype("category")

@@ -226,7 +226,9 @@ def test_z_is_held_where_it_was_given(regression):
         bx.importances(model, theta, measures=["sobol_total"], **QUIET)
 
 
-@pytest.mark.parametrize("likelihood", ["poisson", "categorical"])
+@pytest.mark.parametrize(
+    "likelihood", [pytest.param("poisson", marks=pytest.mark.slow), "categorical"]
+)
 def test_of_the_response_are_the_functions_taken_to_it(likelihood):
     """Slopes by differences of functions' values; variance shares of a function of one feature."""
     rng = np.random.default_rng(4)

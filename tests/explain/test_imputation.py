@@ -117,7 +117,7 @@ def test_scikit_learn_imputes_and_every_fit_takes_part(gappy):
         imputer = IterativeImputer(sample_posterior=True, random_state=seed)
         whole = imputer.set_output(transform="pandas").fit_transform(together)
         model = bx.GP(whole[["a", "b"]], y)
-        idata = model.fit("map", progressbar=False)
+        idata = model.fit("map", start=THETA, progressbar=False)
         results.append(bx.attributions(model, idata, new, seed=seed, **OPTIONS))
     found = bx.combined(results)
     assert found["attribution"].shape == (3, 200, 2, 2)

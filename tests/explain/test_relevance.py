@@ -298,7 +298,7 @@ def several():
     return xr.DataTree.from_dict({"posterior": posterior})
 
 
-@pytest.mark.parametrize("setting", SETTINGS[1:3])
+@pytest.mark.parametrize("setting", ["Z held", pytest.param("Z is X", marks=pytest.mark.slow)])
 def test_the_mixture_is_differentiated_as_a_whole(setting, several, regression):
     model, _, new = build(setting, "expquad", regression)
     first, second = from_predictions(model, several, *new)

@@ -262,21 +262,28 @@ def test_gram_is_exact_on_the_diagonal():
         assert np.array_equal(np.diag(compiled(name)(X, X)["gram"]), np.ones(30))
 
 
-def test_points_broadcast():
+@pytest.mark.parametrize(
+    "cov_func",
+    [
+        CASES["sum"][0],
+        cov.Constant(2.0),
+        pytest.param(CASES["linear"][0], marks=pytest.mark.slow),
+        pytest.param(CASES["gibbs"][0], marks=pytest.mark.slow),
+    ],
+    ids=["sum", "constant", "linear", "gibbs"],
+)
+def test_points_broadcast(cov_func):
     X, Xs = points("left", 4), points("right", 3)
-    kernels = {name: CASES[name][0] for name in ("gibbs", "sum")}
-    kernels["constant"] = cov.Constant(2.0)
     first, second = np.divmod(np.arange(12), 3)
-    for name, cov_func in kernels.items():
-        kernel = from_pymc(cov_func)
-        outputs = [kernel.derivative(X[:, None], Xs[None], *order) for order in ORDERS]
-        outputs += [kernel.derivative(X[first], Xs[second], *order) for order in ORDERS]
-        outputs += [kernel.derivative(X[0], Xs[1], *order) for order in ORDERS]
-        results = pytensor.function([], outputs, mode=MODE)()
-        for order, grid, row, one in zip(ORDERS, results, results[6:], results[12:], strict=False):
-            assert grid.shape == (4, 3, *[3] * sum(order)), name
-            np.testing.assert_allclose(grid.reshape(row.shape), row, rtol=1e-13)
-            np.testing.assert_allclose(row[1], one, rtol=1e-13)
+    kernel = from_pymc(cov_func)
+    outputs = [kernel.derivative(X[:, None], Xs[None], *order) for order in ORDERS]
+    outputs += [kernel.derivative(X[first], Xs[second], *order) for order in ORDERS]
+    outputs += [kernel.derivative(X[0], Xs[1], *order) for order in ORDERS]
+    results = pytensor.function([], outputs, mode=MODE)()
+    for order, grid, row, one in zip(ORDERS, results, results[6:], results[12:], strict=False):
+        assert grid.shape == (4, 3, *[3] * sum(order))
+        np.testing.assert_allclose(grid.reshape(row.shape), row, rtol=1e-13)
+        np.testing.assert_allclose(row[1], one, rtol=1e-13)
 
 
 def test_number_of_columns_may_be_unknown_and_larger():

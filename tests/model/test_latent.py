@@ -93,7 +93,9 @@ def test_basis_functions_and_inducing_points_tend_to_the_same_posterior(y, likel
     assert (np.abs(found[0] - found[1]) < 0.25 * sd).all()
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "categorical"])
+@pytest.mark.parametrize(
+    "likelihood", [pytest.param("bernoulli", marks=pytest.mark.slow), "categorical"]
+)
 def test_the_moments_that_are_kept_are_the_posterior(likelihood):
     model = bx.GP(X, LABELS, likelihood=likelihood, approximation=bx.Inducing(9), scale=False)
     kept = model.fit("svgp", **QUIET)

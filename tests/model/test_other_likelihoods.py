@@ -23,7 +23,8 @@ RESPONSES = {
 }
 
 
-EACH = [(likelihood, bx.GP) for likelihood in RESPONSES] + [
+EACH = [(likelihood, bx.GP) for likelihood in RESPONSES if likelihood != "bernoulli"] + [
+    pytest.param("bernoulli", bx.GP, marks=pytest.mark.slow),
     ("bernoulli", bx.GPX),
     *(
         pytest.param(likelihood, bx.GPX, marks=pytest.mark.slow)
@@ -142,7 +143,9 @@ def explained(likelihood, family=bx.GP, **options):
     return family(X, y, likelihood=likelihood, scale=False, **options), theta
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
+@pytest.mark.parametrize(
+    "likelihood", ["bernoulli", pytest.param("poisson", marks=pytest.mark.slow)]
+)
 def test_derivatives_of_the_response_average_to_those_of_its_mean(likelihood):
     model, theta = explained(likelihood)
     found = bx.derivatives(model, theta, X[:3], draws=600, seed=0, **QUIET)

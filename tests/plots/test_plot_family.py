@@ -24,9 +24,9 @@ def closed():
 def drawn():
     """Function from a backend to each plot of one small model, by name."""
     rng = np.random.default_rng(2)
-    X = pd.DataFrame(rng.normal(size=(20, 3)), columns=["wind", "rain", "sun"])
+    X = pd.DataFrame(rng.normal(size=(20, 2)), columns=["wind", "rain"])
     model = bx.GPX(X, X["wind"] * X["rain"] + 0.1 * rng.normal(size=20))
-    theta = {"lengthscale": np.ones(3), "amplitude": 1.0, "sigma": 0.2, "sigma_w": 0.2}
+    theta = {"lengthscale": np.ones(2), "amplitude": 1.0, "sigma": 0.2, "sigma_w": 0.2}
     idata = known(model, scattered(theta, 10))
     quiet = {"seed": 1, "progressbar": False}
     attributions = bx.attributions(model, idata, **quiet)
@@ -51,7 +51,7 @@ def drawn():
         "relevance": (bx.ranking(relevance),),
         "interactions": (pairs,),
         "importances": (relevance, bx.importances(model, idata, **quiet)),
-        "image": (attributions, (1, 3)),
+        "image": (attributions, (1, 2)),
         "map": (weights, X[["rain", "wind"]]),
     }
     return given, lambda name, backend: getattr(bx, f"plot_{name}")(*given[name], backend=backend)

@@ -34,7 +34,12 @@ SPECTRA = {
     "Matern52": lambda w, ls: 16 / 3 * (5**0.5 / ls) ** 5 / (5 / ls**2 + w**2) ** 3,
     "Matern32": lambda w, ls: 4 * (3**0.5 / ls) ** 3 / (3 / ls**2 + w**2) ** 2,
 }
-CASES = [(k, a) for k in KERNELS for a in APPROXIMATIONS]
+QUICK = dict(zip(KERNELS, ["waves", "sines"] * 3, strict=True))
+CASES = [
+    pytest.param(k, a, marks=() if QUICK[k] == a else pytest.mark.slow)
+    for k in KERNELS
+    for a in APPROXIMATIONS
+]
 
 
 def compiled(name, approximation, wanted=("value", "gradient", "hessian", "attribution")):

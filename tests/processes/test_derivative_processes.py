@@ -53,7 +53,7 @@ class Posed:
 
 
 SETTINGS = ["GP", *WEIGHED[:2], pytest.param(WEIGHED[2], marks=pytest.mark.slow)]
-DEAR = ["GP", WEIGHED[0], *(pytest.param(name, marks=pytest.mark.slow) for name in WEIGHED[1:])]
+DEAR = [WEIGHED[0], *(pytest.param(n, marks=pytest.mark.slow) for n in ("GP", *WEIGHED[1:]))]
 
 
 @pytest.fixture(params=SETTINGS)
@@ -116,7 +116,7 @@ def test_attributions_are_integrals_of_gradients(posed):
     (mean,) = evaluated(posed.ask(OPS.integrated_gradient, posed.x, posed.baseline).mean)
     t, w = np.polynomial.legendre.leggauss(20)
     points = [posed.baseline + (s + 1) / 2 * (posed.x - posed.baseline) for s in t]
-    gradients = evaluated(*[posed.ask(OPS.gradient, point).mean for point in points])
+    gradients = evaluated(posed.ask(OPS.gradient, np.concatenate(points)).mean)
     integral = np.einsum("q,qmd->md", w / 2, np.reshape(gradients, (20, M, D)))
     assert_allclose(mean.reshape((M, D)), (posed.x - posed.baseline) * integral, atol=1e-12)
 

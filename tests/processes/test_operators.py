@@ -52,7 +52,10 @@ def plainly(x, z):
     return asked, matrix
 
 
-@pytest.mark.parametrize("kind", ["GP", "GPX", "basis", "basis GPX"])
+@pytest.mark.parametrize(
+    "kind",
+    ["GP", "basis GPX", *(pytest.param(k, marks=pytest.mark.slow) for k in ("GPX", "basis"))],
+)
 def test_a_new_operator_needs_nothing_but_its_class(rng, kind):
     x, other = rng.normal(size=(2, 3, D))
     z = rng.normal(size=(3, 2)) if "GPX" in kind else None

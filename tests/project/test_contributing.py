@@ -42,10 +42,10 @@ def page():
 def fitted(page):
     """Waiting times, by the page's kernel, likelihood and method of inference."""
     rng = np.random.default_rng(4)
-    X = pd.DataFrame(rng.normal(size=(40, 2)), columns=["dose", "age"])
+    X = pd.DataFrame(rng.normal(size=(20, 2)), columns=["dose", "age"])
     y = pd.Series(rng.exponential(np.exp(1.0 + np.sin(X["dose"]))), name="hours")
     model = bx.GP(X, y, kernel="cauchy", likelihood="exponential")
-    options = {"draws": 60, "chains": 2, "seed": 1, "scale": 0.2}
+    options = {"draws": 50, "chains": 2, "seed": 1, "scale": 0.2}
     return model, model.fit("random_walk", **options, **QUIET)
 
 
@@ -54,7 +54,7 @@ def test_a_new_method_gives_what_arviz_reads(fitted):
     assert set(idata["posterior"].data_vars) == set(model.hyperparameters)
     assert idata["posterior"].attrs["inference_method"] == "random_walk"
     assert set(az.summary(idata, kind="stats").index) > {"amplitude"}
-    assert idata["log_likelihood"].to_dataset().sizes["obs"] == 40
+    assert idata["log_likelihood"].to_dataset().sizes["obs"] == 20
 
 
 def test_a_new_likelihood_is_explained_on_its_own_scale(fitted):

@@ -13,7 +13,7 @@ X = np.concatenate([RNG.uniform(-2, -0.5, 20), RNG.uniform(0.5, 2, 20)])[:, None
 APART = np.where(X[:, 0] > 0, "right", "left")
 
 
-@pytest.mark.parametrize("link", ["logit", "probit"])
+@pytest.mark.parametrize("link", ["logit", pytest.param("probit", marks=pytest.mark.slow)])
 def test_separable_labels_have_bounded_probabilities(link):
     """Their likelihood alone has no maximum; the prior of the amplitude holds it."""
     model = bx.GP(X, APART, likelihood="bernoulli", link=link)
