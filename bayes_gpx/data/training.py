@@ -265,7 +265,7 @@ def _read_exposure(exposure, frame, observation):
         return None if observation.normal else np.ones(len(frame))
     values = read_response(exposure, frame, "exposure")
     if (values <= 0).any():
-        raise ValueError("exposure has values that are not positive; expected positive numbers.")
+        raise ValueError("exposure has values that are not above 0; expected positive numbers.")
     return values
 
 
