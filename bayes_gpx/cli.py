@@ -16,7 +16,7 @@ FIT, INTERRUPTED_FIT, REPORT = "fit.nc", "interrupted.nc", "report.html"
 INTERRUPTED = 130
 
 SAID = {
-    "mode": "One draw: how uncertain the hyperparameters are is not seen.",
+    "mode": "One draw: the uncertainty of the hyperparameters is not included.",
     "weighted": "Draws around the mode, weighted by the posterior density.",
 }
 """What is printed of a fit, by what its method gives; chains have a verdict of their own."""
@@ -168,7 +168,7 @@ def commands():
     """
 
 
-quiet = click.option("--quiet", is_flag=True, help="Say nothing but warnings and errors.")
+quiet = click.option("--quiet", is_flag=True, help="Print only warnings and errors.")
 seed = click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
 )

@@ -64,7 +64,7 @@ class Frame:
     def with_column(self, name: str, values: np.ndarray) -> "Frame":
         """Append a column on the right."""
         if name in self.columns:
-            raise ValueError(f"There is a column named {name!r} already; rename it.")
+            raise ValueError(f"There is already a column named {name!r}; rename it.")
         stacked = np.column_stack([self.values, values])
         return replace(self, values=stacked, columns=(*self.columns, name))
 
@@ -218,7 +218,9 @@ def read_response(
             "of X. For a single column use .ravel(), or pick one column."
         )
     if len(values) != len(frame):
-        raise ValueError(f"X has {len(frame)} rows and {name} has {len(values)}; expected as many.")
+        raise ValueError(
+            f"X has {len(frame)} rows and {name} has {len(values)}; expected the same number."
+        )
     labels = row_labels(y)
     if labels is not None and frame.labelled:
         refuse_misaligned(frame.index, labels, "X", name)

@@ -265,7 +265,7 @@ def _read_exposure(exposure, frame, observation):
         return None if observation.normal else np.ones(len(frame))
     values = read_response(exposure, frame, "exposure")
     if (values <= 0).any():
-        raise ValueError("exposure holds values that are not above 0; expected positive numbers.")
+        raise ValueError("exposure has values that are not above 0; expected positive numbers.")
     return values
 
 
@@ -276,7 +276,9 @@ def with_intercept(frame: Frame) -> Frame:
 
 def _refuse_apart(X, Z, name, other):
     if len(Z) != len(X):
-        raise ValueError(f"{name} has {len(X)} rows and {other} has {len(Z)}; expected as many.")
+        raise ValueError(
+            f"{name} has {len(X)} rows and {other} has {len(Z)}; expected the same number."
+        )
     if X.labelled and Z.labelled:
         refuse_misaligned(X.index, Z.index, name, other)
 

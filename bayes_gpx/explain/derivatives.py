@@ -120,7 +120,7 @@ def _explained(model, idata, quantity, where, *, on="response", **options):
     if not bends(model, quantity, on):
         return explain(model, idata, quantity, where, on=on, **options)
     if quantity.square:
-        raise ValueError("order=2 is not supported for the response; pass on='latent'.")
+        raise ValueError("order=2 of the response is not supported; pass on='latent'.")
     try:
         return by_functions(
             model, idata, ResponseQuantity(model, quantity, where), where, **options

@@ -87,7 +87,7 @@ class Diagnosis(NamedTuple):
         begins = {
             "good": f"Converged: R-hat is at most {self.r_hat:.4g}, the effective sample size at "
             f"least {self.ess:.0f}, and no transition diverged",
-            "fair": "Nearly converged, which will do for exploring. Before publishing: ",
+            "fair": "Nearly converged, which is good enough to explore. Before publishing: ",
             "bad": "Not converged, so do not trust these draws: ",
         }
         return begins[self.grade] + "; ".join(self.complaints) + "."

@@ -94,8 +94,8 @@ def _samples_latent(model, latent, method):
         able = " or ".join(repr(name) for name in METHODS if method_named(name).latent)
         raise ValueError(
             f"latent='sample' with method={method!r} and likelihood="
-            f"{spec.likelihood!r}; expected method={able}, and other than normal noise, which "
-            "leaves no latent values to sample, or a model with representation='hierarchy'."
+            f"{spec.likelihood!r}; expected method={able}, and a likelihood other than the normal, "
+            "which has no latent values to sample, or a model with representation='hierarchy'."
         )
     if model.inducing:
         raise ValueError(

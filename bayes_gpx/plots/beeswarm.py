@@ -80,18 +80,19 @@ def plot_beeswarm(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the attributions of many observations, coloured by the features' own values.
+    """Plot the attributions of many observations, coloured by the values of the features.
 
-    Each observation is a point in each feature's row: filled if its interval excludes 0, hollow
-    if it includes 0. Colours run from a feature's 5th percentile to its 95th, over all
-    observations of the dataset; those of a categorical column are gray.
+    Each feature has a row with one point for each observation: filled if the interval excludes 0,
+    hollow if it includes 0. Colours range from the 5th to the 95th percentile of the feature over
+    all observations of the dataset; points of a categorical column are gray.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws or not.
     obs : list of labels, optional
-        All by default. Of more than 1000 a random choice of 1000 is drawn, as the title says.
+        All by default. If there are more than 1000, a random 1000 of them are shown, and the title
+        says so.
     features : list of str, optional
         From top to bottom; by default the `max_features` of the largest mean absolute value over
         all observations.

@@ -46,7 +46,7 @@ def plot_comparisons(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot what-if contrasts: averages below each other, or the rows of each contrast, sorted.
+    """Plot comparisons: averages in one panel, or the sorted rows of each comparison.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def plot_comparisons(
     bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
     units, count = dataset.attrs["units"], mean.sizes["contrast"]
     backend = backend_named(backend)
-    title = f"Change of the prediction, {prob:.0%} intervals"
+    title = f"Difference of the predictions, {prob:.0%} intervals"
     if "obs" not in mean.dims:
         size = 7.0, 1.2 + 0.4 * count
         lay_out(pc_kwargs, 1, size, backend=backend, above=0.4)
@@ -86,7 +86,7 @@ def plot_comparisons(
         add_title(pc, title)
         return pc
     if count > MOST_PANELS:
-        raise ValueError(f"There are {count} contrasts; choose at most {MOST_PANELS} of them.")
+        raise ValueError(f"There are {count} comparisons; choose at most {MOST_PANELS} of them.")
     lay_out(pc_kwargs, count, (4.2, 3.2), backend=backend, narrowest=7.0, above=0.5)
     pc = PlotCollection.wrap(mean, cols=["contrast"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)

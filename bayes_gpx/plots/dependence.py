@@ -56,9 +56,9 @@ def plot_dependence(
 ) -> PlotCollection:
     """Plot attributions, contributions, weights, slopes or relevance against the feature's value.
 
-    Each observation is a point with its interval, above a rug of values; those of one level of a
-    categorical column stand side by side, above the level's name. The scatter of points
-    at one value is interaction with other features, the interval is what is not known.
+    Each observation is a point with its interval, above a rug of the values. For a categorical
+    column, the points of each level are side by side above its name. Points that scatter at the
+    same value show interaction with other features; intervals show the uncertainty.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ def plot_dependence(
         What `bayes_gpx.attributions`, `contributions`, `weights`, `derivatives` or `relevance`
         returned, with draws or not.
     obs : list of labels, optional
-        All by default. Of more than 1000 a random choice of 1000 is drawn, as the title says.
+        All by default. If there are more than 1000, a random 1000 of them are shown, and the title
+        says so.
     features : list of str, optional
         By default the `max_features` of the largest mean absolute attribution or contribution;
         the first ones of weights, derivatives and relevance, whose units differ.

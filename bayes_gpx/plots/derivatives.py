@@ -22,7 +22,7 @@ from bayes_gpx.plots.visuals import (
 )
 
 SIGNS = ("#0072b2", "#d55e00", "#999999")
-"""Colours of a positive, a negative and an open sign: Okabe and Ito's blue and vermilion."""
+"""Colours of a positive, a negative and an uncertain sign, after Okabe and Ito."""
 
 
 def _band(da, target, *, value, curve, width, **kwargs):
@@ -66,12 +66,12 @@ def plot_derivatives(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot each derivative against its own feature's value, with both bands.
+    """Plot each derivative against the value of its feature, with both bands.
 
-    Where one feature alone varies, its panel is a curve with a pointwise (dark) and a
-    simultaneous (light) band. Elsewhere each observation is a point with two intervals. Marks
-    along the bottom are the observations' values, blue where the derivative is positive with at
-    least the bands' probability, orange where it is negative, gray where that is open.
+    If only one feature varies over the observations, its panel has a curve with a pointwise (dark)
+    and a simultaneous (light) band. Otherwise each observation is a point with two intervals. Marks
+    along the bottom are the values of the observations: blue where the derivative is positive with
+    at least the probability of the bands, orange where it is negative, gray if neither is certain.
 
     Parameters
     ----------
@@ -131,6 +131,6 @@ def plot_derivatives(
         pc,
         f"Derivative{some}, {dataset.attrs['units']}\n"
         f"{prob:.0%} bands: pointwise dark, simultaneous light\n"
-        f"along the bottom: P(> 0) at least {prob:.0%} blue, P(< 0) orange, neither gray",
+        f"marks at the bottom: P(> 0) at least {prob:.0%} blue, P(< 0) orange, neither gray",
     )
     return pc

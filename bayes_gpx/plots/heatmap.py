@@ -17,7 +17,7 @@ from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, s
 from bayes_gpx.plots.visuals import SIGNED, axis_labels, cells, colour_bar, symmetric
 
 GRAY, KEPT = 0.8, 0.25
-"""Cells of open sign are mixed with this gray, and keep this share of their colour."""
+"""Cells of uncertain sign are mixed with this gray, and keep this share of their colour."""
 
 MOST_LABELS = 40
 
@@ -44,17 +44,18 @@ def plot_heatmap(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the attributions of many observations as colours, faded where the sign is open.
+    """Plot the attributions of many observations as colours, faded where the sign is uncertain.
 
-    Columns are observations, from the smallest sum over all features to the largest; rows are
-    features. Cells whose interval covers 0 fade to gray.
+    Columns are observations, ordered by the sum over all features; rows are features. Cells whose
+    interval includes 0 fade to gray.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws or not.
     obs : list of labels, optional
-        All by default. Of more than 1000 a random choice of 1000 is drawn, as the title says.
+        All by default. If there are more than 1000, a random 1000 of them are shown, and the title
+        says so.
     features, max_features, ci_prob
         As in `plot_beeswarm`.
     backend : {"matplotlib", "plotly", "none"}, optional
@@ -109,6 +110,6 @@ def plot_heatmap(
     pc.map(axis_labels, "xlabel", data=mean, x=axis)
     colour_bar(pc, norm, SIGNED, found.attrs["label"], aspect=30)
     add_title(
-        pc, f"{found.attrs['title']}\nfaded to gray where the {found.attrs['interval']} covers 0"
+        pc, f"{found.attrs['title']}\nfaded to gray where the {found.attrs['interval']} includes 0"
     )
     return pc

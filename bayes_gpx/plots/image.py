@@ -43,7 +43,7 @@ def plot_image(
 ) -> PlotCollection:
     """Plot a quantity whose features are pixels: image, mean and sd of each observation.
 
-    One scale holds for all observations; that of the mean has 0 in its middle.
+    All observations share one colour scale, which for the mean is centred at 0.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def plot_image(
         What `bayes_gpx.weights`, `contributions`, `attributions` or `derivatives` returned, with
         draws or not.
     shape : tuple (rows, columns)
-        Of the image, row by row in the order of the features.
+        Shape of the image; the features are its pixels, row by row.
     obs : list of labels, optional
         Which observations, at most 24; the first six by default.
     backend : {"matplotlib", "plotly", "none"}, optional

@@ -43,17 +43,17 @@ def plot_importances(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot measures of relevance side by side, each divided by the mean of its largest.
+    """Plot measures of relevance side by side, each divided by its largest mean.
 
     Parameters
     ----------
     *datasets : xarray.Dataset
         What `bayes_gpx.relevance` (its `average_relevance` is drawn) or `bayes_gpx.importances`
-        returned; or any with variables (feature) or (chain, draw, feature), such as a peer's.
-        Features stand in the order of the first.
+        returned; or any dataset with variables (feature) or (chain, draw, feature), such as
+        results of another package. Features are in the order of the first dataset.
     ci_prob : float, optional
-        Probability of the intervals, with equal tails, of measures with draws; ArviZ's
-        ``stats.ci_prob`` by default. Those that do not vary over draws have no interval.
+        Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default. Measures
+        that do not vary over draws have no interval.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -83,7 +83,9 @@ def plot_importances(
     features = next(iter(means.values()), xr.DataArray([]))
     for name, mean in means.items():
         if set(mean["feature"].values) != set(features["feature"].values):
-            raise ValueError(f"{name} has other features than {next(iter(means))}; expected equal.")
+            raise ValueError(
+                f"{name} and {next(iter(means))} have different features; expected the same ones."
+            )
     if not means:
         raise ValueError("No dataset was given; expected results of bx.relevance, bx.importances.")
 

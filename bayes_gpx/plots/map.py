@@ -29,7 +29,7 @@ SIZE = 3.9, 3.6
 """Of a panel, in inches."""
 
 OUTLINES = {True: "#bbbbbb", False: "#222222"}
-"""Of places whose sign is open, and of the others."""
+"""Of places whose sign is uncertain, and of the others."""
 
 
 def _places(da, target, *, at, unsure, scales, size):

@@ -59,7 +59,7 @@ def plot_partial_dependence(
 ) -> PlotCollection:
     """Plot the function along each feature: curves of observations, their average and its band.
 
-    Along a categorical column these are points at its levels, with an interval for the band.
+    For a categorical column, points at its levels replace the curves, and intervals the band.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def plot_partial_dependence(
     features : list of str, optional
         Only these, in this order.
     max_curves : int
-        Of more observations, as many evenly chosen ones are drawn.
+        If there are more observations, this many of them are shown, chosen evenly.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.

@@ -96,15 +96,15 @@ def plot_relevance(
 ) -> PlotCollection:
     """Plot features' average relevance with intervals, and the probability of each rank.
 
-    Features stand in the order of their mean ranks. Of one draw of the hyperparameters there are
-    neither intervals nor probabilities, and a panel of averages alone.
+    Features are in the order of their mean ranks. With a single draw of the hyperparameters there
+    are no intervals and no probabilities, and only the averages are shown.
 
     Parameters
     ----------
     ranked : xarray.Dataset
         What `bayes_gpx.ranking` returned of `bayes_gpx.relevance`.
     max_features : int
-        The first of that order.
+        Number of features to show, in that order.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -174,7 +174,7 @@ def plot_interactions(
     top : int
         Among how many.
     max_features : int
-        The first of that order.
+        Number of features to show, in that order.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.

@@ -69,10 +69,10 @@ def plot_waterfall(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot how one observation's attributions lead from f(baseline) to f(x), step by step.
+    """Plot how the attributions of one observation lead from f(baseline) to f(x), step by step.
 
-    From top to bottom the features take their steps, the largest first, then all others as one;
-    the last row is the whole way. Each step carries its own interval, as if the steps before it
+    Each row is the step of one feature, the largest first, followed by one step for all remaining
+    features; the last row is the total. Each step has its own interval, as if the steps before it
     were known. The scale starts at 0, which is f(baseline).
 
     Parameters
@@ -83,7 +83,7 @@ def plot_waterfall(
     obs : label
         Which observation; needed where the dataset has several.
     max_features : int
-        The other features become one step.
+        All other features are shown as one step.
     ci_prob : float, optional
         Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
@@ -118,7 +118,8 @@ def plot_waterfall(
     if len(first) < len(order):
         parts.append(total - sum(parts))
         mean.append(float(whole) - sum(mean))
-        names.append(f"{len(order) - len(first)} others")
+        left = len(order) - len(first)
+        names.append("1 other feature" if left == 1 else f"{left} other features")
     start = np.concatenate([[0.0], np.cumsum(mean)[:-1], [0.0]])
     origin = "f(baseline)" if name == "attribution" else "offset"
     names.append(f"f(x) - {origin}")

@@ -70,7 +70,7 @@ def test_a_waterfall_steps_from_0_to_the_difference():
     mean = one["attribution_mean"].to_series()
     first = list(mean.abs().sort_values(ascending=False).index[:2])
     shown = axes.get_yticks(), labels(axes.get_yticklabels())
-    assert shown[1][2:] == ["2 others", "f(x) - f(baseline)"]
+    assert shown[1][2:] == ["2 other features", "f(x) - f(baseline)"]
     value = one["value"].to_series()
     assert shown[1][:2] == [f"{name} = {value[name]:.4g}" for name in first]
     steps = [mean[first[0]], mean[first[1]], mean.sum() - mean[first].sum()]
