@@ -4,6 +4,7 @@ import functools
 import json
 import resource
 import threading
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
@@ -161,20 +162,21 @@ def test_savers_of_one_path_do_not_meet(regression, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["m.nc"]
 
 
-@pytest.fixture
+@contextmanager
 def full_disk():
-    """No file may grow beyond 20 kB; Python ignores the signal and raises an OSError."""
+    """Let no file grow beyond 20 kB; Python ignores the signal and raises an OSError."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_a_full_disk_is_an_error_and_leaves_the_earlier_file(tmp_path, request):
+def test_a_full_disk_is_an_error_and_leaves_the_earlier_file(tmp_path):
     path = tmp_path / "m.nc"
     path.write_bytes(b"earlier")
     model, idata = bx.load(WITHOUT_CHECKSUM)
-    request.getfixturevalue("full_disk")
-    with pytest.raises(OSError, match="File too large"):
+    with pytest.raises(OSError, match="File too large"), full_disk():
         bx.save(model, idata, path)
     assert path.read_bytes() == b"earlier" and [p.name for p in tmp_path.iterdir()] == ["m.nc"]
