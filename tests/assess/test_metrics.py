@@ -65,7 +65,7 @@ def test_coverage_says_what_it_cannot_use():
         metrics.coverage(found, xr.DataArray([1.0, 2.0, 3.0], {"obs": [0, 2, 1]}, ["obs"]))
     with pytest.raises(ValueError, match=r"isel\(obs=\[0\]\)"):
         metrics.coverage(found.isel(obs=0), [1.0])
-    with pytest.raises(ValueError, match="holds 'a'"):
+    with pytest.raises(ValueError, match="holds words, such as 'a'"):
         metrics.coverage(found, ["a", "b", "c"])
     with pytest.raises(ValueError, match="one value for each"):
         metrics.coverage(found, [1.0, 2.0])

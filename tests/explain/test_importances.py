@@ -324,7 +324,7 @@ def test_plots(fitted):
     plt.close("all")
     with pytest.raises(ValueError, match="no measure with dims"):
         bx.plot_importances(found)
-    with pytest.raises(ValueError, match="other features than relevance"):
+    with pytest.raises(ValueError, match="peer and relevance have different features"):
         bx.plot_importances(near, peer.isel(feature=[0]))
     with pytest.raises(ValueError, match="no bands; expected the result of bx.partial_dependence"):
         bx.plot_partial_dependence(near)
