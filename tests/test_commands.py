@@ -376,7 +376,9 @@ def test_draws_that_an_interruption_left_are_whole():
         nuts._drawn(tree.isel(chain=[2]), 8)
 
 
+@pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("bayes_gpx.inference.laplace.FEWEST_PROPOSED", 100)
     run, model_fit = tmp_path / "run", bx.GP.fit
     words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
     words += ["--out", run, "--draws", 5, "--quiet"]

@@ -19,7 +19,7 @@ from bayes_gpx.testing import check_kernel
 SLOW = (
     *("gibbs", "warped", "warped matern52 of one column", "warped linear"),
     *("expquad isotropic", "expquad columns", "matern52 columns", "matern32 isotropic"),
-    *("linear columns", "ratquad, large alpha", "polynomial of degree 1"),
+    *("linear columns", "ratquad, large alpha", "polynomial of degree 1", "wrapped periodic"),
     *("sum", "power", "product of sums"),
 )
 """To compile, or near relatives of others."""

@@ -71,7 +71,8 @@ def test_it_says_no_wrong():
 def test_it_is_fitted_and_explained(data):
     X, y = data
     model = bx.GP(X, y, likelihood="gamma")
-    idata = model.fit("map", **QUIET)
+    start = {"lengthscale": 1.0, "amplitude": 1.0, "shape": 4.0}
+    idata = model.fit("map", start=start, **QUIET)
     assert set(model.variables) == {"lengthscale", "amplitude", "shape"}
     found = bx.predictions(model, idata, **QUIET)
     truth = np.exp(np.sin(X[:, 0]))
@@ -85,7 +86,7 @@ def test_it_is_fitted_and_explained(data):
     with pytest.raises(ValueError, match=r"Gamma does not say .* apart"):
         bx.relevance(model, idata, X[:2], **QUIET)
     sparse = bx.GP(X, y, likelihood="gamma", approximation=bx.Inducing(8))
-    kept = sparse.fit("svgp", **QUIET)
+    kept = sparse.fit("svgp", start=start, **QUIET)
     assert_allclose(
         bx.predictions(sparse, kept, **QUIET)["mean_mean"], found["mean_mean"], rtol=0.2
     )

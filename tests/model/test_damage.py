@@ -145,7 +145,12 @@ def test_a_file_builds_only_what_is_listed(tmp_path, monkeypatch):
 def test_savers_of_one_path_do_not_meet(regression, tmp_path):
     X, _, y, _, _ = regression
     models = [bx.GP(X, y), bx.GPX(X, y)]
-    fits = [model.fit("map", progressbar=False) for model in models]
+    start = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.5, "sigma_w": 0.1}
+    starts = [{name: start[name] for name in model.hyperparameters} for model in models]
+    fits = [
+        model.fit("map", start=one, progressbar=False)
+        for model, one in zip(models, starts, strict=True)
+    ]
 
     def keep(model, idata):
         for _ in range(3):

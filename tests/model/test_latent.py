@@ -67,8 +67,9 @@ def test_the_posterior_of_coefficients_is_linear_algebra():
 def test_with_normal_noise_and_every_row_inducing_svgp_is_exact():
     y = F + 0.3 * RNG.normal(size=N)
     sparse = bx.GP(X, y, approximation=bx.Inducing(N + 5))
-    idata = sparse.fit("svgp", **QUIET)
-    exact = bx.GP(X, y).fit(**QUIET)
+    start = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.3}
+    idata = sparse.fit("svgp", start=start, **QUIET)
+    exact = bx.GP(X, y).fit(start=start, **QUIET)
     assert_allclose(idata["sample_stats"]["lp"], exact["sample_stats"]["lp"], atol=1e-4)
     assert idata["elbo"]["elbo"].max() == idata["sample_stats"]["lp"].item()
 
@@ -98,7 +99,7 @@ def test_basis_functions_and_inducing_points_tend_to_the_same_posterior(y, likel
 )
 def test_the_moments_that_are_kept_are_the_posterior(likelihood):
     model = bx.GP(X, LABELS, likelihood=likelihood, approximation=bx.Inducing(9), scale=False)
-    kept = model.fit("svgp", **QUIET)
+    kept = model.fit("svgp", start={"lengthscale": 1.0, "amplitude": 1.0}, **QUIET)
     theta = {name: kept["posterior"][name].values[0, 0] for name in ("lengthscale", "amplitude")}
     covariance = theta["amplitude"] ** 2 * pm.gp.cov.ExpQuad(2, ls=theta["lengthscale"])
     found = kept["variational"].to_dataset().isel(chain=0, draw=0)
@@ -285,7 +286,8 @@ def test_a_model_without_anything_to_infer_says_so():
 def test_weighed_features_at_inducing_points_are_kept():
     Z = RNG.normal(size=(N, 2))
     model = bx.GPX(X, LABELS, Z, likelihood="bernoulli", approximation=bx.Inducing(6))
-    kept = model.fit("svgp", **QUIET)["variational"]
+    start = dict.fromkeys(model.hyperparameters, 1.0)
+    kept = model.fit("svgp", start=start, **QUIET)["variational"]
     back = model.training.Z_scaling.apply(kept["U_Z"].values)
     assert_allclose(back, model.inducing["U_Z"])
     assert kept["z_feature"].size == 2

@@ -179,7 +179,8 @@ def test_two_models_join_one_model_under_their_names(regression):
     assert first._pymc is joined and second._pymc is joined
     assert {"plain_sigma", "weighted_sigma_w", "plain_y"} <= set(joined.named_vars)
     assert joined.named_vars_to_dims["weighted_lengthscale"] == ("weighted_feature",)
-    idata = first.fit("map", progressbar=False)
+    start = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.5}
+    idata = first.fit("map", start=start, progressbar=False)
     alone = bx.GP(X, y)
     theta = {n: idata["posterior"][f"plain_{n}"].values[0, 0] for n in alone.hyperparameters}
     expected = bx.predictions(alone, theta, X_new, draws=2, seed=1)
@@ -347,6 +348,7 @@ def test_nonstationary_and_user_written_kernels_learn(kernel):
     truth = np.sin(2 * X[:, 0])
     y = truth + rng.normal(0, 0.1, 30)
     model = bx.GP(X, y, kernel=kernel)
-    idata = model.fit("map", progressbar=False)
+    start = dict.fromkeys(model.hyperparameters, 0.5)
+    idata = model.fit("map", start=start, progressbar=False)
     found = bx.predictions(model, idata, X, keep="summary")
     assert np.mean((found["f_mean"].values - truth) ** 2) < 0.1**2

@@ -39,7 +39,8 @@ def test_a_fresh_process_explains_the_same(regression, tmp_path):
 def test_everything_comes_back(regression, tmp_path):
     X, Z, y, _, _ = regression
     model = bx.GPX(X, y, kernel="matern52 + linear", ard=False, scale=False, name="first")
-    idata = model.fit("map", progressbar=False)
+    start = dict.fromkeys(model.hyperparameters, 1.0)
+    idata = model.fit("map", start=start, progressbar=False)
     bx.save(model, idata, tmp_path / "m.nc")
     loaded, again = bx.load(tmp_path / "m.nc")
     assert loaded.specification == model.specification

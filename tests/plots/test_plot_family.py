@@ -32,8 +32,10 @@ def drawn():
     attributions = bx.attributions(model, idata, **quiet)
     weights = bx.weights(model, idata, smooth=True, joint=True, **quiet)
     slopes = bx.slopes(model, idata, **quiet)
-    relevance = bx.relevance(model, idata, progressbar=False)
-    pairs = bx.ranking(bx.interactions(model, idata, progressbar=False))
+    plain = bx.GP(X, model.training.y)
+    few = plain, known(plain, scattered(theta, 10))
+    relevance = bx.relevance(*few, progressbar=False)
+    pairs = bx.ranking(bx.interactions(*few, progressbar=False))
     given = {
         "contributions": (bx.contributions(model, idata, **quiet),),
         "predictions": (bx.predictions(model, idata, **quiet), model.training.y),
@@ -50,7 +52,7 @@ def drawn():
         "comparisons": (bx.comparisons(model, idata, variables=CHANGES, **quiet),),
         "relevance": (bx.ranking(relevance),),
         "interactions": (pairs,),
-        "importances": (relevance, bx.importances(model, idata, **quiet)),
+        "importances": (relevance, bx.importances(*few, **quiet)),
         "image": (attributions, (1, 2)),
         "map": (weights, X[["rain", "wind"]]),
     }

@@ -172,10 +172,15 @@ def families(regression):
     yield bx.GPX(X, y, Z), theta, (regression[4],)
 
 
-def test_verbs_answer_in_user_units(regression):
+FAMILIES = [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3]
+"""Of `families`: a GP and a GPX of features of its own are quick."""
+
+
+@pytest.mark.parametrize("which", FAMILIES)
+def test_verbs_answer_in_user_units(regression, which):
     X, *_, X_new, _ = regression
     options = {"keep": "summary", "progressbar": False}
-    for model, theta, z in families(regression):
+    for model, theta, z in list(families(regression))[which : which + 1]:
         slopes = bx.derivatives(model, theta, X_new, *z, **options)
         shares = bx.attributions(model, theta, X_new, *z, **options)
         center = X.mean().to_frame().T

@@ -114,16 +114,16 @@ def test_averages_of_any_kernel(rng, name):
 
 
 @pytest.mark.parametrize("method", ["right", *slow("gauss_legendre")])
-def test_given_nodes_are_those_of_each_path(rng, method):
+@pytest.mark.parametrize("name", ["Matern32", "product", *slow("times linear")])
+def test_given_nodes_are_those_of_each_path(rng, name, method):
     """In all forms: by distances along the paths, with a linear factor, and by derivatives."""
     x, baselines, xs = posed_points(rng)
-    for name in ("Matern32", "times linear", "product"):
-        _, function = compiled(name, rule(method, 3))
-        singles = [function(x, baselines[[b]], xs) for b in range(4)]
-        _, block, *_ = function(x, baselines[[3, 3]], xs)
-        assert_allclose(block, singles[3][3], atol=1e-11)
-        cross, *_ = function(x, baselines, xs)
-        assert_allclose(cross, np.mean([single[2] for single in singles], axis=0), atol=1e-12)
+    _, function = compiled(name, rule(method, 3))
+    singles = [function(x, baselines[[b]], xs) for b in range(4)]
+    _, block, *_ = function(x, baselines[[3, 3]], xs)
+    assert_allclose(block, singles[3][3], atol=1e-11)
+    cross, *_ = function(x, baselines, xs)
+    assert_allclose(cross, np.mean([single[2] for single in singles], axis=0), atol=1e-12)
 
 
 @pytest.fixture(params=["Z held", *slow("GP", *WEIGHED[1:])])

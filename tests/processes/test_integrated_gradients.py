@@ -163,7 +163,10 @@ KERNELS = {name: named(name) for name in PROFILES} | {
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow if n == "product" else ()) for n in KERNELS],
+    [
+        pytest.param(n, marks=pytest.mark.slow if n in ("product", "Periodic") else ())
+        for n in KERNELS
+    ],
 )
 def test_attributions_are_complete(rng, name):
     """Sums over features are differences of the kernel's own values."""

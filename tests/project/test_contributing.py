@@ -45,7 +45,8 @@ def fitted(page):
     X = pd.DataFrame(rng.normal(size=(20, 2)), columns=["dose", "age"])
     y = pd.Series(rng.exponential(np.exp(1.0 + np.sin(X["dose"]))), name="hours")
     model = bx.GP(X, y, kernel="cauchy", likelihood="exponential")
-    options = {"draws": 50, "chains": 2, "seed": 1, "scale": 0.2}
+    start = {"lengthscale": 1.0, "amplitude": 1.0}
+    options = {"draws": 50, "chains": 2, "seed": 1, "scale": 0.2, "start": start}
     return model, model.fit("random_walk", **options, **QUIET)
 
 
