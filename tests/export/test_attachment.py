@@ -8,6 +8,7 @@ import xarray as xr
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from known_draws import known, scattered
 
 QUIET = {"progressbar": False}
 
@@ -19,7 +20,8 @@ def fitted(regression):
     X, y = X.set_axis(rows), y.set_axis(rows)
     colour = pd.Categorical(["red", "blue"] * (len(X) // 2))
     model = bx.GPX(X, y, Z.set_axis(rows).assign(colour=colour), kernel="matern52", ard=False)
-    return model, model.fit("laplace", draws=60, seed=1, **QUIET)
+    theta = {"lengthscale": 1.0, "amplitude": 1.0, "sigma_w": 0.2, "sigma": 0.3}
+    return model, known(model, scattered(theta, 60))
 
 
 @pytest.fixture(scope="module")

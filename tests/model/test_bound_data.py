@@ -33,7 +33,12 @@ def test_other_data_of_a_larger_model_can_be_set(regression):
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "exposed"), [("student_t", False), ("bernoulli", False), ("poisson", True)]
+    ("likelihood", "exposed"),
+    [
+        pytest.param("student_t", False, marks=pytest.mark.slow),
+        ("bernoulli", False),
+        ("poisson", True),
+    ],
 )
 def test_only_what_takes_an_exposure_has_one(regression, likelihood, exposed):
     X, *_ = regression

@@ -153,7 +153,7 @@ def test_savers_of_one_path_do_not_meet(regression, tmp_path):
     ]
 
     def keep(model, idata):
-        for _ in range(3):
+        for _ in range(2):
             bx.save(model, idata, tmp_path / "m.nc")
 
     writers = [threading.Thread(target=keep, args=pair) for pair in zip(models, fits, strict=True)]

@@ -339,7 +339,9 @@ class OwnKernel(pm.gp.cov.Covariance):
     [
         pytest.param(gibbs, marks=pytest.mark.slow),
         warped,
-        lambda d: OwnKernel(d, pm.HalfNormal("reach")),
+        pytest.param(
+            lambda d: OwnKernel(d, pm.HalfNormal("reach")), marks=pytest.mark.slow, id="own"
+        ),
     ],
 )
 def test_nonstationary_and_user_written_kernels_learn(kernel):
