@@ -138,7 +138,7 @@ def from_baseline(
     return replace(where, baseline=scaled, baseline_values=start)
 
 
-def refuse_outside(model, values, name):
+def refuse_outside(model: ModelLike, values: np.ndarray, name: str) -> None:
     """Raise if rows lie outside of the box on which an HSGP's basis functions are meant."""
     approximation = model.specification.approximation
     if not isinstance(approximation, HSGP):

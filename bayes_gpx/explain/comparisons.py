@@ -17,7 +17,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import interval_of
-from bayes_gpx.draws.points import Points, at_other_x, points
+from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside
 from bayes_gpx.draws.random_functions import draw_functions, values
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.posteriors.base import Asked
@@ -106,6 +106,9 @@ def comparisons(
     refuse_swapped(model, idata)
     contrasts = _read(model.training.X, variables)
     where = points(model, X_new, Z_new, obs=obs)
+    for contrast in contrasts:
+        for end in (0, 1):
+            refuse_outside(model, contrast.at(where.X_values, end), f"variables, {contrast.label}")
     if average:
         options["keep"] = "draws"
     if responds(model, on):

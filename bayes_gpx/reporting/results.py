@@ -86,6 +86,13 @@ class Findings:
         """Responses at the new samples, labels as their codes, (m,)."""
         if self.X_new is None:
             raise ValueError("y_new was given without X_new; expected both, or neither.")
+        exposure = self.model.training.exposure
+        if exposure is not None and (exposure != 1.0).any():
+            raise ValueError(
+                "y_new was given for a model with an exposure, whose new rows are predicted at an "
+                "exposure of 1; expected none. Score them with bx.predictions(..., exposure=...) "
+                "and bx.metrics.coverage."
+            )
         labels = self.model.training.labels
         attrs = {} if labels is None else {"labels": [str(label) for label in labels]}
         return read_observed(

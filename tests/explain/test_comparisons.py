@@ -136,3 +136,11 @@ def test_plots_by_row_and_on_average(data):
     assert [tick.get_text() for tick in panel.get_yticklabels()] == LABELS
     with pytest.raises(ValueError, match=r"bx\.comparisons"):
         bx.plot_comparisons(by_row.rename(comparison_mean="f_mean"))
+
+
+def test_values_outside_of_a_box_are_refused(data):
+    X, y = data
+    model = bx.GP(X[["dose"]], y, approximation=bx.HSGP([8], 1.5))
+    theta = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.3}
+    with pytest.raises(ValueError, match=r"variables, dose: 30 - 1.*HSGP's box"):
+        bx.comparisons(model, theta, variables={"dose": (1.0, 30.0)}, **QUIET)

@@ -131,3 +131,12 @@ def test_every_label_has_its_weights(data):
         assert f"Weights of label {label} over 40 rows" in text
     captions = [part.caption for part in parts if part.kind == "figure"]
     assert sum("of label 1" in caption for caption in captions) == 2
+
+
+def test_counts_with_an_exposure_are_not_scored_at_another(data):
+    X, y = data
+    options = {"likelihood": "poisson", "exposure": np.linspace(1.0, 3.0, 40)}
+    model = bx.GP(X, y.round().clip(0), **options)
+    theta = {"lengthscale": 1.0, "amplitude": 1.0}
+    with pytest.raises(ValueError, match=r"at an exposure of 1.*exposure="):
+        Findings(model, theta, X[:3], None, y_new=y[:3].round().clip(0), **OPTIONS)
