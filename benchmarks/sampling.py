@@ -108,7 +108,7 @@ def ours(model, target_accept=0.9, length=LENGTH):
     start = time.perf_counter()
     with blas_threads(model.training.n, 2):
         density = Density(model.objective, jacobian=True, long_run=True)
-        _, mode, spread = laplace._mode_and_spread(density, model.starts(), False)
+        _, mode, spread = laplace.mode_and_spread(density, model.starts(), False)
     wait = time.perf_counter() - start
 
     def task(seed):

@@ -107,12 +107,13 @@ def evaluation(mode):
 def explanation(mode):
     """Compile contributions, and time one hyperparameter draw of 89 rows and 10 features."""
     import numpy as np
+    from pytensor.compile.mode import get_mode
 
     import bayes_gpx as bx
     from bayes_gpx.draws import compiled
 
     if mode == "numba":
-        compiled.MODE = "NUMBA"
+        compiled.MODE = get_mode("NUMBA").excluding("inplace")
     gpx, X_new = model()
     options = {"keep": "summary", "covariance": True, "progressbar": False}
     compiled, _ = seconds(lambda: bx.contributions(gpx, THETA, X_new, **options))

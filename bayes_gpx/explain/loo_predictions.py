@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import arviz as az
 import numpy as np
 import xarray as xr
+from arviz_stats import loo
 from arviz_stats.base import array_stats
 
 from bayes_gpx.aliases import Draws
@@ -206,7 +206,7 @@ def _weights(model, hyper, terms):
 def _smoothed(posterior, terms):
     left_out = xr.Dataset({"y": ((*LEAD, "obs"), terms)}, posterior.coords)
     tree = xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": left_out})
-    found = az.loo(tree, pointwise=True)
+    found = loo(tree, pointwise=True)
     log_weights = found.log_weights.transpose(*LEAD, "obs").values
     return _normalised(log_weights), found.pareto_k.values.reshape(-1)
 
