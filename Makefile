@@ -3,6 +3,7 @@ PYTHON ?= python3
 UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.uv/bin/uv)
 INSTALL = $(UV) pip install --python .venv --constraint constraints.txt
 NO_DATA = $(if $(BAYES_GPX_DATA),, and not data)
+PAPERS ?= $(sort $(basename $(notdir $(wildcard models/papers/*.py))))
 BROWSER = $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 NO_BROWSER = $(if $(BROWSER),, and not browser)
 # Tests are many small matrices: one BLAS thread each is fastest and makes the numbers repeatable. Two
@@ -13,7 +14,7 @@ TWO = -n 2 --dist loadfile
 # Many tests start a process, which would compile all that it imports where nobody may keep it.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup test test-slow mutants demo lint format docs wheel notebooks bench constraints clean
+.PHONY: setup test test-slow mutants demo lint format docs wheel notebooks papers bench constraints clean
 
 setup: .venv/.installed
 
@@ -57,6 +58,11 @@ wheel: | $(UV)
 # Executed copies are thrown away: notebooks are stored without outputs.
 notebooks: .venv/.installed
 	$(ONE_THREAD) .venv/bin/jupyter-execute --timeout=900 notebooks/*.ipynb
+
+# Tables and figures of the papers, hours in all: PAPERS=gpx_table1 makes one, QUICK=1 small versions.
+# Whatever was computed is kept, so that a run that was stopped goes on.
+papers: .venv/.installed-bench
+	set -e; for name in $(PAPERS); do echo "== $$name"; .venv/bin/python models/papers/$$name.py $(if $(QUICK),--quick); done
 
 bench: .venv/.installed-bench
 	set -e; for script in benchmarks/*.py; do echo "== $$script"; .venv/bin/python "$$script"; done

@@ -113,7 +113,13 @@ def _places_left_out(dataset, seen):
     return dataset["pit"]
 
 
-def stability(dataset: xr.Dataset, neighbours: int = 10) -> xr.DataArray:
+def stability(
+    dataset: xr.Dataset,
+    neighbours: int = 10,
+    *,
+    radius: float | None = None,
+    within: Table | None = None,
+) -> xr.DataArray:
     """Largest change of an explanation between an observation and its neighbours, per distance.
 
     ``max_j |e_i - e_j| / |x_i - x_j|`` over the nearest neighbours j, an estimate of the local
@@ -121,12 +127,22 @@ def stability(dataset: xr.Dataset, neighbours: int = 10) -> xr.DataArray:
     observations; e are posterior means, with weights and derivatives times these sds, so that all
     is in units of y. Weights and contributions of a GPX with Z of its own are compared over z.
 
+    With a `radius`, equation 19 of Yoshikawa and Iwata: neighbours are all observations in a ball,
+    and explanations are standardised over the observations, feature by feature, instead. It is
+    then a number without unit, which does not tell large explanations from small ones.
+
     Parameters
     ----------
     dataset : xarray.Dataset
         Of weights, contributions, derivatives or attributions, at two observations or more.
     neighbours : int
         How many of them are looked at; of fewer, all others.
+    radius : float, optional
+        Neighbours are those with ``|x_i - x_j| / m`` below it, m the number of coordinates;
+        infinity for all others.
+    within : frame or array (obs, m), optional
+        The coordinates in which the ball is measured, as they are: of a GPX with Z of its own, its
+        X. The values divided by their sd by default.
 
     Returns
     -------
@@ -136,7 +152,8 @@ def stability(dataset: xr.Dataset, neighbours: int = 10) -> xr.DataArray:
     Raises
     ------
     ValueError
-        For another dataset, and categorical columns, whose levels have no distance.
+        For another dataset, categorical columns, whose levels have no distance, a radius that is
+        not positive, and coordinates without a radius or of other observations.
 
     References
     ----------
@@ -163,17 +180,40 @@ def stability(dataset: xr.Dataset, neighbours: int = 10) -> xr.DataArray:
         raise ValueError("Levels of categorical columns have no distance; expected numbers alone.")
     value = dataset["value"].transpose("obs", "feature")
     sd = value.std("obs")
-    mean = dataset[f"{name}_mean"] * (sd if name in PER_VALUE else 1.0)
-    mean = mean.transpose("obs", "feature", ...)
     x = (value / sd.where(sd > 0, 1.0)).values
-    apart, which = KDTree(x).query(x, min(neighbours + 1, len(x)))
-    change = np.linalg.norm(mean.values[which] - mean.values[:, None], axis=2)
-    apart = apart.reshape((*apart.shape, *[1] * (change.ndim - 2)))
-    found = np.full(change.shape, -np.inf)
-    np.divide(change, apart, out=found, where=np.broadcast_to(apart > 0, change.shape))
-    largest = found.max(axis=1)
+    mean = dataset[f"{name}_mean"].transpose("obs", "feature", ...)
+    if radius is None and within is None:
+        e = (mean * (sd if name in PER_VALUE else 1.0)).values
+        apart, which = KDTree(x).query(x, min(neighbours + 1, len(x)))
+        pairs = np.repeat(np.arange(len(x)), which.shape[1]), which.ravel()
+        apart = apart.ravel()
+    else:
+        spread = mean.std("obs")
+        e = (mean / spread.where(spread > 0, 1.0)).values
+        pairs = _in_ball(x if within is None else within, radius, len(x))
+        apart = np.linalg.norm(x[pairs[0]] - x[pairs[1]], axis=1)
+    pairs, apart = [own[apart > 0] for own in pairs], apart[apart > 0]
+    change = np.linalg.norm(e[pairs[0]] - e[pairs[1]], axis=1)
+    largest = np.full((len(x), *change.shape[1:]), np.nan)
+    np.fmax.at(largest, pairs[0], (change.T / apart).T)
     kept = mean.isel(feature=0, drop=True)
-    return kept.copy(data=np.where(np.isinf(largest), np.nan, largest)).rename("stability")
+    return kept.copy(data=largest).rename("stability")
+
+
+def _in_ball(within, radius, n):
+    """Ordered pairs of observations whose coordinates are closer than the radius, (pairs,) each."""
+    coordinates = np.asarray(within, dtype=float)
+    if radius is None:
+        raise ValueError("within was given without a radius; expected both.")
+    if not radius > 0:
+        raise ValueError(f"radius is {radius}; expected a positive number.")
+    if coordinates.ndim != 2 or len(coordinates) != n or not np.isfinite(coordinates).all():
+        raise ValueError(
+            f"within has shape {coordinates.shape}; expected finite coordinates of the dataset's "
+            f"{n} observations, (obs, m)."
+        )
+    close = KDTree(coordinates).query_pairs(radius * coordinates.shape[1], output_type="ndarray")
+    return np.concatenate([close[:, 0], close[:, 1]]), np.concatenate([close[:, 1], close[:, 0]])
 
 
 def faithfulness(

@@ -188,6 +188,19 @@ IN_FOLDER = {
         {"label": "digit"},
         ("index",),
     ),
+    "paper_reviews": Files(
+        {
+            "paper_reviews/paper_reviews.csv.gz": (
+                "80f178241fcba250fc7e2db4b066d8f58ac7546d706eb9ec3d9eff387717bea1"
+            )
+        },
+        "evaluation",
+        "B. Keith, E. Fuentes, C. Meneses (2017), Paper Reviews, UCI, doi 10.24432/C50G60; the "
+        "reviews with a text, mostly in Spanish.",
+        {"evaluation": "-2 to 2"},
+        ("paper_id", "preliminary_decision", "review_id", "language", "confidence")
+        + ("orientation", "timespan", "remarks"),
+    ),
 }
 WITH_PACKAGE = ("diabetes",)
 WITH_SKLEARN = ("digits", "breast_cancer", "iris")
@@ -203,7 +216,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     name : str
         "diabetes" comes with the package, "digits", "breast_cancer" and "iris" with scikit-learn;
         "boston", "abalone",
-        "fish", "wine", "wpbc", "taipei", "bike" and "mnist01" are read from a folder.
+        "fish", "wine", "wpbc", "taipei", "bike", "mnist01" and "paper_reviews" are read from a
+        folder.
     path : str or path, optional
         That folder; the environment variable ``BAYES_GPX_DATA`` by default. With neither,
         boston, abalone, red wine and mnist01 are fetched from OpenML.
@@ -215,7 +229,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     Data
         `X` (frame), `y` (series), `units` (dict) and `source`. Abalone's sex is one-hot; wpbc
         holds the rows without recurrence and the thirty nuclear features; bike the six
-        features of Paananen et al.; pixels of mnist01 and digits are as in the source.
+        features of Paananen et al.; pixels of mnist01 and digits are as in the source;
+        paper_reviews has one column, the text.
 
     Raises
     ------
@@ -256,6 +271,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         frame = pd.concat(frames, ignore_index=True)
     if name == "wpbc":
         frame = frame[frame["outcome"] == "N"]
+    if name == "paper_reviews":
+        frame = frame.dropna(subset=["text"])
     if name == "abalone":
         frame = pd.get_dummies(frame, columns=["sex"], dtype=float)
     y = frame[recipe.target].rename(recipe.target)

@@ -24,6 +24,7 @@ FIGURES = [
     ("taipei", None, 414, 6, 37.9802),
     ("bike", None, 1341, 6, None),
     ("mnist01", None, 2115, 784, 1135 / 2115),
+    ("paper_reviews", None, 399, 1, None),
 ]
 
 

@@ -1,0 +1,53 @@
+"""Figure 2 of Yoshikawa and Iwata: sufficiency, the change of predictions by k features alone.
+
+The mean absolute change of the standardised prediction when the k features with the largest
+contributions are kept and the others are put at their means. The paper prints curves, no numbers.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
+import gpx_cells
+import gpx_data
+import papers
+from gpx_scores import KEPT
+
+METHODS = ("GPX", "LIME", "SHAP", "KL", "Localized", "Network", "ARD")
+
+
+def main(arguments=None):
+    paper = papers.Paper("gpx_figure2", __doc__, arguments, cells="gpx")
+    names = [name for name in gpx_data.NAMES if name != "paper"]
+    cells = gpx_cells.compute(paper, METHODS, names)
+    cells = cells[cells["method"].isin(METHODS)]
+    summary = papers.over_splits(cells, [f"sufficiency_{k}" for k in KEPT])
+    summary.insert(2, "k", summary.pop("metric").str.removeprefix("sufficiency_").astype(int))
+    paper.table(summary)
+    paper.figure(plot(summary))
+
+
+def plot(summary):
+    """A panel for each data set, a line for each method."""
+    names = summary["data"].unique()
+    figure, axes = plt.subplots(
+        2, -(-len(names) // 2), figsize=(11, 6), layout="constrained", squeeze=False
+    )
+    for axis, name in zip(axes.flat, names, strict=False):
+        own = summary[summary["data"] == name]
+        for method, line in own.groupby("method", sort=False):
+            style = {"linewidth": 3, "color": "black"} if method == "GPX" else {}
+            axis.errorbar(line["k"], line["mean"], line["sd"], label=method, capsize=2, **style)
+        axis.set(title=name, xlabel="features kept, k", ylim=(0, None), xticks=KEPT[::3])
+    for axis in axes.flat[len(names) :]:
+        axis.set_axis_off()
+    axes[0, 0].set_ylabel("mean absolute change, sd of y")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    return figure
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,383 @@
+"""The methods that Yoshikawa and Iwata compare, each in the settings of their appendix D.
+
+    Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
+    weights", IEEE TNNLS 34 (2023) 5789-5803.
+
+A method takes a `Split`, is fitted to its training rows, and predicts and explains its test rows
+by weights (m, p) and contributions (m, p). Hyperparameters of Gaussian processes maximise the
+marginal likelihood. LIME, Kernel SHAP, lasso and ridge are their authors' libraries; the network
+lasso and the localized lasso are written in `local_lasso`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+import pymc as pm
+from scipy.linalg import cho_factor, cho_solve
+from scipy.spatial.distance import cdist, pdist
+from sklearn.linear_model import LassoCV, RidgeCV
+from sklearn.model_selection import KFold
+
+import bayes_gpx as bx
+import local_lasso
+
+NETWORK, SPARSITY, NEIGHBOURS = (1, 3, 5, 7), (0.01, 0.1, 1, 10), (5, 10, 15)
+"""Grids of the localized lasso and the network lasso."""
+
+RIDGE = (0.1, 1, 10)
+BACKGROUND = 10
+"""Places that stand for the training rows in Kernel SHAP, chosen by k-means."""
+
+DELTA = 1e-3
+"""Step of the finite differences of KL, in standard deviations of a feature."""
+
+AT_ONCE = 4_000
+"""Most rows that are predicted at once."""
+
+SEVERAL_STARTS = 2_000
+"""Up to so many rows the optimiser starts from the package's places too, not the paper's alone."""
+
+
+class Rows(NamedTuple):
+    """Inputs X (n, m), features Z (n, p) and response y (n,), all standardised."""
+
+    X: np.ndarray
+    Z: np.ndarray
+    y: np.ndarray
+
+    def of(self, which):
+        X = self.X[which]
+        return Rows(X, X if self.Z is self.X else self.Z[which], self.y[which])
+
+
+@dataclass
+class Split:
+    """Training and test rows, and what several methods ask of them.
+
+    Attributes
+    ----------
+    train, test : Rows
+    embed : callable
+        Gives X (k, m) for changed features Z (k, p); the same array where X is Z.
+    seed : int
+    chosen : dict
+        Penalties by name of method, of those that need not be searched for.
+    """
+
+    train: Rows
+    test: Rows
+    embed: Callable = lambda Z: Z
+    seed: int = 0
+    chosen: dict = field(default_factory=dict)
+
+    @cached_property
+    def gp(self):
+        """The GP with one lengthscale: model, idata, hyperparameters; seconds."""
+        return _timed(maximum_likelihood, "GP", self.train)
+
+    @cached_property
+    def ard_gp(self):
+        return _timed(maximum_likelihood, "GP", self.train, ard=True)
+
+
+class Explained(NamedTuple):
+    """What a method says of the test rows.
+
+    Attributes
+    ----------
+    predict : callable
+        Takes Z (k, p), and gives predictions (k,); X follows from Z where it is another.
+    predicted : array (m,)
+    weights, contributions : array (m, p), or None for a method that does not explain
+    training, explaining : float
+        Seconds.
+    notes : dict
+        Further numbers of the fit.
+    """
+
+    predict: Callable
+    predicted: np.ndarray
+    weights: np.ndarray | None
+    contributions: np.ndarray | None
+    training: float
+    explaining: float
+    notes: dict
+
+
+class PosteriorMean:
+    """Mean of f at new rows, by NumPy: LIME and SHAP ask for it millions of times.
+
+    Parameters
+    ----------
+    rows : Rows
+    theta : dict
+        Hyperparameters on the scale of the rows; with `sigma_w`, of a GPX.
+    """
+
+    def __init__(self, rows, theta):
+        self.lengthscale = np.broadcast_to(theta["lengthscale"], rows.X.shape[1])
+        self.amplitude, self.weighed = theta["amplitude"], "sigma_w" in theta
+        self.X, self.Z = rows.X / self.lengthscale, rows.Z
+        covariance = self.amplitude**2 * np.exp(-0.5 * cdist(self.X, self.X, "sqeuclidean"))
+        if self.weighed:
+            covariance += theta["sigma_w"] ** 2 * np.eye(len(rows.y))
+            covariance *= rows.Z @ rows.Z.T
+        covariance[np.diag_indices_from(covariance)] += theta["sigma"] ** 2
+        self.alpha = cho_solve(cho_factor(covariance, lower=True), rows.y)
+
+    def __call__(self, X, Z):
+        return np.concatenate(
+            [self._of(X[k : k + AT_ONCE], Z[k : k + AT_ONCE]) for k in range(0, len(X), AT_ONCE)]
+        )
+
+    def _of(self, X, Z):
+        k = self.amplitude**2 * np.exp(-0.5 * cdist(X / self.lengthscale, self.X, "sqeuclidean"))
+        if self.weighed:
+            return (Z * (k @ (self.alpha[:, None] * self.Z))).sum(axis=1)
+        return k @ self.alpha
+
+
+def maximum_likelihood(family, rows, ard=False):
+    """Model, fit and hyperparameters of the highest marginal likelihood.
+
+    Parameters
+    ----------
+    family : {"GP", "GPX"}
+    rows : Rows
+    ard : bool
+        A lengthscale for each feature.
+
+    Returns
+    -------
+    model : bayes_gpx model
+    idata : xarray.DataTree
+    theta : dict
+        By name, on the scale of the rows.
+    """
+    weighed = family == "GPX"
+    names = ("lengthscale", "amplitude", *(["sigma_w"] if weighed else []), "sigma")
+    options = {"ard": ard, "scale": False, "priors": dict.fromkeys(names, _flat)}
+    if weighed:
+        own = None if rows.Z is rows.X else rows.Z
+        model = bx.GPX(rows.X, rows.y, own, **options)
+    else:
+        model = bx.GP(rows.X, rows.y, **options)
+    start = {"amplitude": 1.0, "sigma": 0.1, "lengthscale": _median_lengthscale(rows.X, ard)}
+    if weighed:
+        start["sigma_w"] = 0.1
+    found = []
+    for given in (start, None) if len(rows.y) <= SEVERAL_STARTS else (start,):
+        idata = model.fit("map", start=given, progressbar=False)
+        theta = {name: idata["posterior"][name].values[0, 0] for name in names}
+        evidence = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"]
+        found.append((evidence.item(), idata, theta))
+    _, idata, theta = max(found, key=lambda one: one[0])
+    return model, idata, theta
+
+
+def _flat(name, dims=None):
+    return pm.HalfFlat(name, dims=dims)
+
+
+def _median_lengthscale(X, ard):
+    """The paper's bandwidth theta_2 is the median squared distance; k = exp(-d^2 / theta_2)."""
+    some = X[:: max(1, len(X) // 2_000)]
+    length = np.sqrt(np.median(pdist(some, "sqeuclidean")) / 2)
+    return np.full(X.shape[1], length) if ard else length
+
+
+def _timed(task, *arguments, **options):
+    start = time.perf_counter()
+    return task(*arguments, **options), time.perf_counter() - start
+
+
+def _sizes(theta):
+    return {name: float(np.exp(np.log(value).mean())) for name, value in theta.items()}
+
+
+# The methods.
+
+
+def gpx(split):
+    train, test = split.train, split.test
+    (model, idata, theta), training = _timed(maximum_likelihood, "GPX", train)
+    own = None if train.Z is train.X else test.Z
+    options = {"keep": "summary", "progressbar": False}
+    found, explaining = _timed(bx.weights, model, idata, test.X, own, **options)
+    mean = PosteriorMean(train, theta)
+    weights = found["weight_mean"].transpose("obs", "feature").values
+    return Explained(
+        lambda Z: mean(split.embed(Z), Z),
+        mean(test.X, test.Z),
+        weights,
+        weights * test.Z,
+        training,
+        explaining,
+        _sizes(theta),
+    )
+
+
+def gpr(split):
+    return _plain(split, *split.gp)
+
+
+def ard(split):
+    (model, idata, theta), training = split.ard_gp
+    relevance = np.tile(theta["lengthscale"] ** -2.0, (len(split.test.y), 1))
+    found = _plain(split, (model, idata, theta), training)
+    return found._replace(weights=relevance, contributions=relevance)
+
+
+def kl(split):
+    """Relevance of each row's features by finite differences, on the GP with ARD."""
+    (model, idata, theta), training = split.ard_gp
+    options = {"method": "finite_difference", "step": DELTA, "keep": "summary"}
+    found, explaining = _timed(
+        bx.relevance, model, idata, split.test.X, progressbar=False, **options
+    )
+    relevance = found["relevance_mean"].transpose("obs", "feature").values
+    plain = _plain(split, (model, idata, theta), training)
+    return plain._replace(weights=relevance, contributions=relevance, explaining=explaining)
+
+
+def _plain(split, fitted, training):
+    """A Gaussian process that predicts, and does not explain."""
+    mean, test = PosteriorMean(split.train, fitted[2]), split.test
+    predicted, predicting = _timed(mean, test.X, test.Z)
+    return Explained(
+        lambda Z: mean(split.embed(Z), Z),
+        predicted,
+        None,
+        None,
+        training,
+        predicting,
+        _sizes(fitted[2]),
+    )
+
+
+def lime(split):
+    """Coefficients of "lies in the same quarter as this row", LIME's default for numbers."""
+    from lime.lime_tabular import LimeTabularExplainer
+
+    plain, train, test = gpr(split), split.train, split.test
+
+    def explain():
+        explainer = LimeTabularExplainer(train.Z, mode="regression", random_state=split.seed)
+        found = np.zeros(test.Z.shape)
+        for row, z in zip(found, test.Z, strict=True):
+            told = explainer.explain_instance(z, plain.predict, num_features=len(z))
+            which, size = zip(*told.local_exp[1], strict=True)
+            row[list(which)] = size
+        return found
+
+    return _told(plain, *_timed(explain))
+
+
+def kernel_shap(split):
+    """SHAP values from as many coalitions as the library takes by itself."""
+    import shap
+
+    plain = gpr(split)
+
+    def explain():
+        background = shap.kmeans(split.train.Z, BACKGROUND)
+        explainer = shap.KernelExplainer(plain.predict, background, seed=split.seed)
+        return np.asarray(explainer.shap_values(split.test.Z, silent=True))
+
+    return _told(plain, *_timed(explain))
+
+
+def _told(plain, found, explaining):
+    """What a library says of a prediction stands for weights and for contributions."""
+    return plain._replace(weights=found, contributions=found, explaining=explaining)
+
+
+def lasso(split):
+    """`LassoCV` as it comes: 100 penalties down to a thousandth of the largest."""
+    return _linear(LassoCV(), split)
+
+
+def ridge(split):
+    return _linear(RidgeCV(alphas=RIDGE), split)
+
+
+def network(split):
+    return _local(split, "Network", [0.0])
+
+
+def localized(split):
+    return _local(split, "Localized", SPARSITY)
+
+
+METHODS = {
+    "GPX": gpx,
+    "GPR": gpr,
+    "ARD": ard,
+    "KL": kl,
+    "LIME": lime,
+    "SHAP": kernel_shap,
+    "Lasso": lasso,
+    "Ridge": ridge,
+    "Network": network,
+    "Localized": localized,
+}
+
+
+def _linear(estimator, split):
+    estimator, training = _timed(estimator.fit, split.train.Z, split.train.y)
+    weights = np.tile(estimator.coef_, (len(split.test.y), 1))
+    predicted, explaining = _timed(estimator.predict, split.test.Z)
+    contributions, notes = weights * split.test.Z, {"penalty": estimator.alpha_}
+    return Explained(
+        estimator.predict, predicted, weights, contributions, training, explaining, notes
+    )
+
+
+def _local(split, name, sparsities):
+    """Weights of the test rows are those between their nearest neighbours'."""
+    train, test = split.train, split.test
+    chosen, searching = split.chosen.get(name), 0.0
+    if chosen is None:
+        chosen, searching = _timed(_penalties, train, sparsities)
+    k, strength, sparsity = chosen
+
+    def final():
+        graph = local_lasso.neighbour_graph(train.X, k)
+        return local_lasso.fit(train.Z, train.y, graph, strength, sparsity)
+
+    fitted, training = _timed(final)
+
+    def at(X):
+        return local_lasso.weights_at(X, train.X, fitted.weights, k)
+
+    weights, explaining = _timed(at, test.X)
+    notes = {"neighbours": k, "network": strength, "sparsity": sparsity}
+    notes |= {"kkt_residual": fitted.residual, "steps": fitted.steps, "searching": searching}
+    return Explained(
+        lambda Z: (at(split.embed(Z)) * Z).sum(axis=1),
+        (weights * test.Z).sum(axis=1),
+        weights,
+        weights * test.Z,
+        training,
+        explaining,
+        notes,
+    )
+
+
+def _penalties(train, sparsities):
+    """Neighbours and penalties of the smallest error on a fifth of the rows, held out."""
+    inner, held = next(KFold(5, shuffle=True, random_state=0).split(train.X))
+    own, other, errors = train.of(inner), train.of(held), {}
+    for k in NEIGHBOURS:
+        graph, start = local_lasso.neighbour_graph(own.X, k), None
+        for strength, sparsity in product(NETWORK, sparsities):
+            start = local_lasso.fit(own.Z, own.y, graph, strength, sparsity, start).weights
+            there = local_lasso.weights_at(other.X, own.X, start, k)
+            error = np.mean(((there * other.Z).sum(axis=1) - other.y) ** 2)
+            errors[k, strength, sparsity] = error
+    return min(errors, key=errors.get)

@@ -1,0 +1,98 @@
+"""Scores of a method on the test rows of a split: errors, faithfulness, sufficiency, stability.
+
+`bayes_gpx.metrics` scores explanations by the package; these take those of any method, from its
+predictions. A feature is removed by putting it at its mean, 0.
+"""
+
+import numpy as np
+import xarray as xr
+
+import bayes_gpx as bx
+
+RADIUS = 0.05
+"""Of the ball in which stability looks for neighbours, as printed."""
+
+KEPT = range(1, 11)
+"""How many features are kept for sufficiency."""
+
+INPUTS = ("standardised", "min_max", "everyone")
+"""Readings of the ball: distances in standardised or min-max inputs; all other rows."""
+
+RELEVANCES = ("KL", "ARD")
+"""Methods whose explanations have no sign: they are compared with the size of a change."""
+
+
+def scores(name, split, found, removable=True):
+    """Every score, by name.
+
+    Parameters
+    ----------
+    name : str
+        Of the method.
+    split : gpx_methods.Split
+    found : gpx_methods.Explained
+    removable : bool
+        Whether predictions follow when a feature is removed.
+
+    Returns
+    -------
+    dict of str to float
+    """
+    test = split.test
+    said = {"error": np.mean((found.predicted - test.y) ** 2)}
+    said |= {"training": found.training, "explaining": found.explaining}
+    if found.weights is None:
+        return said | found.notes
+    if removable:
+        said["faithfulness"] = faithfulness(name, test.Z, found)
+        said |= sufficiency(test.Z, found)
+    if np.ptp(found.weights, axis=0).max() > 0:  # the same weights everywhere are stable
+        said |= stability(test, found.weights)
+    return said | found.notes
+
+
+def faithfulness(name, Z, found):
+    """Mean over rows of the correlation between contributions and what predictions lose."""
+    drops = np.empty(Z.shape)
+    for feature in range(Z.shape[1]):
+        without = Z.copy()
+        without[:, feature] = 0.0
+        drops[:, feature] = found.predicted - found.predict(without)
+    if name in RELEVANCES:
+        drops = np.abs(drops)
+    one, other = (a - a.mean(axis=1, keepdims=True) for a in (found.contributions, drops))
+    sizes = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
+    told = sizes > 0
+    return np.mean((one * other).sum(axis=1)[told] / sizes[told])
+
+
+def sufficiency(Z, found):
+    """Mean absolute change of predictions when the k largest contributions alone are kept."""
+    place = np.argsort(np.argsort(-np.abs(found.contributions), axis=1), axis=1)
+    return {
+        f"sufficiency_{k}": np.mean(
+            np.abs(found.predicted - found.predict(np.where(place < k, Z, 0.0)))
+        )
+        for k in KEPT
+        if k <= Z.shape[1]
+    }
+
+
+def stability(test, weights):
+    """Equation 19 with neighbours in standardised and in min-max inputs, and with all others.
+
+    The paper does not say in which inputs its radius of .05 is meant. `neighbours_*` are the shares
+    of rows that have a neighbour; the others do not count.
+    """
+    dims = ("obs", "feature")
+    dataset = xr.Dataset({"weight_mean": (dims, weights), "value": (dims, test.Z)})
+    reach = np.ptp(test.X, axis=0)
+    min_max = test.X / np.where(reach > 0, reach, 1.0)
+    balls, said = ((RADIUS, test.X), (RADIUS, min_max), (np.inf, test.X)), {}
+    for name, (radius, within) in zip(INPUTS, balls, strict=True):
+        found = bx.metrics.stability(dataset, radius=radius, within=within)
+        share = float(found.notnull().mean())
+        said[f"neighbours_{name}"] = share
+        if share > 0:
+            said[f"stability_{name}"] = float(found.mean())
+    return said

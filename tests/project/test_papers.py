@@ -1,0 +1,165 @@
+"""What the scripts after the papers share, and the quick version of each of them."""
+
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose
+from scipy.optimize import approx_fprime, minimize
+
+import bayes_gpx as bx
+import gpx_methods
+import gpx_scores
+import local_lasso
+import papers
+
+PAPERS = Path(__file__).resolve().parents[2] / "models" / "papers"
+THETA = {"lengthscale": 1.3, "amplitude": 0.7, "sigma_w": 0.2, "sigma": 0.3}
+
+
+def rows(n, d, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    return gpx_methods.Rows(X, X, np.sin(X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=n))
+
+
+@pytest.fixture
+def problem():
+    train, test = rows(30, 4, 0), rows(7, 4, 1)
+    model = bx.GPX(train.X, train.y, ard=False, scale=False)
+    mean = gpx_methods.PosteriorMean(train, THETA)
+    weights = bx.weights(model, THETA, test.X, keep="summary", progressbar=False)
+    w = weights["weight_mean"].values
+    found = gpx_methods.Explained(
+        lambda Z: mean(Z, Z), mean(test.X, test.Z), w, w * test.Z, 0.0, 0.0, {}
+    )
+    return model, test, found
+
+
+def objective(weights, X, y, graph, network, sparsity):
+    """The localized lasso's, with the smoothed norms."""
+    W, graph = weights.reshape(X.shape), graph.toarray()
+    apart = np.sqrt(((W[:, None] - W[None]) ** 2).sum(axis=2) + local_lasso.SMOOTH**2)
+    sizes = np.sqrt(W**2 + local_lasso.SMOOTH**2).sum(axis=1)
+    errors = y - (X * W).sum(axis=1)
+    return (errors**2).sum() + network * (graph * apart).sum() + sparsity * (sizes**2).sum()
+
+
+@pytest.mark.parametrize("sparsity", [0.0, 0.3])
+def test_the_local_lassos_minimise_their_objective(sparsity, monkeypatch):
+    monkeypatch.setattr(local_lasso, "ENOUGH", 1e-6)
+    monkeypatch.setattr(local_lasso, "SMOOTH", 0.05)  # sharp corners take many steps
+    X, _, y = rows(12, 3, 2)
+    graph = local_lasso.neighbour_graph(X, 3)
+    assert (graph != graph.T).nnz == 0
+    assert (graph.sum(axis=1) >= 3).all()
+    given = X, y, graph, 0.4, sparsity
+    found = local_lasso.fit(*given)
+    assert found.residual < 1e-6
+    at_zero = np.abs(2 * X * y[:, None]).max()
+    gradient = approx_fprime(found.weights.ravel(), objective, 1e-7, *given)
+    assert np.abs(gradient).max() < 1e-4 * at_zero
+    rng = np.random.default_rng(3)
+    for _ in range(20):  # it is convex: no other weights are better
+        other = found.weights.ravel() + 0.1 * rng.normal(size=X.size)
+        assert objective(other, *given) > objective(found.weights.ravel(), *given)
+
+
+def test_weights_of_new_rows_lie_closest_to_their_neighbours():
+    X, weights, new = rows(20, 3, 4).X, rows(20, 3, 5).X, rows(3, 3, 6).X
+    found = local_lasso.weights_at(new, X, weights, 5)
+    unit = [a / np.linalg.norm(a, axis=1, keepdims=True) for a in (new, X)]
+    for own, similarity in zip(found, unit[0] @ unit[1].T, strict=True):
+        theirs = weights[np.argsort(-similarity)[:5]]
+        best = minimize(
+            lambda w, t=theirs: np.linalg.norm(t - w, axis=1).sum(), theirs.mean(axis=0)
+        )
+        assert np.linalg.norm(theirs - own, axis=1).sum() < best.fun * (1 + 1e-5)
+
+
+def test_means_without_variances_are_the_models(problem):
+    model, test, found = problem
+    expected = bx.predictions(model, THETA, test.X, keep="summary", progressbar=False)["f_mean"]
+    assert_allclose(found.predicted, expected, rtol=1e-9, atol=1e-9)
+    train = rows(30, 4, 0)
+    plain = {name: value for name, value in THETA.items() if name != "sigma_w"}
+    gp = bx.GP(train.X, train.y, ard=False, scale=False)
+    expected = bx.predictions(gp, plain, test.X, keep="summary", progressbar=False)["f_mean"]
+    assert_allclose(gpx_methods.PosteriorMean(train, plain)(test.X, test.Z), expected, rtol=1e-8)
+
+
+def test_scores_of_any_method_are_those_of_the_package(problem):
+    model, test, found = problem
+    told = bx.contributions(model, THETA, test.X, keep="summary", progressbar=False)
+    told["center"] = told["center"] * 0.0  # features are put at 0
+    asked = (model, THETA, told, test.X)
+    expected = bx.metrics.faithfulness(*asked, progressbar=False)
+    assert_allclose(gpx_scores.faithfulness("GPX", test.Z, found), expected.mean(), rtol=1e-7)
+    expected = abs(bx.metrics.sufficiency(*asked, kept=[1, 2, 3, 4], progressbar=False))
+    lost = gpx_scores.sufficiency(test.Z, found)
+    assert_allclose(list(lost.values()), expected.mean("obs"), rtol=1e-6, atol=1e-8)
+
+
+def test_cells_are_computed_once_and_survive(tmp_path, capsys):
+    path = tmp_path / "deep" / "cells.csv"
+    cells = papers.Cells(path)
+    assert cells.compute(lambda: {"error": 0.5}, data="a", split=0) == {"error": 0.5}
+    other = papers.Cells(path)
+    other.compute(lambda: {"error": 0.25, "time": 3}, data="b", split=0)
+    # The first has not seen what the second wrote, and keeps it.
+    cells.compute(lambda: {"error": 1.0}, data="a", split=1)
+    with pytest.raises(KeyboardInterrupt):
+        cells.compute(lambda: (_ for _ in ()).throw(KeyboardInterrupt), data="c", split=0)
+    again = papers.Cells(path)
+    assert again.get(data="b", split=0) == {"error": 0.25, "time": 3.0}
+    assert again.get(data="c", split=0) is None
+    assert again.compute(lambda: pytest.fail("computed twice"), data="a", split=1) == {"error": 1.0}
+    assert [p.name for p in path.parent.iterdir()] == ["cells.csv"]
+    assert "c 0 ..." in capsys.readouterr().out
+    summary = papers.over_splits(again.frame.assign(method="m"), ["error"])
+    assert summary.set_index("data").loc["a", ["mean", "sd", "splits"]].tolist() == pytest.approx(
+        [0.75, np.sqrt(0.125), 2]
+    )
+
+
+def test_published_numbers_are_complete():
+    published = pd.read_csv(papers.PUBLISHED)
+    cells = published[published["table"].str.startswith("gpx_table")].groupby("table").size()
+    assert cells.to_dict() == {
+        "gpx_table1": 8 * 7,
+        "gpx_table2": 6 * 7,
+        "gpx_table3": 8 * 6,
+        "gpx_table4": 2 * 7,
+    }
+    assert not published.duplicated(["table", "data", "method", "metric"]).any()
+
+
+def test_stability_in_a_ball_is_equation_19():
+    test = rows(25, 3, 7)
+    weights = rows(25, 3, 8).X
+    dims = ("obs", "feature")
+    dataset = xr.Dataset({"weight_mean": (dims, weights), "value": (dims, test.Z)})
+    within, radius = rows(25, 3, 9).X[:, :2], 0.3
+    found = bx.metrics.stability(dataset, radius=radius, within=within)
+    w, z = weights / weights.std(axis=0), test.Z / test.Z.std(axis=0)
+    for i in range(25):
+        near = [
+            j for j in range(25) if np.linalg.norm(within[i] - within[j]) / 2 < radius and j != i
+        ]
+        change = [np.linalg.norm(w[i] - w[j]) / np.linalg.norm(z[i] - z[j]) for j in near]
+        assert_allclose(found[i], max(change, default=np.nan), rtol=1e-12)
+    assert found.isnull().any()
+    assert found.notnull().any()
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("gpx_table*.py")))
+def test_quick_versions_run(name, tmp_path):
+    main = runpy.run_path(PAPERS / f"{name}.py")["main"]
+    main(["--quick", "--out", str(tmp_path)])
+    table = pd.read_csv(tmp_path / f"{name}.csv")
+    assert len(table)
