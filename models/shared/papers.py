@@ -141,10 +141,13 @@ class Cells:
 
 
 def over_splits(frame, metrics):
-    """Mean and sd over splits of some metrics: data, method, metric, mean, sd, splits."""
+    """Mean and sd over splits of some metrics: data, method, metric, mean, sd, splits.
+
+    The sd divides by the number of splits, as the published ones do.
+    """
     chosen = frame[frame["metric"].isin(metrics)]
     grouped = chosen.groupby(["data", "method", "metric"], sort=False)["value"]
-    return grouped.agg(mean="mean", sd="std", splits="count").reset_index()
+    return grouped.agg(mean="mean", sd=lambda v: v.std(ddof=0), splits="count").reset_index()
 
 
 def _replace(frame, path):
