@@ -1,9 +1,16 @@
 """Sphinx settings: pages in Markdown, notebooks run at build time, the API from docstrings."""
 
+import sys
 from importlib.metadata import version as version_of
 
 from docutils.nodes import SkipNode
 from docutils.utils.math.latex2mathml import tex2mathml
+
+import bayes_gpx
+
+# autodoc imports what has a public name by that name, but these modules are elsewhere.
+for _name in ("datasets", "metrics", "operators"):
+    sys.modules[f"bayes_gpx.{_name}"] = getattr(bayes_gpx, _name)
 
 project = "bayes_gpx"
 author = copyright = "The bayes_gpx developers"
