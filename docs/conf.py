@@ -48,16 +48,20 @@ def _of_scikit_learn(app, what, name, found, skip, options):
     return skip or str(getattr(found, "__module__", "")).startswith("sklearn.")
 
 
+def _mathml(node, **options):
+    """MathML of a formula; browsers draw what is marked as an accent across the letter below."""
+    return tex2mathml(node.astext(), **options).replace(' accent="true"', "")
+
+
 def _formula(translator, node):
     """Write a formula as MathML."""
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node))
     raise SkipNode
 
 
 def _formula_by_itself(translator, node):
     """Write a formula that has a line of its own as MathML."""
-    formula = tex2mathml(node.astext(), as_block=True)
-    translator.body.append(f'<div class="math">{formula}</div>')
+    translator.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>')
     raise SkipNode
 
 
