@@ -1,100 +1,32 @@
 """The command `bayes-gpx`: fit, explain and report without writing Python."""
 
 import os
-import re
 import sys
 import warnings
-from contextlib import contextmanager
-from pathlib import Path
 
 import click
 
+from bayes_gpx.cli_arguments import Lists, Named, Place, in_flags
+from bayes_gpx.cli_rows import baseline_of, kind_of, rows_of, warn_outside
+from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from
 from bayes_gpx.inference.methods import METHODS, method_named
-from bayes_gpx.system.warning import warn
 
-FIT, INTERRUPTED_FIT, REPORT = "fit.nc", "interrupted.nc", "report.html"
+REPORT = "report.html"
 INTERRUPTED = 130
 
 SAID = {
     "mode": "One draw: the uncertainty of the hyperparameters is not included.",
     "weighted": "Draws around the mode, weighted by the posterior density.",
 }
-"""What is printed of a fit, by what its method gives; chains have a verdict of their own."""
+"""What is printed about a fit, by what its method gives; chains have a verdict of their own."""
 
 EXAMPLE = """\b
+Example:
 bayes-gpx datasets diabetes --out diabetes.csv
 bayes-gpx fit diabetes.csv --target progression --out run/
 bayes-gpx explain run/ diabetes.csv --out explained.csv
 bayes-gpx report run/
 """
-
-
-class ExtrapolationWarning(UserWarning):
-    """Rows to explain leave the training data."""
-
-
-class Lists(click.Command):
-    """A command whose options that repeat may be given once, with several values."""
-
-    def parse_args(self, ctx, args):
-        """Turn ``--features a b`` into ``--features a --features b``."""
-        many = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
-        repeated, open_option = [], None
-        for word in args:
-            if word.startswith("-"):
-                name, equals, _ = word.partition("=")
-                open_option = name if name in many else None
-                repeated += [word] if equals or not open_option else []
-            else:
-                repeated += [open_option, word] if open_option else [word]
-        greedy = sorted(many.intersection(repeated))
-        try:
-            return super().parse_args(ctx, repeated)
-        except click.MissingParameter as missing:
-            if isinstance(missing.param, click.Argument) and greedy:
-                raise click.UsageError(
-                    f"Missing argument {missing.param.make_metavar(ctx)!r}. Put it first: "
-                    f"{' and '.join(greedy)} takes all words up to the next option.",
-                    ctx,
-                ) from None
-            raise
-
-
-class Place(click.ParamType):
-    """A file or folder; another is refused in words of what is wanted there."""
-
-    name = "path"
-
-    def __init__(self, wanted, *, folder=False, exists=True):
-        self.wanted, self.folder, self.exists = wanted, folder, exists
-
-    def convert(self, value, param, ctx):
-        """Check a path."""
-        path = Path(value)
-        if path.exists() and path.is_dir() != self.folder:
-            kind = "file" if self.folder else "folder"
-            self.fail(f"{value} is a {kind}; expected {self.wanted}.", param, ctx)
-        if self.exists and not path.exists():
-            self.fail(f"{value} does not exist; expected {self.wanted}.", param, ctx)
-        return path
-
-
-class Named(click.Choice):
-    """One of some names, in any case; others are refused with what was meant."""
-
-    def __init__(self, what, choices):
-        super().__init__(choices, case_sensitive=False)
-        self.what = what
-
-    def convert(self, value, param, ctx):
-        """Check a name."""
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter as unknown:
-            from bayes_gpx.validation import meant
-
-            hint = meant(self.what, value, self.choices)
-            self.fail(in_flags(f"{unknown.message}{hint}"), param, ctx)
 
 
 def main(arguments=None):
@@ -131,27 +63,6 @@ def main(arguments=None):
     return 0
 
 
-FLAGS = {
-    r"\b(likelihood|kernel|method|baseline)='([^']+)'": r"--\1 \2",
-    r"^(likelihood|kernel|method|baseline)\b": r"--\1",
-    r"\bapproximation=bx\.Inducing\(m\)": "--inducing M",
-}
-"""From arguments in Python, as messages name them, to options of the command line."""
-
-
-def in_flags(message: str) -> str:
-    """Say a message of the package in the words of the command line.
-
-    Examples
-    --------
-    >>> in_flags("Use likelihood='categorical'.")
-    'Use --likelihood categorical.'
-    """
-    for python, flag in FLAGS.items():
-        message = re.sub(python, flag, message)
-    return message
-
-
 def _warn(message, category, *_, **__):
     if issubclass(category, UserWarning):
         click.echo(f"Warning: {in_flags(str(message))}", err=True)
@@ -161,10 +72,11 @@ def _warn(message, category, *_, **__):
 def commands():
     """Gaussian processes that explain themselves, with uncertainty.
 
-    Fit a model to a table, explain its predictions row by row, and write a report. Four lines,
-    from data to report, are below.
+    Fit a model to a table, explain its predictions row by row, and write a report. The example
+    below goes from the data to a report in four lines.
 
-    Exit codes: 0 done, 1 data or model refused, 2 command not understood, 130 interrupted.
+    Exit codes: 0 success, 1 the data or the model were refused, 2 the command was not understood,
+    130 interrupted.
     """
 
 
@@ -173,10 +85,10 @@ seed = click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
 )
 drop_missing = click.option(
-    "--drop-missing", is_flag=True, help="Leave out rows with missing values, and say how many."
+    "--drop-missing", is_flag=True, help="Drop rows with missing values, and report how many."
 )
 run_folder = click.argument(
-    "run", type=Place("the folder of a fit, and after it any file of rows", folder=True)
+    "run", type=Place("the folder of a fit, followed by a file of rows", folder=True)
 )
 ROWS = Place("a CSV or Parquet file of rows")
 baseline_option = click.option(
@@ -186,10 +98,12 @@ baseline_option = click.option(
 
 
 @commands.command()
-@click.option("--out", default="bayes-gpx-demo", show_default=True, help="Folder.")
+@click.option(
+    "--out", default="bayes-gpx-demo", show_default=True, help="Folder for figures and fit."
+)
 @seed
 def demo(out, seed):
-    """Fit and explain the diabetes data; figures and the fit go into a folder."""
+    """Fit and explain the diabetes data, and write figures and the fit to a folder."""
     click.echo("Loading PyMC and ArviZ ...")
     from bayes_gpx.demo import run
 
@@ -201,39 +115,50 @@ def demo(out, seed):
 @click.option("--target", required=True, help="Column to predict.")
 @click.option(
     "--features", multiple=True, metavar="A B ...",
-    help="Columns to predict from; all others by default. Put the DATA file before this.",
+    help="Columns to predict from; by default all others. Give the DATA file before this option.",
 )  # fmt: skip
 @click.option(
     "--categorical", multiple=True, metavar="A B ...",
-    help="Columns whose entries are categories, not quantities.",
+    help="Columns whose values are categories and not quantities.",
 )  # fmt: skip
 @click.option(
     "--model", type=Named("model", ["gp", "gpx"]), default="gpx", show_default=True,
-    help="gp: any smooth function. gpx: a linear regression for each row, with weights that vary.",
+    help="gp: Gaussian process regression. gpx: a linear regression for each row, whose weights "
+    "are Gaussian processes.",
 )  # fmt: skip
 @click.option(
     "--method", type=Named("method", list(METHODS)), default="nuts", show_default=True,
-    help="nuts samples the hyperparameters and takes minutes; map takes seconds, and hides how "
-    "uncertain they are. svgp needs --inducing.",
+    help="nuts samples the hyperparameters, which takes minutes; map takes seconds, but ignores "
+    "their uncertainty. svgp needs --inducing.",
 )  # fmt: skip
 @click.option(
     "--likelihood", default="normal", show_default=True,
-    help="Such as student_t, bernoulli (two labels), categorical, poisson, negative_binomial.",
+    help="Distribution of the target, such as student_t, bernoulli (two labels), categorical, "
+    "poisson or negative_binomial.",
 )  # fmt: skip
-@click.option("--kernel", default="expquad", show_default=True, help="Such as matern52 + linear.")
+@click.option(
+    "--kernel", default="expquad", show_default=True,
+    help="A kernel, or several joined by + and *, such as matern52 + linear.",
+)  # fmt: skip
 @click.option(
     "--inducing", type=click.IntRange(1), metavar="M",
-    help="Approximate by M points: for thousands of rows.",
+    help="Use an approximation by M inducing points, for thousands of rows.",
 )  # fmt: skip
-@click.option("--draws", type=click.IntRange(1), default=1000, show_default=True)
-@click.option("--tune", type=click.IntRange(1), default=1000, show_default=True)
-@click.option("--chains", type=click.IntRange(1), default=4, show_default=True)
-@click.option("--out", required=True, type=Place("a folder for the fit", folder=True, exists=False),
-              help="Folder for the fit; made if absent.")  # fmt: skip
-@drop_missing
 @click.option(
-    "--force", is_flag=True, help="Replace the folder's fit, once the new one is complete."
+    "--draws", type=click.IntRange(1), default=1000, show_default=True,
+    help="Draws of each chain, without tuning.",
+)  # fmt: skip
+@click.option(
+    "--tune", type=click.IntRange(1), default=1000, show_default=True,
+    help="Tuning steps of each chain.",
+)  # fmt: skip
+@click.option(
+    "--chains", type=click.IntRange(1), default=4, show_default=True, help="Number of chains."
 )
+@click.option("--out", required=True, type=Place("a folder for the fit", folder=True, exists=False),
+              help="Folder for the fit; created if it does not exist.")  # fmt: skip
+@drop_missing
+@click.option("--force", is_flag=True, help="Replace an earlier fit once the new one is complete.")
 @seed
 @quiet
 def fit(
@@ -254,9 +179,9 @@ def fit(
 ):
     """Fit a model to the rows of DATA, a CSV or Parquet file.
 
-    The fit goes into a folder, from which explain and report read it. Interrupted by Ctrl-C, what
-    is done stays: draws so far, or at least the point of highest density; in interrupted.nc, if the
-    folder holds an earlier fit.
+    The fit is written to a folder, from which explain and report read it. If you interrupt it by
+    Ctrl-C, the draws so far are kept, or at least the fit by MAP. If the folder holds an earlier
+    fit, they are written to interrupted.nc.
 
     \b
     bayes-gpx fit houses.csv --target price --features rooms age lat lon --out run/
@@ -283,7 +208,7 @@ def fit(
     if outside := [name for name in categorical if name in sheet and name not in names]:
         raise click.UsageError(f"{', '.join(outside)} is categorical but no feature.")
     unknown = [name for name in categorical if name not in names]
-    wanted = [Wanted(target, _kind(observation), target=True, fitted=observation.scaled)]
+    wanted = [Wanted(target, kind_of(observation), target=True, fitted=observation.scaled)]
     for name in (*names, *unknown):
         kind = "category" if name in categorical else "numbers"
         wanted.append(Wanted(name, kind, fitted=True))
@@ -294,65 +219,18 @@ def fit(
     approximation = None if inducing is None else Inducing(inducing)
     build = {"gp": GP, "gpx": GPX}[model]
     fitted = build(X, y, kernel=kernel, likelihood=likelihood, approximation=approximation)
-    with _folder(out):
+    with folder_for(out):
         writable(out / FIT)
         say(f"{len(X)} rows, {len(names)} features: {', '.join(names)}.")
-        idata, kept, complete = _fit(fitted, method, out / FIT, say, progressbar=not quiet, **how)
+        idata, kept, complete = fit_into(
+            fitted, method, out / FIT, say, progressbar=not quiet, **how
+        )
     verdict = idata.attrs.get("verdict", SAID.get(method_named(method).gives))
     if verdict is not None:
         say(verdict)
     say(f"wrote {kept}")
     if not complete:
         raise KeyboardInterrupt(f"{kept} holds the draws so far")
-
-
-@contextmanager
-def _folder(path):
-    """Make a folder, and take it away where nothing came to be in it."""
-    made = not path.exists()
-    path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield
-    finally:
-        if made and not any(path.iterdir()):
-            path.rmdir()
-
-
-def _kind(observation):
-    """What a column holds that a likelihood predicts."""
-    if observation.labelled:
-        return "two labels" if observation.classes is None else "labels"
-    return "counts" if observation.exposed else "numbers"
-
-
-def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
-    """Fit and save; before sampling save a fit by MAP, so that an interruption leaves something.
-
-    Only a complete fit replaces an earlier one, and the fit by MAP never replaces anything.
-    """
-    from bayes_gpx.model.storage import save
-
-    meanwhile = path.with_name(INTERRUPTED_FIT) if path.exists() else path
-    options = {"seed": seed, "progressbar": progressbar}
-    sampled = method_named(method).gives == "chains"
-    point_first = sampled and not meanwhile.exists()
-    if point_first:
-        say("Maximising the posterior density ...")
-        save(model, model.fit("map", **options), meanwhile)
-    if sampled:
-        say(f"Sampling, {chains} chains of {tune} + {draws} draws ...")
-    try:
-        idata = model.fit(method, draws=draws, tune=tune, chains=chains, **options)
-    except KeyboardInterrupt:
-        if point_first:
-            raise KeyboardInterrupt(f"{meanwhile} holds the fit by MAP, which was done") from None
-        raise
-    complete = not sampled or idata["posterior"].sizes["draw"] == draws
-    kept = path if complete else meanwhile
-    save(model, idata, kept)
-    if point_first and kept != meanwhile:
-        meanwhile.unlink()
-    return idata, kept, complete
 
 
 @commands.command()
@@ -367,12 +245,12 @@ def _fit(model, method, path, say, *, draws, tune, chains, seed, progressbar):
 def explain(run, new, baseline, out, drop_missing, seed, quiet):
     """Explain the predictions of the rows of NEW by the fit in RUN.
 
-    Writes a line for each row and feature: the feature's value; in a GPX its weight and
-    contribution; its attribution, the share in the difference from the baseline; and the
-    prediction. Each with mean, sd and interval. The value of a category is its name, and its weight
-    the weight of that name. Text that a spreadsheet would take for a formula,
-    such as a feature named =a, gets an apostrophe before it. Interrupted by Ctrl-C, the rows so far
-    stay.
+    Writes one line for each row and feature, with the value of the feature, its weight and
+    contribution (gpx only), its attribution, which is its share in the difference from the
+    baseline, and the prediction, each with mean, sd and interval. The value of a category is its
+    name, and its weight is that of this name. Text that a spreadsheet would take for a formula,
+    such as a feature named =a, is written with an apostrophe in front. If you interrupt the command
+    by Ctrl-C, the rows so far are kept.
 
     \b
     bayes-gpx explain run/ new.csv --baseline mean --out explained.csv
@@ -384,10 +262,10 @@ def explain(run, new, baseline, out, drop_missing, seed, quiet):
 
     say = _sayer(quiet)
     writable(out)
-    model, idata = _load(run)
-    X = _rows(model, new, drop_missing, say)
-    start = _baseline(model, baseline, drop_missing, say)
-    _warn_outside(model, X)
+    model, idata = load_from(run)
+    X = rows_of(model, new, drop_missing, say)
+    start = baseline_of(model, baseline, drop_missing, say)
+    warn_outside(model, X)
     blocks = explained(model, idata, X, baseline=start, seed=seed)
     done = 0
     options = {"label": "Explaining", "file": sys.stderr, "hidden": quiet}
@@ -407,83 +285,22 @@ def explain(run, new, baseline, out, drop_missing, seed, quiet):
         f"{rcParams['stats.ci_prob']:.0%} intervals.")  # fmt: skip
 
 
-def _load(run):
-    from bayes_gpx.model.storage import load
-
-    path = run / FIT
-    if not path.is_file():
-        stopped = run / INTERRUPTED_FIT
-        more = f" {stopped} is of a fit that was interrupted." if stopped.is_file() else ""
-        raise click.UsageError(f"{run} holds no {FIT}; expected a folder that fit wrote.{more}")
-    model, idata = load(path)
-    if model.training.Z is not None and not model.training.tied:
-        raise ValueError(f"The model in {path} has a Z of its own; explain it in Python.")
-    return model, idata
-
-
-def _rows(model, path, drop_missing, say, *, target=False):
-    """Rows of a sheet that the model can explain; with `target` also its column, if it is there."""
-    from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
-
-    known = model.training.X
-    wanted = [
-        Wanted(
-            name, "category" if name in known.levels else "numbers", levels=known.levels.get(name)
-        )
-        for name in known.sources
-    ]
-    sheet, name = read_sheet(path), str(model.training.y_name)
-    if target and name in sheet and (drop_missing or sheet[name].notna().all()):
-        wanted.append(Wanted(name, _kind(model.specification.observation), target=True))
-    rows, dropped = columns_of(sheet, wanted, str(path), drop_missing=drop_missing)
-    if dropped is not None:
-        say(dropped)
-    return rows
-
-
-def _warn_outside(model, rows):
-    """Warn of rows that leave the training data, if any do."""
-    from bayes_gpx.draws.points import points, rows_outside
-
-    told = rows_outside(model, points(model, rows).X_values)
-    if told is not None:
-        warn(told, ExtrapolationWarning)
-
-
-def _baseline(model, given, drop_missing, say):
-    from bayes_gpx.draws.points import BASELINES
-    from bayes_gpx.explain.attributions import MOST_BASELINES
-
-    if given in BASELINES:
-        return given
-    if not Path(given).is_file():
-        raise click.UsageError(
-            f"--baseline {given}: no file of that name; expected {', '.join(BASELINES)}, or a CSV "
-            "or Parquet file."
-        )
-    rows = _rows(model, given, drop_missing, say)
-    if len(rows) > MOST_BASELINES:
-        raise ValueError(
-            f"{given} has {len(rows)} rows; expected at most {MOST_BASELINES} to average over."
-        )
-    return rows
-
-
 @commands.command()
 @run_folder
 @click.argument("new", required=False, type=ROWS)
 @baseline_option
 @click.option("--out", type=Place("a name for an HTML file", exists=False),
-              help=f"HTML file; {REPORT} in RUN by default.")  # fmt: skip
+              help=f"HTML file; by default {REPORT} in RUN.")  # fmt: skip
 @drop_missing
 @seed
 @quiet
 def report(run, new, baseline, out, drop_missing, seed, quiet):
-    """Write one HTML file about the fit in RUN: can it be trusted, and what does it explain.
+    """Write an HTML report about the fit in RUN.
 
-    Explains the rows of NEW, or else those that were learned from; where NEW has the target,
-    predictions are scored there. The file opens from disk and needs no network. Interrupted by
-    Ctrl-C, the sections so far stay.
+    The report says whether the fit can be trusted, and explains the rows of NEW, or by default
+    those of the training data. If NEW contains the target, predictions are scored on it. The file
+    opens from disk and needs no network. If you interrupt the command by Ctrl-C, the sections so
+    far are kept.
 
     \b
     bayes-gpx report run/
@@ -493,15 +310,15 @@ def report(run, new, baseline, out, drop_missing, seed, quiet):
 
     say = _sayer(quiet)
     writable(out or run / REPORT)
-    model, idata = _load(run)
-    X = None if new is None else _rows(model, new, drop_missing, say, target=True)
+    model, idata = load_from(run)
+    X = None if new is None else rows_of(model, new, drop_missing, say, target=True)
     y = None if X is None else X.get(model.training.y_name)
     if y is not None:
         X = X.drop(columns=model.training.y_name)
         say(f"{new} has {model.training.y_name}: predictions are scored there.")
-    start = _baseline(model, baseline, drop_missing, say)
+    start = baseline_of(model, baseline, drop_missing, say)
     if X is not None:
-        _warn_outside(model, X)
+        warn_outside(model, X)
     say("Writing the report: some seconds to a minute ...")
     path = write(model, idata, X, y_new=y, path=out or run / REPORT, baseline=start, seed=seed)
     say(f"wrote {path}")
@@ -511,9 +328,9 @@ def report(run, new, baseline, out, drop_missing, seed, quiet):
 @click.argument("name", required=False)
 @click.option("--out", type=Place("a name for a CSV file", exists=False),
               help="CSV file to write the data set to.")  # fmt: skip
-@click.option("--path", help="Folder of data files; else the one BAYES_GPX_DATA names.")
+@click.option("--path", help="Folder of data files; by default the one named by BAYES_GPX_DATA.")
 def datasets(name, out, path):
-    """List the data sets, or describe NAME, or write it as CSV.
+    """List the data sets, or describe the one called NAME, or write it as CSV.
 
     \b
     bayes-gpx datasets diabetes --out diabetes.csv

@@ -1,9 +1,16 @@
 """Sphinx settings: pages in Markdown, notebooks run at build time, the API from docstrings."""
 
+import sys
 from importlib.metadata import version as version_of
 
 from docutils.nodes import SkipNode
 from docutils.utils.math.latex2mathml import tex2mathml
+
+import bayes_gpx
+
+# autodoc imports what has a public name by that name, but these modules are elsewhere.
+for _name in ("datasets", "metrics", "operators"):
+    sys.modules[f"bayes_gpx.{_name}"] = getattr(bayes_gpx, _name)
 
 project = "bayes_gpx"
 author = copyright = "The bayes_gpx developers"
@@ -41,16 +48,20 @@ def _of_scikit_learn(app, what, name, found, skip, options):
     return skip or str(getattr(found, "__module__", "")).startswith("sklearn.")
 
 
+def _mathml(node, **options):
+    """MathML of a formula; browsers draw what is marked as an accent across the letter below."""
+    return tex2mathml(node.astext(), **options).replace(' accent="true"', "")
+
+
 def _formula(translator, node):
     """Write a formula as MathML."""
-    translator.body.append(tex2mathml(node.astext()))
+    translator.body.append(_mathml(node))
     raise SkipNode
 
 
 def _formula_by_itself(translator, node):
     """Write a formula that has a line of its own as MathML."""
-    formula = tex2mathml(node.astext(), as_block=True)
-    translator.body.append(f'<div class="math">{formula}</div>')
+    translator.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>')
     raise SkipNode
 
 

@@ -29,7 +29,9 @@ def as_csv(frame: Any, header: bool = True) -> bytes:
     An apostrophe is put before text that a spreadsheet would take for a formula.
     """
     inert = frame.rename(columns=_inert).map(_inert)
-    return inert.to_csv(index=False, header=header, lineterminator="\n").encode()
+    # Early versions of Python 3.12 quote a carriage return in text only if rows end with one.
+    written = inert.to_csv(index=False, header=header, lineterminator="\r\n")
+    return written.replace("\r\n", "\n").encode()
 
 
 def _inert(value):

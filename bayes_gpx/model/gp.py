@@ -154,9 +154,10 @@ class GPX(Model):
     kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
         As in `GP`; `scale` standardises Z too.
     representation : {"collapsed", "hierarchy"}
-        As in `GP`. A hierarchy has the weight functions `g`, `eps_w` and the weights `w`, their
-        sum, all (obs, z_feature) in units of y per unit of z, and `f` (obs), the sum of ``w_l (z_l
-        - center_l)`` plus the mean of y, where the model scales its data.
+        As in `GP`. A hierarchy has the weight functions `g`, `eps_w` (unless `sigma_w` is fixed at
+        0) and the weights `w`, their sum, all (obs, z_feature) in units of y per unit of z, and `f`
+        (obs), the sum of ``w_l (z_l - center_l)`` plus the mean of y, where the model scales its
+        data.
     weight_prior : {"shared", "per_feature", "horseshoe"}
         "shared": one amplitude for all weight functions. "per_feature": one amplitude for each.
         "horseshoe": one amplitude for each under a regularised horseshoe prior, where `eps_w,l` has

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pymc as pm
 import pytensor.tensor as pt
+from pytensor.graph.basic import Constant
 
 from bayes_gpx.posteriors.base import LATENT, OWN_WHITENED, WHITENED
 from bayes_gpx.posteriors.prior_functions import by_class
@@ -68,6 +69,8 @@ def latent_values(specification, given, prefix, rename):
 def weighed_values(given, training, rename):
     """Add the weights of a GPX, of which f is made: w = g + eps_w, in units of y per unit of z.
 
+    With `sigma_w` fixed at 0 there is no `eps_w`: all its draws would be 0, and R-hat undefined.
+
     Returns
     -------
     f : tensor (n,) or (n, C)
@@ -85,9 +88,11 @@ def weighed_values(given, training, rename):
     unit = by_feature(y_scaling.scale / scaling.scale)
     smooth = _weight_functions(given, training.p, by_feature, dims, rename)
     g = pm.Deterministic(rename("g"), unit * smooth, dims=dims)
-    own = pm.Normal(f"{rename('eps_w')}_{WHITENED}", dims=dims)
-    spread = by_feature(deviating.sigma_w)
-    eps_w = pm.Deterministic(rename("eps_w"), unit * spread * own, dims=dims)
+    sigma_w, eps_w = given.theta["sigma_w"], 0.0
+    if not isinstance(sigma_w, Constant) or sigma_w.data.any():
+        own = pm.Normal(f"{rename('eps_w')}_{WHITENED}", dims=dims)
+        spread = by_feature(deviating.sigma_w)
+        eps_w = pm.Deterministic(rename("eps_w"), unit * spread * own, dims=dims)
     w = pm.Deterministic(rename("w"), g + eps_w, dims=dims)
     moved = pt.shape_padright(scaling.scale * given.Z, len(classes))
     return y_scaling.center + (moved * w).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Plots of the verbs' results; each computes nothing and returns a PlotCollection."""
+"""Plots of explanations and predictions; they compute nothing and return a PlotCollection."""
 
 from bayes_gpx.plots.attributions import plot_attributions, plot_contributions
 from bayes_gpx.plots.beeswarm import plot_beeswarm

@@ -50,7 +50,7 @@ def plot_contributions(
     dataset : xarray.Dataset
         What `bayes_gpx.contributions` returned, with draws.
     obs : list of labels, optional
-        Which observations; the first six by default.
+        Which observations to plot; by default the first six.
     ci_prob : float, optional
         Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
@@ -64,7 +64,7 @@ def plot_contributions(
     Raises
     ------
     ValueError
-        If the dataset holds no draws, or for more than 24 observations.
+        If the dataset holds no draws, and for more than 24 observations.
 
     References
     ----------
@@ -97,8 +97,8 @@ def plot_attributions(
     Raises
     ------
     ValueError
-        If the dataset holds no draws, for more than 24 observations, and for several baselines
-        of a dict: choose one with ``dataset.sel(baseline=...)``.
+        If the dataset holds no draws, for more than 24 observations, and if the baselines were a
+        dict: choose one of them with ``dataset.sel(baseline=...)``.
     """
     if "attribution" in dataset:
         refuse_several(dataset["attribution"])

@@ -1,4 +1,4 @@
-"""Attributions of many observations, one row of points for each feature."""
+"""Attributions of many observations, with one row of points for each feature."""
 
 from __future__ import annotations
 
@@ -82,24 +82,25 @@ def plot_beeswarm(
 ) -> PlotCollection:
     """Plot the attributions of many observations, coloured by the values of the features.
 
-    Each feature has a row with one point for each observation: filled if the interval excludes 0,
-    hollow if it includes 0. Colours range from the 5th to the 95th percentile of the feature over
-    all observations of the dataset; points of a categorical column are gray.
+    Each feature has a row with one point for each observation, which is filled if the interval
+    excludes 0 and hollow if it includes 0. Colours range from the 5th to the 95th percentile of the
+    feature over all observations of the dataset; points of a categorical column are gray.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws or not.
+        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with or without draws.
     obs : list of labels, optional
         All by default. If there are more than 1000, a random 1000 of them are shown, and the title
         says so.
     features : list of str, optional
-        From top to bottom; by default the `max_features` of the largest mean absolute value over
-        all observations.
+        Features from top to bottom; by default those with the largest mean absolute value over all
+        observations.
     max_features : int
+        How many features to plot by default.
     ci_prob : float, optional
-        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
-        dataset has draws, else from mean and sd as if normal.
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Intervals are
+        equal-tailed if the dataset has draws, and those of a normal distribution otherwise.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
         Bokeh has no colour bar.
     **pc_kwargs
@@ -112,7 +113,7 @@ def plot_beeswarm(
     Raises
     ------
     ValueError
-        For a dataset of another verb, several baselines, unknown observations or features.
+        For a dataset of another function, several baselines, and unknown observations or features.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""What-if contrasts with their intervals: averages in one panel, or all rows, sorted."""
+"""Comparisons of predictions with their intervals: averages in one panel, or all rows, sorted."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def plot_comparisons(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot comparisons: averages in one panel, or the sorted rows of each comparison.
+    """Plot comparisons with intervals: averages in one panel, or sorted rows in a panel each.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.comparisons` returned, by row or averaged.
+        What `bayes_gpx.comparisons` returned, for each row or averaged.
     ci_prob : float, optional
-        Probability of the intervals; by default that of the dataset's own.
+        Probability of the intervals; by default that of the dataset's own intervals.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -65,7 +65,7 @@ def plot_comparisons(
     Raises
     ------
     ValueError
-        For a dataset of another verb, more than 24 contrasts by row, and several classes.
+        For a dataset of another function, more than 24 comparisons by row, and several classes.
     """
     if "comparison_mean" not in dataset:
         raise ValueError("The dataset has no comparisons; expected the result of bx.comparisons.")

@@ -1,4 +1,4 @@
-"""A quantity against the value of its own feature, over observations, one panel each."""
+"""Explanations against the value of their own feature, with one panel for each feature."""
 
 from __future__ import annotations
 
@@ -57,24 +57,26 @@ def plot_dependence(
     """Plot attributions, contributions, weights, slopes or relevance against the feature's value.
 
     Each observation is a point with its interval, above a rug of the values. For a categorical
-    column, the points of each level are side by side above its name. Points that scatter at the
-    same value show interaction with other features; intervals show the uncertainty.
+    column, the points of a level are next to each other, above the name of the level. If points
+    scatter at the same value of the feature, it interacts with other features; the intervals show
+    the uncertainty.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.attributions`, `contributions`, `weights`, `derivatives` or `relevance`
-        returned, with draws or not.
+        returned, with or without draws.
     obs : list of labels, optional
         All by default. If there are more than 1000, a random 1000 of them are shown, and the title
         says so.
     features : list of str, optional
-        By default the `max_features` of the largest mean absolute attribution or contribution;
-        the first ones of weights, derivatives and relevance, whose units differ.
+        By default those with the largest mean absolute attribution or contribution, and the first
+        ones for weights, derivatives and relevance, whose units differ between features.
     max_features : int
+        How many features to plot by default.
     ci_prob : float, optional
-        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
-        dataset has draws, else from mean and sd as if normal.
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Intervals are
+        equal-tailed if the dataset has draws, and those of a normal distribution otherwise.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -86,8 +88,8 @@ def plot_dependence(
     Raises
     ------
     ValueError
-        For a dataset of another verb or without `value`, several baselines, unknown observations
-        or features.
+        For a dataset of another function or without `value`, several baselines, and unknown
+        observations or features.
     """
     found = shown(
         dataset,

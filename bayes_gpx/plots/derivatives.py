@@ -1,4 +1,4 @@
-"""Derivatives against the value of their own feature, with both bands, one panel each."""
+"""Derivatives against the value of their own feature, with one panel for each feature."""
 
 from __future__ import annotations
 
@@ -66,12 +66,13 @@ def plot_derivatives(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot each derivative against the value of its feature, with both bands.
+    """Plot each derivative against the value of its feature, with pointwise and simultaneous bands.
 
     If only one feature varies over the observations, its panel has a curve with a pointwise (dark)
     and a simultaneous (light) band. Otherwise each observation is a point with two intervals. Marks
-    along the bottom are the values of the observations: blue where the derivative is positive with
-    at least the probability of the bands, orange where it is negative, gray if neither is certain.
+    along the bottom are at the values of the observations. They are blue where the derivative is
+    positive with at least the probability of the bands, orange where it is negative with at least
+    this probability, and gray otherwise.
 
     Parameters
     ----------
@@ -90,7 +91,7 @@ def plot_derivatives(
     Raises
     ------
     ValueError
-        If the dataset holds no bands, for unknown features, and for more than 24.
+        If the dataset holds no bands, for unknown features, and for more than 24 features.
     """
     if "band_simultaneous" not in dataset:
         raise ValueError("The dataset has no bands; expected the result of bx.slopes.")

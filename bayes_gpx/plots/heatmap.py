@@ -1,4 +1,4 @@
-"""Attributions of many observations as a map: features by observations."""
+"""Attributions of many observations as a matrix of colours: features by observations."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def plot_heatmap(
 ) -> PlotCollection:
     """Plot the attributions of many observations as colours, faded where the sign is uncertain.
 
-    Columns are observations, ordered by the sum over all features; rows are features. Cells whose
-    interval includes 0 fade to gray.
+    Columns are observations, in the order of the sum over all features, and rows are features.
+    Cells whose interval includes 0 are faded to gray.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws or not.
+        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with or without draws.
     obs : list of labels, optional
         All by default. If there are more than 1000, a random 1000 of them are shown, and the title
         says so.
@@ -69,7 +69,7 @@ def plot_heatmap(
     Raises
     ------
     ValueError
-        As in `plot_beeswarm`, and for a backend that draws no images.
+        As in `plot_beeswarm`, and for a backend that cannot draw images.
     """
     backend = backend_named(backend, WITH_IMAGES)
     found = shown(

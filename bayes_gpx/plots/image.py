@@ -1,4 +1,4 @@
-"""Features that are pixels: each observation as an image, its mean and its sd beside it."""
+"""Features that are pixels: each observation as an image, next to its explanation's mean and sd."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ def plot_image(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot a quantity whose features are pixels: image, mean and sd of each observation.
+    """Plot explanations whose features are pixels: the image, the mean and the sd.
 
-    All observations share one colour scale, which for the mean is centred at 0.
+    All observations share the same colour scales; that of the mean is centred at 0.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.weights`, `contributions`, `attributions` or `derivatives` returned, with
-        draws or not.
+        or without draws.
     shape : tuple (rows, columns)
         Shape of the image; the features are its pixels, row by row.
     obs : list of labels, optional
-        Which observations, at most 24; the first six by default.
+        Which observations to plot, at most 24; by default the first six.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -65,8 +65,8 @@ def plot_image(
     Raises
     ------
     ValueError
-        For a dataset of another verb or without `value`, a shape that has not as many pixels as
-        there are features, and a backend that draws no images.
+        For a dataset of another function or without `value`, a shape whose number of pixels is not
+        the number of features, and a backend that cannot draw images.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Measures of relevance side by side, each as a share of its largest mean."""
+"""Measures of relevance next to each other, each as a share of its largest mean."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def plot_importances(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot measures of relevance side by side, each divided by its largest mean.
+    """Plot measures of relevance next to each other, each divided by its largest mean.
 
     Parameters
     ----------
     *datasets : xarray.Dataset
-        What `bayes_gpx.relevance` (its `average_relevance` is drawn) or `bayes_gpx.importances`
-        returned; or any dataset with variables (feature) or (chain, draw, feature), such as
+        What `bayes_gpx.relevance` (whose `average_relevance` is plotted) or `bayes_gpx.importances`
+        returned, or any dataset with variables (feature) or (chain, draw, feature), such as the
         results of another package. Features are in the order of the first dataset.
     ci_prob : float, optional
         Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default. Measures
@@ -65,7 +65,7 @@ def plot_importances(
     Raises
     ------
     ValueError
-        If a dataset has no such variable, or other features than the first.
+        If a dataset has no such variable, or its features differ from those of the first.
     """
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     means, intervals, single = {}, {}, []

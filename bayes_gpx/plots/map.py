@@ -1,4 +1,4 @@
-"""A quantity at places: a map of its mean above a map of its sd, one column for each feature."""
+"""Explanations at places: maps of the mean above maps of the sd, one column for each feature."""
 
 from __future__ import annotations
 
@@ -56,24 +56,26 @@ def plot_map(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot weights, or another quantity, at places: maps of the mean, and of the sd below.
+    """Plot weights or other explanations at places: maps of the mean, and maps of the sd below.
 
-    Places have a dark outline where the interval excludes 0, a light one where the sign is open.
+    A place has a dark outline if the interval excludes 0, and a light one if it includes 0.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.weights`, `derivatives`, `attributions` or `contributions` returned, with
-        draws or not. Of weights ask with ``smooth=True``: without what is an observation's own.
+        or without draws. Weights should be asked for with ``smooth=True``, which leaves out each
+        observation's own noise.
     places : table or array (obs, 2)
-        Where each observation is, across and up; such as longitude and latitude.
+        Horizontal and vertical position of each observation, such as longitude and latitude.
     features : list of str, optional
-        From left to right; by default the `max_features` of the largest mean absolute attribution
-        or contribution, the first ones where units differ.
+        Features from left to right; by default those with the largest mean absolute attribution or
+        contribution, and the first ones if units differ between features.
     max_features : int
+        How many features to plot by default.
     ci_prob : float, optional
-        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
-        dataset has draws, else from mean and sd as if normal.
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Intervals are
+        equal-tailed if the dataset has draws, and those of a normal distribution otherwise.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
         Bokeh has no colour bars.
     **pc_kwargs
@@ -86,8 +88,8 @@ def plot_map(
     Raises
     ------
     ValueError
-        For a dataset of another verb, unknown features, and places that are not
-        two columns with a row for each observation.
+        For a dataset of another function, unknown features, and places that are not two columns
+        with one row for each observation.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Partial dependence with its band, over the curves of single observations."""
+"""Partial dependence with its band, and the curves of single observations."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def plot_partial_dependence(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the function along each feature: curves of observations, their average and its band.
+    """Plot partial dependence with its band, and the curves of single observations.
 
-    For a categorical column, points at its levels replace the curves, and intervals the band.
+    A categorical column has points at its levels in place of curves, and intervals for the band.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.partial_dependence` returned.
     features : list of str, optional
-        Only these, in this order.
+        Which features to plot, in this order; by default all.
     max_curves : int
-        If there are more observations, this many of them are shown, chosen evenly.
+        If there are more observations than this, so many of them are shown, evenly spaced.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -80,7 +80,7 @@ def plot_partial_dependence(
     Raises
     ------
     ValueError
-        For another dataset, or unknown features.
+        For a dataset of another function, and unknown features.
     """
     if "partial_dependence_band" not in dataset:
         raise ValueError("The dataset has no bands; expected the result of bx.partial_dependence.")

@@ -1,4 +1,4 @@
-"""Derivatives along the way from a baseline to an observation, one panel for each feature."""
+"""Derivatives along the path from a baseline to an observation, one panel for each feature."""
 
 from __future__ import annotations
 
@@ -55,17 +55,18 @@ def plot_path(
 ) -> PlotCollection:
     """Plot derivatives along the path from the baseline to an observation, with both bands.
 
-    The shaded area under a feature's curve, times its way from baseline to observation, is its
-    attribution, which stands above the panel with its standard deviation. The pointwise band is
-    dark, the simultaneous one light.
+    The shaded area under a feature's curve, times the change of the feature from the baseline to
+    the observation, is its attribution, which is written above the panel with its standard
+    deviation. The pointwise band is dark and the simultaneous band is light.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.path_slopes` returned.
     features : list of str, optional
-        By default the `max_features` of the largest mean absolute attribution.
+        By default those with the largest mean absolute attribution.
     max_features : int
+        How many features to plot by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -77,7 +78,7 @@ def plot_path(
     Raises
     ------
     ValueError
-        For a dataset of another verb, and an unknown feature.
+        For a dataset of another function, and unknown features.
 
     References
     ----------

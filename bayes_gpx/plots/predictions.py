@@ -1,4 +1,4 @@
-"""Predictions with their intervals, and what was observed."""
+"""Predictions with their intervals, and the observed responses."""
 
 from __future__ import annotations
 
@@ -65,24 +65,24 @@ def plot_predictions(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot predictions with intervals, along a feature or by size, and what was observed.
+    """Plot predictions with intervals, along a feature or by their means, and observed responses.
 
-    Intervals of the mean response are dark, those of a new response, where it is a number, light.
-    Where one feature alone varies over new samples they are bands along it (Z of a GPX and
-    exposures, which the dataset does not hold, should be the same for all); elsewhere each
-    observation has its own, by its predicted mean, so that what was observed should scatter around
-    the diagonal of the means. Of labels the panels show probabilities, and observed labels lie at
-    0 and 1.
+    Intervals of the mean response are dark; those of a new response are light, and shown if it is a
+    number. If only one feature varies over new samples, intervals are bands along this feature. (Z
+    of a GPX and exposures, which the dataset does not hold, should then be the same for all
+    samples.) Otherwise each observation has an interval of its own, placed at its predicted mean,
+    so that observed responses should scatter around the diagonal. For labels, the panels show
+    probabilities, and observed labels are at 0 and 1.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.predictions` returned.
     y : array or pandas.Series (m,), optional
-        What was observed, in the order of the dataset's observations: orange where it is outside
-        of the light interval, of which the ends are inside, else black.
+        Observed responses, in the order of the dataset's observations. They are orange if they are
+        outside of the light interval, and black if they are inside or at its ends.
     along : str, optional
-        A feature, to be the horizontal axis; by default the one that alone varies, if any.
+        Feature on the horizontal axis; by default the only one that varies, if there is one.
     ci_prob : float, optional
         ArviZ's ``stats.ci_prob`` by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
@@ -96,9 +96,9 @@ def plot_predictions(
     Raises
     ------
     ValueError
-        For another dataset, quantities whose intervals need draws that it does not hold, an unknown
-        feature, more than 24 classes, and a `y` that does not fit, or of which the dataset predicts
-        latent values.
+        For a dataset of another function, or without the draws that its intervals need, an unknown
+        feature, more than 24 classes, and a `y` that does not match the dataset's observations, or
+        of which the dataset has only latent values.
     """
     name = _response(dataset, y)
     prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))

@@ -1,4 +1,4 @@
-"""Which features and pairs matter most: averages with intervals, and ranks with probabilities."""
+"""Which features and pairs matter most: averages with intervals, and probabilities of ranks."""
 
 from __future__ import annotations
 
@@ -102,9 +102,9 @@ def plot_relevance(
     Parameters
     ----------
     ranked : xarray.Dataset
-        What `bayes_gpx.ranking` returned of `bayes_gpx.relevance`.
+        What `bayes_gpx.ranking` returned for the result of `bayes_gpx.relevance`.
     max_features : int
-        Number of features to show, in that order.
+        How many features to plot, in that order.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -116,7 +116,7 @@ def plot_relevance(
     Raises
     ------
     ValueError
-        For another dataset, and for a backend that draws no images.
+        For a dataset of another function, and for a backend that cannot draw images.
     """
     backend = _held(ranked, "average_relevance_mean", max_features, backend)
     order = np.argsort(ranked["rank_mean"].values, kind="stable")[:max_features]
@@ -161,20 +161,20 @@ def plot_interactions(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot average interactions of pairs, and the probability of each to be among the first.
+    """Plot average interactions of pairs, and the probability of each to be one of the strongest.
 
-    Features stand in the order of their strongest interactions. Pairs that were not asked for, and
-    the diagonal, are gray. Of one draw of the hyperparameters there are no probabilities, and a
-    panel of averages alone.
+    Features are in the order of their strongest interactions. Pairs that were not asked for are
+    gray, and so is the diagonal. With a single draw of the hyperparameters there are no
+    probabilities, and only the averages are shown.
 
     Parameters
     ----------
     ranked : xarray.Dataset
-        What `bayes_gpx.ranking` returned of `bayes_gpx.interactions`.
+        What `bayes_gpx.ranking` returned for the result of `bayes_gpx.interactions`.
     top : int
-        Among how many.
+        How many of the pairs count as the strongest.
     max_features : int
-        Number of features to show, in that order.
+        How many features to plot, in that order.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -186,7 +186,7 @@ def plot_interactions(
     Raises
     ------
     ValueError
-        For another dataset, and for a backend that draws no images.
+        For a dataset of another function, and for a backend that cannot draw images.
     """
     backend = _held(ranked, "average_interaction_mean", max_features, backend)
     count("top", top)

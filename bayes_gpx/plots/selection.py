@@ -1,4 +1,4 @@
-"""What a plot shows of a verb's Dataset: one quantity at some rows and features, with intervals."""
+"""What a plot shows of a Dataset: one quantity for some rows and features, with intervals."""
 
 from __future__ import annotations
 
@@ -42,39 +42,39 @@ def shown(
     draws: bool = False,
     valued: bool = True,
 ) -> xr.Dataset:
-    """Pick what is to be drawn.
+    """Pick what is to be drawn from a Dataset.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What a verb returned.
+        What one of the package's functions returned.
     quantities : tuple of str
-        The plot draws any of these.
+        The quantities that the plot can draw.
     obs : label or list of labels, optional
     features : list of str, optional
-        In this order; by default the `max_features` of the largest mean absolute value over all
-        observations, or the first where units differ between features.
+        In this order; by default those with the largest mean absolute value over all observations,
+        or the first ones if units differ between features.
     max_features, most_rows : int, optional
     ci_prob : float, optional
         ArviZ's ``stats.ci_prob`` by default.
     draws : bool
-        Whether draws are needed.
+        Whether the plot needs draws.
     valued : bool
-        Whether the features' values are.
+        Whether it needs the values of the features.
 
     Returns
     -------
     xarray.Dataset
-        `mean`, `sd`, `value` (obs, feature), `interval` (obs, feature, ci_bound); equal-tailed
-        where the dataset has draws, else that of a normal variable; `row` (obs), the observations'
-        positions. Its attrs are `name`, `label`
-        (name with units), `interval` (in words), `title` (also which rows and features).
+        `mean`, `sd` and `value` (obs, feature); `interval` (obs, feature, ci_bound), equal-tailed
+        if the dataset has draws and that of a normal distribution otherwise; and `row` (obs), the
+        positions of the observations. Its attrs are `name`, `label` (name with units), `interval`
+        (in words) and `title` (which also says which rows and features are shown).
 
     Raises
     ------
     ValueError
-        For a dataset without such a quantity or its values, dims to choose along, unknown
-        observations or features, and a `ci_prob` that is no probability.
+        For a dataset without such a quantity or its values, with a dim from which one has to be
+        chosen, for unknown observations or features, and a `ci_prob` that is no probability.
     """
     name = _held(dataset, quantities, draws, valued)
     prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
@@ -130,7 +130,7 @@ def _held(dataset, quantities, draws, valued):
 
 
 def refuse_several(array):
-    """Raise where there are several classes or baselines, of which a plot shows one."""
+    """Raise if there are several classes or baselines, because a plot shows only one."""
     for dim in ("class", "baseline"):
         if dim in array.dims:
             raise ValueError(
@@ -162,7 +162,7 @@ def panel_features(dataset, features, known=None):
     Raises
     ------
     ValueError
-        For unknown features, and for more than a person can read.
+        For unknown features, and for more panels than one can read.
     """
     if known is None:
         known = dataset["feature"].values.tolist()
@@ -191,7 +191,7 @@ def panel_rows(dataset, obs):
 
 
 def covers_zero(interval):
-    """Whether intervals leave the sign open."""
+    """Whether intervals include both signs."""
     return (interval.sel(ci_bound="lower") <= 0) & (interval.sel(ci_bound="upper") >= 0)
 
 

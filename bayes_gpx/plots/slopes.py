@@ -1,4 +1,4 @@
-"""All derivatives at one observation, with bands that hold for one and for all features."""
+"""All derivatives at one observation, with intervals for one feature and for all together."""
 
 from __future__ import annotations
 
@@ -44,19 +44,21 @@ def plot_slopes(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot all features' derivatives at an observation, one panel for each observation.
+    """Plot the derivatives in all features at an observation, one panel for each observation.
 
-    Units differ between features, so each derivative is drawn in its own standard deviations from
-    0, and stands with its units beside its name. A dark interval that excludes 0 is a sign that
-    holds for this feature alone; light ones that exclude 0 hold for all of them together.
+    Units differ between features, so each derivative is drawn in multiples of its own standard
+    deviation; its value in units is written next to its name. If a dark interval excludes 0, the
+    sign of this derivative is certain when the feature is considered alone. The light intervals
+    hold for all features together.
 
     Parameters
     ----------
     dataset : xarray.Dataset
         What `bayes_gpx.slopes` returned.
     obs : list of labels, optional
-        Which observations; the first six by default.
+        Which observations to plot; by default the first six.
     features : list of str, optional
+        Which features to plot, in this order; by default all.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.

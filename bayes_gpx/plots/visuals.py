@@ -1,4 +1,4 @@
-"""What plots draw in a panel, each through arviz_plots' backends."""
+"""What plots draw in a panel, through the backends of arviz_plots."""
 
 import matplotlib as mpl
 import numpy as np
@@ -30,7 +30,7 @@ def horizontal_zero(da, target, **kwargs):
 
 
 def few_numbers(target):
-    """Have so few numbers along x that long ones do not touch."""
+    """Have so few numbers along x that long numbers do not touch."""
     if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
         target.locator_params("x", nbins=5)
 
@@ -44,7 +44,7 @@ def level_names(value):
 
 
 def places_along(value):
-    """Where values (n,) stand along an axis: those of one level side by side."""
+    """Where values (n,) are along an axis; those of one level are next to each other."""
     if not level_names(value):
         return value.values
     places = value.values.astype(float)
@@ -165,7 +165,7 @@ def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
 
 
 def _plotly_bar(figure, norm, cmap, label, axes, ticks):
-    """A bar of points that are nowhere: beside its panel, or at the right, after earlier bars."""
+    """Add a colour bar by invisible points: next to its panel, or to the right of earlier bars."""
     shades = mpl.colormaps.get_cmap(cmap)(np.linspace(0.0, 1.0, 33))
     bar = {"title": {"text": label, "side": "right"}, "nticks": MOST_TICKS, "thickness": 14}
     if ticks is not None:

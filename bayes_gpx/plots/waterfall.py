@@ -72,8 +72,8 @@ def plot_waterfall(
     """Plot how the attributions of one observation lead from f(baseline) to f(x), step by step.
 
     Each row is the step of one feature, the largest first, followed by one step for all remaining
-    features; the last row is the total. Each step has its own interval, as if the steps before it
-    were known. The scale starts at 0, which is f(baseline).
+    features; the last row is the total. The interval of a step is that of the step alone, as if the
+    steps before it were known. The scale starts at 0, which stands for f(baseline).
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ def plot_waterfall(
         What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws. The
         steps of contributions start at `offset`.
     obs : label
-        Which observation; needed where the dataset has several.
+        Which observation to plot; needed if the dataset has several.
     max_features : int
-        All other features are shown as one step.
+        How many features have steps of their own; all others are shown as one step.
     ci_prob : float, optional
         Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
@@ -97,8 +97,8 @@ def plot_waterfall(
     Raises
     ------
     ValueError
-        If the dataset holds no draws, several baselines, or several observations of which `obs`
-        picks not exactly one.
+        If the dataset holds no draws or several baselines, or if `obs` does not choose exactly one
+        of several observations.
     """
     found = shown(dataset, ONE_UNIT, obs=obs, ci_prob=ci_prob, draws=True)
     if found.sizes["obs"] != 1:

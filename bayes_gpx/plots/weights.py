@@ -1,4 +1,4 @@
-"""Weights against the value of their own feature, with bands, one panel for each feature."""
+"""Weights against the value of their own feature, one panel for each feature."""
 
 from __future__ import annotations
 
@@ -54,20 +54,20 @@ def plot_weights(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot each weight against its own feature's value: as a curve, or as points with intervals.
+    """Plot each weight against the value of its feature, as a curve or as points with intervals.
 
-    It is a curve with a band where one feature varies and the others are held, and a point with its
-    interval for each observation where others vary too.
+    If only this feature varies over the observations, the weight is a curve with a band. If others
+    vary, too, each observation is a point with its interval.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.weights` returned, with `value`. For a curve ask with ``smooth=True`` at
-        points where one feature varies and the others are held.
+        What `bayes_gpx.weights` returned, with `value`. For a curve, ask for weights with
+        ``smooth=True`` at points where one feature varies and the others are fixed.
     features : list of str, optional
-        At most 24, by default the first ones.
+        Which features to plot, at most 24; by default the first ones.
     ci_prob : float, optional
-        Probability of the equal-tailed bands; by default that of the dataset's own intervals.
+        Probability of the equal-tailed intervals; by default that of the dataset's own intervals.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -79,8 +79,8 @@ def plot_weights(
     Raises
     ------
     ValueError
-        If the dataset holds no weights or no feature values, for unknown features, and for more
-        than 24.
+        If the dataset holds no weights or no values of features, for unknown features, and for
+        more than 24 features.
 
     References
     ----------

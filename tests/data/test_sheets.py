@@ -127,3 +127,10 @@ def test_other_files_are_refused(text, message, tmp_path):
 
 def test_a_sheet_without_rows_is_refused(sheet):
     assert "has names but no rows" in refusal(sheet(a=[]), Wanted("a"))
+
+
+def test_commas_at_the_ends_of_rows_shift_nothing(tmp_path):
+    (tmp_path / "odd.csv").write_text("a,c,price\n1,2,3,\n5,6,7,\n")
+    assert read_sheet(tmp_path / "odd.csv").to_dict("list") == {
+        "a": [1, 5], "c": [2, 6], "price": [3, 7],
+    }  # fmt: skip

@@ -13,6 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import bayes_gpx as bx
+from bayes_gpx.inference import nuts
 from bayes_gpx.inference.base import Method
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning, Diagnosis, diagnose
@@ -312,3 +313,18 @@ def test_a_method_of_somebody_elses_is_a_class_and_a_name(regression, monkeypatc
         model.fit("svgp", batch=10)
     with pytest.raises(ValueError, match=r"method: unknown 'stat'.* Did you mean 'start'"):
         model.fit("stat")
+
+
+def test_draws_that_an_interruption_left_are_whole():
+    values = np.arange(24.0).reshape((3, 8))
+    values[0, 5:], values[1, 6:], values[2] = np.nan, np.nan, np.nan
+    both = np.stack([values, values], axis=-1)
+    both[1, 5:, 0] = np.nan
+    posterior = xr.Dataset({"a": (("chain", "draw"), values), "b": (("chain", "draw", "k"), both)})
+    tree = xr.DataTree.from_dict({"posterior": posterior, "sample_stats": posterior[["a"]]})
+    with pytest.warns(ConvergenceWarning, match="5 of 8 draws are kept, of 2 of 3 chains"):
+        kept = nuts._drawn(tree, 8)
+    for group in ("posterior", "sample_stats"):
+        assert np.array_equal(kept[group]["a"], values[:2, :5])
+    with pytest.raises(KeyboardInterrupt):
+        nuts._drawn(tree.isel(chain=[2]), 8)

@@ -79,6 +79,20 @@ def test_weights_and_their_sum_have_the_prior_of_the_paper():
     }
 
 
+@pytest.mark.parametrize("options", [{}, {"approximation": bx.HSGP(5, 2.0)}])
+def test_weights_without_noise_have_no_eps_w(options):
+    """Draws that are all 0 have no R-hat, and ArviZ warns of them."""
+    theta = {**SHARED, "sigma": 0.2, "sigma_w": 0.0}
+    model = bx.GPX(X, Y, Z, representation="hierarchy", priors=theta, **options)
+    named = ["X", "Z", "g_white", "g", "w", "f", "y"]
+    assert sorted(model.pymc.named_vars) == sorted(named)
+    white = lambda size: RNG.normal(size=(3, size))  # noqa: E731
+    g, w, f = evaluated(model.pymc, ["g", "w", "f"], white)
+    assert_allclose(w, g)
+    assert_allclose(f, Y.mean() + ((Z - Z.mean(0)) * g).sum(axis=2))
+    assert g.std() > 0
+
+
 def test_f_is_the_sum_of_weights_times_features():
     model = bx.GPX(X, Y, Z, representation="hierarchy", priors={**SHARED, "sigma": 0.2})
     white = lambda size: RNG.normal(size=(3, size))  # noqa: E731

@@ -41,6 +41,9 @@ export: long_form attachment shap tables arviz refits
 reporting: page sections/card sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/citing results report
 demo
+cli_arguments
+cli_rows
+cli_runs
 cli
 sklearn
 testing: agreement kernels likelihoods

@@ -1,4 +1,4 @@
-"""The notebooks run from top to bottom, and are stored as the docs build wants them."""
+"""Notebooks, and pages with code, run from top to bottom; notebooks are stored without outputs."""
 
 import re
 from pathlib import Path
@@ -9,6 +9,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PAGES = [
+    page
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if "_build" not in page.parts and "file_format: mystnb" in page.read_text()
+]
+CELL = re.compile(r"^```\{code-cell\}.*\n(?::.*\n)*((?:.*\n)*?)```$", re.MULTILINE)
+"""A cell of a page, without its options."""
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
@@ -50,3 +57,15 @@ def test_notebooks_run(notebook, monkeypatch):
         if output.output_type == "stream" and output.name == "stderr"
     ]
     assert [text for text in said if re.search(r"(Convergence|Completeness)Warning: ", text)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_pages_run(page, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    cells = [nbformat.v4.new_code_cell(code) for code in CELL.findall(page.read_text())]
+    assert len(cells) == page.read_text().count("```{code-cell}")
+    where = {"metadata": {"path": str(page.parent)}}
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()

@@ -1,0 +1,93 @@
+"""What the command line adds to click: kinds of arguments, and messages in its own words."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+class Lists(click.Command):
+    """A command whose repeatable options can be given once with several values."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Turn ``--features a b`` into ``--features a --features b``."""
+        many = {name for p in self.params if getattr(p, "multiple", False) for name in p.opts}
+        repeated, open_option = [], None
+        for word in args:
+            if word.startswith("-"):
+                name, equals, _ = word.partition("=")
+                open_option = name if name in many else None
+                repeated += [word] if equals or not open_option else []
+            else:
+                repeated += [open_option, word] if open_option else [word]
+        greedy = sorted(many.intersection(repeated))
+        try:
+            return super().parse_args(ctx, repeated)
+        except click.MissingParameter as missing:
+            if isinstance(missing.param, click.Argument) and greedy:
+                raise click.UsageError(
+                    f"Missing argument {missing.param.make_metavar(ctx)!r}. Put it first: "
+                    f"{' and '.join(greedy)} takes all words up to the next option.",
+                    ctx,
+                ) from None
+            raise
+
+
+class Place(click.ParamType):
+    """A file or a folder; errors say what was expected in its place."""
+
+    name = "path"
+
+    def __init__(self, wanted: str, *, folder: bool = False, exists: bool = True) -> None:
+        self.wanted, self.folder, self.exists = wanted, folder, exists
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Check a path."""
+        path = Path(value)
+        if path.exists() and path.is_dir() != self.folder:
+            kind = "file" if self.folder else "folder"
+            self.fail(f"{value} is a {kind}; expected {self.wanted}.", param, ctx)
+        if self.exists and not path.exists():
+            self.fail(f"{value} does not exist; expected {self.wanted}.", param, ctx)
+        return path
+
+
+class Named(click.Choice):
+    """One of several names, in upper or lower case; errors suggest the name that was meant."""
+
+    def __init__(self, what: str, choices: Sequence[str]) -> None:
+        super().__init__(choices, case_sensitive=False)
+        self.what = what
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check a name."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter as unknown:
+            from bayes_gpx.validation import meant
+
+            hint = meant(self.what, value, self.choices)
+            self.fail(in_flags(f"{unknown.message}{hint}"), param, ctx)
+
+
+FLAGS = {
+    r"\b(likelihood|kernel|method|baseline)='([^']+)'": r"--\1 \2",
+    r"^(likelihood|kernel|method|baseline)\b": r"--\1",
+    r"\bapproximation=bx\.Inducing\(m\)": "--inducing M",
+}
+"""Arguments in Python, as messages name them, and the command line's options for them."""
+
+
+def in_flags(message: str) -> str:
+    """Translate a message of the package into the words of the command line.
+
+    Examples
+    --------
+    >>> in_flags("Use likelihood='categorical'.")
+    'Use --likelihood categorical.'
+    """
+    for python, flag in FLAGS.items():
+        message = re.sub(python, flag, message)
+    return message

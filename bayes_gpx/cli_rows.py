@@ -1,0 +1,86 @@
+"""Rows and baselines that are explained by a fit, read from sheets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bayes_gpx.system.warning import warn
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from bayes_gpx.likelihoods.base import Likelihood
+    from bayes_gpx.model.model import Model
+
+
+class ExtrapolationWarning(UserWarning):
+    """Rows to explain lie outside of the training data."""
+
+
+def kind_of(observation: Likelihood) -> str:
+    """What kind of column a likelihood predicts, in words."""
+    if observation.labelled:
+        return "two labels" if observation.classes is None else "labels"
+    return "counts" if observation.exposed else "numbers"
+
+
+def rows_of(
+    model: Model,
+    path: str | Path,
+    drop_missing: bool,
+    say: Callable[[str], object],
+    *,
+    target: bool = False,
+) -> pd.DataFrame:
+    """Read rows that the model can explain; with `target` also that column, if the sheet has it."""
+    from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
+
+    known = model.training.X
+    wanted = [
+        Wanted(
+            name, "category" if name in known.levels else "numbers", levels=known.levels.get(name)
+        )
+        for name in known.sources
+    ]
+    sheet, name = read_sheet(path), str(model.training.y_name)
+    if target and name in sheet and (drop_missing or sheet[name].notna().all()):
+        wanted.append(Wanted(name, kind_of(model.specification.observation), target=True))
+    rows, dropped = columns_of(sheet, wanted, str(path), drop_missing=drop_missing)
+    if dropped is not None:
+        say(dropped)
+    return rows
+
+
+def warn_outside(model: Model, rows: pd.DataFrame) -> None:
+    """Warn if some rows lie outside of the training data."""
+    from bayes_gpx.draws.points import points, rows_outside
+
+    told = rows_outside(model, points(model, rows).X_values)
+    if told is not None:
+        warn(told, ExtrapolationWarning)
+
+
+def baseline_of(
+    model: Model, given: str, drop_missing: bool, say: Callable[[str], object]
+) -> str | pd.DataFrame:
+    """Read a baseline: the name of one, or the rows of a sheet."""
+    from bayes_gpx.draws.points import BASELINES
+    from bayes_gpx.explain.attributions import MOST_BASELINES
+
+    if given in BASELINES:
+        return given
+    if not Path(given).is_file():
+        raise click.UsageError(
+            f"--baseline {given}: no file of that name; expected {', '.join(BASELINES)}, or a CSV "
+            "or Parquet file."
+        )
+    rows = rows_of(model, given, drop_missing, say)
+    if len(rows) > MOST_BASELINES:
+        raise ValueError(
+            f"{given} has {len(rows)} rows; expected at most {MOST_BASELINES} to average over."
+        )
+    return rows

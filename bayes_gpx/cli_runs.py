@@ -1,0 +1,88 @@
+"""Folders of fits: written so that an interruption leaves something, and read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bayes_gpx.inference.methods import method_named
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from bayes_gpx.model.model import Model
+
+FIT, INTERRUPTED_FIT = "fit.nc", "interrupted.nc"
+
+
+@contextmanager
+def folder_for(path: Path) -> Iterator[None]:
+    """Make a folder, and remove it again if nothing was written to it."""
+    made = not path.exists()
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        if made and not any(path.iterdir()):
+            path.rmdir()
+
+
+def fit_into(
+    model: Model,
+    method: str,
+    path: Path,
+    say: Callable[[str], object],
+    *,
+    draws: int,
+    tune: int,
+    chains: int,
+    seed: int,
+    progressbar: bool,
+) -> tuple[xr.DataTree, Path, bool]:
+    """Fit and save; before sampling save a fit by MAP, so that an interruption leaves something.
+
+    Only a complete fit replaces an earlier one, and the fit by MAP never replaces anything.
+    Returns the fit, the file that holds it, and whether it is complete.
+    """
+    from bayes_gpx.model.storage import save
+
+    meanwhile = path.with_name(INTERRUPTED_FIT) if path.exists() else path
+    options: dict[str, Any] = {"seed": seed, "progressbar": progressbar}
+    sampled = method_named(method).gives == "chains"
+    point_first = sampled and not meanwhile.exists()
+    if point_first:
+        say("Maximising the posterior density ...")
+        save(model, model.fit("map", **options), meanwhile)
+    if sampled:
+        say(f"Sampling, {chains} chains of {tune} + {draws} draws ...")
+    try:
+        idata = model.fit(method, draws=draws, tune=tune, chains=chains, **options)
+    except KeyboardInterrupt:
+        if point_first:
+            raise KeyboardInterrupt(f"{meanwhile} holds the fit by MAP, which was done") from None
+        raise
+    complete = not sampled or idata["posterior"].sizes["draw"] == draws
+    kept = path if complete else meanwhile
+    save(model, idata, kept)
+    if point_first and kept != meanwhile:
+        meanwhile.unlink()
+    return idata, kept, complete
+
+
+def load_from(run: Path) -> tuple[Model, xr.DataTree]:
+    """Load the fit in a folder: the model and its DataTree."""
+    from bayes_gpx.model.storage import load
+
+    path = run / FIT
+    if not path.is_file():
+        stopped = run / INTERRUPTED_FIT
+        more = f" {stopped} is from a fit that was interrupted." if stopped.is_file() else ""
+        raise click.UsageError(f"{run} holds no {FIT}; expected a folder that fit wrote.{more}")
+    model, idata = load(path)
+    if model.training.Z is not None and not model.training.tied:
+        raise ValueError(f"The model in {path} has a Z of its own; explain it in Python.")
+    return model, idata

@@ -1,0 +1,147 @@
+"""Explanations and reports by the command, which are what the verbs say."""
+
+import numpy as np
+import pandas as pd
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from bayes_gpx import cli
+from bayes_gpx.export import tables
+from bayes_gpx.reporting import report
+
+MOMENTS = ("mean", "sd", "lower", "upper")
+
+
+def test_explained_rows_are_what_the_verbs_say(folder):
+    out = folder / "explained.csv"
+    assert cli.main(["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]) == 0
+    found = pd.read_csv(out)
+    each = ("weight", "contribution", "attribution", "prediction")
+    assert list(found) == ["row", "feature", "value"] + [f"{q}_{m}" for q in each for m in MOMENTS]
+    assert (
+        found["row"].tolist() == [1, 1, 2, 2, 3, 3] and found["feature"].tolist() == ["a", "c"] * 3
+    )
+    model, idata = bx.load(folder / "run" / "fit.nc")
+    new = pd.read_csv(folder / "new.csv")
+    asked = {"draws": 4000, "seed": 1, "progressbar": False}
+    for verb in (bx.weights, bx.contributions, bx.attributions):
+        name, expected = verb.__name__[:-1], verb(model, idata, new, **asked)
+        for moment in ("mean", "sd"):
+            assert_allclose(found[f"{name}_{moment}"], expected[f"{name}_{moment}"].values.ravel())
+        low, high = expected[name].quantile([0.055, 0.945], ["chain", "draw"]).values
+        noise = 0.2 * found[f"{name}_sd"]  # of quantiles of 1000 draws, some 4 standard errors
+        assert (np.abs(found[f"{name}_lower"] - low.ravel()) < noise).all()
+        assert (np.abs(found[f"{name}_upper"] - high.ravel()) < noise).all()
+    predicted = bx.predictions(model, idata, new, **asked)
+    assert_allclose(found["prediction_mean"], np.repeat(predicted["y_mean"].values, 2))
+
+
+def test_the_seed_decides_and_parquet_is_read(folder, tmp_path):
+    told = []
+    for sheet, seed in (("new.csv", "1"), ("new.parquet", "1"), ("new.csv", "2")):
+        out = tmp_path / "e.csv"
+        words = ["explain", f"{folder}/run", f"{folder}/{sheet}", "--out", str(out), "--seed", seed]
+        assert cli.main([*words, "--quiet"]) == 0
+        told.append(out.read_text())
+    assert told[0] == told[1] != told[2]
+
+
+def test_rows_far_from_the_data_are_told_once(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tables, "CHUNK", 2)
+    far = pd.read_csv(folder / "new.csv").assign(a=[1e3, 5.0, 1e3])
+    far.to_csv(tmp_path / "far.csv", index=False)
+    words = ["explain", f"{folder}/run", f"{tmp_path}/far.csv", "--out", f"{tmp_path}/e.csv"]
+    cli.main([*words, "--quiet"])
+    said = capsys.readouterr().err
+    assert said.startswith("Warning: 2 of 3 rows leave the training data: a in 2")
+    assert said.count("Warning") == 1
+
+
+def test_rows_come_in_blocks_and_stay_when_interrupted(folder, tmp_path, monkeypatch, refused):
+    monkeypatch.setattr(tables, "CHUNK", 2)
+    out = tmp_path / "e.csv"
+    words = ["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]
+    cli.main(words)
+    whole = pd.read_csv(out)
+    assert whole["row"].tolist() == [1, 1, 2, 2, 3, 3]
+    whole_blocks = tables.explained
+
+    def stopped(*args, **kwargs):
+        yield next(iter(whole_blocks(*args, **kwargs)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tables, "explained", stopped)
+    assert refused(*words)[0] == 130
+    pd.testing.assert_frame_equal(pd.read_csv(out), whole[:4])
+
+
+def test_a_baseline_from_a_table_is_averaged_over(folder, tmp_path, refused):
+    out, run = tmp_path / "e.csv", tmp_path / "run"
+    fit = ["fit", f"{folder}/data.csv", "--target", "price", "--features", "a", "--model", "gp"]
+    cli.main([*fit, "--method", "map", "--out", str(run), "--quiet"])
+    words = ["explain", str(run), f"{folder}/new.csv", "--out", str(out)]
+    cli.main([*words, "--baseline", f"{folder}/new.csv"])
+    model, idata = bx.load(run / "fit.nc")
+    new = pd.read_csv(folder / "new.csv")[["a"]]
+    found = bx.attributions(model, idata, new, baseline=new, progressbar=False)
+    expected = found["attribution_mean"].values.ravel()
+    assert_allclose(pd.read_csv(out)["attribution_mean"], expected, rtol=1e-8)
+    code, said = refused(*words, "--baseline", folder / "data.csv")
+    assert code == 1 and "24 rows; expected at most 20" in said
+
+
+def test_a_category_has_one_line_and_its_level_is_its_value(tmp_path, capsys):
+    rng = np.random.default_rng(8)
+    frame = pd.DataFrame({"size": rng.normal(size=24), "kind": list("rgb") * 8})
+    frame["price"] = frame["size"] + (frame["kind"] == "g") + rng.normal(0, 0.1, 24)
+    frame.loc[5, "kind"] = None
+    frame.to_csv(tmp_path / "d.csv", index=False)
+    where = [str(tmp_path / name) for name in ("d.csv", "run", "e.csv")]
+    words = ["fit", where[0], "--target", "price", "--categorical", "kind", "--method", "map"]
+    cli.main([*words, "--out", where[1], "--drop-missing"])
+    said = capsys.readouterr().out
+    assert f"Left out 1 of 24 rows of {where[0]}, with missing values: 1 in kind." in said
+    cli.main(["explain", where[1], where[0], "--out", where[2], "--drop-missing", "--quiet"])
+    found = pd.read_csv(where[2])
+    assert len(found) == 23 * 2 and found["feature"].tolist() == ["size", "kind"] * 23
+    rows = frame.drop(index=5)
+    kinds = found[found["feature"] == "kind"]
+    assert kinds["value"].tolist() == rows["kind"].tolist() and not found.isna().any(axis=None)
+    model, idata = bx.load(tmp_path / "run" / "fit.nc")
+    new = rows.assign(kind=rows["kind"].astype("category"))
+    weights = bx.weights(model, idata, new, keep="summary", progressbar=False)["weight_mean"]
+    own = [float(weights[i].sel(feature=f"kind={k}")) for i, k in enumerate(rows["kind"])]
+    assert_allclose(kinds["weight_mean"], own, rtol=1e-9)
+
+
+def test_explained_features_are_no_formulas(tmp_path):
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"=HYPERLINK(1)": rng.normal(size=12)})
+    X.assign(y=np.sin(X.iloc[:, 0])).to_csv(tmp_path / "d.csv", index=False)
+    where = [str(tmp_path / name) for name in ("d.csv", "run", "e.csv")]
+    fit = ["fit", where[0], "--target", "y", "--model", "gp", "--method", "map", "--out", where[1]]
+    cli.main([*fit, "--quiet"])
+    cli.main(["explain", where[1], where[0], "--out", where[2], "--quiet"])
+    assert set(pd.read_csv(where[2])["feature"]) == {"'=HYPERLINK(1)"}
+
+
+def test_report_writes_where_it_says(folder, capsys, monkeypatch):
+    monkeypatch.setattr(report, "SECTIONS", report.SECTIONS[:1])
+    assert cli.main(["report", f"{folder}/run"]) == 0
+    assert f"wrote {folder}/run/report.html" in capsys.readouterr().out
+    assert "Model card" in (folder / "run" / "report.html").read_text()
+
+
+def test_a_report_scores_rows_that_have_the_target(folder, capsys, monkeypatch):
+    chosen = [section for section in report.SECTIONS if section.key == "checks"]
+    monkeypatch.setattr(report, "SECTIONS", chosen)
+    data = pd.read_csv(folder / "data.csv")
+    said = ["leave-one-out", "5 rows that were held out"]
+    for name, rows in (("without", data.drop(columns="price")[:5]), ("with", data[:5])):
+        rows.to_csv(folder / f"{name}.csv", index=False)
+        out = folder / f"{name}.html"
+        told = ["report", f"{folder}/run", f"{folder}/{name}.csv", "--out", str(out)]
+        assert cli.main(told) == 0
+        scored = "predictions are scored there" in capsys.readouterr().out
+        assert scored == (name == "with")
+        assert [words in out.read_text() for words in said] == [not scored, scored]
