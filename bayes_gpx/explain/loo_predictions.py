@@ -50,10 +50,10 @@ def loo_predictions(
 ) -> xr.Dataset:
     """Predict each training response from the others, without refitting.
 
-    For each draw theta of the hyperparameters, p(y_i | y_-i, theta) follows from the fit in closed
-    form or, if noise is not normal, by removing the observation's site from the posterior of f and
-    integrating over f_i given the rest. The draws of theta also depend on y_i, which is corrected
-    by Pareto-smoothed importance weights (PSIS).
+    For each draw theta of the hyperparameters, ``p(y_i | y_-i, theta)`` follows from the fit in
+    closed form or, if noise is not normal, by removing the observation's site from the posterior of
+    f and integrating over f_i given the rest. The draws of theta also depend on y_i, which is
+    corrected by Pareto-smoothed importance weights (PSIS).
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def loo_predictions(
     Returns
     -------
     xarray.Dataset
-        `y` (chain, draw, obs), drawn from p(y_i | y_-i, theta), without weights; `log_weights`
+        `y` (chain, draw, obs), drawn from ``p(y_i | y_-i, theta)``, without weights; `log_weights`
         (chain, draw, obs), whose exponentials sum to 1 over the draws. What follows is weighted by
         them, (obs): `y_mean` and `y_sd`, in units of y; `residual`, y less its mean; `elpd`, the
         log predictive density; `pareto_k`, NaN for fewer than 30 draws, whose weights are not
