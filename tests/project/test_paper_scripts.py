@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
 from scipy.integrate import quad
-from scipy.stats import multivariate_normal, norm, poisson
+from scipy.stats import multivariate_normal, norm, poisson, t as student_t
 
 import bayes_gpx as bx
 
@@ -160,21 +160,47 @@ def test_peers_of_known_functions(script, rng):
     X = rng.normal(size=(40, 3))
     X[:, :2] -= X[:, :2].mean(axis=0)
     b = np.array([1.0, -2.0, 0.5])
-    assert_allclose(peers.pd_variation(lambda X: X @ b, X), np.abs(b) * X.std(axis=0, ddof=1))
+    linear = peers.mean_predictions(lambda X: X @ b, X)
+    assert_allclose(peers.pd_variation(linear, X), np.abs(b) * X.std(axis=0, ddof=1))
 
     def product(X):
         return 3 * X[:, 0] * X[:, 1] + np.sin(X[:, 2])
 
-    found = peers.h_statistics(product, X)
+    depend = peers.mean_predictions(product, X)
+    found = peers.h_statistics(depend, X)
     assert_allclose(found[0, 1], 1.0, rtol=1e-9)
     assert_allclose([found[0, 2], found[1, 2]], 0.0, atol=1e-7)
-    found = peers.pd_interactions(product, X)
-    grid = np.quantile(X, np.linspace(0.05, 0.95, peers.GRID), axis=0)
+    found = peers.pd_interactions(depend, X)
+    grid = np.quantile(X, np.arange(0.1, 0.95, 0.1), axis=0)
     # The sd over one feature is 3 |other| sd(own).
     own, size = grid.std(axis=0, ddof=1), np.abs(grid).std(axis=0, ddof=1)
     expected = 1.5 * (own[0] * size[1] + own[1] * size[0])
     assert_allclose(found[0, 1], expected, rtol=1e-9)
     assert_allclose([found[0, 2], found[1, 2]], 0.0, atol=1e-12)
+
+
+def test_dependence_of_products_is_that_of_predictions(script, rng):
+    peers = script("peers")
+    X, c, lengthscale = (
+        rng.normal(size=(30, 4)),
+        rng.normal(size=30),
+        np.array([0.7, 1.0, 2.0, 1e9]),
+    )
+
+    def predict(Z):
+        apart = (Z[:, None] - X) / lengthscale
+        return np.exp(-0.5 * (apart**2).sum(axis=2)) @ c
+
+    fast, slow = peers.product_dependence(X, lengthscale, c), peers.mean_predictions(predict, X)
+    for columns in ([0], [2], [0, 1], [1, 3]):
+        places = rng.normal(size=(9, len(columns)))
+        assert_allclose(fast(columns, places), slow(columns, places), rtol=1e-10, atol=1e-12)
+    # The last column is switched off: what is left of it is round-off.
+    expected = peers.h_statistics(slow, X)
+    found = peers.h_statistics(fast, X)
+    assert_allclose([found[p] for p in found], [expected[p] for p in found], atol=1e-7)
+    nothing = np.where(np.arange(4) < 1, lengthscale, 1e9)
+    assert peers.h_statistics(peers.product_dependence(X, nothing, c), X)[2, 3] == 0
 
 
 def test_rate_is_a_share_of_divergences(script, rng):
@@ -198,19 +224,8 @@ def test_rate_is_a_share_of_divergences(script, rng):
     assert_allclose(shares, np.array(found) / sum(found), atol=0.01)
 
 
-def test_true_pairs_are_counted_on_top(script):
-    relevance = script("gp_relevance")
-    true = np.array([pair in relevance.TRUE for pair in relevance.PAIRS])
-    one = np.where(true, 5.0, 1.0)
-    other = one.copy()
-    other[-1] = 7.0
-    other[np.flatnonzero(true)[0]] = 0.0
-    table = relevance.gathered([{"KL-diff²": one}, {"KL-diff²": other}, {"KL-diff²": 1.0 - one}])
-    assert list(relevance.count_true(table)["true"]) == [3, 2, 0]
-
-
 def test_predictive_density_of_counts(script, rng):
-    bike = script("gp_bike")
+    bike = script("kl_figure5")
     X = pd.DataFrame(rng.normal(size=(25, 2)), columns=["a", "b"])
     y = pd.Series(rng.poisson(np.exp(1 + X["a"])), name="y")
     model = bx.GP(X, y, likelihood="poisson")
@@ -225,6 +240,102 @@ def test_predictive_density_of_counts(script, rng):
 
         logs.append(np.log(quad(joint, mean - 8 * sd, mean + 8 * sd, epsabs=1e-14)[0]))
     assert_allclose(found, np.mean(logs), rtol=1e-7)
+
+
+def test_dependence_of_a_log_rate(script, rng):
+    X = pd.DataFrame(3 * rng.normal(size=(20, 3)), columns=list("abc"))
+    model = bx.GP(X, rng.poisson(np.exp(1 + np.sin(X["a"]))), likelihood="poisson")
+    idata = model.fit("map", progressbar=False)
+
+    def predict(Z):
+        options = {"on": "latent", "keep": "summary", "progressbar": False}
+        return bx.predictions(model, idata, Z, **options)["f_mean"].values
+
+    slow = script("peers").mean_predictions(predict, X.values)
+    fast = script("kl_figure5").dependence(model, idata)
+    places = rng.normal(size=(6, 2))
+    apart = fast([0, 2], places) - slow([0, 2], places)
+    assert_allclose(apart, apart[0], atol=1e-6)  # a constant
+
+
+def test_terms_of_the_simulated_model(script, rng):
+    """Their variances by quadrature, and which pairs of variables bend together."""
+    simulation = script("kl_simulation")
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    weights = weights / weights.sum()
+    first, second = (grid.ravel() for grid in np.meshgrid(0.4 * nodes, 0.4 * nodes))
+    both = np.outer(weights, weights).ravel()
+    pairs = {0: (0, 5), 1: (3, 10), 2: (9, 11)}
+    for k in range(11):
+        i, j = pairs[k - 8] if k >= 8 else (k, 8)
+        X = np.zeros((len(first), 12))
+        X[:, i], X[:, j] = first, second
+        term = simulation.terms(X)[:, k]
+        assert_allclose([both @ term, both @ term**2], [0, 1], atol=1e-10)
+    x, step = 0.4 * rng.normal(size=12), 1e-3 * np.eye(12)
+
+    def mean(move):
+        return simulation.terms((x + move)[None]).sum()
+
+    for i, j in simulation.PAIRS:
+        bend = (mean(step[i] + step[j]) - mean(step[i]) - mean(step[j]) + mean(0)) / 1e-6
+        assert_allclose(bend, 1 / 0.16 if (i, j) in pairs.values() else 0, atol=1e-6)
+
+
+def test_simulated_rows_are_standardised_and_noisy(script):
+    simulation = script("kl_simulation")
+    rows = simulation.simulate(20_000, 3)
+    assert_allclose(
+        [rows.X.mean(), rows.y.mean(), rows.X.std(), rows.y.std()], [0, 0, 1, 1], atol=1e-12
+    )
+    # Eleven terms of variance 1, and noise: what the terms leave of y.
+    left = np.linalg.lstsq(simulation.terms(0.4 * rows.X), rows.y)[1] / 20_000
+    assert_allclose(left, 0.36 / 11.36, rtol=0.05)
+
+
+def test_relevance_of_the_measures(script):
+    """RATE and KL-diff of a fit are those of its posterior, by another road."""
+    simulation, peers = script("kl_simulation"), script("peers")
+    data = simulation.simulate(40, 1)
+    theta = {"lengthscale": np.full(12, 4.0), "amplitude": 1.0, "sigma": 0.3}
+    model = bx.GP(data.X, data.y, scale=False)
+    found = simulation.of_variables(data, model, theta)
+    f = bx.predictions(model, theta, draws=20_000, joint=True, seed=0, progressbar=False)[
+        "f"
+    ].values.reshape((-1, 40))
+    expected = peers.rate(data.X, f.mean(axis=0), np.cov(f.T))
+    assert_allclose(found["RATE"], expected, atol=0.02)
+    pairs = simulation.of_pairs(data, model, theta)
+
+    def predict(X):
+        options = {"keep": "summary", "progressbar": False}
+        return bx.predictions(model, theta, X, **options)["f_mean"].values
+
+    expected = peers.h_statistics(peers.mean_predictions(predict, data.X), data.X)
+    assert_allclose(pairs["H-statistic"], list(expected.values()), rtol=1e-6)
+
+
+def test_terms_of_the_linear_model(script, rng):
+    """Second derivatives of the divergence of Student's t; normal ones in the package."""
+    figure = script("kl_figure1")
+    X, y = figure.simulate(4)
+    beta, inverse, s2 = figure.fitted(X, y)
+    place = np.array([1.3, -0.4])
+
+    def predictive(x):
+        return student_t(8, x @ beta, np.sqrt(s2 * (1 + x @ inverse @ x)))
+
+    here = predictive(place)
+    grid = here.mean() + here.std() * np.sinh(np.linspace(-9, 9, 20_001))
+    for d in (0, 1):
+        step = 1e-3 * np.eye(2)[d]
+        there = (predictive(place + sign * step).logpdf(grid) for sign in (1, -1))
+        apart = [np.trapezoid(here.pdf(grid) * (here.logpdf(grid) - t), grid) for t in there]
+        found = np.hypot(*figure.terms(X, y, place[None], d)).item()
+        assert_allclose(found, np.sqrt(sum(apart)) / 1e-3, rtol=1e-4)
+        variance, change = s2 * (1 + place @ inverse @ place), 2 * s2 * (inverse @ place)[d]
+        normal = np.sqrt(beta[d] ** 2 / variance + change**2 / (2 * variance**2))
+        assert_allclose(figure.package(X, y, place[None])[0, d], normal, rtol=1e-5)
 
 
 @pytest.mark.data

@@ -27,8 +27,6 @@ FIGURES = {
     "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
-    "gp_relevance": {"local", "steps", "features", "pairs", "sizes"},
-    "gp_bike": {"mlpd"},
 }
 TABLES = {
     "gp_simulated_attributions": {"attributions", "attributions_text", "summary_text"},
@@ -38,8 +36,6 @@ TABLES = {
     "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"misclassified", "scores"},
     "gp_bike_poisson": {"coverage", "hours", "scores"},
-    "gp_relevance": {"local", "steps", "features", "pairs", "sizes"},
-    "gp_bike": {"mlpd", "pairs"},
 }
 """Beside the summary; the scripts that aren't here have scores alone."""
 AUTHORS = {
@@ -47,8 +43,6 @@ AUTHORS = {
     "gpc": "Seitz",
     "gp_diabetes": "Yoshikawa",
     "gp_boston": "Seitz",
-    "gp_relevance": "Paananen",
-    "gp_bike": "Paananen",
     "gp": "Butler",
 }
 
@@ -194,7 +188,6 @@ def test_folders_that_cannot_be_written(refused, tmp_path):
         ("gp_wpbc", "wpbc"),
         ("gp_wine", "wine"),
         ("gp_boston_gradients", "boston"),
-        ("gp_bike", "bike"),
     ],
 )
 def test_data_that_cannot_be_used(refused, monkeypatch, tmp_path, name, data):
@@ -306,30 +299,3 @@ def test_boston_gradients(run, method):
     )
     whole, without = variance["posterior median, plugged in"], variance.filter(like="without S")
     assert (whole > without.squeeze()).all()
-
-
-@pytest.mark.slow
-def test_relevance_finds_what_was_put_in(run):
-    out = run("gp_relevance", "--quick")
-    written(out, "gp_relevance")
-    pairs = pd.read_csv(out / "pairs.csv").query("method == 'KL-diff²'")
-    for _, part in pairs.groupby("simulation"):
-        assert set(part.nlargest(3, "value")["of"]) == {"x1 : x2", "x3 : x4", "x5 : x6"}
-    steps = pd.read_csv(out / "steps.csv").set_index("step")["largest"]
-    assert steps.idxmin() < 1e-3
-    local = pd.read_csv(out / "local.csv")
-    for _, part in local.groupby("noise"):
-        curve = part.set_index("x")["mean"]
-        assert curve[0.0] > 1.05 * max(curve.iloc[0], curve.iloc[-1])
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_bikes_are_predicted_with_few_interactions(run):
-    out = run("gp_bike", "--quick")
-    written(out, "gp_bike")
-    scores = pd.read_csv(out / "mlpd.csv")
-    assert np.isfinite(scores["mlpd"]).all()
-    assert set(scores["pairs"].dropna()) == {0, 1, 2, 3}
-    chosen = pd.read_csv(out / "pairs.csv")
-    assert (chosen.groupby(["split", "method"])["pair"].nunique() == 3).all()
