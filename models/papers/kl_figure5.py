@@ -2,9 +2,10 @@
 
 Hourly numbers of rented bikes in two Februaries, by a Gaussian process with a Poisson likelihood
 and six features. Each method ranks the 15 pairs of features in it; then a model of single effects
-and of the first 1, 2 or 3 of these pairs alone takes its place, and predicts the rows that were held
-out. Ten random splits, 500 rows to learn from and 839 to predict; the public data have two rows
-more than the paper's. Hyperparameters are at the mode of their posterior with the package's priors.
+and of the first 1, 2 or 3 of these pairs alone takes its place, and predicts the rows that were
+held out. Ten random splits, 500 rows to learn from and 839 to predict; the public data have two
+rows more than the paper's. Hyperparameters are at the mode of their posterior with the package's
+priors.
 
 KL-diff^2 is of the counts; the H-statistic and the variation of partial dependence are of the mean
 of the log rate, in which the effects of the smaller models add up. Partial dependence is averaged

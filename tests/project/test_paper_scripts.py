@@ -41,26 +41,58 @@ def test_true_attributions_are_path_integrals(script, frequency):
 
 
 def test_mixture_over_seeds_has_the_moments_of_its_density(script, rng):
-    wine = script("gp_wine")
-    singles = pd.DataFrame(
-        {
-            "ridge": wine.EQUATIONS,
-            "m": 20,
-            "feature": "alcohol",
-            "mean": rng.normal(0.7, 0.3, 7),
-            "sd": rng.uniform(0.05, 0.4, 7),
-        }
+    seeds = pd.DataFrame(
+        {"ridge": "any", "M": 10, "mean": rng.normal(0.7, 0.3, 7), "sd": rng.uniform(0.05, 0.4, 7)}
     )
 
     def pdf(x):
-        return norm.pdf(x, singles["mean"], singles["sd"]).mean()
+        return norm.pdf(x, seeds["mean"], seeds["sd"]).mean()
 
-    x = np.array([0.1, 0.8])
-    assert_allclose(wine.density(x, singles["mean"], singles["sd"]), [pdf(v) for v in x])
-    mixed = wine.mix(singles).iloc[0]
     mean = quad(lambda x: x * pdf(x), -5, 5, limit=200)[0]
     square = quad(lambda x: (x - mean) ** 2 * pdf(x), -5, 5, limit=200)[0]
-    assert_allclose([mixed["mean"], mixed["sd"]], [mean, np.sqrt(square)], rtol=1e-7)
+    found = script("butler_figure5").compared(seeds.set_index(["ridge", "M"]), 0.5, 0.1).iloc[0]
+    assert_allclose(found[["mixture_mean", "mixture_sd"]].tolist(), [mean, np.sqrt(square)])
+    assert_allclose(found["rms_error"] ** 2, found["sd_of_means"] ** 2 + (mean - 0.5) ** 2)
+
+
+def test_needed_partitions_are_enough(script, tracts):
+    """Where twice the partitions halve the error, and where places are tried one by one."""
+    X, y, theta = tracts
+    figure, wine = script("butler_figure4"), script("butler_wine")
+    model, zero = bx.GP(X, y, scale=False), pd.Series(0.0, X.columns)
+    found = figure.needed(model, theta, X, zero, 4, wine.right(64))
+    options = {"baseline": zero, "keep": "summary", "progressbar": False}
+    L = []
+    for k in (0, 7, 14, 21):
+        exact = bx.attributions(model, theta, X.iloc[[k]], **options)["attribution_mean"]
+        far = [
+            abs(
+                script("script").summed(
+                    model, theta, X.iloc[[k]], method="right", steps=2**p, **options
+                )["attribution_mean"]
+                - exact
+            )
+            .max()
+            .item()
+            > 0.01 * y.std(ddof=0)
+            for p in range(7)
+        ]
+        L.append(2 ** (7 - far[::-1].index(True)) if True in far else 1)
+    whole = found.set_index("fraction").loc[1.0]
+    assert_allclose(whole[["median", "mean", "largest"]], [np.median(L), np.mean(L), max(L)])
+    assert found["mean"].is_monotonic_increasing and found["mean"].iloc[0] < found["mean"].iloc[-1]
+
+
+def test_ranks_of_errors(script):
+    figure = script("butler_figure6")
+    found = pd.DataFrame(
+        {"obs": 1, "feature": list("abc"), "mean": [1.1, 2.4, -3.3], "exact_mean": [1, 2, -3.0]}
+    )
+    ranks = figure.ranked(found, pd.Series([1.0, 3.0, 2.0], list("abc")))
+    ranks = ranks.set_index(["of", "with"])["value"]
+    # Errors 0.1, 0.4 and 0.3, of sizes 1, 2 and 3.
+    assert_allclose(ranks["relevance", "absolute error"], 1)
+    assert_allclose(ranks["size", "absolute error"], 0.5)
 
 
 def test_path_gradients_are_averages_of_derivatives(script, tracts):

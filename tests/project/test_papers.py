@@ -168,7 +168,10 @@ def test_means_have_intervals():
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(
-    "name", sorted(p.stem for p in PAPERS.glob("*.py") if p.stem.startswith(("gpx_table", "kl_")))
+    "name",
+    sorted(
+        p.stem for p in PAPERS.glob("*.py") if p.stem.startswith(("gpx_table", "kl_", "butler_"))
+    ),
 )
 def test_quick_versions_run(name, tmp_path):
     main = runpy.run_path(PAPERS / f"{name}.py")["main"]

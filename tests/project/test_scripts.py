@@ -23,7 +23,6 @@ FIGURES = {
     "gp_simulated_attributions": {"attributions", "attributions_text"},
     "gp_wpbc": {"optima", "patients", "features_by_patient"},
     "gp_taipei": {"predictions", "invariance", "attributions"},
-    "gp_wine": {"attributions", "quadrature", "random_features"},
     "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
@@ -32,7 +31,6 @@ TABLES = {
     "gp_simulated_attributions": {"attributions", "attributions_text", "summary_text"},
     "gp_wpbc": {"attributions", "optima"},
     "gp_taipei": {"attributions", "invariance", "scores"},
-    "gp_wine": {"attributions", "quadrature", "random_features", "mixtures"},
     "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"misclassified", "scores"},
     "gp_bike_poisson": {"coverage", "hours", "scores"},
@@ -186,7 +184,6 @@ def test_folders_that_cannot_be_written(refused, tmp_path):
         ("gpx_taipei_coefficients", "taipei"),
         ("gp_taipei", "taipei"),
         ("gp_wpbc", "wpbc"),
-        ("gp_wine", "wine"),
         ("gp_boston_gradients", "boston"),
     ],
 )
@@ -262,28 +259,6 @@ def test_taipei_attributions_do_not_depend_on_units(run):
     assert_allclose(mean["source units"], mean["z-scores"], atol=1e-4)
     assert_allclose(sd["source units"], sd["z-scores"], atol=1e-4)
     assert set(pd.read_csv(out / "attributions.csv")) >= {"feature", "mean", "sd", "low", "high"}
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_wine_on_some_rows(run, monkeypatch):
-    whole = bx.datasets.load("wine")
-    some = whole._replace(X=whole.X[::8], y=whole.y[::8])
-    monkeypatch.setattr(bx.datasets, "load", lambda *_, **__: some)
-    out = run("gp_wine", SEEDS=6, FEATURES=(20, 200, 1000), STEPS=(2, 16, 32))
-    written(out, "gp_wine")
-    alcohol = {
-        name: pd.read_csv(out / f"{name}.csv").query("feature == 'alcohol'")
-        for name in TABLES["gp_wine"]
-    }
-    exact = alcohol["attributions"].iloc[0]
-    seeds = alcohol["random_features"].query("ridge.str.startswith('variances')")
-    error = np.abs(seeds["mean"] - exact["mean"]).groupby(seeds["m"]).mean()
-    assert error[1000] < error[20] / 2
-    mixed = alcohol["mixtures"].query("ridge.str.startswith('variances')").set_index("m")
-    assert_allclose(
-        mixed.loc[1000, ["mean", "sd"]].astype(float), exact[["mean", "sd"]].astype(float), rtol=0.1
-    )
 
 
 @pytest.mark.slow
