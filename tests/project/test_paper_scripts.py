@@ -56,30 +56,24 @@ def test_mixture_over_seeds_has_the_moments_of_its_density(script, rng):
 
 
 def test_needed_partitions_are_enough(script, tracts):
-    """Where twice the partitions halve the error, and where places are tried one by one."""
+    """Places are tried one by one, here."""
     X, y, theta = tracts
     figure, wine = script("butler_figure4"), script("butler_wine")
     model, zero = bx.GP(X, y, scale=False), pd.Series(0.0, X.columns)
-    found = figure.needed(model, theta, X, zero, 4, wine.right(64))
+    found = figure.needed(model, theta, X, zero, 2, wine.right(16)).set_index("fraction")
     options = {"baseline": zero, "keep": "summary", "progressbar": False}
-    L = []
-    for k in (0, 7, 14, 21):
-        exact = bx.attributions(model, theta, X.iloc[[k]], **options)["attribution_mean"]
-        far = [
-            abs(
-                script("script").summed(
-                    model, theta, X.iloc[[k]], method="right", steps=2**p, **options
-                )["attribution_mean"]
-                - exact
-            )
-            .max()
-            .item()
-            > 0.01 * y.std(ddof=0)
-            for p in range(7)
-        ]
-        L.append(2 ** (7 - far[::-1].index(True)) if True in far else 1)
-    whole = found.set_index("fraction").loc[1.0]
-    assert_allclose(whole[["median", "mean", "largest"]], [np.median(L), np.mean(L), max(L)])
+    needed = []
+    for k in (0, 15):
+        given = model, theta, X.iloc[[k]]
+        exact = bx.attributions(*given, **options)["attribution_mean"]
+        far = [0]
+        for L in 2 ** np.arange(5):
+            own = script("script").summed(*given, method="right", steps=int(L), **options)
+            error = abs(own["attribution_mean"] - exact).max().item()
+            far.append(L if error > 0.01 * y.std(ddof=0) else 0)
+        needed.append(max(2 * max(far), 1))
+    expected = [np.median(needed), np.mean(needed), max(needed)]
+    assert_allclose(found.loc[1.0, ["median", "mean", "largest"]], expected)
     assert found["mean"].is_monotonic_increasing and found["mean"].iloc[0] < found["mean"].iloc[-1]
 
 
@@ -96,42 +90,40 @@ def test_ranks_of_errors(script):
 
 
 def test_path_gradients_are_averages_of_derivatives(script, tracts):
-    boston, (X, y, theta) = script("gp_boston_gradients"), tracts
+    boston, (X, y, theta) = script("seitz_boston"), tracts
     model = bx.GP(X, y, scale=False, ard=False)
-    sums = {"baseline": "zero", "method": "right", "steps": 10, "keep": "summary"}
-    found = script("script").summed(model, theta, progressbar=False, **sums)
-    table = boston.average(found, boston.PATH)
-    along = np.mean(
-        [
-            bx.derivatives(model, theta, X * g / 10, keep="summary", progressbar=False)[
-                "derivative_mean"
-            ].values
-            for g in range(1, 11)
-        ],
-        axis=0,
-    )
+    found = boston.explained(model, theta)
+    slopes = [
+        bx.derivatives(model, theta, X * g / 10, keep="summary", progressbar=False)
+        for g in range(1, 11)
+    ]
+    along = np.mean([own["derivative_mean"].values for own in slopes], axis=0)
+    table = boston.average(*found[boston.PATH])
     assert_allclose(table["mean"], along.mean(axis=0), rtol=1e-9)
     assert_allclose(table["size"], np.abs(along).mean(axis=0), rtol=1e-9)
-    table = boston.average(found, boston.INTEGRATED)
+    table = boston.average(*found[boston.INTEGRATED])
     assert_allclose(table["mean"], (along * X.values).mean(axis=0), rtol=1e-9)
-    assert_allclose(table["sd"] ** 2, table["variance"])
+    table = boston.average(*found[boston.LINEAR])
+    last = slopes[-1]
+    assert_allclose(table["mean"], (last["derivative_mean"].values * X.values).mean(axis=0))
+    spread = (last["derivative_sd"].values * X.values) ** 2
+    assert_allclose(table["variance"], spread.mean(axis=0))
 
 
 def test_without_S_is_what_inducing_points_cannot_see(script, tracts):
-    boston, (X, y, theta) = script("gp_boston_gradients"), tracts
+    boston, (X, y, theta) = script("seitz_boston"), tracts
     U, x = X.values[:4], X.values[20]
     model = bx.GP(X, y, scale=False, ard=False, approximation=bx.Inducing(U))
-    sums = {"baseline": "zero", "method": "right", "steps": 10, "keep": "summary"}
-    found = script("script").summed(
-        model, boston.without_S(theta), obs=[20], progressbar=False, **sums
-    )
+    found = boston.explained(model, boston.without_S(theta))
+    _, integrated = (variance.sel(obs=[20]) for variance in found[boston.INTEGRATED])
+    gradients = boston.average(*(own.sel(obs=[20]) for own in found[boston.PATH]))
+    gradients = gradients.set_index("feature")["variance"]
     length, size = theta["lengthscale"], theta["amplitude"] ** 2
 
     def k(a, b):
         apart = (a[:, None] - b[None]) / length
         return size * np.exp(-0.5 * (apart**2).sum(axis=-1)), apart
 
-    gradients = boston.average(found, boston.PATH).set_index("feature")["variance"]
     path = np.arange(1, 11)[:, None] / 10 * x
     prior, apart = k(path, path)
     cross, to_points = k(path, U)
@@ -139,7 +131,7 @@ def test_without_S_is_what_inducing_points_cannot_see(script, tracts):
         K_dd = prior * (1 - apart[..., j] ** 2) / length**2
         K_du = -cross * to_points[..., j] / length
         left = K_dd - K_du @ np.linalg.solve(k(U, U)[0], K_du.T)
-        variance = found["attribution_sd"].sel(feature=feature).item() ** 2
+        variance = integrated.sel(feature=feature).item()
         # What is left of the noise is of relative size KNOWN^2.
         assert_allclose(variance, x[j] ** 2 * left.mean(), rtol=1e-5)
         assert_allclose(gradients[feature], left.mean(), rtol=1e-5)
@@ -328,13 +320,13 @@ def test_simulated_rows_are_standardised_and_noisy(script):
 def test_relevance_of_the_measures(script):
     """RATE and KL-diff of a fit are those of its posterior, by another road."""
     simulation, peers = script("kl_simulation"), script("peers")
-    data = simulation.simulate(40, 1)
+    data = simulation.simulate(20, 1)
     theta = {"lengthscale": np.full(12, 4.0), "amplitude": 1.0, "sigma": 0.3}
     model = bx.GP(data.X, data.y, scale=False)
     found = simulation.of_variables(data, model, theta)
     f = bx.predictions(model, theta, draws=20_000, joint=True, seed=0, progressbar=False)[
         "f"
-    ].values.reshape((-1, 40))
+    ].values.reshape((-1, 20))
     expected = peers.rate(data.X, f.mean(axis=0), np.cov(f.T))
     assert_allclose(found["RATE"], expected, atol=0.02)
     pairs = simulation.of_pairs(data, model, theta)
@@ -411,3 +403,57 @@ def test_days_differ_in_the_hour_and_the_kind_of_day_alone(script):
     assert list(days["hr"][:24]) == list(range(24)) and len(days) == 48
     assert (days["hum"] == X["hum"].mean()).all()
     assert set(zip(days["weekday"], days["workingday"], strict=True)) == {(3, 1), (0, 0)}
+
+
+def test_derivatives_of_softmax(script, rng):
+    given = script("seitz_equation39").softmax_derivatives
+    f, step = rng.normal(size=(4, 3)), 1e-4
+    found = given(f)
+    assert_allclose(found[0].sum(axis=-1), 1)
+    for i in range(3):
+        up, down = (given(f + sign * step * np.eye(3)[i]) for sign in (1, -1))
+        for order in (0, 1):
+            slope = (up[order] - down[order]) / (2 * step)
+            assert_allclose(found[order + 1][..., i], slope, atol=1e-8)
+        assert_allclose(found[3][..., i], (up[2] - down[2])[..., i] / (2 * step), atol=1e-8)
+
+
+def test_expected_gradients_of_softmax(script, rng):
+    """By draws; and the expansion's error is of second order in the posterior's covariance."""
+    equation = script("seitz_equation39")
+    mean, slopes = rng.normal(size=(2, 3)), rng.normal(size=(2, 1, 3))
+    variance, covariance = np.full((2, 3), 0.5), 0.3 * rng.normal(size=(2, 1, 3))
+    exact = equation.exactly(mean, variance, slopes, covariance)
+    noise = rng.normal(size=(100_000, 2, 3))
+    f, slope = mean + np.sqrt(0.5) * noise, slopes[:, 0] + covariance[:, 0] / np.sqrt(0.5) * noise
+    gradients = np.einsum("mncj,mnj->mnc", equation.softmax_derivatives(f)[1], slope)
+    error = gradients.std(axis=0) / np.sqrt(len(gradients))
+    assert (np.abs(gradients.mean(axis=0) - exact[:, 0]) < 4.5 * error).all()
+    errors = []
+    for size in (1e-2, 1e-3):
+        given = mean, size * variance, slopes, size * covariance
+        errors.append(np.abs(equation.expanded(*given) - equation.exactly(*given)).max())
+    assert 50 < errors[0] / errors[1] < 200
+
+
+def test_expected_gradients_of_two_labels_are_the_packages(script, rng):
+    equation = script("seitz_equation39")
+    X = pd.DataFrame(rng.normal(size=(15, 2)), columns=["a", "b"])
+    model = bx.GP(X, X["a"] > 0.3, likelihood="bernoulli", scale=False)
+    theta = {"lengthscale": [1.0, 2.0], "amplitude": 2.0}
+    exact = equation.exactly(*equation.moments(model, theta))
+    own = bx.derivatives(model, theta, keep="summary", progressbar=False)["derivative_mean"]
+    assert_allclose(exact[..., 0], own.transpose("obs", "feature").values, atol=1e-6)
+    assert_allclose(exact[..., 1], -exact[..., 0])
+
+
+def test_what_speaks_for_one_label_speaks_against_the_other(script):
+    mnist = script("seitz_mnist")
+    own = xr.DataArray(np.arange(-2.0, 4.0).reshape((2, 3)), dims=("obs", "feature"))
+    found = xr.Dataset({"attribution_mean": own}, attrs={"labels": ["one", "zero"]})
+    assert_allclose(mnist.of_one(found, "zero", ("one", "zero")), own)
+    assert_allclose(mnist.of_one(found, "one", ("one", "zero")), -own)
+    image = np.zeros((28, 28))
+    image[10:18, 10:18] = 1
+    image[0, 0] = 64
+    assert mnist.middle(image.ravel()) == 0.5

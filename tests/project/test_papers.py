@@ -170,7 +170,9 @@ def test_means_have_intervals():
 @pytest.mark.parametrize(
     "name",
     sorted(
-        p.stem for p in PAPERS.glob("*.py") if p.stem.startswith(("gpx_table", "kl_", "butler_"))
+        p.stem
+        for p in PAPERS.glob("*.py")
+        if p.stem.startswith(("gpx_table", "kl_", "butler_", "seitz_"))
     ),
 )
 def test_quick_versions_run(name, tmp_path):

@@ -23,7 +23,6 @@ FIGURES = {
     "gp_simulated_attributions": {"attributions", "attributions_text"},
     "gp_wpbc": {"optima", "patients", "features_by_patient"},
     "gp_taipei": {"predictions", "invariance", "attributions"},
-    "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
 }
@@ -31,7 +30,6 @@ TABLES = {
     "gp_simulated_attributions": {"attributions", "attributions_text", "summary_text"},
     "gp_wpbc": {"attributions", "optima"},
     "gp_taipei": {"attributions", "invariance", "scores"},
-    "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"misclassified", "scores"},
     "gp_bike_poisson": {"coverage", "hours", "scores"},
 }
@@ -40,7 +38,6 @@ AUTHORS = {
     "gpx": "Yoshikawa",
     "gpc": "Seitz",
     "gp_diabetes": "Yoshikawa",
-    "gp_boston": "Seitz",
     "gp": "Butler",
 }
 
@@ -184,7 +181,6 @@ def test_folders_that_cannot_be_written(refused, tmp_path):
         ("gpx_taipei_coefficients", "taipei"),
         ("gp_taipei", "taipei"),
         ("gp_wpbc", "wpbc"),
-        ("gp_boston_gradients", "boston"),
     ],
 )
 def test_data_that_cannot_be_used(refused, monkeypatch, tmp_path, name, data):
@@ -259,18 +255,3 @@ def test_taipei_attributions_do_not_depend_on_units(run):
     assert_allclose(mean["source units"], mean["z-scores"], atol=1e-4)
     assert_allclose(sd["source units"], sd["z-scores"], atol=1e-4)
     assert set(pd.read_csv(out / "attributions.csv")) >= {"feature", "mean", "sd", "low", "high"}
-
-
-@pytest.mark.slow
-@pytest.mark.data
-@pytest.mark.parametrize("method", ["map", "nuts"])
-def test_boston_gradients(run, method):
-    arguments = "--method", method, "--draws", "30"
-    out = run("gp_boston_gradients", *arguments, EXPLAINED_DRAWS=20)
-    written(out, "gp_boston_gradients")
-    table = pd.read_csv(out / "gradients.csv")
-    variance = table.pivot(
-        index=["quantity", "feature"], columns="hyperparameters", values="variance"
-    )
-    whole, without = variance["posterior median, plugged in"], variance.filter(like="without S")
-    assert (whole > without.squeeze()).all()
