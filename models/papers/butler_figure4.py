@@ -34,7 +34,7 @@ def main(arguments=None):
     rules = butler_wine.right(most)
     wines = butler_wine.load(paper)
     X, y = butler.simulate(FREQUENCY, 0)
-    theta = butler_wine.optimum(paper, "simulated", X, y)
+    theta = butler.optimum(paper, f"simulated, {FREQUENCY:g}", X, y)
     model = butler.uncentred(X, y)
     diagonal = pd.DataFrame({"x1": PLACES, "x2": PLACES}, index=PLACES)
     zero = pd.Series(0.0, X.columns)

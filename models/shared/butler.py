@@ -14,6 +14,7 @@ import pandas as pd
 import pymc as pm
 
 import bayes_gpx as bx
+import papers
 
 OFF = 1000.0
 """From this lengthscale on, in sd of the feature, a feature is as good as switched off."""
@@ -99,6 +100,21 @@ def climb(X, y, *, reach=1.0, signal=1.0, noise=1.0):
     found = {name: posterior[name].values[0, 0] for name in flat}
     evidence = bx.log_likelihood(model, found, progressbar=False)["log_marginal_likelihood"]
     return Optimum(found, -evidence.item())
+
+
+def optimum(paper, data, X, y, **start):
+    """Hyperparameters that `climb` leads to: a cell, climbed to once."""
+
+    def task():
+        found = climb(X, y, **start)
+        lengthscale = dict(zip(X.columns, found.hyperparameters["lengthscale"], strict=True))
+        sizes = {name: found.hyperparameters[name] for name in ("amplitude", "sigma")}
+        return {f"lengthscale {name}": value for name, value in lengthscale.items()} | sizes
+
+    cells = papers.Cells(paper.cells.path.with_name("butler_optima.csv"))
+    found = cells.compute(task, data=data, rows=len(y))
+    lengthscale = np.array([found[f"lengthscale {name}"] for name in X.columns])
+    return {"lengthscale": lengthscale, "amplitude": found["amplitude"], "sigma": found["sigma"]}
 
 
 def _flat(name, dims=None):

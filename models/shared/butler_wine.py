@@ -16,7 +16,6 @@ import pandas as pd
 
 import bayes_gpx as bx
 import butler
-import papers
 import script
 
 FOLLOWED = "alcohol"
@@ -53,23 +52,8 @@ def load(paper):
     label = y.index[y == 8][0]
     explained, five = X.loc[[label]], X[y == 5].mean()
     X, y = X.drop(index=label), y.drop(index=label)
-    theta = optimum(paper, "wine", X, y)
+    theta = butler.optimum(paper, "wine", X, y)
     return Wines(butler.uncentred(X, y), theta, explained, five, X)
-
-
-def optimum(paper, data, X, y):
-    """Hyperparameters of highest evidence near the authors' start, climbed to once."""
-
-    def climb():
-        found = butler.climb(X, y)
-        lengthscale = dict(zip(X.columns, found.hyperparameters["lengthscale"], strict=True))
-        sizes = {name: found.hyperparameters[name] for name in ("amplitude", "sigma")}
-        return {f"lengthscale {name}": value for name, value in lengthscale.items()} | sizes
-
-    cells = papers.Cells(paper.cells.path.with_name("butler_optima.csv"))
-    found = cells.compute(climb, data=data, rows=len(y))
-    lengthscale = np.array([found[f"lengthscale {name}"] for name in X.columns])
-    return {"lengthscale": lengthscale, "amplitude": found["amplitude"], "sigma": found["sigma"]}
 
 
 def converge(model, theta, X, baseline, rules):

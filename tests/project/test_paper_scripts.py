@@ -30,7 +30,7 @@ def tracts(rng):
 @pytest.mark.parametrize("frequency", [1.5, 2.0])
 def test_true_attributions_are_path_integrals(script, frequency):
     t = np.array([0.0, 0.3, 4.0, 10.0])
-    found = script("gp_simulated_attributions").true_attributions(frequency, t)
+    found = script("butler_figure1").true_attributions(frequency, t)
     slopes = {
         "x1": lambda u: np.cos(u) * np.sin(frequency * u),
         "x2": lambda u: frequency * np.sin(u) * np.cos(frequency * u),
@@ -60,14 +60,14 @@ def test_needed_partitions_are_enough(script, tracts):
     X, y, theta = tracts
     figure, wine = script("butler_figure4"), script("butler_wine")
     model, zero = bx.GP(X, y, scale=False), pd.Series(0.0, X.columns)
-    found = figure.needed(model, theta, X, zero, 2, wine.right(16)).set_index("fraction")
+    found = figure.needed(model, theta, X, zero, 2, wine.right(4)).set_index("fraction")
     options = {"baseline": zero, "keep": "summary", "progressbar": False}
     needed = []
     for k in (0, 15):
         given = model, theta, X.iloc[[k]]
         exact = bx.attributions(*given, **options)["attribution_mean"]
         far = [0]
-        for L in 2 ** np.arange(5):
+        for L in 2 ** np.arange(3):
             own = script("script").summed(*given, method="right", steps=int(L), **options)
             error = abs(own["attribution_mean"] - exact).max().item()
             far.append(L if error > 0.01 * y.std(ddof=0) else 0)
@@ -158,7 +158,7 @@ def test_climb_ends_at_a_maximum_of_the_evidence(script, tracts):
 
 
 def test_distinct_optima_are_close_and_differ(script):
-    wpbc, Optimum = script("gp_wpbc"), script("butler").Optimum
+    wpbc, Optimum = script("butler_figure2"), script("butler").Optimum
     found = wpbc.distinct([Optimum({}, value) for value in (5.0, 3.001, 3.0, 4.2, 9.0, 4.21)])
     assert [optimum.negative_log_evidence for optimum in found] == [3.0, 4.2]
 
@@ -364,17 +364,18 @@ def test_terms_of_the_linear_model(script, rng):
 
 @pytest.mark.data
 def test_the_paper_optimum_of_taipei(script):
-    taipei, butler = script("gp_taipei"), script("butler")
+    taipei, butler = script("butler_figure3"), script("butler")
     data = bx.datasets.load("taipei")
     order = butler.permuted(len(data.y))
     X, y = script("script").z_scores(data.X).iloc[order], data.y.iloc[order]
     assert X.index[-taipei.HELD_OUT] == 261
     found = butler.climb(X[: -taipei.HELD_OUT], y[: -taipei.HELD_OUT])
-    assert_allclose(found.negative_log_evidence, taipei.STATED, atol=0.005)
+    evidence, *lengthscales, off, amplitude, sigma = taipei.STATED.values()
+    assert_allclose(found.negative_log_evidence, evidence, atol=0.005)
     theta = found.hyperparameters
-    assert_allclose(theta["lengthscale"][:5], [32.4, 4.69, 2.24, 7.35, 2.85], rtol=2e-3)
-    assert theta["lengthscale"][5] > butler.OFF
-    assert_allclose([theta["amplitude"], theta["sigma"]], [43.3, 7.09], rtol=1e-3)
+    assert_allclose(theta["lengthscale"][:5], lengthscales, rtol=2e-3)
+    assert theta["lengthscale"][5] > butler.OFF and off == np.inf
+    assert_allclose([theta["amplitude"], theta["sigma"]], [amplitude, sigma], rtol=1e-3)
 
 
 @pytest.mark.data

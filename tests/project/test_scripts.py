@@ -20,16 +20,10 @@ FIGURES = {
     "gpx_boston": {"predictions", "contributions", "weights"},
     "gpx_taipei_coefficients": {"predictions", "coefficients"},
     "gp_diabetes": {"predictions", "calibration", "lengthscales", "posterior_predictive"},
-    "gp_simulated_attributions": {"attributions", "attributions_text"},
-    "gp_wpbc": {"optima", "patients", "features_by_patient"},
-    "gp_taipei": {"predictions", "invariance", "attributions"},
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
 }
 TABLES = {
-    "gp_simulated_attributions": {"attributions", "attributions_text", "summary_text"},
-    "gp_wpbc": {"attributions", "optima"},
-    "gp_taipei": {"attributions", "invariance", "scores"},
     "gpc_breast_cancer": {"misclassified", "scores"},
     "gp_bike_poisson": {"coverage", "hours", "scores"},
 }
@@ -38,7 +32,6 @@ AUTHORS = {
     "gpx": "Yoshikawa",
     "gpc": "Seitz",
     "gp_diabetes": "Yoshikawa",
-    "gp": "Butler",
 }
 
 
@@ -77,8 +70,7 @@ def written(out, name):
     """Check a script's files; returns summary and scores."""
     figures = {f"{figure}.png" for figure in FIGURES[name]}
     tables = {f"{table}.csv" for table in TABLES.get(name, {"scores"}) | {"summary"}}
-    second = {"fit_text.nc"} if name == "gp_simulated_attributions" else set()
-    assert {file.name for file in out.iterdir()} == figures | tables | second | {"fit.nc"}
+    assert {file.name for file in out.iterdir()} == figures | tables | {"fit.nc"}
     assert all((out / figure).stat().st_size > 10_000 for figure in figures)
     if "scores.csv" not in tables:
         return pd.read_csv(out / "summary.csv", index_col="hyperparameter"), None
@@ -179,8 +171,6 @@ def test_folders_that_cannot_be_written(refused, tmp_path):
     [
         ("gpx_boston", "boston"),
         ("gpx_taipei_coefficients", "taipei"),
-        ("gp_taipei", "taipei"),
-        ("gp_wpbc", "wpbc"),
     ],
 )
 def test_data_that_cannot_be_used(refused, monkeypatch, tmp_path, name, data):
@@ -202,56 +192,3 @@ def test_help_teaches(run, capsys, name):
     said = capsys.readouterr().out
     author = next(a for begins, a in AUTHORS.items() if name.startswith(begins))
     assert author in said and "--draws" in said
-
-
-def test_simulated_data_need_no_folder(run, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run("gp_simulated_attributions", "--data", "folder")
-    assert stop.value.code == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "unrecognized arguments: --data" in said
-
-
-@pytest.mark.slow
-def test_attributions_of_a_known_function(run):
-    out = run("gp_simulated_attributions", "--method", "map")
-    written(out, "gp_simulated_attributions")
-    for name in TABLES["gp_simulated_attributions"] - {"summary_text"}:
-        table = pd.read_csv(out / f"{name}.csv")
-        assert set(table) >= {"t", "feature", "mean", "sd", "low", "high", "truth"}
-        assert (table.groupby("feature")["t"].nunique() == 101).all()
-        away = table[table["t"] > 0]
-        # The largest of some independent deviations along the line, in sd.
-        assert (np.abs(away["mean"] - away["truth"]) / away["sd"]).max() < 4
-        sd = table.pivot(index="t", columns="feature", values="sd")
-        assert_allclose(sd.loc[0], 0, atol=1e-8)
-        assert (sd.loc[9, ["x1", "x2"]] > 1.3 * sd.loc[3, ["x1", "x2"]]).all()
-        assert sd.loc[9, "both"] < sd.loc[9, ["x1", "x2"]].min()
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_wpbc_averages_over_optima(run):
-    out = run("gp_wpbc", "--draws", "40")
-    written(out, "gp_wpbc")
-    sizes = pd.read_csv(out / "optima.csv").pivot(
-        index="feature", columns="hyperparameters", values="size"
-    )
-    optima = sizes.filter(like="optimum")
-    assert optima.shape[1] > 1
-    assert ((optima < 1e-3).sum() > 15).all()
-    assert (sizes["posterior, by nuts"] > 1e-3).all()
-    assert (sizes["posterior, by nuts"].max() < optima.max() / 2).all()
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_taipei_attributions_do_not_depend_on_units(run):
-    out = run("gp_taipei", "--method", "laplace", "--draws", "50")
-    written(out, "gp_taipei")
-    table = pd.read_csv(out / "invariance.csv")
-    mean, sd = (table.pivot(index="feature", columns="kind", values=c) for c in ("mean", "sd"))
-    # To what the optimiser, which stops elsewhere, leaves of the hyperparameters.
-    assert_allclose(mean["source units"], mean["z-scores"], atol=1e-4)
-    assert_allclose(sd["source units"], sd["z-scores"], atol=1e-4)
-    assert set(pd.read_csv(out / "attributions.csv")) >= {"feature", "mean", "sd", "low", "high"}
