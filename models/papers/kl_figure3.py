@@ -56,7 +56,7 @@ def plot(found):
         ends = part["mean"] - part["low"], part["high"] - part["mean"]
         axis.errorbar(np.arange(len(part)), part["mean"], ends, fmt="o", markersize=4, capsize=2)
         for k in np.flatnonzero(part["of"].isin(true)):
-            axis.axvspan(k - 0.5, k + 0.5, color="C2", alpha=0.3, linewidth=0)
+            axis.axvspan(k - 0.5, k + 0.5, color="tab:green", alpha=0.25, linewidth=0)
         axis.set(ylabel="share of the largest", ylim=(0, 1.05), title=method, xlim=(-1, len(part)))
     axes[-1].set_xticks(range(len(part)), part["of"], rotation=90, fontsize=8)
     return figure

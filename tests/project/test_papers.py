@@ -181,4 +181,4 @@ def test_quick_versions_run(name, tmp_path):
     table = pd.read_csv(tmp_path / f"{name}.csv")
     assert len(table)
     if "table" not in name:
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+        assert (tmp_path / f"{name}.png").stat().st_size > 5_000
