@@ -32,6 +32,7 @@ AUTHORS = {
     "gpx": "Yoshikawa",
     "gpc": "Seitz",
     "gp_diabetes": "Yoshikawa",
+    "gp_bike": "Paananen",
 }
 
 
