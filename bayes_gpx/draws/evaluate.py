@@ -179,8 +179,8 @@ def explain(
     xarray.Dataset
         Besides what the verb names, for each quantity `name_interval` (..., ci_bound): equal-tailed
         quantiles of the mixture of normals over hyperparameter draws (at most 400 of them), which
-        no seed changes, of ArviZ's ``stats.ci_prob``. Without it are streams to a `path`, sums over
-        the indicators of a categorical column, and what is not linear in f.
+        no seed changes, of ArviZ's ``stats.ci_prob``. Without it are streams to a `path`, and what
+        is not linear in f.
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
@@ -195,14 +195,14 @@ def explain(
         count("seed", seed, 0)
     hyper = hyperparameter_draws(model, idata, num_draws)
     sampled = keep == "draws"
-    shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * len(quantity.factor)
+    shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * quantity.width
     if joint and size > LARGEST_JOINT:
         raise ValueError(
             f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} can be. "
             "Explain fewer observations at a time with obs=."
         )
     by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
-    by_variance = by_variance and not quantity.across
+    by_variance = by_variance and not quantity.across and quantity.adds_to is None
     moment = "cov" if joint else "variance" if by_variance else "block"
     each, m = draws if hyper.alone else 1, len(where.X)
     added = len(hyper) if path is None or not sampled else 0
@@ -239,7 +239,7 @@ def explain(
             own = gathered[label]
             largest_jitter[:] = max(largest_jitter[0], jitter)
             noise = float(theta["sigma"]) if quantity.noisy else None
-            part = Conditional(mean, second, moment, own.drawn, quantity.factor, quantity.offset)
+            part = Conditional(mean, second, moment, own.drawn, quantity)
             number = at[0] * shape[1] + at[1]
             own.add(rows, part, noise, total, number)
             if response is not None:
@@ -336,7 +336,7 @@ def _moments(model, hyper, tracked, quantity, where, moment, each, first):
     paths = 1 if where.baseline is None else len(np.atleast_2d(where.baseline))
     total = quantity.total and quantity.total[1]
     build = _PosteriorMoments(quantity.operator, moment, total, quantity.across)
-    c = len(quantity.factor)
+    c = quantity.width
     pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
     squares = 16 * c**2 if quantity.square else 0
     # Bytes of the largest array, for each row.

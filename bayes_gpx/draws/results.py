@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
+from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.draws.mixture_intervals import MixtureIntervals
 from bayes_gpx.draws.mixtures import Mixture
@@ -117,6 +118,7 @@ class ResultBuilder:
         wide = quantity.components is not None and not quantity.across
         labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
         values = where.Z_values if quantity.of_z else where.X_values
+        frame = training.Z if quantity.of_z else training.X
         coords, variables = {"obs": where.index, "feature": list(labels)}, {}
         if quantity.across:
             coords["class"] = list(quantity.components)
@@ -139,13 +141,17 @@ class ResultBuilder:
                 coords["feature_bis"] = list(labels)
         if quantity.noisy:
             variables |= under_one_name(variables, quantity.noisy)
-        if values is not None:
+        if quantity.adds_to is not None:
+            said = values_by_source(frame, values, labels)
+            coords["level"] = said.pop("level")
+            variables |= said
+        elif values is not None:
             variables["value"] = (("obs", "feature"), values[:, self._picked] if wide else values)
         if quantity.center is not None:
             variables["center"] = ("feature", quantity.center[self._picked])
             variables["offset"] = training.y_scaling.center
         if where.baseline_values is not None:
-            points = where.baseline_values[..., self._picked]
+            points = coded(frame, where.baseline_values, labels)
             variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
         if quantity.total:
             variables["completeness_residual"] = ("obs", self._residuals[0])

@@ -11,7 +11,6 @@ import xarray as xr
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws import quantities
-from bayes_gpx.draws.categorical_sums import of_columns
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points
@@ -187,7 +186,4 @@ def contributions(
     refuse_swapped(model, idata)
     quantity = quantities.contribution(model)
     where = points(model, X_new, Z_new, obs=obs)
-    ask = partial(explain, model, idata, quantity, where)
-    if model.training.Z.levels:
-        return of_columns(model.training.Z, "contribution", ask, **options)
-    return ask(**options)
+    return explain(model, idata, quantity, where, **options)
