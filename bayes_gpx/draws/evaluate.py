@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pymc as pm
 import xarray as xr
+from arviz_base import rcParams
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
@@ -30,7 +31,7 @@ from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensit
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
 from bayes_gpx.system.digests import digest
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import count, one_of, probability
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
@@ -138,6 +139,7 @@ def explain(
     seed: int | None = None,
     progressbar: bool = True,
     response: NewResponses | None = None,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of a linear quantity at points, for every hyperparameter draw.
 
@@ -173,13 +175,15 @@ def explain(
     progressbar : bool
     response : NewResponses, optional
         A new response around the quantity, which is f.
+    ci_prob : float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default.
 
     Returns
     -------
     xarray.Dataset
         Besides what the verb names, for each quantity `name_interval` (..., ci_bound): equal-tailed
         quantiles of the mixture of normals over hyperparameter draws (at most 400 of them), which
-        no seed changes, of ArviZ's ``stats.ci_prob``. Without it are streams to a `path`, and what
+        no seed changes. Without it are streams to a `path`, and what
         is not linear in f.
     """
     one_of("keep", keep, ("draws", "summary"))
@@ -193,6 +197,7 @@ def explain(
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
     hyper = hyperparameter_draws(model, idata, num_draws)
     sampled = keep == "draws"
     shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * quantity.width
@@ -209,7 +214,7 @@ def explain(
     gathered = by_class(
         model,
         path if sampled else None,
-        lambda: ResultBuilder(quantity, features, m, covariance, added),
+        lambda: ResultBuilder(quantity, features, m, covariance, added, prob),
         quantity.across,
     )
     lead = (shape[0], shape[1] * each, m)

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.intervals import BOUNDS
@@ -35,6 +34,8 @@ class ResultBuilder:
     covariance : bool
     count : int
         Hyperparameter draws that will be added, for intervals; 0 for none.
+    prob : float, optional
+        Probability of the intervals.
 
     Attributes
     ----------
@@ -44,7 +45,7 @@ class ResultBuilder:
         where in what was kept each number of the result is.
     """
 
-    def __init__(self, quantity, features, m, covariance, count=0):
+    def __init__(self, quantity, features, m, covariance, count=0, prob=None):
         self._quantity, self._picked = quantity, _picked(quantity, features, covariance)
         picked = self._picked
         self.drawn = np.arange(len(quantity.factor)) if quantity.total else picked
@@ -65,7 +66,7 @@ class ResultBuilder:
             for name, shape in self._shapes.items()
             if count and not quantity.across
         }
-        self._prob = rcParams["stats.ci_prob"]
+        self._prob = prob
         self._residuals = np.zeros((2, m))
 
     def shapes(self, shape):
