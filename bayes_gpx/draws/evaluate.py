@@ -183,8 +183,8 @@ def explain(
     xarray.Dataset
         Besides what the verb names, for each quantity `name_interval` (..., ci_bound): equal-tailed
         quantiles of the mixture of normals over hyperparameter draws (at most 400 of them), which
-        no seed changes. Without it are streams to a `path`, and what
-        is not linear in f.
+        no seed changes. What is not linear in f has none; nor have results in memory of very many
+        rows, for which a `path` has room.
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
@@ -210,11 +210,10 @@ def explain(
     by_variance = by_variance and not quantity.across and quantity.adds_to is None
     moment = "cov" if joint else "variance" if by_variance else "block"
     each, m = draws if hyper.alone else 1, len(where.X)
-    added = len(hyper) if path is None or not sampled else 0
     gathered = by_class(
         model,
         path if sampled else None,
-        lambda: ResultBuilder(quantity, features, m, covariance, added, prob),
+        lambda: ResultBuilder(quantity, features, m, covariance),
         quantity.across,
     )
     lead = (shape[0], shape[1] * each, m)
@@ -230,6 +229,8 @@ def explain(
         asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
         place = Store(path, shapes[0], seed, asked, sums)
+    for own in gathered:
+        own.keep_for_intervals(len(hyper), prob, place)
     keep_freed_memory()
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         begun, first = place.done

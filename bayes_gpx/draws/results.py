@@ -1,6 +1,7 @@
 """What a verb asks for, what is gathered of it over draws, and how that is named."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,6 @@ class ResultBuilder:
     m : int
         Number of observations.
     covariance : bool
-    count : int
-        Hyperparameter draws that will be added, for intervals; 0 for none.
-    prob : float, optional
-        Probability of the intervals.
 
     Attributes
     ----------
@@ -45,7 +42,7 @@ class ResultBuilder:
         where in what was kept each number of the result is.
     """
 
-    def __init__(self, quantity, features, m, covariance, count=0, prob=None):
+    def __init__(self, quantity, features, m, covariance):
         self._quantity, self._picked = quantity, _picked(quantity, features, covariance)
         picked = self._picked
         self.drawn = np.arange(len(quantity.factor)) if quantity.total else picked
@@ -61,17 +58,21 @@ class ResultBuilder:
             name: Mixture((m, self._place.max() + 1 if shape else 1), covariance and shape != ())
             for name, shape in self._shapes.items()
         }
-        self._intervals = {
-            name: MixtureIntervals((m, self._place.max() + 1 if shape else 1), count)
-            for name, shape in self._shapes.items()
-            if count and not quantity.across
-        }
-        self._prob = prob
+        self._intervals, self._prob = {}, None
         self._residuals = np.zeros((2, m))
 
     def shapes(self, shape):
         """Shapes of the arrays of draws, by name."""
         return {name: shape + own for name, own in self._shapes.items()}
+
+    def keep_for_intervals(self, draws, prob, place):
+        """Keep the moments of so many hyperparameter draws, for intervals of that probability."""
+        if self._quantity.across:
+            return
+        self._prob, m = prob, self._residuals.shape[1]
+        for name, shape in self._shapes.items():
+            size, made = self._place.max() + 1 if shape else 1, partial(place.beside, name)
+            self._intervals[name] = MixtureIntervals((m, size), draws, place.room, made)
 
     @property
     def sums(self):
