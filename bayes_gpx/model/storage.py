@@ -71,7 +71,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     path = writable(path)
     refuse_other_model(model, idata)
     spec = asdict(model.specification)
-    if callable(spec["kernel"]):
+    if callable(model.specification.kernel):  # which as a dataclass has become a dict
         spec["kernel"] = CALLABLE
     approximation = model.specification.approximation
     if approximation is not None:

@@ -109,6 +109,19 @@ def test_only_the_given_pair_interacts_once_fitted(data):
         assert_allclose(bends.sel(feature=pair[0], feature_bis=pair[1]), 0.0, atol=1e-12)
 
 
+def test_a_fit_comes_back_with_the_kernel(data, tmp_path):
+    X, y = data
+    model = bx.interaction_model(bx.GP(X, y), [("a", "b")])
+    idata = model.fit("map", seed=0, **QUIET)
+    bx.save(model, idata, tmp_path / "fit.nc")
+    with pytest.raises(ValueError, match="callable kernel; pass kernel="):
+        bx.load(tmp_path / "fit.nc")
+    again, draws = bx.load(tmp_path / "fit.nc", kernel=model.specification.kernel)
+    asked = {"keep": "summary", **QUIET}
+    expected = bx.predictions(model, idata, X, **asked)
+    assert_allclose(bx.predictions(again, draws, X, **asked)["f_mean"], expected["f_mean"])
+
+
 def test_other_likelihoods_and_no_pairs(data):
     X, _ = data
     rng = np.random.default_rng(1)
