@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         sample_posterior_predictive as sample_posterior_predictive,
     )
     from bayes_gpx.export.attachment import attach as attach
+    from bayes_gpx.export.influence import influence_tree as influence_tree
     from bayes_gpx.export.long_form import to_pandas as to_pandas
     from bayes_gpx.export.refits import SamplingWrapper as SamplingWrapper
     from bayes_gpx.export.shap import to_shap as to_shap
@@ -147,6 +148,7 @@ _MAP = {
     "sample_posterior_predictive": "bayes_gpx.export.arviz:sample_posterior_predictive",
     "power_scaling": "bayes_gpx.export.arviz:power_scaling",
     "attach": "bayes_gpx.export.attachment:attach",
+    "influence_tree": "bayes_gpx.export.influence:influence_tree",
     "SamplingWrapper": "bayes_gpx.export.refits:SamplingWrapper",
     "to_pandas": "bayes_gpx.export.long_form:to_pandas",
     "to_shap": "bayes_gpx.export.shap:to_shap",

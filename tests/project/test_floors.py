@@ -37,7 +37,7 @@ explain: predictions weights derivatives attributions sensitivities relevance ra
 assess: metrics
 plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
     beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances
-export: long_form attachment shap tables arviz refits
+export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/citing results report
 demo
