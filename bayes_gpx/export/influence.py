@@ -56,15 +56,15 @@ def influence_tree(functions: RandomFunctions, found: xr.Dataset) -> xr.DataTree
     >>> import numpy as np
     >>> import arviz as az
     >>> import bayes_gpx as bx
-    >>> X = np.linspace(0.0, 3.0, 20)[:, None]
-    >>> y = np.sin(X[:, 0]) + np.where(np.arange(20) == 7, 0.4, 0.0)
+    >>> X = np.linspace(0.0, 3.0, 30)[:, None]
+    >>> y = np.sin(X[:, 0]) + np.where(np.arange(30) == 9, 0.6, 0.0)
     >>> model = bx.GP(X, y, scale=False)
-    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.2}
-    >>> functions = bx.sample_functions(model, theta, draws=2000, seed=1, progressbar=False)
+    >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.3}
+    >>> functions = bx.sample_functions(model, theta, draws=1000, seed=1, progressbar=False)
     >>> tree = bx.influence_tree(functions, functions.predictions([[1.0]]))
     >>> shift, _ = az.loo_influence(tree, group="posterior", var_names="f")
-    >>> int(shift["f"].squeeze().argmax())
-    7
+    >>> int(shift["f"].values.argmax())
+    9
     """
     if not isinstance(functions, RandomFunctions):
         raise ValueError(
