@@ -83,6 +83,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.processes.weight_process import WeightProcess as WeightProcess
     from bayes_gpx.reporting.report import report as report
     from bayes_gpx.system.versions import show_versions as show_versions
+    from bayes_gpx.system.warning import ExtrapolationWarning as ExtrapolationWarning
 
 _MAP = {
     # the composable core, for people who write their own PyMC model
@@ -122,6 +123,7 @@ _MAP = {
     "loo_predictions": "bayes_gpx.explain:loo_predictions",
     "combined": "bayes_gpx.explain.imputation:combined",
     "metrics": "bayes_gpx.assess.metrics",
+    "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
     # data, keeping and showing
     "datasets": "bayes_gpx.data.datasets",
     "save": "bayes_gpx.model.storage:save",

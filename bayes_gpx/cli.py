@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from bayes_gpx.inference.methods import METHODS, method_named
-from bayes_gpx.system.warning import warn
+from bayes_gpx.system.warning import ExtrapolationWarning, warn
 
 FIT, INTERRUPTED_FIT, REPORT = "fit.nc", "interrupted.nc", "report.html"
 INTERRUPTED = 130
@@ -27,10 +27,6 @@ bayes-gpx fit diabetes.csv --target progression --out run/
 bayes-gpx explain run/ diabetes.csv --out explained.csv
 bayes-gpx report run/
 """
-
-
-class ExtrapolationWarning(UserWarning):
-    """Rows to explain leave the training data."""
 
 
 class Lists(click.Command):
@@ -442,12 +438,13 @@ def _rows(model, path, drop_missing, say, *, target=False):
 
 
 def _warn_outside(model, rows):
-    """Warn of rows that leave the training data, if any do."""
+    """Warn of rows that leave the training data, if any do, instead of each verb by itself."""
     from bayes_gpx.draws.points import points, rows_outside
 
-    told = rows_outside(model, points(model, rows).X_values)
+    told = rows_outside(model, points(model, rows))
     if told is not None:
         warn(told, ExtrapolationWarning)
+    warnings.simplefilter("ignore", ExtrapolationWarning)
 
 
 def _baseline(model, given, drop_missing, say):

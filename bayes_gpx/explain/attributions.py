@@ -13,7 +13,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import from_baseline, points
+from bayes_gpx.draws.points import from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
@@ -120,6 +120,8 @@ def attributions(
 
     Warns
     -----
+    ExtrapolationWarning
+        If new samples leave the training data.
     CompletenessWarning
         Where a residual is above 1e-6 of the largest difference, or of its variance; differences
         below 1e-4 of the response's sd count as that much.
@@ -147,7 +149,7 @@ def attributions(
     array([2.])
     """
     refuse_swapped(model, idata)
-    where = points(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, obs=obs)
     if isinstance(baseline, Mapping):
         return _apart(model, idata, where, baseline, method, steps, **options)
     where = from_baseline(model, where, baseline)

@@ -14,7 +14,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS
-from bayes_gpx.draws.points import at_other_x, points, read_baseline
+from bayes_gpx.draws.points import at_other_x, points, points_to_explain, read_baseline
 from bayes_gpx.explain.derivatives import _explained, numbers_among
 from bayes_gpx.numerics.quadrature import rule
 from bayes_gpx.validation import probability
@@ -72,6 +72,11 @@ def slopes(
         As `derivatives`; also for a `rope` that is no region for each feature, a `ci_prob` that is
         not between 0 and 1, and more observations than can be drawn jointly.
 
+    Warns
+    -----
+    ExtrapolationWarning
+        If new samples leave the training data.
+
     Notes
     -----
     The pointwise band holds the derivative at each observation with probability `ci_prob`. Its ends
@@ -108,7 +113,7 @@ def slopes(
     training = model.training
     features = numbers_among(training.X, options.get("features")) or training.X.columns
     regions = None if rope is None else _regions(rope, features)
-    where = points(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, obs=obs)
     quantity = quantities.derivative(model)
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
     found = _explained(model, idata, quantity, where, **options)
