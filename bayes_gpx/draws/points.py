@@ -163,6 +163,10 @@ held-out row leaves by more; by a tenth of the range, one does in every other sp
 """
 
 
+MOST_COLUMNS = 6
+"""Columns that are named, of those in which rows leave the training data."""
+
+
 def rows_outside(model: ModelLike, where: Points) -> str | None:
     """Say which rows leave the training data: how many, in which columns and how far.
 
@@ -194,6 +198,8 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
             said.append(told)
     if not said:
         return None
+    if len(said) > MOST_COLUMNS:
+        said[MOST_COLUMNS:] = [f"and {len(said) - MOST_COLUMNS} more columns"]
     return (
         f"{left.sum()} of {len(left)} rows leave the training data: {'; '.join(said)}. The model "
         "extrapolates there; check whether the sd grows, or leave these rows out."

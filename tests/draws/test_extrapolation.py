@@ -47,6 +47,12 @@ def test_what_is_told(model):
     assert "dose in 1, as far as 3 (trained on 0 to 1)" in message
 
 
+def test_not_more_columns_are_named_than_a_person_reads(rng):
+    many = bx.GP(rng.uniform(size=(12, 9)), np.arange(12.0))
+    said = told(many, np.full((1, 9), 5.0))
+    assert "x5 in 1" in said and "x6" not in said and "; and 3 more columns. The" in said
+
+
 def test_training_rows_and_categories_leave_nothing():
     X = pd.DataFrame({"a": np.arange(8.0), "kind": pd.Categorical(list("xyxyxyxy"), list("xyz"))})
     model = bx.GP(X, np.sin(X["a"]))
