@@ -40,7 +40,7 @@ def in_spite_of_large_k(ask, tree, **options):
 @pytest.fixture(scope="module")
 def reweighed():
     model = bx.GP(X, Y, scale=False)
-    functions = bx.sample_functions(model, THETA, draws=2000, seed=1, **QUIET)
+    functions = bx.sample_functions(model, THETA, draws=1000, seed=1, **QUIET)
     return functions, bx.influence_tree(functions, functions.derivatives(PLACES))
 
 

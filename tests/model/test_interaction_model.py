@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 import oracle
+from known_draws import known
 
 QUIET = {"progressbar": False}
 SHAPES = {"expquad": oracle.expquad, "matern52": oracle.matern52, "matern32": oracle.matern32}
@@ -50,14 +51,13 @@ def test_predictions_are_those_of_the_sum_of_kernels(kernel, data):
     assert_allclose(found["f_mean"], expected, rtol=1e-8)
 
 
-@pytest.mark.parametrize("kernel", SHAPES)
-def test_a_categorical_column_is_one_feature(kernel, data):
+def test_a_categorical_column_is_one_feature(data):
     """Predictions equal those of the sum of kernels of scaled distances, by hand."""
     numbers, y = data
     rng = np.random.default_rng(3)
     X = numbers[["a"]].assign(kind=pd.Categorical(rng.choice(["oak", "elm", "fir"], 30)))
     X["c"] = numbers["c"]
-    model = bx.interaction_model(bx.GP(X, y, kernel=kernel), [("c", "kind"), ("a", "c")])
+    model = bx.interaction_model(bx.GP(X, y, kernel="matern52"), [("c", "kind"), ("a", "c")])
     assert list(model.pymc.coords["feature"]) == ["a", "kind", "c"]
     assert list(model.pymc.coords["pair"]) == ["kind : c", "a : c"]
     theta = {
@@ -78,7 +78,7 @@ def test_a_categorical_column_is_one_feature(kernel, data):
 
     effects = [(0.5, {"a": 0.7}), (0.7, {"kind": 1.2}), (0.9, {"c": 1.6})]
     effects += [(1.1, {"kind": 0.9, "c": 2.0}), (0.6, {"a": 1.5, "c": 0.8})]
-    shape = lambda r: SHAPES[kernel].pair(np.array([r]), np.zeros(1), [1.0])  # noqa: E731
+    shape = lambda r: oracle.matern52.pair(np.array([r]), np.zeros(1), [1.0])  # noqa: E731
 
     def k(A, B):
         found = np.zeros((len(A), len(B)))
@@ -91,8 +91,6 @@ def test_a_categorical_column_is_one_feature(kernel, data):
     expected = y.mean() + k(new, X) @ np.linalg.solve(C, y - y.mean())
     found = bx.predictions(model, theta, new, keep="summary", **QUIET)
     assert_allclose(found["f_mean"], expected, rtol=1e-8)
-    found = bx.relevance(model, theta, new, keep="summary", **QUIET)
-    assert found["feature"].values.tolist() == ["a", "kind", "c"]
 
 
 def test_only_the_given_pair_interacts_once_fitted(data):
@@ -111,15 +109,18 @@ def test_only_the_given_pair_interacts_once_fitted(data):
 
 def test_a_fit_comes_back_with_the_kernel(data, tmp_path):
     X, y = data
-    model = bx.interaction_model(bx.GP(X, y), [("a", "b")])
-    idata = model.fit("map", seed=0, **QUIET)
+    model = bx.interaction_model(bx.GP(X, y), [])
+    theta = {"lengthscale": [2.0, 3.0, 4.0], "amplitude": [0.5, 0.7, 0.9], "sigma": 0.3}
+    idata = known(model, [theta])
     bx.save(model, idata, tmp_path / "fit.nc")
     with pytest.raises(ValueError, match="callable kernel; pass kernel="):
         bx.load(tmp_path / "fit.nc")
     again, draws = bx.load(tmp_path / "fit.nc", kernel=model.specification.kernel)
-    asked = {"keep": "summary", **QUIET}
-    expected = bx.predictions(model, idata, X, **asked)
-    assert_allclose(bx.predictions(again, draws, X, **asked)["f_mean"], expected["f_mean"])
+    expected, found = (
+        bx.predictions(m, i, X, keep="summary", **QUIET)
+        for m, i in ((model, idata), (again, draws))
+    )
+    assert_allclose(found["f_mean"], expected["f_mean"])
 
 
 def test_other_likelihoods_and_no_pairs(data):
