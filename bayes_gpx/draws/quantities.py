@@ -88,8 +88,9 @@ def attribution(model, baseline, method, steps):
     return Quantity(
         name="attribution",
         operator=_Attribution(training.tied, method, steps),
-        components=training.X.columns,
-        factor=np.full(training.d, training.y_scaling.scale),
+        components=training.X.sources,
+        adds_to=_columns(training.X),
+        factor=np.full(len(training.X.sources), training.y_scaling.scale),
         units=latent_units(model),
         samples=SMOOTH,
         bends=True,
@@ -117,16 +118,23 @@ def weight(model, *, smooth=False):
 def contribution(model):
     """Contributions of a GPX."""
     _refuse_gp(model, "contributions")
-    training = model.training
+    training, Z = model.training, model.training.Z
+    center = dict(zip(Z.columns, training.Z_scaling.center, strict=True))
     return Quantity(
         name="contribution",
         operator=_contribution,
-        components=training.Z.columns,
+        components=Z.sources,
+        adds_to=_columns(Z),
         of_z=True,
-        factor=np.full(training.p, training.y_scaling.scale),
+        factor=np.full(len(Z.sources), training.y_scaling.scale),
         units=latent_units(model),
-        center=training.Z_scaling.center,
+        center=np.array([center.get(source, np.nan) for source in Z.sources]),
     )
+
+
+def _columns(frame):
+    """Which of the user's columns each column belongs to; None where these are the same."""
+    return frame.groups if frame.levels else None
 
 
 def _refuse_gp(model, verb):
@@ -206,6 +214,9 @@ class Quantity:
         Labels along `feature`; None for one number at each observation.
     factor : array (c,)
         From the model's scale to user units.
+    adds_to : integer array or None
+        For each of the operator's numbers the component that it adds to, in ascending order, as
+        indicators add to their categorical column; None where each number is a component.
     units : str
     offset : float
         Added after the factor.
@@ -244,3 +255,15 @@ class Quantity:
     bends: bool = False
     across: bool = False
     attrs: dict = field(default_factory=dict)
+    adds_to: np.ndarray | None = None
+
+    @property
+    def width(self) -> int:
+        """How many numbers the operator gives for each observation."""
+        return len(self.factor if self.adds_to is None else self.adds_to)
+
+    def added(self, values: np.ndarray, axis: int) -> np.ndarray:
+        """Components, out of the operator's numbers along an axis."""
+        if self.adds_to is None:
+            return values
+        return np.add.reduceat(values, np.unique(self.adds_to, return_index=True)[1], axis)

@@ -11,10 +11,9 @@ import xarray as xr
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws import quantities
-from bayes_gpx.draws.categorical_sums import of_columns
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import points
+from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.validation import names_among, one_of
 
 if TYPE_CHECKING:
@@ -69,6 +68,11 @@ def weights(
         For a GP, which has no weights; for samples or idata that do not fit the model; and for a
         `path` with ``units="original"``, which is computed in memory.
 
+    Warns
+    -----
+    ExtrapolationWarning
+        If new samples leave the training data.
+
     References
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equations 16 to 18; computed by n-sized solves.
@@ -87,7 +91,7 @@ def weights(
     refuse_swapped(model, idata)
     quantity = quantities.weight(model, smooth=smooth)
     one_of("units", units, ("centred", "original"))
-    where = points(model, X_new, Z_new, obs=obs, needs_z=False)
+    where = points_to_explain(model, X_new, Z_new, obs=obs, needs_z=False)
     if units == "centred":
         return explain(model, idata, quantity, where, **options)
     return _original(model, partial(explain, model, idata, quantity, where), **options)
@@ -169,6 +173,11 @@ def contributions(
     ValueError
         As in `weights`.
 
+    Warns
+    -----
+    ExtrapolationWarning
+        If new samples leave the training data.
+
     References
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), section III.
@@ -186,8 +195,5 @@ def contributions(
     """
     refuse_swapped(model, idata)
     quantity = quantities.contribution(model)
-    where = points(model, X_new, Z_new, obs=obs)
-    ask = partial(explain, model, idata, quantity, where)
-    if model.training.Z.levels:
-        return of_columns(model.training.Z, "contribution", ask, **options)
-    return ask(**options)
+    where = points_to_explain(model, X_new, Z_new, obs=obs)
+    return explain(model, idata, quantity, where, **options)
