@@ -222,6 +222,18 @@ def test_covariance_between_points(rng, name):
     assert_allclose(between.sum(axis=(1, 3)), gained @ K @ gained.T, atol=1e-9)
 
 
+@pytest.mark.parametrize("foot", [0.0, 0.3, 1.0])
+def test_nodes_around_a_foot_are_a_rule_for_the_unit_interval(foot):
+    nodes = [pt.as_tensor(part) for part in gauss_legendre(6)]
+    t, w = (
+        part.eval(mode=MODE)[:, 0, 0, 0]
+        for part in integrated_gradients._to_foot(nodes, pt.as_tensor([[[foot]]]))
+    )
+    for power in range(6):
+        assert_allclose(w @ t**power, 1 / (power + 1), rtol=1e-12)
+    assert_allclose(w @ abs(t - foot) ** 0.5, (foot**1.5 + (1 - foot) ** 1.5) / 1.5, rtol=1e-12)
+
+
 def test_nodes_between_points_give_the_closed_form(rng):
     """What kernels without a closed form go by, on one that has it."""
     k = from_pymc(pm.gp.cov.ExpQuad(D, ls=np.array([0.8, 1.5, 1.0])))
