@@ -4,7 +4,7 @@ A function of two features is sampled at 500 random places with noise, and what 
 makes of it is explained along the diagonal of its square, against the origin:
 
     K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024),
-    section 5.1 and Figure 3.
+    section 5.1 and Figure 1.
 
 The noise is the same everywhere; the uncertainty of the attributions isn't. It is 0 at the baseline
 and grows all along the way, since what is known badly anywhere on the path adds up. That of the
@@ -32,7 +32,6 @@ import butler
 import script
 
 FREQUENCIES = {"": 1.5, "_text": 2.0}
-SIDE, ROWS, NOISE = 10.0, 500, 0.5
 EXPLAINED_DRAWS = 200
 LINES = ("-", "--", ":")
 
@@ -41,9 +40,9 @@ def main(arguments=None):
     run = script.Run(
         "gp_simulated_attributions", __doc__, arguments, data=None, method="nuts", draws=150
     )
-    t = np.linspace(0, SIDE, 101)
+    t = np.linspace(0, butler.SIDE, 101)
     for suffix, frequency in FREQUENCIES.items():
-        X, y = simulate(frequency, run.seed)
+        X, y = butler.simulate(frequency, run.seed)
         model = butler.uncentred(X, y)
         idata = run.fit(model, suffix=suffix)
         found = bx.attributions(
@@ -58,15 +57,6 @@ def main(arguments=None):
         run.table(table, f"attributions{suffix}")
         report(table, frequency)
         run.figure(plot_line(table, f"sin(x1) sin({frequency:g} x2)"), f"attributions{suffix}")
-
-
-def simulate(frequency, seed):
-    """The authors' 500 places in a square, and the function there with noise."""
-    # MATLAB's rng(0), which fills columns first.
-    places = SIDE * np.random.RandomState(5489).random_sample((2, ROWS)).T
-    X = pd.DataFrame(places, columns=["x1", "x2"])
-    noise = NOISE * np.random.default_rng(seed).standard_normal(ROWS)
-    return X, (np.sin(X["x1"]) * np.sin(frequency * X["x2"]) + noise).rename("y")
 
 
 def true_attributions(frequency, t):

@@ -3,7 +3,7 @@
 Houses of Sindian, New Taipei, and one of them explained, as in
 
     K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024),
-    section 5.3 and Figure 2.
+    section 5.3 and Figure 3.
 
 The price of the house less that of an average house is shared out among the features by
 integrated gradients. Features come in metres, years and degrees. Does the answer depend on that?

@@ -4,7 +4,7 @@ Breast cancer patients without recurrence, thirty features of their cell nuclei,
 which they were seen free of disease:
 
     K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024),
-    section 5.2 and Figure 1.
+    section 5.2 and Figure 2.
 
 The authors plug in one local maximum of the evidence, at which most features are switched off, and
 show which of the others matter to each patient. But there are several such maxima, hardly less

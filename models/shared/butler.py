@@ -10,12 +10,16 @@ standard deviation. They plug in the hyperparameters of highest evidence as if t
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 
 import bayes_gpx as bx
 
 OFF = 1000.0
 """From this lengthscale on, in sd of the feature, a feature is as good as switched off."""
+
+SIDE, ROWS, NOISE = 10.0, 500, 0.5
+"""Of the simulated data: the square's side, the number of places, and the sd of the noise."""
 
 
 class Optimum(NamedTuple):
@@ -40,6 +44,15 @@ class Optimum(NamedTuple):
 def permuted(n):
     """The order of rows that MATLAB's ``rng(0); randperm(n)`` gives."""
     return np.argsort(np.random.RandomState(5489).random_sample(n), kind="stable")
+
+
+def simulate(frequency, seed):
+    """The authors' 500 places in a square, and the function there with noise."""
+    # MATLAB's rng(0), which fills columns first.
+    places = SIDE * np.random.RandomState(5489).random_sample((2, ROWS)).T
+    X = pd.DataFrame(places, columns=["x1", "x2"])
+    noise = NOISE * np.random.default_rng(seed).standard_normal(ROWS)
+    return X, (np.sin(X["x1"]) * np.sin(frequency * X["x2"]) + noise).rename("y")
 
 
 def uncentred(X, y, **options):

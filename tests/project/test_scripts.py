@@ -23,32 +23,21 @@ FIGURES = {
     "gp_simulated_attributions": {"attributions", "attributions_text"},
     "gp_wpbc": {"optima", "patients", "features_by_patient"},
     "gp_taipei": {"predictions", "invariance", "attributions"},
-    "gp_wine": {"attributions", "quadrature", "random_features"},
-    "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
-    "gp_relevance": {"local", "steps", "features", "pairs", "sizes"},
-    "gp_bike": {"mlpd"},
 }
 TABLES = {
     "gp_simulated_attributions": {"attributions", "attributions_text", "summary_text"},
     "gp_wpbc": {"attributions", "optima"},
     "gp_taipei": {"attributions", "invariance", "scores"},
-    "gp_wine": {"attributions", "quadrature", "random_features", "mixtures"},
-    "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"misclassified", "scores"},
     "gp_bike_poisson": {"coverage", "hours", "scores"},
-    "gp_relevance": {"local", "steps", "features", "pairs", "sizes"},
-    "gp_bike": {"mlpd", "pairs"},
 }
 """Beside the summary; the scripts that aren't here have scores alone."""
 AUTHORS = {
     "gpx": "Yoshikawa",
     "gpc": "Seitz",
     "gp_diabetes": "Yoshikawa",
-    "gp_boston": "Seitz",
-    "gp_relevance": "Paananen",
-    "gp_bike": "Paananen",
     "gp": "Butler",
 }
 
@@ -192,9 +181,6 @@ def test_folders_that_cannot_be_written(refused, tmp_path):
         ("gpx_taipei_coefficients", "taipei"),
         ("gp_taipei", "taipei"),
         ("gp_wpbc", "wpbc"),
-        ("gp_wine", "wine"),
-        ("gp_boston_gradients", "boston"),
-        ("gp_bike", "bike"),
     ],
 )
 def test_data_that_cannot_be_used(refused, monkeypatch, tmp_path, name, data):
@@ -269,67 +255,3 @@ def test_taipei_attributions_do_not_depend_on_units(run):
     assert_allclose(mean["source units"], mean["z-scores"], atol=1e-4)
     assert_allclose(sd["source units"], sd["z-scores"], atol=1e-4)
     assert set(pd.read_csv(out / "attributions.csv")) >= {"feature", "mean", "sd", "low", "high"}
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_wine_on_some_rows(run, monkeypatch):
-    whole = bx.datasets.load("wine")
-    some = whole._replace(X=whole.X[::8], y=whole.y[::8])
-    monkeypatch.setattr(bx.datasets, "load", lambda *_, **__: some)
-    out = run("gp_wine", SEEDS=6, FEATURES=(20, 200, 1000), STEPS=(2, 16, 32))
-    written(out, "gp_wine")
-    alcohol = {
-        name: pd.read_csv(out / f"{name}.csv").query("feature == 'alcohol'")
-        for name in TABLES["gp_wine"]
-    }
-    exact = alcohol["attributions"].iloc[0]
-    seeds = alcohol["random_features"].query("ridge.str.startswith('variances')")
-    error = np.abs(seeds["mean"] - exact["mean"]).groupby(seeds["m"]).mean()
-    assert error[1000] < error[20] / 2
-    mixed = alcohol["mixtures"].query("ridge.str.startswith('variances')").set_index("m")
-    assert_allclose(
-        mixed.loc[1000, ["mean", "sd"]].astype(float), exact[["mean", "sd"]].astype(float), rtol=0.1
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.data
-@pytest.mark.parametrize("method", ["map", "nuts"])
-def test_boston_gradients(run, method):
-    arguments = "--method", method, "--draws", "30"
-    out = run("gp_boston_gradients", *arguments, EXPLAINED_DRAWS=20)
-    written(out, "gp_boston_gradients")
-    table = pd.read_csv(out / "gradients.csv")
-    variance = table.pivot(
-        index=["quantity", "feature"], columns="hyperparameters", values="variance"
-    )
-    whole, without = variance["posterior median, plugged in"], variance.filter(like="without S")
-    assert (whole > without.squeeze()).all()
-
-
-@pytest.mark.slow
-def test_relevance_finds_what_was_put_in(run):
-    out = run("gp_relevance", "--quick")
-    written(out, "gp_relevance")
-    pairs = pd.read_csv(out / "pairs.csv").query("method == 'KL-diff²'")
-    for _, part in pairs.groupby("simulation"):
-        assert set(part.nlargest(3, "value")["of"]) == {"x1 : x2", "x3 : x4", "x5 : x6"}
-    steps = pd.read_csv(out / "steps.csv").set_index("step")["largest"]
-    assert steps.idxmin() < 1e-3
-    local = pd.read_csv(out / "local.csv")
-    for _, part in local.groupby("noise"):
-        curve = part.set_index("x")["mean"]
-        assert curve[0.0] > 1.05 * max(curve.iloc[0], curve.iloc[-1])
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_bikes_are_predicted_with_few_interactions(run):
-    out = run("gp_bike", "--quick")
-    written(out, "gp_bike")
-    scores = pd.read_csv(out / "mlpd.csv")
-    assert np.isfinite(scores["mlpd"]).all()
-    assert set(scores["pairs"].dropna()) == {0, 1, 2, 3}
-    chosen = pd.read_csv(out / "pairs.csv")
-    assert (chosen.groupby(["split", "method"])["pair"].nunique() == 3).all()
