@@ -42,6 +42,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         sample_posterior_predictive as sample_posterior_predictive,
     )
     from bayes_gpx.export.attachment import attach as attach
+    from bayes_gpx.export.influence import influence_tree as influence_tree
     from bayes_gpx.export.long_form import to_pandas as to_pandas
     from bayes_gpx.export.refits import SamplingWrapper as SamplingWrapper
     from bayes_gpx.export.shap import to_shap as to_shap
@@ -82,6 +83,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.processes.weight_process import WeightProcess as WeightProcess
     from bayes_gpx.reporting.report import report as report
     from bayes_gpx.system.versions import show_versions as show_versions
+    from bayes_gpx.system.warning import ExtrapolationWarning as ExtrapolationWarning
 
 _MAP = {
     # the composable core, for people who write their own PyMC model
@@ -121,6 +123,7 @@ _MAP = {
     "loo_predictions": "bayes_gpx.explain:loo_predictions",
     "combined": "bayes_gpx.explain.imputation:combined",
     "metrics": "bayes_gpx.assess.metrics",
+    "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
     # data, keeping and showing
     "datasets": "bayes_gpx.data.datasets",
     "save": "bayes_gpx.model.storage:save",
@@ -147,6 +150,7 @@ _MAP = {
     "sample_posterior_predictive": "bayes_gpx.export.arviz:sample_posterior_predictive",
     "power_scaling": "bayes_gpx.export.arviz:power_scaling",
     "attach": "bayes_gpx.export.attachment:attach",
+    "influence_tree": "bayes_gpx.export.influence:influence_tree",
     "SamplingWrapper": "bayes_gpx.export.refits:SamplingWrapper",
     "to_pandas": "bayes_gpx.export.long_form:to_pandas",
     "to_shap": "bayes_gpx.export.shap:to_shap",

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from bayes_gpx.system.warning import warn
+from bayes_gpx.system.warning import ExtrapolationWarning, warn
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bayes_gpx.likelihoods.base import Likelihood
     from bayes_gpx.model.model import Model
-
-
-class ExtrapolationWarning(UserWarning):
-    """Rows to explain lie outside of the training data."""
 
 
 def kind_of(observation: Likelihood) -> str:
@@ -56,12 +53,13 @@ def rows_of(
 
 
 def warn_outside(model: Model, rows: pd.DataFrame) -> None:
-    """Warn if some rows lie outside of the training data."""
+    """Warn if some rows lie outside of the training data, instead of each verb by itself."""
     from bayes_gpx.draws.points import points, rows_outside
 
-    told = rows_outside(model, points(model, rows).X_values)
+    told = rows_outside(model, points(model, rows))
     if told is not None:
         warn(told, ExtrapolationWarning)
+    warnings.simplefilter("ignore", ExtrapolationWarning)
 
 
 def baseline_of(

@@ -100,7 +100,7 @@ def run(
     for path in _figures(folder, gpx, idata, explained, patients, seed):
         say(f"wrote {path}")
     say(f"wrote {folder / 'gpx.nc'}")
-    say(f"\nDone in {time.perf_counter() - started:.0f} s. Read on in README.md.")
+    say(f"\nDone in {time.perf_counter() - started:.0f} s. Your own data: bayes-gpx fit --help.")
     return results
 
 

@@ -350,8 +350,8 @@ def _diabetes():
     frame = pd.read_csv(Path(__file__).with_name("diabetes.csv"), dtype="float64")
     source = (
         "B. Efron, T. Hastie, I. Johnstone, R. Tibshirani, Least Angle Regression, Annals of "
-        "Statistics 32 (2004) 407-499, doi 10.1214/009053604000000067; 442 patients. The authors "
-        "made the data public; R's lars and scikit-learn ship the same values."
+        "Statistics 32 (2004) 407-499, doi 10.1214/009053604000000067; 442 patients: the values "
+        "that scikit-learn ships under the BSD 3-Clause licence, in their own units."
     )
     return Data(frame.drop(columns="progression"), frame["progression"], units, source)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pymc as pm
 import xarray as xr
+from arviz_base import rcParams
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
@@ -30,7 +31,7 @@ from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensit
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
 from bayes_gpx.system.digests import digest
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import count, one_of, probability
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
@@ -138,6 +139,7 @@ def explain(
     seed: int | None = None,
     progressbar: bool = True,
     response: NewResponses | None = None,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of a linear quantity at points, for every hyperparameter draw.
 
@@ -173,14 +175,16 @@ def explain(
     progressbar : bool
     response : NewResponses, optional
         A new response around the quantity, which is f.
+    ci_prob : float, optional
+        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default.
 
     Returns
     -------
     xarray.Dataset
         Besides what the verb names, for each quantity `name_interval` (..., ci_bound): equal-tailed
         quantiles of the mixture of normals over hyperparameter draws (at most 400 of them), which
-        no seed changes, of ArviZ's ``stats.ci_prob``. Without it are streams to a `path`, sums over
-        the indicators of a categorical column, and what is not linear in f.
+        no seed changes. What is not linear in f has none; nor have results in memory of very many
+        rows, for which a `path` has room.
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
@@ -193,23 +197,23 @@ def explain(
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
+    prob = probability(ci_prob, rcParams["stats.ci_prob"])
     hyper = hyperparameter_draws(model, idata, num_draws)
     sampled = keep == "draws"
-    shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * len(quantity.factor)
+    shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * quantity.width
     if joint and size > LARGEST_JOINT:
         raise ValueError(
             f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} can be. "
             "Explain fewer observations at a time with obs=."
         )
     by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
-    by_variance = by_variance and not quantity.across
+    by_variance = by_variance and not quantity.across and quantity.mixes is None
     moment = "cov" if joint else "variance" if by_variance else "block"
     each, m = draws if hyper.alone else 1, len(where.X)
-    added = len(hyper) if path is None or not sampled else 0
     gathered = by_class(
         model,
         path if sampled else None,
-        lambda: ResultBuilder(quantity, features, m, covariance, added),
+        lambda: ResultBuilder(quantity, features, m, covariance),
         quantity.across,
     )
     lead = (shape[0], shape[1] * each, m)
@@ -225,6 +229,8 @@ def explain(
         asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
         place = Store(path, shapes[0], seed, asked, sums)
+    for own in gathered:
+        own.keep_for_intervals(len(hyper), prob, place)
     keep_freed_memory()
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
         begun, first = place.done
@@ -239,7 +245,7 @@ def explain(
             own = gathered[label]
             largest_jitter[:] = max(largest_jitter[0], jitter)
             noise = float(theta["sigma"]) if quantity.noisy else None
-            part = Conditional(mean, second, moment, own.drawn, quantity.factor, quantity.offset)
+            part = Conditional(mean, second, moment, own.drawn, quantity)
             number = at[0] * shape[1] + at[1]
             own.add(rows, part, noise, total, number)
             if response is not None:
@@ -336,7 +342,7 @@ def _moments(model, hyper, tracked, quantity, where, moment, each, first):
     paths = 1 if where.baseline is None else len(np.atleast_2d(where.baseline))
     total = quantity.total and quantity.total[1]
     build = _PosteriorMoments(quantity.operator, moment, total, quantity.across)
-    c = len(quantity.factor)
+    c = quantity.width
     pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
     squares = 16 * c**2 if quantity.square else 0
     # Bytes of the largest array, for each row.

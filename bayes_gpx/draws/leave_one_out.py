@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.evaluate import jets, scalars
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import Points, refuse_outside
@@ -135,6 +136,46 @@ def held_out_log_likelihood(
     coords = {"chain": hyper.chain, "draw": hyper.draw, "obs": rows.X.index}
     terms -= np.log(rows.response_scaling.scale)
     return xr.DataArray(terms, coords, ["chain", "draw", "obs"])
+
+
+def log_likelihood_given(model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray) -> np.ndarray:
+    """Log density of each response given the values of functions at its row.
+
+    Parameters
+    ----------
+    f : array (chain, draw * k, n[, C])
+        Of the smooth part, on the model's scale, k for each draw of the hyperparameters. Samples'
+        own deviations from it are integrated out.
+
+    Returns
+    -------
+    array (chain, draw * k, n)
+        Of y in user units.
+    """
+    training, structure, data = model.training, Structure.of(model, hyper), data_of(model)
+    observation, scaled = model.specification.observation, training.scaled()
+    given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(training.n))
+    density, deviations = _predictive_density(observation), np.zeros(training.n)
+    if training.Z is not None:
+        own_variance = compiled(structure, _own_variance, ("jitter", *data)).given(*data.values())
+    each = f.shape[1] // len(hyper.draw)
+    terms = np.empty(f.shape[:3])
+    for (chain, draw), theta in hyper:
+        if training.Z is not None:
+            deviations = np.maximum(own_variance(*theta.values(), np.zeros(()))[0], 0.0)
+        spread = deviations
+        if observation.class_shape:
+            spread = np.sqrt(deviations)[:, None, None] * np.eye(f.shape[3])
+        own = [theta[name] for name in observation.hyperparameters]
+        for k in range(draw * each, (draw + 1) * each):
+            terms[chain, k] = density(f[chain, k], spread, *given, *own)
+    return terms - np.log(training.response_scaling.scale)
+
+
+def _own_variance(draw):
+    """By how much what was observed varies around its smooth part."""
+    process, given = draw.given.process, draw.given
+    return [process.variance(given.observed) - process.variance(given.smooth)]
 
 
 @lru_cache(maxsize=8)

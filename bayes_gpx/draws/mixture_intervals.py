@@ -6,6 +6,9 @@ seeds.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from scipy.special import ndtr, ndtri
 
@@ -15,6 +18,9 @@ short."""
 
 MOST_NUMBERS = 2**23
 """Means, and as many variances, that are kept in memory until all draws are there."""
+
+BLOCK_NUMBERS = 2**20
+"""Means, and as many variances, whose quantiles are found at once."""
 
 STEPS, TOLERANCE = 60, 1e-10
 """At most so many Newton steps; they end when one is smaller than this share of the largest sd."""
@@ -28,6 +34,10 @@ class MixtureIntervals:
     shape : (obs, component)
     draws : int
         Hyperparameter draws that will be added.
+    room : float
+        Means, and as many variances, for which there is room.
+    made : callable
+        From a shape (2, draw, obs, component) to the array that is to hold them.
 
     Attributes
     ----------
@@ -35,25 +45,36 @@ class MixtureIntervals:
         Whether there is room for enough of them.
     """
 
-    def __init__(self, shape: tuple[int, int], draws: int) -> None:
-        room = MOST_NUMBERS // max(1, int(np.prod(shape)))
-        self.known = room >= min(draws, LEAST_DRAWS)
-        count = min(draws, MOST_DRAWS, room) if self.known else 0
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        draws: int,
+        room: float = MOST_NUMBERS,
+        made: Callable[[tuple[int, ...]], Any] = np.zeros,
+    ) -> None:
+        most = room / max(1, int(np.prod(shape)))
+        self.known = most >= min(draws, LEAST_DRAWS)
+        count = int(min(draws, MOST_DRAWS, most)) if self.known else 0
         places = np.unique(np.linspace(0, draws - 1, count).round().astype(int))
         self._place = {int(number): k for k, number in enumerate(places)}
-        self._means, self._variances = np.zeros((2, len(places), *shape))
+        self._shape = shape
+        self._moments: Any = made((2, len(places), *shape)) if self.known else None
 
     def add(self, number: int, rows: slice, mean: np.ndarray, variance: np.ndarray) -> None:
         """Add some rows' moments at one hyperparameter draw, counted from 0."""
         if number in self._place:
-            self._means[self._place[number], rows] = mean
-            self._variances[self._place[number], rows] = variance
+            self._moments[:, self._place[number], rows] = np.stack([mean, variance])
 
     def ends(self, prob: float) -> np.ndarray:
         """Bounds of equal-tailed intervals, (obs, component, 2)."""
-        sds = np.sqrt(np.maximum(self._variances, 0.0))
-        tails = (0.5 - prob / 2, 0.5 + prob / 2)
-        return np.stack([mixture_quantile(self._means, sds, tail) for tail in tails], axis=-1)
+        size = max(1, BLOCK_NUMBERS // (len(self._place) * self._shape[1]))
+        found = np.empty((*self._shape, 2))
+        for rows in [slice(start, start + size) for start in range(0, len(found), size)]:
+            means, variances = self._moments[:, :, rows]
+            sds = np.sqrt(np.maximum(variances, 0.0))
+            for k, tail in enumerate((0.5 - prob / 2, 0.5 + prob / 2)):
+                found[rows, :, k] = mixture_quantile(means, sds, tail)
+        return found
 
 
 def mixture_quantile(means: np.ndarray, sds: np.ndarray, probability: float) -> np.ndarray:

@@ -25,22 +25,23 @@ class Conditional:
         (m * c,), (m, c, c) or (m * c, m * c).
     picked : integer array
         Which components are wanted.
-    factor : array (c,)
-        From the model's scale to user units.
-    offset : float
+    quantity : Quantity
+        Has the factor to user units, and says which numbers add up to one component.
     """
 
-    def __init__(self, mean, second, moment, picked, factor, offset):
-        c, self._moment = len(factor), moment
-        factor = factor[picked]
-        self.mean = mean.reshape((-1, c))[:, picked] * factor + offset
+    def __init__(self, mean, second, moment, picked, quantity):
+        c, self._moment = quantity.width, moment
+        factor, add = quantity.factor[picked], quantity.mixed
+        offset = np.broadcast_to(quantity.offset, len(quantity.factor))[picked]
+        self.mean = add(mean.reshape((-1, c)), 1)[:, picked] * factor + offset
         if moment == "variance":
             self._second = second.reshape((-1, c))[:, picked] * factor**2
         elif moment == "block":
-            self._second = second[:, picked][:, :, picked] * np.multiply.outer(factor, factor)
+            block = add(add(second, 1), 2)
+            self._second = block[:, picked][:, :, picked] * np.multiply.outer(factor, factor)
         else:
             m = len(self.mean)
-            full = second.reshape((m, c, m, c))[:, picked][..., picked]
+            full = add(add(second.reshape((m, c, m, c)), 1), 3)[:, picked][..., picked]
             self._second = full * factor[:, None, None] * factor
 
     @property

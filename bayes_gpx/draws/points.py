@@ -13,6 +13,7 @@ from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
 from bayes_gpx.data.response import read_reals, texts
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
+from bayes_gpx.system.warning import ExtrapolationWarning, warn
 from bayes_gpx.validation import one_of
 
 
@@ -154,49 +155,68 @@ def refuse_outside(model: ModelLike, values: np.ndarray, name: str) -> None:
         )
 
 
-MARGIN = 0.1
-"""Share of a column's range by which rows may leave it before anything is said."""
+MARGIN = 0.3
+"""Share of a column's range by which rows may leave it before anything is said.
+
+In 20 random splits of the diabetes and of the Boston housing data into four fifths and one fifth no
+held-out row leaves by more; by a tenth of the range, one does in every other split.
+"""
 
 
-def rows_outside(model: ModelLike, values: np.ndarray) -> str | None:
+MOST_COLUMNS = 6
+"""Columns that are named, of those in which rows leave the training data."""
+
+
+def rows_outside(model: ModelLike, where: Points) -> str | None:
     """Say which rows leave the training data: how many, in which columns and how far.
 
     A row leaves the data where a number lies outside of its column's range in the training data by
-    more than a tenth of that range. Categories have no range, and a row within all ranges may still
-    be far from every training row.
-
-    Parameters
-    ----------
-    model : Model
-    values : array (m, d)
-        In user units.
+    more than `MARGIN` of that range, in X or in a Z of its own. Categories have no range, and a row
+    within all ranges may still be far from every training row.
 
     Returns
     -------
     str or None
         None where no row does.
     """
-    known, indicators = model.training.X, set()
-    for source in known.levels:
-        indicators.update(known.of_source(source))
-    low, high = known.values.min(axis=0), known.values.max(axis=0)
-    margin, left, said = MARGIN * (high - low), np.zeros(len(values), bool), []
-    for j, column in enumerate(known.columns):
-        own = values[:, j]
-        far = (own < low[j] - margin[j]) | (own > high[j] + margin[j])
-        if column in indicators or not far.any():
-            continue
-        left |= far
-        beyond = np.where(own < low[j], low[j] - own, own - high[j])
-        farthest = own[beyond.argmax()]
-        range_ = f"{low[j]:.4g} to {high[j]:.4g}"
-        said.append(f"{column} in {far.sum()}, as far as {farthest:.4g} (trained on {range_})")
+    training, left, said = model.training, np.zeros(len(where.X), bool), []
+    tables = [(training.X, where.X_values)]
+    if training.Z is not None and not training.z_is_x and where.Z_values is not None:
+        tables.append((training.Z, where.Z_values))
+    for known, values in tables:
+        low, high = known.values.min(axis=0), known.values.max(axis=0)
+        margin = MARGIN * (high - low)
+        far = (values < low - margin) | (values > high + margin)
+        for j, column in enumerate(known.columns):
+            if column not in known.sources or not far[:, j].any():
+                continue
+            left |= far[:, j]
+            own = values[:, j]
+            farthest = own[np.maximum(low[j] - own, own - high[j]).argmax()]
+            range_ = f"{low[j]:.4g} to {high[j]:.4g}"
+            told = f"{column} in {far[:, j].sum()}, as far as {farthest:.4g} (trained on {range_})"
+            said.append(told)
     if not said:
         return None
+    if len(said) > MOST_COLUMNS:
+        said[MOST_COLUMNS:] = [f"and {len(said) - MOST_COLUMNS} more columns"]
     return (
-        f"{left.sum()} of {len(values)} rows leave the training data: {'; '.join(said)}. The model "
+        f"{left.sum()} of {len(left)} rows leave the training data: {'; '.join(said)}. The model "
         "extrapolates there; check whether the sd grows, or leave these rows out."
     )
+
+
+def points_to_explain(
+    model: ModelLike,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    **options: Any,
+) -> Points:
+    """What a verb is asked about: as `points`, with a warning of rows that leave the data."""
+    where = points(model, X_new, Z_new, **options)
+    if X_new is not None and (told := rows_outside(model, where)) is not None:
+        warn(told, ExtrapolationWarning)
+    return where
 
 
 def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:

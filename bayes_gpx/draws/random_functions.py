@@ -148,7 +148,7 @@ def answer(
     """
     one_of("keep", keep, ("draws", "summary"))
     model, each, quantity = functions.model, functions.each, asked.quantity
-    c = len(quantity.factor)
+    c = quantity.width
     m, (chains, draws) = len(where.X), functions.shape
     sampled = keep == "draws"
     streamed = path if sampled else None
@@ -162,7 +162,7 @@ def answer(
             of_all = mean, *total
             of_one, *its_total = of_all if len(gathered) == 1 else (v[:, label] for v in of_all)
             of_one = np.ravel(of_one)
-            part = Conditional(of_one, none, "block", own.drawn, quantity.factor, quantity.offset)
+            part = Conditional(of_one, none, "block", own.drawn, quantity)
             own.add(rows, part, None, [*its_total, np.zeros(size)])
             if not sampled:
                 continue
@@ -240,7 +240,7 @@ def with_means(dataset, quantity, exact):
 
 def _answers(functions, asked, where, progressbar):
     """Yield position of a function, rows of `where`, and what it answers there."""
-    c = len(asked.quantity.factor)
+    c = asked.quantity.width
     if isinstance(asked, LatentQuantity):
         for number, rows, found in _evaluated(functions, asked, c, where, progressbar):
             yield number, rows, asked.combine(rows, found)

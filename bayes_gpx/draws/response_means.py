@@ -42,8 +42,8 @@ def means(
 
     Returns
     -------
-    array (m, d) and, for attributions, the difference (m,); of several classes (m, C, d) and
-    (m, C); in user units
+    array (m, c) of components and, for attributions, the difference (m,); of several classes
+    (m, C, c) and (m, C); in user units
 
     References
     ----------
@@ -77,11 +77,12 @@ def means(
                 own = [Jet(jet.value[here], jet.first[here]) for jet in (mean, variance)]
                 yield number, k, slice(None), part.expected(*own, response)
 
-    m, factor = len(asked.where.X), asked.quantity.factor
+    m, quantity = len(asked.where.X), asked.quantity
+    factor = quantity.factor
     shape = (m, *observation.class_shape)
     totals = [np.zeros((*shape, len(factor))), np.zeros(shape)]
-    for _, rows, found in asked.answers(ask, len(hyper)):
-        for total, column in zip(totals, found, strict=False):
+    for _, rows, (shares, *between) in asked.answers(ask, len(hyper)):
+        for total, column in zip(totals, [quantity.mixed(shares, -1), *between], strict=False):
             total[rows] += column / len(hyper)
     if not asked.latent.total:
         return [totals[0] * factor]

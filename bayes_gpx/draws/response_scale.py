@@ -107,7 +107,7 @@ class LatentQuantity:
         first, *total = values
         if first.ndim == 1:
             return values
-        by_class = first.reshape((-1, len(self.quantity.factor), first.shape[1]))
+        by_class = first.reshape((-1, self.quantity.width, first.shape[1]))
         return [by_class.transpose(0, 2, 1), *total]
 
 

@@ -1,12 +1,14 @@
 """What a verb asks for, what is gathered of it over draws, and how that is named."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 
+from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.draws.mixture_intervals import MixtureIntervals
 from bayes_gpx.draws.mixtures import Mixture
@@ -32,8 +34,6 @@ class ResultBuilder:
     m : int
         Number of observations.
     covariance : bool
-    count : int
-        Hyperparameter draws that will be added, for intervals; 0 for none.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class ResultBuilder:
         where in what was kept each number of the result is.
     """
 
-    def __init__(self, quantity, features, m, covariance, count=0):
+    def __init__(self, quantity, features, m, covariance):
         self._quantity, self._picked = quantity, _picked(quantity, features, covariance)
         picked = self._picked
         self.drawn = np.arange(len(quantity.factor)) if quantity.total else picked
@@ -59,17 +59,21 @@ class ResultBuilder:
             name: Mixture((m, self._place.max() + 1 if shape else 1), covariance and shape != ())
             for name, shape in self._shapes.items()
         }
-        self._intervals = {
-            name: MixtureIntervals((m, self._place.max() + 1 if shape else 1), count)
-            for name, shape in self._shapes.items()
-            if count and not quantity.across
-        }
-        self._prob = rcParams["stats.ci_prob"]
+        self._intervals, self._prob = {}, None
         self._residuals = np.zeros((2, m))
 
     def shapes(self, shape):
         """Shapes of the arrays of draws, by name."""
         return {name: shape + own for name, own in self._shapes.items()}
+
+    def keep_for_intervals(self, draws, prob, place):
+        """Keep the moments of so many hyperparameter draws, for intervals of that probability."""
+        if self._quantity.across:
+            return
+        self._prob, m = prob, self._residuals.shape[1]
+        for name, shape in self._shapes.items():
+            size, made = self._place.max() + 1 if shape else 1, partial(place.beside, name)
+            self._intervals[name] = MixtureIntervals((m, size), draws, place.room, made)
 
     @property
     def sums(self):
@@ -117,6 +121,7 @@ class ResultBuilder:
         wide = quantity.components is not None and not quantity.across
         labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
         values = where.Z_values if quantity.of_z else where.X_values
+        frame = training.Z if quantity.of_z else training.X
         coords, variables = {"obs": where.index, "feature": list(labels)}, {}
         if quantity.across:
             coords["class"] = list(quantity.components)
@@ -139,19 +144,30 @@ class ResultBuilder:
                 coords["feature_bis"] = list(labels)
         if quantity.noisy:
             variables |= under_one_name(variables, quantity.noisy)
-        if values is not None:
-            variables["value"] = (("obs", "feature"), values[:, self._picked] if wide else values)
+        if frame.levels and quantity.components == frame.sources:
+            said = values_by_source(frame, values, labels)
+            coords["level"] = said.pop("level")
+            variables |= said
+        elif values is not None and set(labels) <= {*frame.columns, INTERCEPT}:
+            variables["value"] = (("obs", "feature"), _values_of(frame, values, labels))
         if quantity.center is not None:
             variables["center"] = ("feature", quantity.center[self._picked])
-            variables["offset"] = training.y_scaling.center
+            variables["offset"] = training.y_scaling.center - np.sum(quantity.offset)
         if where.baseline_values is not None:
-            points = where.baseline_values[..., self._picked]
+            points = coded(frame, where.baseline_values, labels)
             variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
         if quantity.total:
             variables["completeness_residual"] = ("obs", self._residuals[0])
             variables["completeness_residual_variance"] = ("obs", self._residuals[1])
         attrs = {"ci_prob": self._prob} if "ci_bound" in coords else {}
         return xr.Dataset(variables, coords, quantity.attrs | attrs)
+
+
+def _values_of(frame, values, labels):
+    """Values of the components (m, c), from those of all columns; an intercept's are 1."""
+    columns = [*frame.columns, INTERCEPT]
+    values = np.append(values, np.ones((len(values), 1)), axis=1)
+    return values[:, [columns.index(label) for label in labels]]
 
 
 def _picked(quantity, features, covariance):

@@ -1,8 +1,9 @@
 """Where draws go: into memory, or to a zarr store that appears whole and can be resumed.
 
-A store grows in a folder beside its place, `name.unfinished`, together with who asked for it and
-with the sums over draws so far. What is not computed yet is NaN. The finished store is renamed to
-its place, and only then is an earlier one removed.
+A store grows in a folder beside its place, `name.unfinished`, together with who asked for it, with
+the sums over draws so far, and with the moments of single draws that intervals are made of. What is
+not computed yet is NaN. The finished store is renamed to its place, and only then is an earlier one
+removed.
 """
 
 import json
@@ -14,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.draws.mixture_intervals import MOST_NUMBERS
 from bayes_gpx.system.files import replaced
 
 DIMS = ("chain", "draw", "obs", "feature", "feature_bis")
@@ -44,12 +46,20 @@ class Memory:
         What the draws' seeds are made from.
     done : tuple of int
         Hyperparameter draws that are done, and rows of the next.
+    room : float
+        Means and variances that can be kept beside the arrays, for intervals.
     """
 
     def __init__(self, shapes, seed):
         self.arrays = [{name: np.empty(s) for name, s in own.items()} for own in shapes]
         self.held, self.done = self.arrays, (0, 0)
         self.entropy = np.random.SeedSequence(seed).entropy
+
+    room = MOST_NUMBERS
+
+    def beside(self, name, shape):
+        """Make an array that is needed until the result is finished."""
+        return np.zeros(shape)
 
     def keep(self, done, sums):
         """Keep nothing: what is in memory cannot be resumed."""
@@ -100,6 +110,24 @@ class Store:
             self._resume(sums)
         group = zarr.open_group(self._store, mode="r+")
         self.arrays, self.held = [{name: group[name] for name in shapes}], [{}]
+
+    room = np.inf
+
+    def beside(self, name, shape):
+        """Make an array in a folder that goes with the unfinished store; a resumed one has it."""
+        import zarr
+
+        group = zarr.open_group(self._folder / "beside", mode="a")
+        if any(self.done):
+            return group[name]
+        return group.create_array(
+            name,
+            shape=shape,
+            chunks=(2, 1, min(4096, shape[2]), *shape[3:]),
+            dtype="float64",
+            compressors=None,
+            overwrite=True,
+        )
 
     def keep(self, done, sums):
         """Keep the sums over all that is done, if the last time is long enough ago."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,10 +10,10 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
-from bayes_gpx.draws.categorical_sums import of_columns
+from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import from_baseline, points
+from bayes_gpx.draws.points import from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
@@ -121,6 +120,8 @@ def attributions(
 
     Warns
     -----
+    ExtrapolationWarning
+        If new samples leave the training data.
     CompletenessWarning
         Where a residual is above 1e-6 of the largest difference, or of its variance; differences
         below 1e-4 of the response's sd count as that much.
@@ -148,16 +149,8 @@ def attributions(
     array([2.])
     """
     refuse_swapped(model, idata)
-    where = points(model, X_new, Z_new, obs=obs)
-    ask = partial(_ungrouped, model, idata, where, baseline, method, steps)
-    if model.training.X.levels:
-        known = method != "taylor"
-        return of_columns(model.training.X, "attribution", ask, known=known, **options)
-    return ask(**options)
-
-
-def _ungrouped(model, idata, where, baseline, method, steps, **options):
-    if isinstance(baseline, dict):
+    where = points_to_explain(model, X_new, Z_new, obs=obs)
+    if isinstance(baseline, Mapping):
         return _apart(model, idata, where, baseline, method, steps, **options)
     where = from_baseline(model, where, baseline)
     name = baseline if isinstance(baseline, str) else "given"
@@ -227,6 +220,7 @@ def _by_taylor(
         )
     for feature in features or ():
         one_of("features", feature, quantity.components)
+    X = model.training.X
     asked = ResponseQuantity(model, quantity, where)
     how = {"num_draws": num_draws, "progressbar": progressbar}
     shares, difference = means(model, idata, asked, taylor=True, **how)
@@ -234,9 +228,9 @@ def _by_taylor(
         {
             "attribution_mean": (("obs", "feature"), shares),
             "difference_mean": ("obs", difference),
-            "value": (("obs", "feature"), where.X_values),
-            "baseline": ("feature", where.baseline_values),
+            "baseline": ("feature", coded(X, where.baseline_values, quantity.components)),
             "completeness_residual": ("obs", np.abs(shares.sum(axis=1) - difference)),
+            **values_by_source(X, where.X_values, quantity.components),
         },
         {"obs": where.index, "feature": list(quantity.components)},
         {
@@ -248,6 +242,7 @@ def _by_taylor(
             "moments": "means by Taylor expansion around the mean of f, to second order",
         },
     )
+    found = found.set_coords("level") if X.levels else found
     return found if features is None else found.sel(feature=list(features))
 
 
@@ -303,8 +298,9 @@ def _apart(model, idata, where, baselines, method, steps, *, seed=None, **option
         relative_jitter=max(found.attrs["relative_jitter"] for found in each),
         dependence=f"{merged.attrs['dependence']}, independent between baselines",
     )
-    rows = [np.atleast_2d(found["baseline"].values).mean(axis=0) for found in each]
-    values = xr.DataArray(np.stack(rows, axis=-1), dims=("feature", "baseline"))
+    rows = [np.atleast_2d(start.baseline_values).mean(axis=0) for start in starts.values()]
+    values = coded(model.training.X, np.stack(rows), each[0]["feature"].values)
+    values = xr.DataArray(values.T, dims=("feature", "baseline"))
     return merged.assign(value=each[0]["value"], baseline_value=values)
 
 

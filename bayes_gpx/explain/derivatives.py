@@ -11,7 +11,7 @@ from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import points
+from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_scale import ResponseQuantity, bends
 from bayes_gpx.processes.basis_functions import NoBasis
@@ -75,6 +75,11 @@ def derivatives(
         smoother); for ``covariance=True`` with ``order=2``; or if samples or idata do not fit the
         model.
 
+    Warns
+    -----
+    ExtrapolationWarning
+        If new samples leave the training data.
+
     References
     ----------
     Seitz, "Gradient-based explanations for Gaussian process regression and classification
@@ -98,7 +103,9 @@ def derivatives(
             "covariance=True is for order=1; with order=2, take the covariance of the draws of "
             "those second derivatives that are wanted."
         )
-    return _explained(model, idata, quantity, points(model, X_new, Z_new, obs=obs), **options)
+    return _explained(
+        model, idata, quantity, points_to_explain(model, X_new, Z_new, obs=obs), **options
+    )
 
 
 def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str] | None:
@@ -114,11 +121,14 @@ def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str]
     return numbers if frame.levels and features is None else features
 
 
-def _explained(model, idata, quantity, where, *, on="response", **options):
-    """Derivatives of f, or by functions those of the mean response, joint in any case."""
+def _explained(model, idata, quantity, where, *, on="response", ci_prob=None, **options):
+    """Derivatives of f, or by functions those of the mean response, joint in any case.
+
+    The latter have no intervals, which `ci_prob` is for.
+    """
     options["features"] = numbers_among(model.training.X, options.get("features"))
     if not bends(model, quantity, on):
-        return explain(model, idata, quantity, where, on=on, **options)
+        return explain(model, idata, quantity, where, on=on, ci_prob=ci_prob, **options)
     if quantity.square:
         raise ValueError("order=2 of the response is not supported; pass on='latent'.")
     try:

@@ -13,7 +13,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.new_responses import NewResponses
-from bayes_gpx.draws.points import points
+from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.validation import one_of
 
@@ -79,6 +79,11 @@ def predictions(
         If new samples lack columns or contain anything but finite numbers and known levels, or if
         `idata` belongs to another model.
 
+    Warns
+    -----
+    ExtrapolationWarning
+        If new samples leave the training data.
+
     References
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equation 14 for GPX.
@@ -98,7 +103,7 @@ def predictions(
     one_of("on", on, ("response", "latent"))
     one_of("keep", keep, ("draws", "summary"))
     several = model.specification.classes
-    where = points(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, obs=obs)
     quantity = quantities.value(model, across=several is not None)
     given = len(where.X) if X_new is None else len(cast(Sized, X_new))
     exposures = _exposures(model, exposure, where, given)

@@ -13,15 +13,21 @@ from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
+from bayes_gpx.draws.leave_one_out import log_likelihood_given
 from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.random_functions import Functions, answer, draw_functions
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.posteriors.prior_functions import WAVES
-from bayes_gpx.processes.basis_functions import NoBasis
+from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
+from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
+
+
+FUNCTIONS = "functions"
+"""Attribute of answers that tells the functions which gave them from others."""
 
 
 def sample_functions(
@@ -174,6 +180,33 @@ class RandomFunctions:
         quantity = quantities.weight(self._model, smooth=True)
         return self._ask(quantity, points(self._model, X_new, obs=obs, needs_z=False))
 
+    def log_likelihood(self) -> xr.DataArray:
+        """Log density of each training response given the functions, (chain, draw, obs).
+
+        Of y in user units, ``log p(y_i | f(x_i), theta)`` for the same functions that the other
+        methods answer for; a GPX's `eps_w` is integrated out. See `bayes_gpx.influence_tree`.
+
+        Raises
+        ------
+        ValueError
+            If `joint`: then there are no functions that could be asked again.
+        """
+        if self._functions is None:
+            raise ValueError(
+                "The model's kernel has no random functions, so that each answer consists of joint "
+                "draws of its own, which do not belong to any density of y. Expected sums and "
+                f"multiples of {', '.join(SPECTRAL)}, Linear and Constant."
+            )
+        model, hyper = self._model, self._functions.hyper
+        found = self.predictions()
+        f = model.training.y_scaling.apply(found["f"].values)
+        terms = xr.DataArray(
+            log_likelihood_given(model, hyper, f),
+            {name: found[name] for name in ("chain", "draw", "obs")},
+            ["chain", "draw", "obs"],
+        )
+        return terms.assign_attrs({FUNCTIONS: found.attrs[FUNCTIONS]})
+
     def _points(self, X_new, Z_new, obs):
         return points(self._model, X_new, Z_new, obs=obs)
 
@@ -189,4 +222,5 @@ class RandomFunctions:
             return explain(self._model, self._idata, quantity, where, **options)
         asked = ResponseQuantity(self._model, quantity, where) if bent else LatentQuantity(quantity)
         shown = self._options["progressbar"]
-        return answer(self._functions, asked, where, progressbar=shown)
+        found = answer(self._functions, asked, where, progressbar=shown)
+        return found.assign_attrs({FUNCTIONS: digest(*self._functions.updates)})

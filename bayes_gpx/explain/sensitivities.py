@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.categorical_sums import values_by_source
+from bayes_gpx.draws.categorical_values import values_by_source
 from bayes_gpx.draws.evaluate import jets, origin
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels

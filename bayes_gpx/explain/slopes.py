@@ -14,7 +14,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS
-from bayes_gpx.draws.points import at_other_x, points, read_baseline
+from bayes_gpx.draws.points import at_other_x, points, points_to_explain, read_baseline
 from bayes_gpx.explain.derivatives import _explained, numbers_among
 from bayes_gpx.numerics.quadrature import rule
 from bayes_gpx.validation import probability
@@ -36,10 +36,10 @@ def slopes(
 ) -> xr.Dataset:
     """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
 
-    Summaries are computed from joint draws over the observations, so they are rough if there are
-    few draws. For each draw of the hyperparameters, time grows with the cube of the number of
-    observations times features, which is limited; use `features`, `obs` and `num_draws` to reduce
-    it.
+    Averages, signs and simultaneous bands are computed from joint draws over the observations, so
+    they are rough if there are few draws. For each draw of the hyperparameters, time grows with the
+    cube of the number of observations times features, which is limited; use `features`, `obs` and
+    `num_draws` to reduce it.
 
     Parameters
     ----------
@@ -72,14 +72,21 @@ def slopes(
         As `derivatives`; also for a `rope` that is no region for each feature, a `ci_prob` that is
         not between 0 and 1, and more observations than can be drawn jointly.
 
+    Warns
+    -----
+    ExtrapolationWarning
+        If new samples leave the training data.
+
     Notes
     -----
-    All bands extend `c` standard deviations to either side of the mean, separately for each class.
-    With the standardised deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is
-    the `ci_prob` quantile over draws
+    The pointwise band holds the derivative at each observation with probability `ci_prob`. Its ends
+    are quantiles of the mixture over hyperparameter draws, exact and the same for every seed. The
+    other bands, and all bands of the slopes of probabilities and rates, are computed from draws:
+    they extend `c` standard deviations to either side of the mean, separately for each class. With
+    the standardised deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the
+    `ci_prob` quantile over draws
 
-    - pointwise: of the deviation at that observation, which then lies in its interval with
-      probability `ci_prob`;
+    - pointwise: of the deviation at that observation;
     - simultaneous: of the largest deviation over all observations, one `c` for each feature. The
       feature's derivatives at all these observations lie in the band together with probability
       `ci_prob`. It says nothing about places between observations, nor of two features at once;
@@ -106,9 +113,10 @@ def slopes(
     training = model.training
     features = numbers_among(training.X, options.get("features")) or training.X.columns
     regions = None if rope is None else _regions(rope, features)
-    where = points(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, obs=obs)
     quantity = quantities.derivative(model)
-    found = _explained(model, idata, quantity, where, joint=True, keep="draws", **options)
+    options |= {"joint": True, "keep": "draws", "ci_prob": prob}
+    found = _explained(model, idata, quantity, where, **options)
     draws = found["derivative"]
     average = draws.mean("obs")
     samples = ["chain", "draw"]
@@ -118,7 +126,7 @@ def slopes(
         average_slope_sd=average.std(samples),
         probability_positive=(average > 0).mean(samples),
         derivative_probability_positive=(draws > 0).mean(samples),
-        **_bands(draws, found["derivative_mean"], found["derivative_sd"], prob),
+        **_bands(found, prob),
     )
     if regions is not None:
         region = xr.DataArray(
@@ -208,11 +216,9 @@ def path_slopes(
     way = where.X_values[0] - start
     path = at_other_x(model, where, start + t[:, None] * way, np.zeros(len(t), int))
     along = replace(path, index=t)
-    found = _explained(
-        model, idata, quantities.derivative(model), along, joint=True, keep="draws", **options
-    )
-    draws, samples = found["derivative"], ["chain", "draw"]
-    bands = _bands(draws, found["derivative_mean"], found["derivative_sd"], prob)
+    options |= {"joint": True, "keep": "draws", "ci_prob": prob}
+    found = _explained(model, idata, quantities.derivative(model), along, **options)
+    draws, samples, bands = found["derivative"], ["chain", "draw"], _bands(found, prob)
     moved = xr.DataArray(way, {"feature": list(training.X.columns)}, ["feature"])
     moved = moved.sel(feature=found["feature"])
     shares = moved * xr.DataArray(w, {"obs": found["obs"]}, ["obs"])
@@ -232,13 +238,11 @@ def path_slopes(
     return result
 
 
-def _bands(draws, mean, sd, prob):
+def _bands(found, prob):
     """Bands by name, as in `slopes`; of several classes, for each by itself."""
+    draws, mean, sd = (found[f"derivative{part}"] for part in ("", "_mean", "_sd"))
     if "class" in mean.dims:
-        parts = (
-            [v.isel({"class": c}) for v in (draws, mean, sd)] for c in range(mean.sizes["class"])
-        )
-        each = [_bands(*part, prob) for part in parts]
+        each = [_bands(found.isel({"class": c}), prob) for c in range(mean.sizes["class"])]
         return {name: xr.concat([bands[name] for bands in each], mean["class"]) for name in BANDS}
     factors = {name: np.empty(mean.shape) for name in BANDS}
     largest = 0.0
@@ -251,7 +255,10 @@ def _bands(draws, mean, sd, prob):
         largest = np.maximum(largest, deviation)
     factors["band_simultaneous_features"][:] = np.quantile(largest, prob, axis=0)[:, None]
     bounds = xr.DataArray([-1.0, 1.0], {"ci_bound": BOUNDS}, ["ci_bound"])
-    return {name: mean + bounds * (sd * factor) for name, factor in factors.items()}
+    bands = {name: mean + bounds * (sd * factor) for name, factor in factors.items()}
+    if "derivative_interval" in found:
+        bands["band_pointwise"] = found["derivative_interval"]
+    return bands
 
 
 def _regions(rope, features):

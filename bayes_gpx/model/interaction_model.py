@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import pymc as pm
@@ -37,7 +36,9 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
     model : GP
         With one of the kernels "expquad", "matern52" and "matern32". It need not be fitted.
     pairs : list of pairs of str
-        Features that interact, such as the first of `bayes_gpx.ranking`; may be empty.
+        Features that interact, such as the first of `bayes_gpx.ranking`; may be empty. A
+        categorical column is one feature: its effect has a kernel of all its indicators, with one
+        lengthscale.
 
     Returns
     -------
@@ -66,15 +67,16 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
             f"approximation={spec.approximation}; expected a bx.GP without an approximation and "
             f"with a kernel among {list(BASES)}."
         )
-    if model.training.X.levels:
-        raise ValueError(
-            f"The model has the categorical columns {list(model.training.X.levels)}; expected "
-            "columns of numbers alone: effects of categorical ones are not there yet."
-        )
-    columns = model.training.X.columns
-    chosen = tuple(tuple(sorted(pair)) for pair in read_pairs(pairs, columns))
-    names = [" : ".join(columns[i] for i in pair) for pair in chosen]
-    kernel = _Effects(BASES[spec.kernel], chosen, tuple(names), model.in_model("feature"))
+    X = model.training.X
+    chosen = tuple(tuple(sorted(pair)) for pair in read_pairs(pairs, X.sources))
+    names = [" : ".join(X.sources[i] for i in pair) for pair in chosen]
+    kernel = _Effects(
+        BASES[spec.kernel],
+        tuple(X.groups.tolist()),
+        chosen,
+        tuple(names),
+        model.in_model("feature"),
+    )
     noise = {
         name: p for name, p in model.priors.items() if name in spec.observation.hyperparameters
     }
@@ -89,23 +91,41 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
 
 @dataclass(frozen=True)
 class _Effects:
-    """A callable kernel: the sum over single columns and pairs of them."""
+    """A callable kernel: the sum over single features and pairs of them.
+
+    Attributes
+    ----------
+    groups : tuple of int
+        For each column the feature that it belongs to: all indicators of a categorical one, to one.
+    pairs : tuple of pairs of int
+        Of features.
+    names : tuple of str
+        Of the pairs.
+    dim : str
+    """
 
     base: type
+    groups: tuple
     pairs: tuple
     names: tuple
     dim: str
 
     def __call__(self, d):
-        size = d + len(self.pairs)
+        features = max(self.groups) + 1
+        size = features + len(self.pairs)
         lengths = lengthscale("lengthscale", self.dim, 1, 1)
-        amplitudes = amplitude("amplitude", self.dim, d, size)
-        terms = [(amplitudes[j], lengths[j], [j]) for j in range(d)]
+        amplitudes = amplitude("amplitude", self.dim, features, size)
+        terms = [(amplitudes[j], lengths[[j]], (j,)) for j in range(features)]
         if self.pairs:
             pm.modelcontext(None).add_coords({"pair": list(self.names), "member": [0, 1]})
             lengths = lengthscale("pair_lengthscale", ("pair", "member"), 2, 1)
-            amplitudes = amplitude("pair_amplitude", "pair", d, size)
-            own = ((amplitudes[k], lengths[k], list(p)) for k, p in enumerate(self.pairs))
-            terms = chain(terms, own)
-        parts = [a**2 * self.base(d, ls=length, active_dims=which) for a, length, which in terms]
+            amplitudes = amplitude("pair_amplitude", "pair", features, size)
+            terms += [(amplitudes[k], lengths[k], pair) for k, pair in enumerate(self.pairs)]
+        parts = [a**2 * self._effect(d, length, members) for a, length, members in terms]
         return sum(parts[1:], start=parts[0])
+
+    def _effect(self, d, length, members):
+        """Kernel of the columns of some features, each feature's with its own lengthscale."""
+        columns = [j for j, feature in enumerate(self.groups) if feature in members]
+        each = length[[members.index(self.groups[j]) for j in columns]]
+        return self.base(d, ls=each, active_dims=columns)

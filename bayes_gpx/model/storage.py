@@ -25,7 +25,7 @@ from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.system.digests import BLANK, intact, sealed
-from bayes_gpx.system.files import replaced, writable
+from bayes_gpx.system.files import read_path, replaced, writable
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -71,7 +71,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     path = writable(path)
     refuse_other_model(model, idata)
     spec = asdict(model.specification)
-    if callable(spec["kernel"]):
+    if callable(model.specification.kernel):  # which as a dataclass has become a dict
         spec["kernel"] = CALLABLE
     approximation = model.specification.approximation
     if approximation is not None:
@@ -151,7 +151,7 @@ def load(
         If the file was not written by `save`, was changed or damaged since then, or needs a kernel
         or priors that are not given.
     """
-    held = _read(path)
+    held = _read(read_path(path))
     data, tree = _opened(path, held)
     with _reading(path):
         settings = json.loads(data.attrs["settings"])

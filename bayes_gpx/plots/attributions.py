@@ -12,7 +12,14 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
-from bayes_gpx.plots.selection import against, panel_rows, refuse_several, short, with_values
+from bayes_gpx.plots.selection import (
+    against,
+    panel_rows,
+    refuse_no_dataset,
+    refuse_several,
+    short,
+    with_values,
+)
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
 
 
@@ -70,6 +77,7 @@ def plot_contributions(
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 1.
     """
+    refuse_no_dataset(dataset, "bx.contributions")
     return _bars(dataset, "contribution", "", obs, ci_prob, backend, pc_kwargs)
 
 
@@ -100,6 +108,7 @@ def plot_attributions(
         If the dataset holds no draws, for more than 24 observations, and if the baselines were a
         dict: choose one of them with ``dataset.sel(baseline=...)``.
     """
+    refuse_no_dataset(dataset, "bx.attributions")
     if "attribution" in dataset:
         refuse_several(dataset["attribution"])
     return _bars(dataset, "attribution", f", {against(dataset)}", obs, ci_prob, backend, pc_kwargs)

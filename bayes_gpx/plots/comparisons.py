@@ -13,7 +13,7 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_PANELS, refuse_several, short
+from bayes_gpx.plots.selection import MOST_PANELS, refuse_no_dataset, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, horizontal_zero, interval_bars, vertical_zero
 from bayes_gpx.validation import probability
 
@@ -67,6 +67,7 @@ def plot_comparisons(
     ValueError
         For a dataset of another function, more than 24 comparisons by row, and several classes.
     """
+    refuse_no_dataset(dataset, "bx.comparisons")
     if "comparison_mean" not in dataset:
         raise ValueError("The dataset has no comparisons; expected the result of bx.comparisons.")
     refuse_several(dataset["comparison_mean"])

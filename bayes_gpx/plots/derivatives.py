@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import panel_features, refuse_several, short
+from bayes_gpx.plots.selection import panel_features, refuse_no_dataset, refuse_several, short
 from bayes_gpx.plots.visuals import (
     axis_labels,
     coloured_points,
@@ -93,6 +93,7 @@ def plot_derivatives(
     ValueError
         If the dataset holds no bands, for unknown features, and for more than 24 features.
     """
+    refuse_no_dataset(dataset, "bx.slopes")
     if "band_simultaneous" not in dataset:
         raise ValueError("The dataset has no bands; expected the result of bx.slopes.")
     refuse_several(dataset["band_simultaneous"])

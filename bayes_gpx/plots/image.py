@@ -15,7 +15,14 @@ from matplotlib.colors import Normalize
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_PANELS, layered, panel_rows, short, shown
+from bayes_gpx.plots.selection import (
+    MOST_PANELS,
+    layered,
+    panel_rows,
+    refuse_no_dataset,
+    short,
+    shown,
+)
 from bayes_gpx.plots.visuals import SIGNED, UNSIGNED, cells, colour_bar, from_zero, symmetric
 
 LAYERS = ("value", "mean", "sd")
@@ -73,6 +80,7 @@ def plot_image(
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 3.
     """
     backend = backend_named(backend, WITH_IMAGES)
+    refuse_no_dataset(dataset, "bx.attributions or bx.contributions")
     features = dataset.sizes.get("feature")
     if len(shape) != 2 or math.prod(shape) != features:
         raise ValueError(

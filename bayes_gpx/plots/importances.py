@@ -14,7 +14,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
-from bayes_gpx.plots.selection import refuse_several, short
+from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
 from bayes_gpx.validation import probability
 
@@ -70,6 +70,7 @@ def plot_importances(
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     means, intervals, single = {}, {}, []
     for dataset in datasets:
+        refuse_no_dataset(dataset, "bx.relevance or bx.importances")
         held = _measures(dataset)
         for name, measure in held.items():
             samples = [dim for dim in measure.dims if dim != "feature"]

@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import refuse_several, short
+from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, level_names, ticks_along
 from bayes_gpx.validation import count, one_of
 
@@ -82,6 +82,7 @@ def plot_partial_dependence(
     ValueError
         For a dataset of another function, and unknown features.
     """
+    refuse_no_dataset(dataset, "bx.partial_dependence")
     if "partial_dependence_band" not in dataset:
         raise ValueError("The dataset has no bands; expected the result of bx.partial_dependence.")
     count("max_curves", max_curves)

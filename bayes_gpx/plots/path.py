@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import against, refuse_several, short
+from bayes_gpx.plots.selection import against, refuse_no_dataset, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, horizontal_zero
 from bayes_gpx.validation import count, one_of
 
@@ -84,6 +84,7 @@ def plot_path(
     ----------
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
     """
+    refuse_no_dataset(dataset, "bx.path_slopes")
     if "way" not in dataset:
         raise ValueError("The dataset has no `way`; expected the result of bx.path_slopes.")
     refuse_several(dataset["attribution_mean"])

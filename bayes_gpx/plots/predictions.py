@@ -15,7 +15,7 @@ from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import named
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, short
+from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, refuse_no_dataset, short
 from bayes_gpx.plots.visuals import axis_labels, coloured_points, few_numbers, interval_bars
 from bayes_gpx.validation import one_of, probability
 
@@ -100,6 +100,7 @@ def plot_predictions(
         feature, more than 24 classes, and a `y` that does not match the dataset's observations, or
         of which the dataset has only latent values.
     """
+    refuse_no_dataset(dataset, "bx.predictions")
     name = _response(dataset, y)
     prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
     along, curve = _axis(dataset, along)

@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, beside, lay_out
-from bayes_gpx.plots.selection import NO_INTERVAL, short
+from bayes_gpx.plots.selection import NO_INTERVAL, refuse_no_dataset, short
 from bayes_gpx.plots.visuals import axis_labels, cells, interval_bars, is_plotly, vertical_zero
 from bayes_gpx.validation import count
 
@@ -118,6 +118,7 @@ def plot_relevance(
     ValueError
         For a dataset of another function, and for a backend that cannot draw images.
     """
+    refuse_no_dataset(ranked, "bx.ranking")
     backend = _held(ranked, "average_relevance_mean", max_features, backend)
     order = np.argsort(ranked["rank_mean"].values, kind="stable")[:max_features]
     chosen = ranked.isel(feature=order, rank=slice(max_features))
@@ -188,6 +189,7 @@ def plot_interactions(
     ValueError
         For a dataset of another function, and for a backend that cannot draw images.
     """
+    refuse_no_dataset(ranked, "bx.ranking")
     backend = _held(ranked, "average_interaction_mean", max_features, backend)
     count("top", top)
     top = min(top, ranked.sizes["rank"])

@@ -76,6 +76,7 @@ def shown(
         For a dataset without such a quantity or its values, with a dim from which one has to be
         chosen, for unknown observations or features, and a `ci_prob` that is no probability.
     """
+    refuse_no_dataset(dataset, " or ".join(f"bx.{name}s" for name in quantities))
     name = _held(dataset, quantities, draws, valued)
     prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
     said = []
@@ -127,6 +128,15 @@ def _held(dataset, quantities, draws, valued):
         )
     refuse_several(dataset[f"{held[0]}_mean"])
     return held[0]
+
+
+def refuse_no_dataset(given: Any, verbs: str) -> None:
+    """Raise where a plot is given something else than a Dataset, such as a model or draws."""
+    if not isinstance(given, xr.Dataset):
+        raise ValueError(
+            f"The plot was given a {type(given).__name__}; expected the Dataset that {verbs} "
+            "returned."
+        )
 
 
 def refuse_several(array):

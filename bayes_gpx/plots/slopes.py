@@ -12,7 +12,13 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
-from bayes_gpx.plots.selection import panel_features, panel_rows, refuse_several, short
+from bayes_gpx.plots.selection import (
+    panel_features,
+    panel_rows,
+    refuse_no_dataset,
+    refuse_several,
+    short,
+)
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, is_plotly, vertical_zero
 
 
@@ -73,6 +79,7 @@ def plot_slopes(
         If the dataset holds no bands, for unknown observations or features, and for more than 24
         observations.
     """
+    refuse_no_dataset(dataset, "bx.slopes")
     if "band_simultaneous_features" not in dataset:
         raise ValueError(
             "The dataset has no `band_simultaneous_features`; expected the result of bx.slopes."

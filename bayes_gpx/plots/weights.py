@@ -14,7 +14,7 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import panel_features, refuse_several
+from bayes_gpx.plots.selection import panel_features, refuse_no_dataset, refuse_several
 from bayes_gpx.plots.visuals import few_numbers, horizontal_zero, interval_bars
 from bayes_gpx.validation import probability
 
@@ -86,6 +86,7 @@ def plot_weights(
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), section V.
     """
+    refuse_no_dataset(dataset, "bx.weights")
     if "weight_mean" not in dataset or "value" not in dataset:
         raise ValueError(
             "The dataset has no weights with their `value`; expected the result of bx.weights, "

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
+from bayes_gpx.system.warning import ExtrapolationWarning
+
 DPI = 100
 """Of figures, in dots per inch."""
 
@@ -93,6 +95,7 @@ def compose(section, findings, page):
     for maker in section.makers:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
+            warnings.simplefilter("ignore", ExtrapolationWarning)  # the cautions tell it, once
             try:
                 for part in maker(findings):
                     page.parts.append(part)

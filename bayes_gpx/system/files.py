@@ -10,6 +10,19 @@ from pathlib import Path
 from typing import IO
 
 
+def read_path(path: str | PathLike) -> Path:
+    """The path that a user names.
+
+    Raises
+    ------
+    ValueError
+        For what is no path.
+    """
+    if not isinstance(path, str | PathLike):
+        raise ValueError(f"path is a {type(path).__name__}; expected the name of a file.")
+    return Path(path)
+
+
 def writable(path: str | PathLike) -> Path:
     """Check, before anything is computed, that a file can be written there; return its path.
 
@@ -18,7 +31,7 @@ def writable(path: str | PathLike) -> Path:
     ValueError
         If it cannot; the message says why.
     """
-    path = Path(path)
+    path = read_path(path)
     if not path.parent.is_dir() or path.is_dir():
         raise ValueError(f"{path} cannot be written; expected a file name in a folder that exists.")
     if _takes_bytes_only(path):

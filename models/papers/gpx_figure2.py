@@ -43,7 +43,7 @@ def plot(summary):
         axis.set(title=name, xlabel="features kept, k", ylim=(0, None), xticks=KEPT[::3])
     for axis in axes.flat[len(names) :]:
         axis.set_axis_off()
-    axes[0, 0].set_ylabel("mean absolute change, sd of y")
+    figure.supylabel("mean absolute change of the prediction, sd of y", fontsize="medium")
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
     return figure

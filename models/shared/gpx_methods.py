@@ -39,8 +39,9 @@ DELTA = 1e-3
 AT_ONCE = 4_000
 """Most rows that are predicted at once."""
 
-SEVERAL_STARTS = 2_000
-"""Up to so many rows the optimiser starts from the package's places too, not the paper's alone."""
+SEVERAL_STARTS = {False: 2_000, True: 1_000}
+"""Rows up to which the optimiser also starts from the package's places, not from the paper's alone:
+without and with a lengthscale for each feature."""
 
 
 class Rows(NamedTuple):
@@ -171,7 +172,7 @@ def maximum_likelihood(family, rows, ard=False):
     if weighed:
         start["sigma_w"] = 0.1
     found = []
-    for given in (start, None) if len(rows.y) <= SEVERAL_STARTS else (start,):
+    for given in (start, None) if len(rows.y) <= SEVERAL_STARTS[ard] else (start,):
         idata = model.fit("map", start=given, progressbar=False)
         theta = {name: idata["posterior"][name].values[0, 0] for name in names}
         evidence = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"]

@@ -94,7 +94,9 @@ class Paper:
             published = published.drop(columns="metric").merge(
                 pd.DataFrame({"metric": readings}), "cross"
             )
-        self.table(summary.merge(published, how="outer", on=keys, sort=False))
+        every = pd.concat([published[keys], summary[keys]]).drop_duplicates()
+        table = every.merge(summary, how="left", on=keys)
+        self.table(table.merge(published, how="left", on=keys))
 
     def figure(self, figure, suffix=""):
         """Write the figure as `name`.png."""

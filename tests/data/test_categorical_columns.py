@@ -8,11 +8,13 @@ import pymc as pm
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
-from scipy.stats import multivariate_normal
+from scipy.optimize import brentq
+from scipy.stats import multivariate_normal, norm
 
 import bayes_gpx as bx
 from bayes_gpx import cli
 from bayes_gpx.numerics.compile_modes import MODE
+from known_draws import known, scattered
 
 COLOURS = ["red", "green", "blue"]
 THETA = {"lengthscale": [0.8, 1.3], "amplitude": 1.1, "sigma": 0.3}
@@ -140,6 +142,43 @@ def test_a_model_equals_the_one_encoded_by_hand(data):
     across = parts["attribution_cov"].values[:, 0, 1:].sum(axis=1) * y.var(ddof=0)
     cov = whole["attribution_cov"].sel(feature="age", feature_bis="colour")
     assert_allclose(cov, across, rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["GP", "GPX"])
+def test_intervals_of_columns_are_quantiles_of_the_mixture_over_draws(data, family):
+    """Those of the sums over indicators, by root finding, draw by draw in an encoded model."""
+    X, y, new = data
+    theta = {"lengthscale": [0.8, 1.3], "amplitude": 1.1, "sigma": 0.3, "sigma_w": 0.2}
+    model = getattr(bx, family)(X, y)
+    theta = {name: theta[name] for name in model.hyperparameters}
+    thetas = scattered(theta, 12)
+    verb, name = (
+        (bx.attributions, "attribution") if family == "GP" else (bx.contributions, "contribution")
+    )
+    found = verb(model, known(model, thetas), new, keep="summary", progressbar=False)
+    dummies = [pd.get_dummies(frame, columns=["colour"], dtype=float) for frame in (X, new)]
+    scale = dummies[0].std(ddof=0)
+    scale.iloc[1:] = np.sqrt((scale.iloc[1:] ** 2).sum())
+    encoded = [((frame - dummies[0].mean()) / scale).to_numpy() for frame in dummies]
+    by_hand = getattr(bx, family)(encoded[0], (y - y.mean()) / y.std(ddof=0), scale=False)
+    means, sds = [], []
+    for t in thetas:
+        each = t | {"lengthscale": t["lengthscale"][[0, 1, 1, 1]]}
+        one = verb(by_hand, each, encoded[1], covariance=True, keep="summary", progressbar=False)
+        means.append(one[f"{name}_mean"].values[:, 1:].sum(axis=1))
+        sds.append(np.sqrt(one[f"{name}_cov"].values[:, 1:, 1:].sum(axis=(1, 2))))
+    means, sds = y.std(ddof=0) * np.array(means), y.std(ddof=0) * np.array(sds)
+    prob = found.attrs["ci_prob"]
+    for bound, share in (("lower", 0.5 - prob / 2), ("upper", 0.5 + prob / 2)):
+        ends = found[f"{name}_interval"].sel(feature="colour", ci_bound=bound).values
+        expected = [quantile(m, s, share) for m, s in zip(means.T, sds.T, strict=True)]
+        assert_allclose(ends, expected, rtol=1e-6)
+
+
+def quantile(means, sds, share):
+    """Of equally weighed normals, by root finding."""
+    ends = means.min() - 10 * sds.max(), means.max() + 10 * sds.max()
+    return brentq(lambda x: norm.cdf(x, means, sds).mean() - share, *ends, xtol=1e-12)
 
 
 def test_weights_are_of_levels_and_contributions_of_columns(data):
@@ -299,8 +338,6 @@ def test_training_samples(data):
     alone = pd.Categorical(["red"] * len(X))
     with pytest.raises(ValueError, match=r"constant columns \['colour=red'\]"):
         bx.GP(X.assign(colour=alone), y)
-    with pytest.raises(ValueError, match=r"categorical columns \['colour'\]"):
-        bx.interaction_model(bx.GP(X, y), [])
 
 
 @pytest.mark.parametrize("family", [pytest.param("gp", marks=pytest.mark.slow), "gpx"])

@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 import bayes_gpx as bx
+from bayes_gpx.draws import mixture_intervals
 from bayes_gpx.draws.mixture_intervals import MOST_NUMBERS, MixtureIntervals, mixture_quantile
 from known_draws import known
 
@@ -89,6 +90,21 @@ def test_quantiles_of_mixtures_far_from_normal(probability):
     below = norm.cdf(found[:3], means[:, :3], sds[:, :3]).mean(axis=0)
     assert_allclose(below, probability, atol=1e-6)
     assert found[3] == 3.0
+
+
+def test_quantiles_are_found_block_by_block(rng, monkeypatch):
+    means, variances = rng.normal(size=(2, 30, 7, 3)) ** 2
+    found = []
+    for size in (2**20, 2 * 3 * 30):  # all rows at once, and two at a time
+        monkeypatch.setattr(mixture_intervals, "BLOCK_NUMBERS", size)
+        kept = MixtureIntervals((7, 3), 30)
+        for number in range(30):
+            kept.add(number, slice(0, 4), means[number, :4], variances[number, :4])
+            kept.add(number, slice(4, 7), means[number, 4:], variances[number, 4:])
+        found.append(kept.ends(0.8))
+    assert_allclose(found[1], found[0], rtol=1e-9)
+    below = norm.cdf(found[0][..., 1], means, np.sqrt(variances)).mean(axis=0)
+    assert_allclose(below, 0.9, atol=1e-8)
 
 
 def test_there_are_none_without_room():

@@ -13,9 +13,10 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
-from bayes_gpx.draws import evaluate, random_functions, results
+from bayes_gpx.draws import evaluate, random_functions, results, stores
 
-ARRAYS = ("contribution", "contribution_mean", "contribution_sd", "contribution_cov")
+PARTS = ("", "_mean", "_sd", "_cov", "_interval")
+ARRAYS = [f"contribution{part}" for part in PARTS]
 OPTIONS = {"covariance": True, "progressbar": False}
 
 
@@ -45,8 +46,6 @@ def stopping(monkeypatch):
     """Have draws end by an error at the k-th block; sums are kept after each."""
 
     def at(k, error=KeyboardInterrupt):
-        from bayes_gpx.draws import stores
-
         monkeypatch.setattr(stores, "PAUSE", 0.0)
         monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)  # some rows a block
         sample, left = results.ResultBuilder.sample, [k]
@@ -156,6 +155,17 @@ def test_an_error_leaves_the_earlier_store(model, fit, tmp_path, stopping):
     xr.testing.assert_identical(opened(path), earlier)
 
 
+def test_a_path_has_room_for_intervals_where_memory_has_none(model, fit, tmp_path, monkeypatch):
+    options = {"seed": 1, "ci_prob": 0.5, "progressbar": False}
+    expected = bx.predictions(model, fit, **options)
+    monkeypatch.setattr(stores.Memory, "room", 8)
+    assert "f_interval" not in bx.predictions(model, fit, **options)
+    found = bx.predictions(model, fit, **options, path=tmp_path / "draws.zarr")
+    assert found.attrs["ci_prob"] == 0.5
+    for name in ("f_interval", "y_interval"):
+        assert_array_equal(found[name], expected[name])
+
+
 def test_only_what_the_package_wrote_is_replaced(model, fit, tmp_path):
     options = {"seed": 1, "progressbar": False}
     foreign = tmp_path / "foreign.zarr"
@@ -223,8 +233,9 @@ def test_new_responses_are_streamed_and_resumed(regression, tmp_path, stopping, 
     left[0] = 3
     found = bx.predictions(model, theta, X_new, **known, **options, path=path)
     assert left[0] == 0  # two blocks were kept
-    names = ["f", "y", "f_mean", "y_mean" if mean is None else f"{mean}_mean"]
-    for name in names + ([] if mean is None else [mean, f"{mean}_sd"]):
+    names = ["f", "y", "f_mean", "f_interval", "y_mean" if mean is None else f"{mean}_mean"]
+    of_mean = [] if mean is None else [mean, f"{mean}_sd", f"{mean}_interval"]
+    for name in names + of_mean:
         assert_array_equal(found[name], expected[name])
     if mean is not None:
         assert_allclose(found[f"{mean}_sd"], found[mean].std(("chain", "draw")), rtol=1e-10)

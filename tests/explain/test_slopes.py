@@ -5,9 +5,11 @@ import pymc as pm
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 import bayes_gpx as bx
+from known_draws import known
 from oracle import expquad, expquad_slopes
 
 LENGTHSCALE, AMPLITUDE, SIGMA = np.array([0.9, 1.6]), 1.3, 0.3
@@ -146,8 +148,47 @@ def test_bands_hold_what_they_should_of_several_fits(posed):
 
 def test_one_observation_needs_no_wider_band(posed):
     model, new, _, _ = posed
-    one = bx.slopes(model, THETA, new[:1], draws=200, **QUIET)
-    assert_allclose(one["band_simultaneous"], one["band_pointwise"], rtol=1e-12)
+    one = bx.slopes(model, THETA, new[:1], draws=DRAWS, **QUIET)
+    c, exact = _factors(one)
+    # Five standard errors of a quantile over draws: sqrt(0.89 * 0.11 / DRAWS) / (2 phi(1.6)).
+    assert_allclose(c, exact, atol=5 * 0.0049 / 0.222)
+
+
+def _factors(found):
+    """By how many sds the simultaneous and the pointwise band extend to either side."""
+    for name in ("simultaneous", "pointwise"):
+        width = found[f"band_{name}"].diff("ci_bound").squeeze("ci_bound")
+        yield width / found["derivative_sd"] / 2
+
+
+@pytest.mark.parametrize("verb", ["slopes", "path_slopes"])
+def test_pointwise_bands_are_quantiles_of_the_mixture_of_fits(posed, verb):
+    """By root finding, between two fits whose normals lie apart, at another probability."""
+    model, new, _, _ = posed
+    thetas = [THETA | {"lengthscale": LENGTHSCALE * scale} for scale in (1.0, 3.0)]
+    asked = (new, None) if verb == "slopes" else (new[:1], None)
+    options = {"baseline": new[1], "steps": 2} if verb == "path_slopes" else {}
+    one, other = (
+        getattr(bx, verb)(model, known(model, thetas), *asked, ci_prob=0.6, **options, **QUIET | s)
+        for s in ({}, {"seed": 2})
+    )
+    assert one.attrs["ci_prob"] == 0.6
+    x, y = model.training.X.values, model.training.y
+    places = one["value"].values
+    normals = [joint_normal(x, y, places, theta["lengthscale"]) for theta in thetas]
+    means = np.stack([mean for mean, _ in normals])
+    sds = np.stack([np.sqrt(np.diag(cov)) for _, cov in normals])
+    for bound, share in (("lower", 0.2), ("upper", 0.8)):
+        found = one["band_pointwise"].sel(ci_bound=bound)
+        assert_allclose(other["band_pointwise"].sel(ci_bound=bound), found, rtol=1e-12)
+        for end, m, s in zip(found.values.ravel(), means.T, sds.T, strict=True):
+            ends = m.min() - 9 * s.max(), m.max() + 9 * s.max()
+            below = brentq(_share_left, *ends, args=(m, s, share), xtol=1e-12)
+            assert_allclose(end, below, rtol=1e-7, atol=1e-9)
+
+
+def _share_left(x, means, sds, share):
+    return norm.cdf(x, means, sds).mean() - share
 
 
 def test_a_straight_line_needs_no_wider_band(rng):
@@ -156,9 +197,11 @@ def test_a_straight_line_needs_no_wider_band(rng):
     model = bx.GP(x, x[:, 0] + 0.3 * rng.normal(size=9), kernel="linear")
     values = {name: np.full((1,) * ndim, 0.9) for name, ndim in model.hyperparameters.items()}
     theta = {name: v if v.ndim else float(v) for name, v in values.items()}
-    found = bx.slopes(model, theta, **QUIET)
-    assert_allclose(found["band_simultaneous"], found["band_pointwise"], rtol=1e-5)
-    assert_allclose(found["average_slope_sd"], found["derivative_sd"].mean("obs"), rtol=0.12)
+    found = bx.slopes(model, theta, draws=DRAWS, **QUIET)
+    c, exact = _factors(found)
+    assert_allclose(c, exact, atol=5 * 0.0049 / 0.222)
+    # Five standard errors of a standard deviation: 5 / sqrt(2 DRAWS).
+    assert_allclose(found["average_slope_sd"], found["derivative_sd"].mean("obs"), rtol=0.056)
 
 
 def test_a_feature_without_derivative_has_a_band_of_no_width(regression):

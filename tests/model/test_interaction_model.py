@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 import oracle
+from known_draws import known
 
 QUIET = {"progressbar": False}
 SHAPES = {"expquad": oracle.expquad, "matern52": oracle.matern52, "matern32": oracle.matern32}
@@ -50,6 +51,48 @@ def test_predictions_are_those_of_the_sum_of_kernels(kernel, data):
     assert_allclose(found["f_mean"], expected, rtol=1e-8)
 
 
+def test_a_categorical_column_is_one_feature(data):
+    """Predictions equal those of the sum of kernels of scaled distances, by hand."""
+    numbers, y = data
+    rng = np.random.default_rng(3)
+    X = numbers[["a"]].assign(kind=pd.Categorical(rng.choice(["oak", "elm", "fir"], 30)))
+    X["c"] = numbers["c"]
+    model = bx.interaction_model(bx.GP(X, y, kernel="matern52"), [("c", "kind"), ("a", "c")])
+    assert list(model.pymc.coords["feature"]) == ["a", "kind", "c"]
+    assert list(model.pymc.coords["pair"]) == ["kind : c", "a : c"]
+    theta = {
+        "lengthscale": [0.7, 1.2, 1.6],
+        "amplitude": [0.5, 0.7, 0.9],
+        "pair_lengthscale": [[0.9, 2.0], [1.5, 0.8]],
+        "pair_amplitude": [1.1, 0.6],
+        "sigma": 0.3,
+    }
+    new = X.iloc[:5].assign(kind=X["kind"].iloc[5:10].to_numpy())
+    shares = X["kind"].value_counts(normalize=True)
+    apart = {"kind": 2 / (1 - (shares**2).sum())}  # squared distance of two levels
+
+    def squares(A, B, name):
+        if name in apart:
+            return apart[name] * (A[name].to_numpy()[:, None] != B[name].to_numpy()[None])
+        return (A[name].to_numpy()[:, None] - B[name].to_numpy()[None]) ** 2 / X[name].var(ddof=0)
+
+    effects = [(0.5, {"a": 0.7}), (0.7, {"kind": 1.2}), (0.9, {"c": 1.6})]
+    effects += [(1.1, {"kind": 0.9, "c": 2.0}), (0.6, {"a": 1.5, "c": 0.8})]
+    shape = lambda r: oracle.matern52.pair(np.array([r]), np.zeros(1), [1.0])  # noqa: E731
+
+    def k(A, B):
+        found = np.zeros((len(A), len(B)))
+        for amplitude, lengths in effects:
+            r = np.sqrt(sum(squares(A, B, name) / ls**2 for name, ls in lengths.items()))
+            found += amplitude**2 * np.vectorize(shape)(r)
+        return found
+
+    C = k(X, X) + 0.09 * np.eye(30)
+    expected = y.mean() + k(new, X) @ np.linalg.solve(C, y - y.mean())
+    found = bx.predictions(model, theta, new, keep="summary", **QUIET)
+    assert_allclose(found["f_mean"], expected, rtol=1e-8)
+
+
 def test_only_the_given_pair_interacts_once_fitted(data):
     X, y = data
     model = bx.interaction_model(bx.GP(X, y, priors={"sigma": 0.05}), [("a", "b")])
@@ -62,6 +105,22 @@ def test_only_the_given_pair_interacts_once_fitted(data):
     assert bends.sel(feature="a", feature_bis="b") > 0.05
     for pair in (("a", "c"), ("b", "c")):
         assert_allclose(bends.sel(feature=pair[0], feature_bis=pair[1]), 0.0, atol=1e-12)
+
+
+def test_a_fit_comes_back_with_the_kernel(data, tmp_path):
+    X, y = data
+    model = bx.interaction_model(bx.GP(X, y), [])
+    theta = {"lengthscale": [2.0, 3.0, 4.0], "amplitude": [0.5, 0.7, 0.9], "sigma": 0.3}
+    idata = known(model, [theta])
+    bx.save(model, idata, tmp_path / "fit.nc")
+    with pytest.raises(ValueError, match="callable kernel; pass kernel="):
+        bx.load(tmp_path / "fit.nc")
+    again, draws = bx.load(tmp_path / "fit.nc", kernel=model.specification.kernel)
+    expected, found = (
+        bx.predictions(m, i, X, keep="summary", **QUIET)
+        for m, i in ((model, idata), (again, draws))
+    )
+    assert_allclose(found["f_mean"], expected["f_mean"])
 
 
 def test_other_likelihoods_and_no_pairs(data):

@@ -10,6 +10,9 @@ import xarray as xr
 from numpy.testing import assert_array_equal
 
 import bayes_gpx as bx
+from known_draws import known
+
+THETA = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.3, "sigma_w": 0.2}
 
 SCRIPT = """
 import sys, numpy as np, bayes_gpx as bx
@@ -69,6 +72,15 @@ def test_callables_are_asked_for_again(regression, tmp_path):
     loaded, again = bx.load(tmp_path / "m.nc", kernel=kernel, priors=priors)
     expected = bx.predictions(model, idata, draws=3, seed=1)
     assert_array_equal(bx.predictions(loaded, again, draws=3, seed=1)["y"], expected["y"])
+
+
+@pytest.mark.parametrize("given", [3, None])
+def test_what_is_no_path_is_refused(regression, given):
+    model = bx.GPX(regression[0], regression[2])
+    with pytest.raises(ValueError, match=f"path is a {type(given).__name__}; expected the name of"):
+        bx.load(given)
+    with pytest.raises(ValueError, match=f"path is a {type(given).__name__}; expected the name of"):
+        bx.save(model, known(model, [THETA]), given)
 
 
 def test_other_files_are_refused(tmp_path):

@@ -48,8 +48,8 @@ def test_nothing_is_called_where_nothing_may_be_said(capsys):
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(75, "75 seconds"), (150, "2.5 minutes"), (7200, "2 hours"), (5400, "90 minutes"), (9e3, "2.5 hours"),
-     (4e5, "4.6 days")],
+    [(75, "75 seconds"), (150, "2.5 minutes"), (7200, "2 hours"), (5400, "90 minutes"),
+     (9e3, "2.5 hours"), (4e5, "4.6 days")],
 )  # fmt: skip
 def test_durations_in_words(seconds, said):
     assert progress._spoken(seconds) == said

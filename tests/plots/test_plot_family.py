@@ -210,3 +210,17 @@ def test_a_map_has_each_place_in_the_colour_of_its_weight():
 def test_places_that_are_no_places_are_refused(places, words):
     with pytest.raises(ValueError, match=words):
         bx.plot_map(attributed(5, 2).assign_coords(obs=list("vwxyz")), places, backend="none")
+
+
+PLOTS = [name for name in bx.__all__ if name.startswith("plot_")]
+OTHER_ARGUMENTS = {"plot_map": (np.zeros((3, 2)),), "plot_image": ((1, 2),)}
+
+
+@pytest.mark.parametrize("name", PLOTS)
+def test_a_model_in_the_place_of_a_dataset_is_refused(name):
+    X = np.random.default_rng(1).normal(size=(8, 2))
+    model, rest = bx.GP(X, X[:, 0]), OTHER_ARGUMENTS.get(name, ())
+    for given in (model, X, None):
+        words = rf"The plot was given a {type(given).__name__}; expected the Dataset that .*bx\."
+        with pytest.raises(ValueError, match=words):
+            getattr(bx, name)(given, *rest)

@@ -27,7 +27,7 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
-    quantities compiled categorical_sums results response_scale new_responses evaluate
+    quantities compiled categorical_values results response_scale new_responses evaluate
     leave_one_out response_means random_functions
 model: named_kernels specification priors lengthscale_prior bound_data latent_variables
     observed_response inducing_points starting_points svgp fitting description model gp placement
@@ -37,7 +37,7 @@ explain: predictions weights derivatives attributions sensitivities relevance ra
 assess: metrics
 plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
     beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances
-export: long_form attachment shap tables arviz refits
+export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/citing results report
 demo

@@ -13,7 +13,7 @@ def known(model, thetas):
         )
         for name in model.hyperparameters
     }
-    coords = {"chain": [0], "draw": range(len(thetas)), "feature": list(model.training.X.columns)}
+    coords = {"chain": [0], "draw": range(len(thetas)), "feature": list(model.training.X.sources)}
     return xr.DataTree.from_dict({"posterior": xr.Dataset(posterior, coords)})
 
 

@@ -67,9 +67,7 @@ def _baseline(findings):
 
 
 def _outside(findings):
-    if findings.X_new is not None and (
-        told := rows_outside(findings.model, findings.where.X_values)
-    ):
+    if findings.X_new is not None and (told := rows_outside(findings.model, findings.where)):
         yield Prose(told, "bad")
 
 
