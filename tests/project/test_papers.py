@@ -3,6 +3,7 @@
 import runpy
 from pathlib import Path
 
+import gpx_figure1
 import numpy as np
 import pandas as pd
 import pytest
@@ -155,9 +156,27 @@ def test_stability_in_a_ball_is_equation_19():
     assert found.notnull().any()
 
 
+def test_shares_of_signs_count_houses():
+    rng = np.random.default_rng(4)
+    mean, half = rng.normal(size=(50, 3)), rng.uniform(0, 2, size=(50, 3))
+    dims, told = ("obs", "feature"), {}
+    for k, what in enumerate(("contribution", "weight")):
+        told[f"{what}_mean"] = (dims, mean + k)
+        ends = np.stack([mean + k - half, mean + k + half], axis=-1)
+        told[f"{what}_interval"] = ((*dims, "ci_bound"), ends)
+    coords = {"feature": list("abc"), "ci_bound": ["lower", "upper"]}
+    table = gpx_figure1.shares({"one": xr.Dataset(told, coords)}).set_index(["quantity", "feature"])
+    for k, what in enumerate(("contribution", "weight")):
+        own = table.loc[what]
+        assert_allclose(own["positive"], [sum(m > 0 for m in c) / 50 for c in (mean + k).T])
+        assert_allclose(own["surely_negative"], (mean + k + half < 0).sum(axis=0) / 50)
+        assert_allclose(own["surely_positive"], (mean + k - half > 0).sum(axis=0) / 50)
+        assert_allclose(own["positive"] + own["negative"], 1.0)
+
+
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("gpx_table*.py")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("gpx_*.py")))
 def test_quick_versions_run(name, tmp_path):
     main = runpy.run_path(PAPERS / f"{name}.py")["main"]
     main(["--quick", "--out", str(tmp_path)])
