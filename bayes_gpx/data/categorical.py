@@ -11,6 +11,9 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+NAMED = 12
+"""So many levels are listed where one is unknown, and of more the first ones."""
+
 
 def declared(series: Any) -> tuple[str, ...] | None:
     """Levels of a pandas or polars column that is declared to be categorical, or None.
@@ -50,11 +53,19 @@ def codes(
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
                 f"{where} holds {str(value)!r} at row {plain(index[i])!r}; expected one of its "
-                f"levels, {list(levels)}.{hint} A level without training rows can be explained if "
-                "it was declared, as in pandas.Categorical(..., categories=[...])."
+                f"levels, {_some(levels)}.{hint} A level without training rows can be explained if "
+                "it was declared, as in pandas.Categorical(..., categories=[...]), or if it is a "
+                "label of bx.Precomputed."
             )
         found[i] = np.nan if is_missing(value) else known[str(value)]
     return found
+
+
+def _some(levels):
+    """The levels or, of many, the first ones and their number."""
+    if len(levels) <= NAMED:
+        return list(levels)
+    return f"of {len(levels)} such as {', '.join(map(repr, levels[:3]))}"
 
 
 def is_missing(value: Any) -> bool:

@@ -146,6 +146,7 @@ def read_features(
     prefix: str = "x",
     like: Frame | None = None,
     minimum_rows: int = MINIMUM_ROWS,
+    levels: tuple[str, ...] | None = None,
 ) -> Frame:
     """Read a feature table.
 
@@ -158,8 +159,11 @@ def read_features(
         Columns of arrays are named prefix0, prefix1, ...
     like : Frame, optional
         Training features: a frame is matched to their columns by name, in any order, extra columns
-        ignored; an array by position. Categorical columns may be given as their indicators.
+        ignored; an array by position. Categorical columns may be given as their indicators, and
+        one that is alone as a series or list.
     minimum_rows : int
+    levels : tuple of str, optional
+        For a table of one column, or a series or list: its levels, whatever its type.
 
     Returns
     -------
@@ -170,6 +174,8 @@ def read_features(
     ValueError
         For anything that is not a finite numeric table of the expected columns.
     """
+    if levels is not None or (like is not None and len(like.sources) == len(like.levels) == 1):
+        X = _as_table(X, None if like is None else like.sources[0])
     table = _open(X, name, prefix)
     _refuse_repeated(table.columns, name)
     if table.n_rows < minimum_rows:
@@ -179,11 +185,15 @@ def read_features(
         )
     if not table.columns:
         raise ValueError(f"{name} has no columns; expected at least one feature.")
+    if levels is not None and len(table.columns) > 1:
+        raise ValueError(
+            f"{name} has the columns {table.columns}; expected one column, of the kernel's labels."
+        )
     if like is None:
-        given = [(j, column, table.levels(j)) for j, column in enumerate(table.columns)]
+        given = [(j, column, levels or table.levels(j)) for j, column in enumerate(table.columns)]
     else:
         given = _matched(table, like, name)
-    values, columns, levels = [], [], {} if like is None else like.levels
+    values, columns, known = [], [], {} if like is None else like.levels
     for j, column, own in given:
         if own is None:
             values.append(_numeric(table.column(j), name, column, table.index))
@@ -191,9 +201,9 @@ def read_features(
             continue
         values.append(_indicators(table.column(j), own, name, column, table.index))
         columns += [indicator(column, level) for level in own]
-        levels = {**levels, column: own}
+        known = {**known, column: own}
     _refuse_repeated(columns, name)
-    return Frame(np.column_stack(values), tuple(columns), table.index, table.labelled, levels)
+    return Frame(np.column_stack(values), tuple(columns), table.index, table.labelled, known)
 
 
 def read_response(
@@ -302,6 +312,13 @@ class _Table:
     labelled: bool
     named: bool
     n_rows: int
+
+
+def _as_table(X, column):
+    """A series or a list of labels as a table of one column; tables as they are."""
+    if hasattr(X, "to_frame"):
+        return X.to_frame(column or X.name or "label")
+    return X if _is_data_array(X) or np.ndim(X) != 1 else np.asarray(X, dtype=object)[:, None]
 
 
 def _open(X, name, prefix):

@@ -185,6 +185,7 @@ def read_training(
     exposure: Any = None,
     intercept: bool = False,
     scale: bool = True,
+    levels: tuple[str, ...] | None = None,
     scalings: tuple[Scaling, Scaling, Scaling | None] | None = None,
 ) -> TrainingData:
     """Read the training data of a model.
@@ -203,6 +204,8 @@ def read_training(
         Weigh a constant 1 too, neither centred nor scaled.
     scale : bool
         Standardise X, Z and y.
+    levels : tuple of str, optional
+        Labels that X's one column may hold; they are not scaled.
     scalings : tuple of Scaling, optional
         Of X, y and Z, where they were frozen before.
 
@@ -215,7 +218,12 @@ def read_training(
             f"X has shape {X.shape} and y has {y.shape}: are they swapped? Expected X (rows, "
             "features) and then y (rows,)."
         )
-    frame = read_features(X, "X")
+    frame = read_features(X, "X", levels=levels)
+    if weighs and Z is None and levels is not None:
+        raise ValueError(
+            "X holds labels, which have no weights; expected the features to weigh as Z, (rows, "
+            "features)."
+        )
     response, labels = _read_response(y, frame, observation)
     exposure = _read_exposure(exposure, frame, observation)
     weighed = None
@@ -230,7 +238,7 @@ def read_training(
         elif scale and observation.exposed:
             y_scaling = Scaling(observation.center(response, exposure), 1.0)
         scalings = (
-            scaling(frame, "X"),
+            (scaling if levels is None else no_scaling)(frame, "X"),
             y_scaling,
             scaling(weighed, "Z") if weighs else None,
         )

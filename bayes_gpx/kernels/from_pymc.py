@@ -12,6 +12,7 @@ from bayes_gpx.kernels.additive import Additive, ElementarySymmetric
 from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
 from bayes_gpx.kernels.composite import Active, Power, Product, Sum, Warped
 from bayes_gpx.kernels.elementary import Automatic, Constant, LinearKernel
+from bayes_gpx.kernels.precomputed import Labelled, Precomputed
 from bayes_gpx.kernels.profiles import PROFILES, AutomaticProfile
 from bayes_gpx.kernels.smoothness import measured
 from bayes_gpx.kernels.stationary import Stationary
@@ -79,6 +80,7 @@ LEAVES = {
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim
     ),
     Additive: lambda k: ElementarySymmetric(tuple(map(from_pymc, k.parts)), k.variances, k.order),
+    Precomputed: lambda k: Labelled(k.matrix),
     cov.Coregion: lambda k: Automatic(k, "Coregion", 0),
 }
 COMBINATIONS = {

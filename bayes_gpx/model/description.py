@@ -28,7 +28,7 @@ def structure(model: Any) -> list[tuple[str, str]]:
     rows = [("Model", FAMILIES[spec.family]), ("Features", _listed(data.X))]
     if data.Z is not None and not data.tied:
         rows.append(("Weighed features", _listed(data.Z)))
-    rows.append(("Kernel", spec.kernel if isinstance(spec.kernel, str) else "a function"))
+    rows.append(("Kernel", "a function" if spec.calls_kernel else str(spec.kernel)))
     if any(h.kind == "lengthscale" for h in spec.hyperparameters):
         each = "one for each feature" if spec.ard else "one for all features"
         rows.append(("Lengthscales", each))

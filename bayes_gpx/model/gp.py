@@ -12,6 +12,7 @@ from bayes_gpx.model.model import Model
 from bayes_gpx.model.specification import Specification
 
 if TYPE_CHECKING:
+    from bayes_gpx.kernels.precomputed import Precomputed
     from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 
 
@@ -27,10 +28,11 @@ class GP(Model):
         A column of a categorical type, ``X["colour"].astype("category")``, is represented by an
         indicator for each level, such as `colour=red`, which share one lengthscale; see Notes.
     y : series or array (n,)
-    kernel : str or callable
+    kernel : str, Precomputed or callable
         "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic", joined by
         ``+`` and ``*``; or a function ``kernel(d)``, called inside the model, that returns a PyMC
-        covariance function including its amplitude.
+        covariance function including its amplitude; or `Precomputed`, a covariance between labelled
+        objects, where X is one column of their labels.
     ard : bool
         Whether each feature has its own lengthscale.
     likelihood : str
@@ -109,7 +111,7 @@ class GP(Model):
         X: Table,
         y: Column,
         *,
-        kernel: str | Callable[[int], Any] = "expquad",
+        kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
         likelihood: str = "normal",
         link: str | None = None,
@@ -131,7 +133,13 @@ class GP(Model):
         )
         refuse_exposure(exposure, specification.observation)
         training = read_training(
-            X, y, specification.observation, weighs=False, scale=scale, exposure=exposure
+            X,
+            y,
+            specification.observation,
+            weighs=False,
+            scale=scale,
+            levels=specification.levels,
+            exposure=exposure,
         )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
@@ -197,7 +205,7 @@ class GPX(Model):
         y: Column,
         Z: Table | None = None,
         *,
-        kernel: str | Callable[[int], Any] = "expquad",
+        kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
         likelihood: str = "normal",
         link: str | None = None,
@@ -229,6 +237,7 @@ class GPX(Model):
             weighs=True,
             intercept=intercept,
             scale=scale,
+            levels=specification.levels,
             exposure=exposure,
         )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)

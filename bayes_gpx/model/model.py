@@ -241,7 +241,7 @@ class Model:
     def signature(self) -> str:
         """Text that tells one model from another: structure, columns and size."""
         spec = self.specification
-        kernel = spec.kernel if isinstance(spec.kernel, str) else "callable"
+        kernel = "callable" if spec.calls_kernel else str(spec.kernel)
         return json.dumps(
             {
                 "family": spec.family,

@@ -14,8 +14,9 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
+from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import named
-from bayes_gpx.model.named_kernels import KERNELS, amplitude
+from bayes_gpx.model.named_kernels import KERNELS, NamedKernel, amplitude
 from bayes_gpx.posteriors.strategies import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
@@ -71,10 +72,17 @@ def _relative_sigma_w(name, dims, d, p):
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor of a named kernel and what its hyperparameters' names begin with."""
+    """One factor of a kernel, and what the names of its hyperparameters begin with."""
 
-    kind: str
+    kind: str | Precomputed
     prefix: str
+
+    @property
+    def kernel(self):
+        """What it stands for."""
+        if isinstance(self.kind, Precomputed):
+            return NamedKernel(lambda d: self.kind, growth=lambda d: self.kind.deviation)
+        return KERNELS[self.kind]
 
 
 @dataclass(frozen=True)
@@ -84,7 +92,7 @@ class Specification:
     Attributes
     ----------
     family : {"GP", "GPX"}
-    kernel : str or callable
+    kernel : str, Precomputed or callable
         Names joined by ``+`` and ``*``, or ``kernel(d) -> pymc.gp.cov.Covariance``.
     ard : bool
         One lengthscale for each feature.
@@ -102,7 +110,7 @@ class Specification:
     """
 
     family: str
-    kernel: str | Callable
+    kernel: str | Precomputed | Callable
     ard: bool = True
     likelihood: str = "normal"
     weight_prior: str = "shared"
@@ -124,25 +132,45 @@ class Specification:
                 "bx.HSGP(m, c) or bx.RandomFeatures(m, seed)."
             )
         made = isinstance(self.kernel, pm.gp.cov.BaseCovariance | type)
-        if made or not (callable(self.kernel) or isinstance(self.kernel, str)):
+        if self.calls_kernel and (made or not callable(self.kernel)):
+            table = hasattr(self.kernel, "shape")
+            given = f"a {type(self.kernel).__name__}" if table else repr(self.kernel)
             raise ValueError(
-                f"kernel is {self.kernel!r}; expected a name, names joined by + and *, or a "
-                "callable kernel(d) that returns a PyMC covariance function, such as "
+                f"kernel is {given}; expected a name, names joined by + and *, bx.Precomputed(K), "
+                "or a callable kernel(d) that returns a PyMC covariance function, such as "
                 "lambda d: pm.HalfNormal('size') ** 2 * pm.gp.cov.Matern52(d, ls=2.0)."
+            )
+        if self.levels is not None and isinstance(self.approximation, HSGP | RandomFeatures):
+            raise ValueError(
+                f"approximation is {self.approximation!r}, whose basis functions a precomputed "
+                "covariance does not have; expected None or bx.Inducing(m)."
             )
         for summand in self.summands:
             for factor in summand:
-                one_of("kernel", factor.kind, KERNELS)
+                if isinstance(factor.kind, str):
+                    one_of("kernel", factor.kind, KERNELS)
 
     def __reduce__(self):
         """Pickle the fields alone, without the cached properties."""
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
+    @property
+    def calls_kernel(self):
+        """Whether the kernel is a function of the user's."""
+        return not isinstance(self.kernel, str | Precomputed)
+
+    @property
+    def levels(self):
+        """Labels that X's one column may hold, where the kernel is one of labels; else None."""
+        return self.kernel.labels if isinstance(self.kernel, Precomputed) else None
+
     @cached_property
     def summands(self):
-        """The named kernel as a sum of products of factors; empty for a callable."""
-        if callable(self.kernel):
+        """The kernel as a sum of products of factors; empty for a callable."""
+        if self.calls_kernel:
             return ()
+        if isinstance(self.kernel, Precomputed):
+            return ((Factor(self.kernel, ""),),)
         names = [[f.strip() for f in term.split("*")] for term in self.kernel.split("+")]
         alone = sum(map(len, names)) == 1
         seen, summands = {}, []
@@ -158,7 +186,8 @@ class Specification:
     @property
     def made_of(self):
         """What its names stand for now, since tables of names can change while graphs are kept."""
-        kernels = tuple(KERNELS[factor.kind] for factor in chain(*self.summands))
+        kinds = (factor.kind for factor in chain(*self.summands))
+        kernels = tuple(KERNELS.get(kind, kind) for kind in kinds)
         return kernels, self.observation
 
     @property
@@ -186,7 +215,7 @@ class Specification:
     def amplitudes(self):
         """Hyperparameters that scale the summands; a callable kernel has its own."""
         dim = "z_feature" if self.by_feature else None
-        if callable(self.kernel):
+        if self.calls_kernel:
             own = Hyperparameter("amplitude", "amplitude", dim, amplitude)
             return (own,) if self.by_feature else ()
         prefixes = [s[0].prefix for s in self.summands] if len(self.summands) > 1 else [""]
@@ -200,7 +229,7 @@ class Specification:
         """All hyperparameters but those that a callable kernel creates."""
         own = []
         for factor in chain(*self.summands):
-            kernel = KERNELS[factor.kind]
+            kernel = factor.kernel
             for kind, default in kernel.hyperparameters.items():
                 dim = "feature" if kind == "lengthscale" and self.ard else None
                 zero = kind in kernel.may_be_zero
@@ -227,7 +256,7 @@ class Specification:
         called : pymc.gp.cov.Covariance, optional
             What a callable kernel returned; see `call_kernel`.
         """
-        if callable(self.kernel):
+        if self.calls_kernel:
             summands = [called]
         else:
             summands = [self._product(summand, theta, d) for summand in self.summands]
@@ -266,7 +295,7 @@ class Specification:
 
     def call_kernel(self, d):
         """Call a callable kernel in the model on the context stack; None for a named one."""
-        if not callable(self.kernel):
+        if not self.calls_kernel:
             return None
         cov_func = self.kernel(d)
         if not isinstance(cov_func, pm.gp.cov.BaseCovariance):
@@ -285,7 +314,7 @@ class Specification:
     def _product(self, summand, theta, d):
         product = None
         for factor in summand:
-            kernel = KERNELS[factor.kind]
+            kernel = factor.kernel
             own = {kind: theta[factor.prefix + kind] for kind in kernel.hyperparameters}
             cov_func = kernel.covariance(d, **own)
             product = cov_func if product is None else product * cov_func
@@ -294,7 +323,7 @@ class Specification:
 
 def _amplitude(prefix, summand, dim):
     """The amplitude of a product of factors, smaller where its variance grows with d."""
-    growths = [KERNELS[factor.kind].growth for factor in summand]
+    growths = [factor.kernel.growth for factor in summand]
 
     def default(name, dims, d, p):
         return amplitude(name, dims, d, p, max(growth(d) for growth in growths))

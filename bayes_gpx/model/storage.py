@@ -21,6 +21,7 @@ from bayes_gpx.data.categorical import indicator
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.data.training import INTERCEPT, read_training
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
+from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
@@ -41,6 +42,9 @@ APPROXIMATIONS = {kind.__name__: kind for kind in (HSGP, Inducing, RandomFeature
 
 CALLABLE = "callable"
 """Stands in a file for a kernel that is a function of the user's, who passes it again."""
+
+PRECOMPUTED = "precomputed"
+"""Stands in a file for a covariance of labels, which is among its variables."""
 
 GROUP = "bayes_gpx"
 """Group of a file that holds the model; all others are the fit's."""
@@ -70,9 +74,9 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     refuse_swapped(model, idata)
     path = writable(path)
     refuse_other_model(model, idata)
-    spec = asdict(model.specification)
-    if callable(model.specification.kernel):  # which as a dataclass has become a dict
-        spec["kernel"] = CALLABLE
+    spec, kernel = asdict(model.specification), model.specification.kernel
+    if not isinstance(kernel, str):
+        spec["kernel"] = PRECOMPUTED if isinstance(kernel, Precomputed) else CALLABLE
     approximation = model.specification.approximation
     if approximation is not None:
         spec["approximation"] = [type(approximation).__name__, spec["approximation"]]
@@ -102,6 +106,8 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "X_center": ("feature", model.training.X_scaling.center),
         "X_scale": ("feature", model.training.X_scaling.scale),
     }
+    if isinstance(kernel, Precomputed):
+        variables["covariance"] = (("feature", "feature_bis"), kernel.matrix)
     if model.training.exposure is not None:
         variables["exposure"] = ("obs", model.training.exposure)
     coords = {"obs": model.training.X.index, "feature": list(model.training.X.columns)}
@@ -232,6 +238,9 @@ def _changed(path, reason):
 
 def _restored(data, settings, kernel, priors):
     """The model that a file holds."""
+    if kernel == PRECOMPUTED:
+        (labels,) = settings["levels"]["X"].values()
+        kernel = Precomputed(pd.DataFrame(data["covariance"].values, labels, labels))
     spec = settings["specification"] | {"kernel": kernel}
     if spec.get("approximation"):
         kind, values = spec["approximation"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import CountVectorizer, TfidfTransformer
-from sklearn.model_selection import KFold
+from sklearn.model_selection import KFold, train_test_split
 
 import bayes_gpx as bx
 from gpx_methods import Rows, Split
@@ -51,6 +51,36 @@ def problem(name, folder=None):
         y = np.where(y >= 5, 1.0, -1.0)
     X = standardised(data.X.to_numpy(float))
     return Problem(name, Rows(X, X, standardised(y)), list(data.X.columns), lambda Z: Z)
+
+
+def images(per_digit, rows=None):
+    """Digits as in the paper's figures: training rows, and some of the held-out images.
+
+    Pixels of each image are between 0 and 1, and y is 1 for the digits 5 to 9 and -1 for the
+    others.
+
+    Parameters
+    ----------
+    per_digit : int or None
+        Of each digit, so many of the first held-out images; None for all.
+    rows : int, optional
+        Number of training rows; all by default.
+
+    Returns
+    -------
+    train, test : Rows
+    digits : array (m,)
+        Of the held-out images.
+    """
+    data = bx.datasets.load("digits")
+    X, digits = data.X.to_numpy(float), data.y.to_numpy(int)
+    X = X - X.min(axis=1, keepdims=True)
+    X = X / X.max(axis=1, keepdims=True)
+    train, test = train_test_split(np.arange(len(X)), test_size=0.2, random_state=0)
+    order = test[np.argsort(digits[test], kind="stable")]
+    chosen = np.concatenate([order[digits[order] == digit][:per_digit] for digit in range(10)])
+    every = Rows(X, X, np.where(digits >= 5, 1.0, -1.0))
+    return every.of(train[:rows]), every.of(chosen), digits[chosen]
 
 
 def _reviews(folder):

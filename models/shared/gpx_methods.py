@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.spatial.distance import cdist, pdist
 from sklearn.linear_model import LassoCV, RidgeCV
 from sklearn.model_selection import KFold
@@ -38,6 +38,9 @@ DELTA = 1e-3
 
 AT_ONCE = 4_000
 """Most rows that are predicted at once."""
+
+JITTERS = (0.0, 1e-12, 1e-10, 1e-8)
+"""Tried in this order, as shares of the mean variance."""
 
 SEVERAL_STARTS = {False: 2_000, True: 1_000}
 """Rows up to which the optimiser also starts from the package's places, not from the paper's alone:
@@ -129,7 +132,7 @@ class PosteriorMean:
             covariance += theta["sigma_w"] ** 2 * np.eye(len(rows.y))
             covariance *= rows.Z @ rows.Z.T
         covariance[np.diag_indices_from(covariance)] += theta["sigma"] ** 2
-        self.alpha = cho_solve(cho_factor(covariance, lower=True), rows.y)
+        self.alpha = cho_solve(_factor(covariance), rows.y)
 
     def __call__(self, X, Z):
         return np.concatenate(
@@ -141,6 +144,17 @@ class PosteriorMean:
         if self.weighed:
             return (Z * (k @ (self.alpha[:, None] * self.Z))).sum(axis=1)
         return k @ self.alpha
+
+
+def _factor(covariance):
+    """Cholesky factor, with jitter only where noise has collapsed and none will not do."""
+    size = covariance.diagonal().mean()
+    for jitter in JITTERS:
+        try:
+            return cho_factor(covariance + jitter * size * np.eye(len(covariance)), lower=True)
+        except LinAlgError:
+            continue
+    raise LinAlgError(f"The covariance has no Cholesky factor with a jitter of {JITTERS[-1]}.")
 
 
 def maximum_likelihood(family, rows, ard=False):

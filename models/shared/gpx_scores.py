@@ -78,6 +78,12 @@ def sufficiency(Z, found):
     }
 
 
+def ink_of_one_sign(weights, rows):
+    """Share of each image's ink at pixels whose weight has the sign of y, (m,)."""
+    agrees = np.sign(weights) == np.sign(rows.y)[:, None]
+    return (rows.Z * agrees).sum(axis=1) / rows.Z.sum(axis=1)
+
+
 def stability(test, weights):
     """Equation 19 with neighbours in standardised and in min-max inputs, and with all others.
 

@@ -98,6 +98,22 @@ class Paper:
         table = every.merge(summary, how="left", on=keys)
         self.table(table.merge(published, how="left", on=keys))
 
+    def arrays(self, task, name):
+        """Arrays by name that belong to a cell, on disk or as the task returns them."""
+        path = self.cells.path.parent / f"{self.cells.path.stem}_{name}.npz"
+        if not path.is_file():
+            print(f"{path.stem} ...", end=" ", flush=True)
+            start = time.perf_counter()
+            found = task()
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as new:
+                np.savez_compressed(new, **found)
+            os.chmod(new.name, 0o644)
+            os.replace(new.name, path)
+            print(f"{time.perf_counter() - start:.0f} s", flush=True)
+        with np.load(path) as held:
+            return dict(held)
+
     def figure(self, figure, suffix=""):
         """Write the figure as `name`.png."""
         self.out.mkdir(parents=True, exist_ok=True)

@@ -16,8 +16,8 @@ validation
 numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
     threads partial_evaluation progress
 data: categorical features response training sheets openml datasets
-kernels: distance tensor_products base profiles stationary elementary composite additive normal_form
-    smoothness from_pymc
+kernels: distance tensor_products base profiles stationary elementary composite additive precomputed
+    normal_form smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients covariance
     base gaussian_process weight_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification

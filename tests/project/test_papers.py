@@ -3,6 +3,9 @@
 import runpy
 from pathlib import Path
 
+import gpx_figure1
+import gpx_sparse
+import gpx_table4
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,6 +15,7 @@ from scipy.optimize import approx_fprime, minimize
 from scipy.stats import ttest_1samp
 
 import bayes_gpx as bx
+import gpx_data
 import gpx_methods
 import gpx_scores
 import local_lasso
@@ -126,6 +130,57 @@ def test_cells_are_computed_once_and_survive(tmp_path, capsys):
     )
 
 
+def test_arrays_are_computed_once(tmp_path):
+    paper = papers.Paper("figure", "", ["--out", str(tmp_path)])
+    first = paper.arrays(lambda: {"weights": np.arange(6.0).reshape(2, 3)}, "GPX")
+    assert first["weights"].tolist() == [[0, 1, 2], [3, 4, 5]]
+    again = paper.arrays(lambda: pytest.fail("computed twice"), "GPX")
+    assert_allclose(again["weights"], first["weights"])
+    assert [p.name for p in tmp_path.rglob("*.*")] == ["figure_GPX.npz"]
+
+
+def test_images_are_held_out_and_between_0_and_1():
+    train, test, digits = gpx_data.images(2)
+    assert (len(train.y), len(test.y)) == (1437, 20)
+    assert digits.tolist() == sorted([*range(10)] * 2)
+    assert (test.X.min(axis=1) == 0).all() and (test.X.max(axis=1) == 1).all()
+    assert test.y.tolist() == [-1.0] * 10 + [1.0] * 10
+    apart = np.abs(test.X[:, None] - train.X).max(axis=2)
+    assert (apart > 0).all()
+
+
+def test_ink_has_the_sign_of_y():
+    ink = np.array([[1.0, 0.0, 3.0], [2.0, 2.0, 0.0]])
+    both = gpx_methods.Rows(ink, ink, np.array([1.0, -1.0]))
+    weights = np.array([[0.1, -9.0, -0.2], [-5.0, 0.1, 0.0]])
+    assert_allclose(gpx_scores.ink_of_one_sign(weights, both), [0.25, 0.5])
+
+
+def test_seconds_stand_beside_the_published_ones():
+    said = {"training": 2.0, "explaining": 3.0, "processors": 2, "threads": 1, "load": 0.5}
+    cells = pd.DataFrame({"metric": list(said), "value": list(said.values())})
+    cells = cells.assign(data="digits", method="GPX")
+    table = gpx_table4.seconds(cells).set_index("metric")
+    assert table.loc["training", ["seconds", "published_seconds"]].tolist() == [2.0, 5.74]
+    assert table.loc["explaining", ["published_seconds", "load"]].tolist() == [24.57, 0.5]
+
+
+def test_priors_are_compared_on_the_same_splits():
+    rng = np.random.default_rng(6)
+    keys = [(prior, split) for prior in gpx_sparse.PRIORS for split in range(4)]
+    cells = pd.DataFrame(keys, columns=["method", "split"]).assign(data="a", metric="error")
+    cells = cells.assign(value=rng.normal(size=8))
+    other = cells.assign(metric="r_hat", value=1.0)
+    table = gpx_sparse.summary(
+        pd.concat([cells, other]).assign(method=lambda t: t["method"] + ", map")
+    )
+    table = table.set_index("metric")
+    difference = cells["value"].values[4:] - cells["value"].values[:4]
+    assert_allclose(table.loc["error", "difference"], difference.mean())
+    assert_allclose(table.loc["error", "difference_sd"], difference.std())
+    assert np.isnan(table.loc["r_hat", "difference"])
+
+
 def test_published_numbers_are_complete():
     published = pd.read_csv(papers.PUBLISHED)
     cells = published[published["table"].str.startswith("gpx_table")].groupby("table").size()
@@ -165,16 +220,28 @@ def test_means_have_intervals():
         assert_allclose(found.loc[name, ["mean", "low", "high"]], [own.mean(), *interval])
 
 
+def test_shares_of_signs_count_houses():
+    rng = np.random.default_rng(4)
+    mean, half = rng.normal(size=(50, 3)), rng.uniform(0, 2, size=(50, 3))
+    dims, told = ("obs", "feature"), {}
+    for k, what in enumerate(("contribution", "weight")):
+        told[f"{what}_mean"] = (dims, mean + k)
+        ends = np.stack([mean + k - half, mean + k + half], axis=-1)
+        told[f"{what}_interval"] = ((*dims, "ci_bound"), ends)
+    coords = {"feature": list("abc"), "ci_bound": ["lower", "upper"]}
+    table = gpx_figure1.shares({"one": xr.Dataset(told, coords)}).set_index(["quantity", "feature"])
+    for k, what in enumerate(("contribution", "weight")):
+        own = table.loc[what]
+        assert_allclose(own["positive"], [sum(m > 0 for m in c) / 50 for c in (mean + k).T])
+        assert_allclose(own["surely_negative"], (mean + k + half < 0).sum(axis=0) / 50)
+        assert_allclose(own["surely_positive"], (mean + k - half > 0).sum(axis=0) / 50)
+        assert_allclose(own["positive"] + own["negative"], 1.0)
+
+
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        p.stem
-        for p in PAPERS.glob("*.py")
-        if p.stem.startswith(("gpx_table", "kl_", "butler_", "seitz_"))
-    ),
-)
+@pytest.mark.filterwarnings("ignore::bayes_gpx.inference.diagnostics.ConvergenceWarning")
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("*.py")))
 def test_quick_versions_run(name, tmp_path):
     main = runpy.run_path(PAPERS / f"{name}.py")["main"]
     main(["--quick", "--out", str(tmp_path)])

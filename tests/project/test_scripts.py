@@ -16,7 +16,6 @@ from bayes_gpx.model.model import Model
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 FIGURES = {
-    "gpx_digits": {"weights", "contributions", "mean_weights"},
     "gpx_boston": {"predictions", "contributions", "weights"},
     "gpx_taipei_coefficients": {"predictions", "coefficients"},
     "gp_diabetes": {"predictions", "calibration", "lengthscales", "posterior_predictive"},
@@ -125,14 +124,6 @@ def test_the_fit_outlives_a_later_failure(run, few, monkeypatch, tmp_path):
 def test_laplace_has_no_r_hat(run):
     summary, _ = written(run("gp_diabetes", "--method", "laplace", "--draws", "50"), "gp_diabetes")
     assert "r_hat" not in summary and summary.notna().all(axis=None)
-
-
-@pytest.mark.slow
-def test_digits(run):
-    _, scores = written(run("gpx_digits"), "gpx_digits")
-    # Wide enough for other optimisers, far below the 1 of a constant.
-    assert 0.04 < scores["mse"] < 0.08
-    assert 0.85 < scores["coverage_90"] < 0.97
 
 
 @pytest.mark.slow

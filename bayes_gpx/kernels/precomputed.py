@@ -1,0 +1,153 @@
+"""A covariance between labelled objects that was computed beforehand: a kernel of their labels."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.aliases import TensorLike
+from bayes_gpx.kernels.base import Kernel
+
+ROUND_OFF = 1e-8
+"""Share of the largest entry, or eigenvalue, by which a covariance may miss what it should be."""
+
+
+class Precomputed(pm.gp.cov.Covariance):
+    """Covariance between labelled objects, such as words, graphs or sets, as a model's kernel.
+
+    Any measure of similarity will do that is symmetric and positive semi-definite. X is then one
+    column of labels, and new rows are labels that K knows, also those without a training row::
+
+        model = bx.GP(words, y, kernel=bx.Precomputed(K))
+
+    Parameters
+    ----------
+    K : pandas.DataFrame (N, N)
+        Covariance of each object with each other, with their labels as its index and its columns.
+        The only hyperparameter is `amplitude`: the model's kernel is ``amplitude**2 * K``.
+
+    Attributes
+    ----------
+    labels : tuple of str
+    matrix : array (N, N)
+
+    Raises
+    ------
+    ValueError
+        If K is no frame of finite numbers, if its index and its columns are not the same different
+        labels, or if it is not symmetric or has a negative eigenvalue.
+
+    Notes
+    -----
+    The column of labels is a categorical one. Predictions, comparisons of labels, weights and
+    contributions of Z (which a `GPX` needs here) and `Inducing` points work as for any X. There are
+    no points between two labels, so there are no derivatives and no attributions in X; `HSGP`,
+    `RandomFeatures` and random functions need a spectral density, which K has not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> import bayes_gpx as bx
+    >>> words = ["pain", "paint", "saint"]
+    >>> K = pd.DataFrame([[1.0, 0.8, 0.4], [0.8, 1.0, 0.6], [0.4, 0.6, 1.0]], words, words)
+    >>> model = bx.GP(words, np.array([1.0, 1.2, 2.0]), kernel=bx.Precomputed(K))
+    >>> list(model.hyperparameters)
+    ['amplitude', 'sigma']
+    """
+
+    def __init__(self, K: pd.DataFrame):  # noqa: N803
+        self.labels, self.matrix = _checked(K)
+        super().__init__(len(self.labels))
+
+    def __repr__(self) -> str:
+        """How many labels it knows."""
+        return f"Precomputed({len(self.labels)} labels)"
+
+    @property
+    def deviation(self) -> float:
+        """Root of the mean variance of the objects."""
+        return float(np.sqrt(self.matrix.diagonal().mean()))
+
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> TensorVariable:
+        """Covariance (n, m) of indicators of labels, X (n, N), with Xs, or with themselves."""
+        X, Xs = (pt.as_tensor_variable(points) for points in (X, X if Xs is None else Xs))
+        return Labelled(self.matrix).value(X, Xs)
+
+    def diag(self, X: TensorLike) -> TensorVariable:
+        """Variance (n,) at indicators of labels, X (n, N)."""
+        return Labelled(self.matrix).diag(pt.as_tensor_variable(X))
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled(Kernel):
+    """k = x' matrix x' of indicators of labels; of weighted labels, their weighted sums."""
+
+    matrix: np.ndarray
+
+    @property
+    def smoothness(self):  # noqa: D102
+        return 0
+
+    @property
+    def name(self):
+        """Name for messages."""
+        return Precomputed.__name__
+
+    def _jet(self, pairs, slots):
+        if slots:
+            raise ValueError(
+                "A precomputed covariance is known at its labels and not between them, so there "
+                "are no derivatives and no attributions in X. Use bx.comparisons for the effect of "
+                "one label instead of another; in a GPX, bx.weights and bx.contributions explain Z."
+            )
+        left = pt.dot(pairs.x, self.matrix)
+        return pt.dot(left, pairs.xs.T) if pairs.matrix else (left * pairs.xs).sum(-1)
+
+
+def _checked(K):
+    """Labels as text and the matrix (N, N) of a covariance."""
+    if not isinstance(K, pd.DataFrame):
+        raise ValueError(
+            f"K is a {type(K).__name__}; expected a pandas DataFrame with the labels of the objects"
+            " as its index and its columns: pd.DataFrame(K, labels, labels)."
+        )
+    labels, columns = (tuple(map(str, side)) for side in (K.index, K.columns))
+    if labels != columns:
+        raise ValueError(
+            "The index and the columns of K differ; expected the same labels in the same order, as "
+            "in K.loc[labels, labels]."
+        )
+    repeated = sorted({label for label in labels if labels.count(label) > 1})
+    if repeated or not labels:
+        raise ValueError(f"K has the repeated labels {repeated}; expected different labels.")
+    try:
+        matrix = K.to_numpy("float64", copy=True)
+    except (TypeError, ValueError) as wrong:
+        raise ValueError(f"K does not hold numbers: {wrong}.") from wrong
+    if not np.isfinite(matrix).all():
+        i, j = np.argwhere(~np.isfinite(matrix))[0]
+        raise ValueError(
+            f"K has {matrix[i, j]} at {labels[i]!r}, {labels[j]!r}; expected finite numbers."
+        )
+    largest = np.abs(matrix).max()
+    apart = np.abs(matrix - matrix.T)
+    if apart.max() > ROUND_OFF * largest:
+        i, j = np.unravel_index(apart.argmax(), apart.shape)
+        raise ValueError(
+            f"K is not symmetric: {matrix[i, j]:g} at {labels[i]!r}, {labels[j]!r} and "
+            f"{matrix[j, i]:g} at {labels[j]!r}, {labels[i]!r}. Expected a covariance; "
+            "(K + K.T) / 2 may be one."
+        )
+    matrix = (matrix + matrix.T) / 2.0
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    if eigenvalues[0] < -ROUND_OFF * max(eigenvalues[-1], 0.0) or not eigenvalues[-1] > 0.0:
+        raise ValueError(
+            f"K has eigenvalues from {eigenvalues[0]:g} to {eigenvalues[-1]:g}; expected none "
+            "below 0 and some above, as a covariance has. A similarity that is no covariance "
+            "becomes one if its negative eigenvalues are put to 0 (numpy.linalg.eigh)."
+        )
+    return labels, matrix

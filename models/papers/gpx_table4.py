@@ -1,0 +1,64 @@
+"""Table 4 of Yoshikawa and Iwata: seconds of training, and of explaining all test rows, on Digits.
+
+    Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
+    weights", IEEE TNNLS 34 (2023) 5789-5803.
+
+The first split. All methods are timed by one process, one after the other, on a machine that must
+have nothing else to do: `load` is the number of processes that were running or waiting as a method
+began. LIME and SHAP explain the GP with one lengthscale, and KL the one with ARD, whose training is
+theirs. Training of the local lassos is their last fit, as in the paper; `searching` is the search
+for penalties before it, on the paper's grid and one held-out fifth. Explaining is the first call,
+with what it has to compile.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pandas as pd
+from threadpoolctl import threadpool_info
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
+import gpx_data
+import papers
+from gpx_methods import METHODS, Split
+
+NAMES = ("GPX", "LIME", "SHAP", "KL", "Localized", "Network", "ARD")
+QUICK = ("GPX", "Network")
+QUICK_ROWS = slice(None, 120)
+SECONDS = ("training", "explaining", "searching")
+
+
+def main(arguments=None):
+    paper = papers.Paper("gpx_table4", __doc__, arguments)
+    split = gpx_data.problem("digits", paper.folder).splits()[0]
+    if paper.quick:
+        split = Split(split.train.of(QUICK_ROWS), split.test.of(QUICK_ROWS))
+    for name in QUICK if paper.quick else NAMES:
+        paper.cells.compute(lambda: timed(name, split), data="digits", method=name)  # noqa: B023
+    paper.table(seconds(paper.cells.frame))
+
+
+def timed(name, split):
+    """Seconds of one method, and what it shared the machine with."""
+    load = os.getloadavg()[0]
+    found = METHODS[name](split)
+    said = {"training": found.training, "explaining": found.explaining} | found.notes
+    said = {what: said[what] for what in SECONDS if what in said}
+    threads = max((pool["num_threads"] for pool in threadpool_info()), default=1)
+    return said | {"processors": os.cpu_count(), "threads": threads, "load": load}
+
+
+def seconds(cells):
+    """A row for each method and for training, explaining and searching, beside the published."""
+    machine = cells.pivot(index="method", columns="metric", values="value")
+    table = cells[cells["metric"].isin(SECONDS)].rename(columns={"value": "seconds"})
+    published = pd.read_csv(papers.PUBLISHED).query("table == 'gpx_table4'")
+    published = published.rename(columns={"mean": "published_seconds"})
+    keys = ["data", "method", "metric"]
+    table = table.merge(published[[*keys, "published_seconds"]], how="left", on=keys)
+    return table.merge(machine[["processors", "threads", "load"]], on="method")
+
+
+if __name__ == "__main__":
+    main()
