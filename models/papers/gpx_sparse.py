@@ -36,7 +36,7 @@ METHODS = {
 """Data sets and number of splits of each method, and its options."""
 
 QUICK = {
-    "map": (DATA[:1], 2, {}),
+    "map": (DATA[:1], 1, {}),
     "nuts": (DATA[:1], 1, {"draws": 10, "tune": 10, "chains": 2, "cores": 1}),
 }
 COMPARED = ("error", *(f"sufficiency_{k}" for k in (1, 2, 3)))
