@@ -77,12 +77,11 @@ def whole(theta, X, y, X_new):
 
 
 def main():
-    X, X_test, y, y_test = split()
+    X, X_test, y, _ = split()
     model = bx.GPX(X, y, ard=False, scale=False)
     quiet = {"keep": "summary", "progressbar": False}
     idata, seconds = timed(lambda: model.fit("map", progressbar=False))
-    error = bx.predictions(model, idata, X_test, **quiet)["f_mean"].values - y_test
-    print(f"Fit by MAP, five starts: {seconds:.1f} s; test MSE {np.mean(error**2):.3f}.\n")
+    print(f"Fit by MAP, five starts: {seconds:.1f} s.\n")
 
     print("| weights of 360 images | seconds | times slower |")
     print("|---|---|---|")

@@ -1,4 +1,4 @@
-"""Diabetes and Boston over five folds: GPX and GP beside ridge, lasso and ARD regression.
+"""Diabetes and Boston over five folds: GPX and GP beside ridge, lasso and linear ARD.
 
 The response is standardised on all rows, features on the training rows of each fold. Boston is
 read from the folder that BAYES_GPX_DATA names.
@@ -96,7 +96,7 @@ METHODS = {
     "GP, MAP": process(bx.GP, method="map"),
     "ridge": penalised(RidgeCV(np.logspace(-2, 4, 25))),
     "lasso": penalised(LassoCV(random_state=0)),
-    "ARD regression": ard,
+    "linear ARD": ard,
 }
 
 

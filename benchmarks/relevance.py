@@ -101,10 +101,11 @@ def main():
     summary, interactions = timed(lambda: bx.interactions(model, idata, keep="summary", **quiet))
     scaled = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
     gp, X = Plain(**theta).fit(*scaled), scaled[0]
-    peer, seconds = timed(lambda: peers.h_statistics(gp.predict, X))
+    depend = peers.mean_predictions(gp.predict, X)
+    peer, seconds = timed(lambda: peers.h_statistics(depend, X))
     tasks = {
-        "variation of partial dependence, 12 features": lambda: peers.pd_variation(gp.predict, X),
-        "the same of 66 pairs": lambda: peers.pd_interactions(gp.predict, X),
+        "variation of partial dependence, 12 features": lambda: peers.pd_variation(depend, X),
+        "the same of 66 pairs": lambda: peers.pd_interactions(depend, X),
         "RATE, 12 features": lambda: peers.rate(gp.X_, gp.predict(gp.X_), gp.covariance_),
         "permutation importance, 12 features, 5 times": lambda: (
             permutation_importance(gp, *scaled, n_repeats=5, random_state=0).importances_mean

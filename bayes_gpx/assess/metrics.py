@@ -185,14 +185,14 @@ def stability(
     if radius is None and within is None:
         e = (mean * (sd if name in PER_VALUE else 1.0)).values
         apart, which = KDTree(x).query(x, min(neighbours + 1, len(x)))
-        pairs = np.repeat(np.arange(len(x)), which.shape[1]), which.ravel()
+        pairs = np.stack([np.repeat(np.arange(len(x)), which.shape[1]), which.ravel()])
         apart = apart.ravel()
     else:
         spread = mean.std("obs")
         e = (mean / spread.where(spread > 0, 1.0)).values
         pairs = _in_ball(x if within is None else within, radius, len(x))
         apart = np.linalg.norm(x[pairs[0]] - x[pairs[1]], axis=1)
-    pairs, apart = [own[apart > 0] for own in pairs], apart[apart > 0]
+    pairs, apart = pairs[:, apart > 0], apart[apart > 0]
     change = np.linalg.norm(e[pairs[0]] - e[pairs[1]], axis=1)
     largest = np.full((len(x), *change.shape[1:]), np.nan)
     np.fmax.at(largest, pairs[0], (change.T / apart).T)
@@ -201,7 +201,7 @@ def stability(
 
 
 def _in_ball(within, radius, n):
-    """Ordered pairs of observations whose coordinates are closer than the radius, (pairs,) each."""
+    """Ordered pairs of observations whose coordinates are closer than the radius, (2, pairs)."""
     coordinates = np.asarray(within, dtype=float)
     if radius is None:
         raise ValueError("within was given without a radius; expected both.")
@@ -213,7 +213,7 @@ def _in_ball(within, radius, n):
             f"{n} observations, (obs, m)."
         )
     close = KDTree(coordinates).query_pairs(radius * coordinates.shape[1], output_type="ndarray")
-    return np.concatenate([close[:, 0], close[:, 1]]), np.concatenate([close[:, 1], close[:, 0]])
+    return np.concatenate([close, close[:, ::-1]]).T
 
 
 def faithfulness(

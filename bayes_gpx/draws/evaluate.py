@@ -207,7 +207,7 @@ def explain(
             "Explain fewer observations at a time with obs=."
         )
     by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
-    by_variance = by_variance and not quantity.across and quantity.adds_to is None
+    by_variance = by_variance and not quantity.across and quantity.mixes is None
     moment = "cov" if joint else "variance" if by_variance else "block"
     each, m = draws if hyper.alone else 1, len(where.X)
     gathered = by_class(

@@ -31,8 +31,9 @@ class Conditional:
 
     def __init__(self, mean, second, moment, picked, quantity):
         c, self._moment = quantity.width, moment
-        factor, add = quantity.factor[picked], quantity.added
-        self.mean = add(mean.reshape((-1, c)), 1)[:, picked] * factor + quantity.offset
+        factor, add = quantity.factor[picked], quantity.mixed
+        offset = np.broadcast_to(quantity.offset, len(quantity.factor))[picked]
+        self.mean = add(mean.reshape((-1, c)), 1)[:, picked] * factor + offset
         if moment == "variance":
             self._second = second.reshape((-1, c))[:, picked] * factor**2
         elif moment == "block":

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.numerics.quadrature import METHODS, rule
 from bayes_gpx.processes import operators
 from bayes_gpx.validation import one_of
@@ -89,7 +90,7 @@ def attribution(model, baseline, method, steps):
         name="attribution",
         operator=_Attribution(training.tied, method, steps),
         components=training.X.sources,
-        adds_to=_columns(training.X),
+        mixes=_columns(training.X),
         factor=np.full(len(training.X.sources), training.y_scaling.scale),
         units=latent_units(model),
         samples=SMOOTH,
@@ -115,6 +116,26 @@ def weight(model, *, smooth=False):
     )
 
 
+def coefficient(model, *, smooth=False):
+    """Weights of features as they were given, and an intercept that makes up for their centers.
+
+    beta_l = s_y w_l / s_l,    beta_0 = c_y + s_y (w_0 - sum_l c_l w_l / s_l)
+    """
+    centred, training = weight(model, smooth=smooth), model.training
+    own = training.p - training.intercept
+    moved = -training.Z_scaling.center[:own] / training.Z_scaling.scale[:own]
+    mixes = np.eye(own + 1, training.p)
+    mixes[-1, :own] = moved
+    return replace(
+        centred,
+        components=(*training.Z.columns[:own], INTERCEPT),
+        mixes=mixes,
+        factor=np.append(centred.factor[:own], training.y_scaling.scale),
+        offset=np.append(np.zeros(own), training.y_scaling.center),
+        center=np.zeros(own + 1),
+    )
+
+
 def contribution(model):
     """Contributions of a GPX."""
     _refuse_gp(model, "contributions")
@@ -124,7 +145,7 @@ def contribution(model):
         name="contribution",
         operator=_contribution,
         components=Z.sources,
-        adds_to=_columns(Z),
+        mixes=_columns(Z),
         of_z=True,
         factor=np.full(len(Z.sources), training.y_scaling.scale),
         units=latent_units(model),
@@ -133,8 +154,9 @@ def contribution(model):
 
 
 def _columns(frame):
-    """Which of the user's columns each column belongs to; None where these are the same."""
-    return frame.groups if frame.levels else None
+    """Which columns make up each of the user's, (c, width); None where they are the same."""
+    sources = np.arange(len(frame.sources))[:, None]
+    return (frame.groups == sources).astype(float) if frame.levels else None
 
 
 def _refuse_gp(model, verb):
@@ -214,11 +236,11 @@ class Quantity:
         Labels along `feature`; None for one number at each observation.
     factor : array (c,)
         From the model's scale to user units.
-    adds_to : integer array or None
-        For each of the operator's numbers the component that it adds to, in ascending order, as
-        indicators add to their categorical column; None where each number is a component.
+    mixes : array (c, width) or None
+        Which sums of the operator's numbers the components are, on the model's scale, as indicators
+        add to their categorical column; None where each number is a component.
     units : str
-    offset : float
+    offset : float or array (c,)
         Added after the factor.
     center : array (c,) or None
         What the components' features are centred at, kept beside the numbers.
@@ -245,7 +267,7 @@ class Quantity:
     components: tuple | None
     factor: np.ndarray
     units: str
-    offset: float = 0.0
+    offset: float | np.ndarray = 0.0
     center: np.ndarray | None = None
     noisy: str | None = None
     samples: str | None = None
@@ -255,15 +277,15 @@ class Quantity:
     bends: bool = False
     across: bool = False
     attrs: dict = field(default_factory=dict)
-    adds_to: np.ndarray | None = None
+    mixes: np.ndarray | None = None
 
     @property
     def width(self) -> int:
         """How many numbers the operator gives for each observation."""
-        return len(self.factor if self.adds_to is None else self.adds_to)
+        return len(self.factor) if self.mixes is None else self.mixes.shape[1]
 
-    def added(self, values: np.ndarray, axis: int) -> np.ndarray:
+    def mixed(self, values: np.ndarray, axis: int) -> np.ndarray:
         """Components, out of the operator's numbers along an axis."""
-        if self.adds_to is None:
+        if self.mixes is None:
             return values
-        return np.add.reduceat(values, np.unique(self.adds_to, return_index=True)[1], axis)
+        return np.moveaxis(np.tensordot(values, self.mixes, (axis, 1)), -1, axis)

@@ -82,7 +82,7 @@ def means(
     shape = (m, *observation.class_shape)
     totals = [np.zeros((*shape, len(factor))), np.zeros(shape)]
     for _, rows, (shares, *between) in asked.answers(ask, len(hyper)):
-        for total, column in zip(totals, [quantity.added(shares, -1), *between], strict=False):
+        for total, column in zip(totals, [quantity.mixed(shares, -1), *between], strict=False):
             total[rows] += column / len(hyper)
     if not asked.latent.total:
         return [totals[0] * factor]

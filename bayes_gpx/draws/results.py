@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.draws.mixture_intervals import MixtureIntervals
@@ -143,15 +144,15 @@ class ResultBuilder:
                 coords["feature_bis"] = list(labels)
         if quantity.noisy:
             variables |= under_one_name(variables, quantity.noisy)
-        if quantity.adds_to is not None:
+        if frame.levels and quantity.components == frame.sources:
             said = values_by_source(frame, values, labels)
             coords["level"] = said.pop("level")
             variables |= said
-        elif values is not None:
-            variables["value"] = (("obs", "feature"), values[:, self._picked] if wide else values)
+        elif values is not None and set(labels) <= {*frame.columns, INTERCEPT}:
+            variables["value"] = (("obs", "feature"), _values_of(frame, values, labels))
         if quantity.center is not None:
             variables["center"] = ("feature", quantity.center[self._picked])
-            variables["offset"] = training.y_scaling.center
+            variables["offset"] = training.y_scaling.center - np.sum(quantity.offset)
         if where.baseline_values is not None:
             points = coded(frame, where.baseline_values, labels)
             variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
@@ -160,6 +161,13 @@ class ResultBuilder:
             variables["completeness_residual_variance"] = ("obs", self._residuals[1])
         attrs = {"ci_prob": self._prob} if "ci_bound" in coords else {}
         return xr.Dataset(variables, coords, quantity.attrs | attrs)
+
+
+def _values_of(frame, values, labels):
+    """Values of the components (m, c), from those of all columns; an intercept's are 1."""
+    columns = [*frame.columns, INTERCEPT]
+    values = np.append(values, np.ones((len(values), 1)), axis=1)
+    return values[:, [columns.index(label) for label in labels]]
 
 
 def _picked(quantity, features, covariance):

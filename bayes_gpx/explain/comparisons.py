@@ -235,10 +235,8 @@ def _linear(model, idata, where, contrasts, **options):
         where,
         positions=None,
         baseline=np.array(rows),
-        X_values=np.zeros((len(where.X), len(contrasts))),
     )
     found = explain(model, idata, quantity, asked, on="latent", joint=True, **options)
-    found = found.drop_vars("value")
     return found.rename({d: d.replace("feature", "contrast") for d in found.dims if "feature" in d})
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Labels, Table
-from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
-from bayes_gpx.validation import names_among, one_of
+from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -65,8 +62,7 @@ def weights(
     Raises
     ------
     ValueError
-        For a GP, which has no weights; for samples or idata that do not fit the model; and for a
-        `path` with ``units="original"``, which is computed in memory.
+        For a GP, which has no weights, and for samples or idata that do not fit the model.
 
     Warns
     -----
@@ -89,50 +85,11 @@ def weights(
     array([1., 2.])
     """
     refuse_swapped(model, idata)
-    quantity = quantities.weight(model, smooth=smooth)
     one_of("units", units, ("centred", "original"))
+    kind = quantities.weight if units == "centred" else quantities.coefficient
+    quantity = kind(model, smooth=smooth)
     where = points_to_explain(model, X_new, Z_new, obs=obs, needs_z=False)
-    if units == "centred":
-        return explain(model, idata, quantity, where, **options)
-    return _original(model, partial(explain, model, idata, quantity, where), **options)
-
-
-def _original(model, ask, *, features=None, covariance=False, **options):
-    """Coefficients of features that are not centred: the same, and an intercept that makes up."""
-    if options.get("path") is not None:
-        raise ValueError("path was given with units='original'; expected none, or 'centred'.")
-    training = model.training
-    named = training.Z.columns[: training.p - training.intercept]
-    labels = [*named, INTERCEPT]
-    wanted = labels if features is None else names_among("features", features, labels)
-    found = ask(covariance=True, **options)
-    A = np.eye(len(labels), training.p)
-    A[-1] = np.append(-training.Z_scaling.center[: len(named)], [1.0] * training.intercept)
-    old, new = list(training.Z.columns), {"feature": labels}
-    change = xr.DataArray(A, {"to": labels, "feature": old}, ("to", "feature"))
-    shift = xr.DataArray([0.0] * len(named) + [training.y_scaling.center], new, ("feature",))
-    kept = {}
-    for name in ("weight", "weight_mean"):
-        if name in found:
-            moved = xr.dot(found[name], change, dim="feature").rename(to="feature") + shift
-            kept[name] = moved.transpose(*found[name].dims)
-    cov = xr.dot(found["weight_cov"], change, dim="feature").rename(to="feature")
-    other = change.rename(feature="feature_bis")
-    cov = xr.dot(cov, other, dim="feature_bis").rename(to="feature_bis")
-    cov = cov.transpose(*found["weight_cov"].dims)
-    variance = [cov.sel(feature=label, feature_bis=label, drop=True) for label in labels]
-    sd = np.sqrt(
-        xr.concat(variance, xr.DataArray(labels, dims="feature", name="feature")).clip(0.0)
-    )
-    kept["weight_sd"] = sd.transpose(*found["weight_sd"].dims)
-    if covariance:
-        kept["weight_cov"] = cov
-    if "value" in found:
-        value = found["value"].reindex(feature=labels)
-        kept["value"] = value.fillna(1.0) if not training.intercept else value
-    made = xr.Dataset(kept, attrs=found.attrs).assign(center=xr.zeros_like(shift), offset=0.0)
-    made.attrs.pop("ci_prob", None)
-    return made.sel(feature=wanted, **({"feature_bis": wanted} if covariance else {}))
+    return explain(model, idata, quantity, where, **options)
 
 
 def contributions(

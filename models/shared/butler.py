@@ -10,12 +10,17 @@ standard deviation. They plug in the hyperparameters of highest evidence as if t
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 
 import bayes_gpx as bx
+import papers
 
 OFF = 1000.0
 """From this lengthscale on, in sd of the feature, a feature is as good as switched off."""
+
+SIDE, ROWS, NOISE = 10.0, 500, 0.5
+"""Of the simulated data: the square's side, the number of places, and the sd of the noise."""
 
 
 class Optimum(NamedTuple):
@@ -40,6 +45,15 @@ class Optimum(NamedTuple):
 def permuted(n):
     """The order of rows that MATLAB's ``rng(0); randperm(n)`` gives."""
     return np.argsort(np.random.RandomState(5489).random_sample(n), kind="stable")
+
+
+def simulate(frequency, seed):
+    """The authors' 500 places in a square, and the function there with noise."""
+    # MATLAB's rng(0), which fills columns first.
+    places = SIDE * np.random.RandomState(5489).random_sample((2, ROWS)).T
+    X = pd.DataFrame(places, columns=["x1", "x2"])
+    noise = NOISE * np.random.default_rng(seed).standard_normal(ROWS)
+    return X, (np.sin(X["x1"]) * np.sin(frequency * X["x2"]) + noise).rename("y")
 
 
 def uncentred(X, y, **options):
@@ -86,6 +100,21 @@ def climb(X, y, *, reach=1.0, signal=1.0, noise=1.0):
     found = {name: posterior[name].values[0, 0] for name in flat}
     evidence = bx.log_likelihood(model, found, progressbar=False)["log_marginal_likelihood"]
     return Optimum(found, -evidence.item())
+
+
+def optimum(paper, data, X, y, **start):
+    """Hyperparameters that `climb` leads to: a cell, climbed to once."""
+
+    def task():
+        found = climb(X, y, **start)
+        lengthscale = dict(zip(X.columns, found.hyperparameters["lengthscale"], strict=True))
+        sizes = {name: found.hyperparameters[name] for name in ("amplitude", "sigma")}
+        return {f"lengthscale {name}": value for name, value in lengthscale.items()} | sizes
+
+    cells = papers.Cells(paper.cells.path.with_name("butler_optima.csv"))
+    found = cells.compute(task, data=data, rows=len(y))
+    lengthscale = np.array([found[f"lengthscale {name}"] for name in X.columns])
+    return {"lengthscale": lengthscale, "amplitude": found["amplitude"], "sigma": found["sigma"]}
 
 
 def _flat(name, dims=None):

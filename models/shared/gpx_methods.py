@@ -42,8 +42,9 @@ AT_ONCE = 4_000
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8)
 """Tried in this order, as shares of the mean variance."""
 
-SEVERAL_STARTS = 2_000
-"""Up to so many rows the optimiser starts from the package's places too, not the paper's alone."""
+SEVERAL_STARTS = {False: 2_000, True: 1_000}
+"""Rows up to which the optimiser also starts from the package's places, not from the paper's alone:
+without and with a lengthscale for each feature."""
 
 
 class Rows(NamedTuple):
@@ -185,7 +186,7 @@ def maximum_likelihood(family, rows, ard=False):
     if weighed:
         start["sigma_w"] = 0.1
     found = []
-    for given in (start, None) if len(rows.y) <= SEVERAL_STARTS else (start,):
+    for given in (start, None) if len(rows.y) <= SEVERAL_STARTS[ard] else (start,):
         idata = model.fit("map", start=given, progressbar=False)
         theta = {name: idata["posterior"][name].values[0, 0] for name in names}
         evidence = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"]

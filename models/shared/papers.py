@@ -16,6 +16,7 @@ import matplotlib
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from scipy.stats import t as student_t
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "papers"
 PUBLISHED = Path(__file__).with_name("published.csv")
@@ -68,9 +69,9 @@ class Paper:
         matplotlib.use("Agg")
         az.style.use("arviz-variat")
 
-    def table(self, frame):
-        """Write the table `name`.csv."""
-        _replace(frame, self.out / f"{self.name}.csv")
+    def table(self, frame, suffix=""):
+        """Write the table as `name`.csv."""
+        _replace(frame, self.out / f"{self.name}{suffix}.csv")
         print(frame.to_string(index=False, float_format=lambda v: f"{v:.3f}"), flush=True)
 
     def beside_published(self, summary, metric=None):
@@ -166,6 +167,21 @@ def over_splits(frame, metrics):
     chosen = frame[frame["metric"].isin(metrics)]
     grouped = chosen.groupby(["data", "method", "metric"], sort=False)["value"]
     return grouped.agg(mean="mean", sd=lambda v: v.std(ddof=0), splits="count").reset_index()
+
+
+def means(frame, by):
+    """Mean over simulations or splits with its 95 % interval, by Student's t: mean, low, high.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With a column `value`.
+    by : list of str
+        Columns that tell what is averaged apart.
+    """
+    found = frame.groupby(by, sort=False)["value"].agg(mean="mean", se="sem", runs="count")
+    half = student_t.ppf(0.975, found["runs"] - 1) * found.pop("se")
+    return found.assign(low=found["mean"] - half, high=found["mean"] + half).reset_index()
 
 
 def _replace(frame, path):

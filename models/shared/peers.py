@@ -1,7 +1,8 @@
 """Other measures of relevance, from their definitions.
 
-All but RATE take a function from rows (m, d) to predictions (m,), and the rows that are averaged
-over.
+All but RATE take the partial dependence of a function: a function from columns and places (m, k) in
+these columns to mean predictions (m,). That of any predictions is `mean_predictions`; that of a sum
+of products, such as the mean of a Gaussian process, is known in far less time.
 
     L. Crawford, S. R. Flaxman, D. E. Runcie and M. West, "Variable prioritization in nonlinear
     black box methods: a genetic association case study" (2019): RATE.
@@ -16,52 +17,80 @@ from itertools import combinations, product
 
 import numpy as np
 
-GRID = 6
+DECILES = np.arange(1, 10) / 10
 """Places along each of two features, for the variation of their partial dependence."""
+
+ROUND_OFF = 1e-6
+"""Changes of predictions, over those by the strongest feature, that are taken for none."""
 
 LARGEST = 1_000
 """Most rows that are predicted at once."""
 
 
-def dependence(predict, X, columns, places):
-    """Partial dependence: mean prediction over X with these columns set to each of the places."""
-    places = np.asarray(places)
-    blocks = np.array_split(places, -(-len(places) * len(X) // LARGEST))
-    found = []
-    for block in blocks:
-        moved = np.tile(X, (len(block), 1))
-        moved[:, columns] = np.repeat(block, len(X), axis=0)
-        found.append(predict(moved).reshape((len(block), len(X))).mean(axis=1))
-    return np.concatenate(found)
+def mean_predictions(predict, X):
+    """Partial dependence of a function from rows (m, d) to predictions (m,), averaged over X."""
+
+    def depend(columns, places):
+        places, found = np.asarray(places), []
+        for block in np.array_split(places, -(-len(places) * len(X) // LARGEST)):
+            moved = np.tile(X, (len(block), 1))
+            moved[:, columns] = np.repeat(block, len(X), axis=0)
+            found.append(predict(moved).reshape((len(block), len(X))).mean(axis=1))
+        return np.concatenate(found)
+
+    return depend
 
 
-def h_statistics(predict, X):
-    """H of each pair: the share of its partial dependence that the two single ones leave."""
+def product_dependence(X, lengthscale, coefficients):
+    """Partial dependence of ``sum_i c_i exp(-|(x - X_i) / lengthscale|^2 / 2)``, averaged over X.
+
+    The factors of all other columns are averaged once for each i: for n places, n^2 operations in
+    the place of n^2 predictions, each of n operations.
+    """
+    X = X / lengthscale
+    squares = (X.T[:, :, None] - X.T[:, None, :]) ** 2
+    whole = squares.sum(axis=0)
+
+    def depend(columns, places):
+        others = np.exp(-0.5 * (whole - squares[columns].sum(axis=0))).mean(axis=0)
+        own = np.asarray(places)[:, None] / lengthscale[columns] - X[:, columns]
+        return np.exp(-0.5 * (own**2).sum(axis=2)) @ (others * coefficients)
+
+    return depend
+
+
+def h_statistics(depend, X):
+    """H of each pair: the share of its partial dependence that the two single ones leave.
+
+    It is 0 for a pair that predictions don't depend on, beyond round-off.
+    """
 
     def centred(columns):
-        found = dependence(predict, X, columns, X[:, columns])
+        found = depend(columns, X[:, columns])
         return found - found.mean()
 
     alone, found = [centred([j]) for j in range(X.shape[1])], {}
+    nothing = ROUND_OFF**2 * max((own**2).sum() for own in alone)
     for i, j in combinations(range(X.shape[1]), 2):
         both = centred([i, j])
-        found[i, j] = np.sqrt(((both - alone[i] - alone[j]) ** 2).sum() / (both**2).sum())
+        left, whole = ((both - alone[i] - alone[j]) ** 2).sum(), (both**2).sum()
+        found[i, j] = np.sqrt(left / whole) if whole > nothing else 0.0
     return found
 
 
-def pd_variation(predict, X):
+def pd_variation(depend, X):
     """Standard deviation of each feature's partial dependence over its values, (d,)."""
     columns = range(X.shape[1])
-    return np.array([dependence(predict, X, [j], X[:, [j]]).std(ddof=1) for j in columns])
+    return np.array([depend([j], X[:, [j]]).std(ddof=1) for j in columns])
 
 
-def pd_interactions(predict, X):
+def pd_interactions(depend, X):
     """Of each pair: how much one feature's variation varies with the other, both ways."""
-    places = np.quantile(X, np.linspace(0.05, 0.95, GRID), axis=0).T
+    places = np.quantile(X, DECILES, axis=0).T
     found = {}
     for i, j in combinations(range(X.shape[1]), 2):
         grid = list(product(places[i], places[j]))
-        square = dependence(predict, X, [i, j], grid).reshape((GRID, GRID))
+        square = depend([i, j], grid).reshape(2 * (len(DECILES),))
         found[i, j] = np.mean([square.std(axis=a, ddof=1).std(ddof=1) for a in (0, 1)])
     return found
 

@@ -28,7 +28,7 @@ def told(model, new):
         (20.0, 1.0, False),
         (5.1, 0.5, False),  # the range is 50, and 0.3 of it 15
         (4.9, 0.5, True),
-        (84.9, 0.5, False),
+        (85.0, 0.5, False),  # no more than that
         (85.1, 0.5, True),
         (50.0, -0.31, True),
         (50.0, 1.29, False),

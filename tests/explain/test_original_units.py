@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 
 import bayes_gpx as bx
 
@@ -28,11 +29,11 @@ def test_they_make_up_the_prediction(data, intercept):
     assert found["feature"].values.tolist() == ["rooms", "age", "intercept"]
     assert found["value"].sel(feature="intercept").values.tolist() == [1.0, 1.0]
     assert found["offset"] == 0 and not found["center"].any()
-    sums = (found["weight"] * found["value"]).sum("feature")
-    centred = bx.weights(model, THETA, covariance=True, **options)
-    around = bx.contributions(model, THETA, **options)
-    parts = centred["weight"] * (centred["value"] - around["center"])
-    assert_allclose(sums, parts.sum("feature") + around["offset"], rtol=1e-9)
+    if not intercept:  # the plane then goes through the features' means and y's
+        around = bx.contributions(model, THETA, **options)
+        at_means = (found["weight"] * around["center"]).sum("feature")
+        moved = found["weight"].sel(feature="intercept") + at_means
+        assert_allclose(moved, around["offset"], rtol=1e-6)
     predicted = bx.predictions(model, THETA, obs=[0, 3], keep="summary", **QUIET)
     mean = (found["weight_mean"] * found["value"]).sum("feature")
     assert_allclose(mean, predicted["f_mean"], rtol=1e-9)
@@ -57,7 +58,17 @@ def test_only_some(data):
     every = bx.weights(model, THETA, **options)
     some = bx.weights(model, THETA, features=["intercept", "age"], **options)
     assert_allclose(some["weight_sd"], every["weight_sd"].sel(feature=["intercept", "age"]))
-    with pytest.raises(ValueError, match=r"expected none, or 'centred'"):
-        bx.weights(model, THETA, path="weights.zarr", **options)
     with pytest.raises(ValueError, match="units"):
         bx.weights(model, THETA, units="orginal", **QUIET)
+
+
+def test_their_intervals_are_those_of_one_normal_each(data, tmp_path):
+    places, y, Z = data
+    model = bx.GPX(places, y, Z)
+    asked = {"units": "original", "obs": [0, 1], "draws": 5, "seed": 1, **QUIET}
+    found = bx.weights(model, THETA, path=tmp_path / "weights.zarr", **asked)
+    half = norm.ppf(0.5 + found.attrs["ci_prob"] / 2) * found["weight_sd"]
+    ends = [found["weight_mean"] - half, found["weight_mean"] + half]
+    for bound, end in zip(("lower", "upper"), ends, strict=True):
+        assert_allclose(found["weight_interval"].sel(ci_bound=bound), end, rtol=1e-7)
+    assert_allclose(found["weight"], bx.weights(model, THETA, **asked)["weight"])

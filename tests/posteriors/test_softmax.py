@@ -1,6 +1,7 @@
 """Laplace's approximation for several classes: evidence, gradient and posterior by other roads."""
 
 import pickle
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -18,6 +19,14 @@ from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence
 from bayes_gpx.posteriors.evidence.softmax import SoftmaxLaplace, factor, softmax_laplace
 from bayes_gpx.posteriors.softmax import Coupled, across
+
+
+class _Moments(NamedTuple):
+    """A Gaussian posterior by its moments."""
+
+    mean: Any
+    cov: Any
+
 
 RNG = np.random.default_rng(5)
 N, C = 14, 3
@@ -158,3 +167,16 @@ def test_the_op_can_be_stored_and_fails_quietly():
     assert op == SoftmaxLaplace(Categorical(C))
     logp, in_K, *_ = pytensor.function([], op(np.full((N, N), np.nan), Y), mode=MODE)()
     assert logp == -np.inf and not in_K.any()
+
+
+def test_classes_without_a_common_posterior_are_independent():
+    """Stacked by observation, then class, with covariances of each class between observations."""
+    mean, roots = RNG.normal(size=(C, 4)), RNG.normal(size=(C, 4, 4))
+    cov = roots @ roots.transpose(0, 2, 1)
+    parts = [_Moments(pt.as_tensor(m), pt.as_tensor(V)) for m, V in zip(mean, cov, strict=True)]
+    stacked, between = (part.eval(mode=MODE) for part in across(parts, joint=True))
+    assert_allclose(stacked.reshape((4, C)), mean.T)
+    for c in range(C):
+        for k in range(C):
+            expected = cov[c] if c == k else np.zeros((4, 4))
+            assert_allclose(between[c::C, k::C], expected)

@@ -222,6 +222,27 @@ def test_covariance_between_points(rng, name):
     assert_allclose(between.sum(axis=(1, 3)), gained @ K @ gained.T, atol=1e-9)
 
 
+@pytest.mark.parametrize("foot", [0.0, 0.3, 1.0])
+def test_nodes_around_a_foot_are_a_rule_for_the_unit_interval(foot):
+    nodes = [pt.as_tensor(part) for part in gauss_legendre(6)]
+    t, w = (
+        part.eval(mode=MODE)[:, 0, 0, 0]
+        for part in integrated_gradients._to_foot(nodes, pt.as_tensor([[[foot]]]))
+    )
+    for power in range(6):
+        assert_allclose(w @ t**power, 1 / (power + 1), rtol=1e-12)
+    assert_allclose(w @ abs(t - foot) ** 0.5, (foot**1.5 + (1 - foot) ** 1.5) / 1.5, rtol=1e-12)
+
+
+def test_nodes_between_points_give_the_closed_form(rng):
+    """What kernels without a closed form go by, on one that has it."""
+    k = from_pymc(pm.gp.cov.ExpQuad(D, ls=np.array([0.8, 1.5, 1.0])))
+    x, baseline, xs = (pt.as_tensor(rng.normal(size=shape)) for shape in ((2, D), (D,), (2, D)))
+    closed = integrated_gradients.between(k, x, xs, baseline)
+    by_nodes = integrated_gradients._between_by_nodes(k, x, xs, baseline, None)
+    assert_allclose(by_nodes.eval(mode=MODE), closed.eval(mode=MODE), atol=1e-9)
+
+
 def test_exchanging_ends_flips_the_sign(rng):
     function = compiled(named("Matern52"), "cross")
     baseline, x, xs = rng.normal(size=D), rng.normal(size=(1, D)), rng.normal(size=(5, D))

@@ -12,6 +12,7 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime, minimize
+from scipy.stats import ttest_1samp
 
 import bayes_gpx as bx
 import gpx_data
@@ -212,6 +213,15 @@ def test_stability_in_a_ball_is_equation_19():
     assert found.notnull().any()
 
 
+def test_means_have_intervals():
+    values = np.array([[1.0, 2.0, 4.0], [3.0, 3.5, 3.0]])
+    frame = pd.DataFrame({"of": np.repeat(["a", "b"], 3), "value": values.ravel()})
+    found = papers.means(frame, ["of"]).set_index("of")
+    for name, own in zip("ab", values, strict=True):
+        interval = ttest_1samp(own, 0).confidence_interval(0.95)
+        assert_allclose(found.loc[name, ["mean", "low", "high"]], [own.mean(), *interval])
+
+
 def test_shares_of_signs_count_houses():
     rng = np.random.default_rng(4)
     mean, half = rng.normal(size=(50, 3)), rng.uniform(0, 2, size=(50, 3))
@@ -233,9 +243,11 @@ def test_shares_of_signs_count_houses():
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.filterwarnings("ignore::bayes_gpx.inference.diagnostics.ConvergenceWarning")
-@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("gpx_*.py")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("*.py")))
 def test_quick_versions_run(name, tmp_path):
     main = runpy.run_path(PAPERS / f"{name}.py")["main"]
     main(["--quick", "--out", str(tmp_path)])
     table = pd.read_csv(tmp_path / f"{name}.csv")
     assert len(table)
+    if "table" not in name:
+        assert (tmp_path / f"{name}.png").stat().st_size > 5_000

@@ -19,36 +19,19 @@ FIGURES = {
     "gpx_boston": {"predictions", "contributions", "weights"},
     "gpx_taipei_coefficients": {"predictions", "coefficients"},
     "gp_diabetes": {"predictions", "calibration", "lengthscales", "posterior_predictive"},
-    "gp_simulated_attributions": {"attributions", "attributions_text"},
-    "gp_wpbc": {"optima", "patients", "features_by_patient"},
-    "gp_taipei": {"predictions", "invariance", "attributions"},
-    "gp_wine": {"attributions", "quadrature", "random_features"},
-    "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
-    "gp_relevance": {"local", "steps", "features", "pairs", "sizes"},
-    "gp_bike": {"mlpd"},
 }
 TABLES = {
-    "gp_simulated_attributions": {"attributions", "attributions_text", "summary_text"},
-    "gp_wpbc": {"attributions", "optima"},
-    "gp_taipei": {"attributions", "invariance", "scores"},
-    "gp_wine": {"attributions", "quadrature", "random_features", "mixtures"},
-    "gp_boston_gradients": {"gradients"},
     "gpc_breast_cancer": {"misclassified", "scores"},
     "gp_bike_poisson": {"coverage", "hours", "scores"},
-    "gp_relevance": {"local", "steps", "features", "pairs", "sizes"},
-    "gp_bike": {"mlpd", "pairs"},
 }
 """Beside the summary; the scripts that aren't here have scores alone."""
 AUTHORS = {
     "gpx": "Yoshikawa",
     "gpc": "Seitz",
     "gp_diabetes": "Yoshikawa",
-    "gp_boston": "Seitz",
-    "gp_relevance": "Paananen",
     "gp_bike": "Paananen",
-    "gp": "Butler",
 }
 
 
@@ -87,8 +70,7 @@ def written(out, name):
     """Check a script's files; returns summary and scores."""
     figures = {f"{figure}.png" for figure in FIGURES[name]}
     tables = {f"{table}.csv" for table in TABLES.get(name, {"scores"}) | {"summary"}}
-    second = {"fit_text.nc"} if name == "gp_simulated_attributions" else set()
-    assert {file.name for file in out.iterdir()} == figures | tables | second | {"fit.nc"}
+    assert {file.name for file in out.iterdir()} == figures | tables | {"fit.nc"}
     assert all((out / figure).stat().st_size > 10_000 for figure in figures)
     if "scores.csv" not in tables:
         return pd.read_csv(out / "summary.csv", index_col="hyperparameter"), None
@@ -181,11 +163,6 @@ def test_folders_that_cannot_be_written(refused, tmp_path):
     [
         ("gpx_boston", "boston"),
         ("gpx_taipei_coefficients", "taipei"),
-        ("gp_taipei", "taipei"),
-        ("gp_wpbc", "wpbc"),
-        ("gp_wine", "wine"),
-        ("gp_boston_gradients", "boston"),
-        ("gp_bike", "bike"),
     ],
 )
 def test_data_that_cannot_be_used(refused, monkeypatch, tmp_path, name, data):
@@ -207,120 +184,3 @@ def test_help_teaches(run, capsys, name):
     said = capsys.readouterr().out
     author = next(a for begins, a in AUTHORS.items() if name.startswith(begins))
     assert author in said and "--draws" in said
-
-
-def test_simulated_data_need_no_folder(run, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run("gp_simulated_attributions", "--data", "folder")
-    assert stop.value.code == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "unrecognized arguments: --data" in said
-
-
-@pytest.mark.slow
-def test_attributions_of_a_known_function(run):
-    out = run("gp_simulated_attributions", "--method", "map")
-    written(out, "gp_simulated_attributions")
-    for name in TABLES["gp_simulated_attributions"] - {"summary_text"}:
-        table = pd.read_csv(out / f"{name}.csv")
-        assert set(table) >= {"t", "feature", "mean", "sd", "low", "high", "truth"}
-        assert (table.groupby("feature")["t"].nunique() == 101).all()
-        away = table[table["t"] > 0]
-        # The largest of some independent deviations along the line, in sd.
-        assert (np.abs(away["mean"] - away["truth"]) / away["sd"]).max() < 4
-        sd = table.pivot(index="t", columns="feature", values="sd")
-        assert_allclose(sd.loc[0], 0, atol=1e-8)
-        assert (sd.loc[9, ["x1", "x2"]] > 1.3 * sd.loc[3, ["x1", "x2"]]).all()
-        assert sd.loc[9, "both"] < sd.loc[9, ["x1", "x2"]].min()
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_wpbc_averages_over_optima(run):
-    out = run("gp_wpbc", "--draws", "40")
-    written(out, "gp_wpbc")
-    sizes = pd.read_csv(out / "optima.csv").pivot(
-        index="feature", columns="hyperparameters", values="size"
-    )
-    optima = sizes.filter(like="optimum")
-    assert optima.shape[1] > 1
-    assert ((optima < 1e-3).sum() > 15).all()
-    assert (sizes["posterior, by nuts"] > 1e-3).all()
-    assert (sizes["posterior, by nuts"].max() < optima.max() / 2).all()
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_taipei_attributions_do_not_depend_on_units(run):
-    out = run("gp_taipei", "--method", "laplace", "--draws", "50")
-    written(out, "gp_taipei")
-    table = pd.read_csv(out / "invariance.csv")
-    mean, sd = (table.pivot(index="feature", columns="kind", values=c) for c in ("mean", "sd"))
-    # To what the optimiser, which stops elsewhere, leaves of the hyperparameters.
-    assert_allclose(mean["source units"], mean["z-scores"], atol=1e-4)
-    assert_allclose(sd["source units"], sd["z-scores"], atol=1e-4)
-    assert set(pd.read_csv(out / "attributions.csv")) >= {"feature", "mean", "sd", "low", "high"}
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_wine_on_some_rows(run, monkeypatch):
-    whole = bx.datasets.load("wine")
-    some = whole._replace(X=whole.X[::8], y=whole.y[::8])
-    monkeypatch.setattr(bx.datasets, "load", lambda *_, **__: some)
-    out = run("gp_wine", SEEDS=6, FEATURES=(20, 200, 1000), STEPS=(2, 16, 32))
-    written(out, "gp_wine")
-    alcohol = {
-        name: pd.read_csv(out / f"{name}.csv").query("feature == 'alcohol'")
-        for name in TABLES["gp_wine"]
-    }
-    exact = alcohol["attributions"].iloc[0]
-    seeds = alcohol["random_features"].query("ridge.str.startswith('variances')")
-    error = np.abs(seeds["mean"] - exact["mean"]).groupby(seeds["m"]).mean()
-    assert error[1000] < error[20] / 2
-    mixed = alcohol["mixtures"].query("ridge.str.startswith('variances')").set_index("m")
-    assert_allclose(
-        mixed.loc[1000, ["mean", "sd"]].astype(float), exact[["mean", "sd"]].astype(float), rtol=0.1
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.data
-@pytest.mark.parametrize("method", ["map", "nuts"])
-def test_boston_gradients(run, method):
-    arguments = "--method", method, "--draws", "30"
-    out = run("gp_boston_gradients", *arguments, EXPLAINED_DRAWS=20)
-    written(out, "gp_boston_gradients")
-    table = pd.read_csv(out / "gradients.csv")
-    variance = table.pivot(
-        index=["quantity", "feature"], columns="hyperparameters", values="variance"
-    )
-    whole, without = variance["posterior median, plugged in"], variance.filter(like="without S")
-    assert (whole > without.squeeze()).all()
-
-
-@pytest.mark.slow
-def test_relevance_finds_what_was_put_in(run):
-    out = run("gp_relevance", "--quick")
-    written(out, "gp_relevance")
-    pairs = pd.read_csv(out / "pairs.csv").query("method == 'KL-diff²'")
-    for _, part in pairs.groupby("simulation"):
-        assert set(part.nlargest(3, "value")["of"]) == {"x1 : x2", "x3 : x4", "x5 : x6"}
-    steps = pd.read_csv(out / "steps.csv").set_index("step")["largest"]
-    assert steps.idxmin() < 1e-3
-    local = pd.read_csv(out / "local.csv")
-    for _, part in local.groupby("noise"):
-        curve = part.set_index("x")["mean"]
-        assert curve[0.0] > 1.05 * max(curve.iloc[0], curve.iloc[-1])
-
-
-@pytest.mark.slow
-@pytest.mark.data
-def test_bikes_are_predicted_with_few_interactions(run):
-    out = run("gp_bike", "--quick")
-    written(out, "gp_bike")
-    scores = pd.read_csv(out / "mlpd.csv")
-    assert np.isfinite(scores["mlpd"]).all()
-    assert set(scores["pairs"].dropna()) == {0, 1, 2, 3}
-    chosen = pd.read_csv(out / "pairs.csv")
-    assert (chosen.groupby(["split", "method"])["pair"].nunique() == 3).all()

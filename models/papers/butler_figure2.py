@@ -1,19 +1,16 @@
-"""Which features of a tumour's nuclei tell how long a patient stays well? It depends on the fit.
+"""Figure 2 of Butler, Feng and Djuric: attributions of the time that patients stay well.
+
+    K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024).
 
 Breast cancer patients without recurrence, thirty features of their cell nuclei, and the time for
-which they were seen free of disease:
+which they were seen free of disease, against the average patient. (a) All attributions of six
+patients; (b) `_followed`: two of them over fifty patients.
 
-    K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024),
-    section 5.2 and Figure 1.
-
-The authors plug in one local maximum of the evidence, at which most features are switched off, and
-show which of the others matter to each patient. But there are several such maxima, hardly less
-probable and with other features. The figure `optima` holds those beside draws from the posterior of
-the hyperparameters, which average over them all. No feature is off then; the attributions that lead
-at the maxima, to perimeter and worst radius with opposite signs, shrink to a fraction; their
-intervals hold 0. What one maximum calls important is largely a choice among features that say the
-same. The figures `patients` and `features_by_patient` are those of the paper, from the best maximum
-and from the posterior side by side.
+The authors plug in one local maximum of the evidence, at which most features are switched off. But
+there are several such maxima, hardly less probable and with other features: `_optima` holds those
+beside draws from the posterior of the hyperparameters, which average over them all, and the other
+figures hold the best maximum beside the posterior. What one maximum calls important is largely a
+choice among features that say the same.
 
 The time is when a patient was last seen, not a recurrence: the model knows nothing of censoring.
 """
@@ -24,11 +21,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from scipy.stats import spearmanr
 
 import bayes_gpx as bx
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import butler
+import papers
 import script
 
 STARTS = (
@@ -54,44 +53,60 @@ UNUSED = 1e-3
 
 PATIENTS = 6
 FOLLOWED, FOLLOWED_PATIENTS = ("mean_texture", "worst_radius"), 50
-EXPLAINED_DRAWS = 500
+DRAWS, EXPLAINED_DRAWS = 500, 500
+SUMMARY = {"keep": "summary", "progressbar": False}
 
 
 def main(arguments=None):
-    run = script.Run("gp_wpbc", __doc__, arguments, data="wpbc", method="nuts", draws=500)
-    X, y = script.z_scores(run.data.X).iloc[1:], run.data.y.iloc[1:]
-    model = butler.uncentred(X, y)
-    idata = run.fit(model)
-
-    starts = [dict(zip(("reach", "signal", "noise"), start, strict=True)) for start in STARTS]
+    paper = papers.Paper("butler_figure2", __doc__, arguments)
+    data = bx.datasets.load("wpbc", path=paper.folder)
+    X, y = script.z_scores(data.X).iloc[1:], data.y.iloc[1:]
+    starts = STARTS[3:5] if paper.quick else STARTS
+    starts = [dict(zip(("reach", "signal", "noise"), start, strict=True)) for start in starts]
     optima = distinct([butler.climb(X, y, **start) for start in starts])
-    print("\nLocal maxima of the evidence:")
     tables = []
     for k, optimum in enumerate(optima, 1):
         print(f"{k}: {optimum.describe(X.columns)}")
-        found = bx.attributions(model, optimum.hyperparameters, keep="summary")
+        found = bx.attributions(butler.uncentred(X, y), optimum.hyperparameters, **SUMMARY)
         tables.append(script.attribution_table(found, hyperparameters=f"optimum {k}"))
-    found = bx.attributions(model, idata, num_draws=EXPLAINED_DRAWS, seed=run.seed)
-    posterior = f"posterior, by {run.method}"
+    model, method = butler.uncentred(X, y), "laplace" if paper.quick else "nuts"
+    idata = model.fit(method, draws=100 if paper.quick else DRAWS, seed=0, progressbar=False)
+    found = bx.attributions(model, idata, num_draws=EXPLAINED_DRAWS, seed=0, progressbar=False)
+    posterior = f"posterior, by {method}"
     tables.append(script.attribution_table(found, hyperparameters=posterior))
     table = pd.concat(tables, ignore_index=True).rename(columns={"obs": "patient"})
     table["patient"] = np.searchsorted(y.index, table["patient"]) + 1
-    run.table(table, "attributions")
-
     sizes = summarise(table)
-    print("\nMean over patients of the size of an attribution [months], leading features:")
-    shown = sizes.pivot(index="feature", columns="hyperparameters", values="size")
-    print(shown.loc[shown.max(axis=1).nlargest(12).index].round(2).to_string())
-    used = table[table["mean"].abs() > UNUSED]
-    inside = (used["low"] <= 0) & (used["high"] >= 0)
-    print(f"\nShare of {script.LEVEL:.0%} intervals that hold 0, of attributions that aren't 0:")
-    print(inside.groupby(used["hyperparameters"], sort=False).mean().round(3).to_string())
-    run.table(sizes, "optima")
-    run.figure(plot_optima(sizes), "optima")
-
+    evidence = {f"optimum {k}": o.negative_log_evidence for k, o in enumerate(optima, 1)}
+    paper.table(sizes.assign(negative_log_evidence=sizes["hyperparameters"].map(evidence)))
+    paper.table(certainty(table), "_certainty")
     two = table[table["hyperparameters"].isin(["optimum 1", posterior])]
-    run.figure(plot_patients(two), "patients")
-    run.figure(plot_followed(two), "features_by_patient")
+    paper.figure(plot_patients(two))
+    paper.figure(plot_followed(two), "_followed")
+    paper.figure(plot_optima(sizes), "_optima")
+
+
+def certainty(table):
+    """What the paper says of sizes and uncertainty, for each fit.
+
+    `used` is the number of features with a mean size above `UNUSED`; `hold_0` the share of 90 %
+    intervals that hold 0, of attributions above it; `rank_correlation` that between the size of a
+    mean attribution and its sd, over patients, averaged over the features that are used.
+    """
+    rows = []
+    for fit, own in table.groupby("hyperparameters", sort=False):
+        sizes = own["mean"].abs().groupby(own["feature"]).mean()
+        some = own[own["mean"].abs() > UNUSED]
+        inside = (some["low"] <= 0) & (some["high"] >= 0)
+        used = sizes.index[sizes > UNUSED]
+        ranks = [
+            spearmanr(part["mean"].abs(), part["sd"])[0]
+            for feature, part in own.groupby("feature")
+            if feature in used
+        ]
+        row = {"hyperparameters": fit, "used": len(used), "hold_0": inside.mean()}
+        rows.append(row | {"rank_correlation": np.mean(ranks)})
+    return pd.DataFrame(rows)
 
 
 def distinct(optima):
