@@ -115,9 +115,9 @@ def plot(cells):
             prior, fitted = method.split(", ")
             style = {"color": f"C{PRIORS.index(prior)}", "linestyle": STYLES[fitted]}
             axis.plot(line["k"], line["mean"], marker=".", label=method, **style)
-        axis.set(title=name, xlabel="features kept, k", ylim=(0, None), xticks=KEPT[::3])
+        axis.set(title=name, xlabel="features kept, k", xticks=KEPT[::3])
         axis.legend()
-    axes[0, 0].set_ylabel("mean absolute change, sd of y")
+    axes[0, 0].set(ylim=(0, None), ylabel="mean absolute change, sd of y")
     return figure
 
 
