@@ -97,7 +97,7 @@ def summary(cells):
     columns = {}
     for name in (*PRIORS, "difference"):
         columns[name] = grouped[name].mean()
-        columns[f"{name}_sd"] = grouped[name].std(ddof=0)
+        columns[f"{name}_sd"] = grouped[name].std(ddof=0).where(grouped.size() > 1)
     return pd.DataFrame(columns).assign(splits=grouped.size()).reset_index()
 
 
