@@ -10,9 +10,10 @@ numbers are all but free of noise, so that both noises collapse and the sd of we
 the Gaussian process: 64 weights of an image cannot be told apart by its one number.
 
 The paper finds that weights have the sign of y where there is ink, and that images of one digit
-have similar weights. The table has, over all held-out images, the share of ink whose weights
-have the sign of y, and the mean correlation of weights between two images of the same digit, of two
-digits on the same side, and of digits on both sides; with the error and coverage of predictions.
+have similar weights. The table has, over all held-out images, the share of the ink whose weights
+have the sign of y (`ink`), the same of the sum of |weight x pixel| (`weighed_ink`), and the mean
+correlation of weights between two images of the same digit, of two digits on the same side, and of
+digits on both sides; with the error and coverage of predictions.
 """
 
 import sys
@@ -81,9 +82,11 @@ def scores(name, told, rows, digits):
     alike = np.corrcoef(told["weights"])
     others = ~np.eye(len(digits), dtype=bool)
     error = told["y_mean"] - rows.y
+    ink, weighed_ink = (share.mean() for share in ink_of_one_sign(told["weights"], rows))
     return {
         "setting": name,
-        "ink_of_the_sign_of_y": ink_of_one_sign(told["weights"], rows).mean(),
+        "ink": ink,
+        "weighed_ink": weighed_ink,
         "same_digit": alike[same & others].mean(),
         "same_side": alike[side & ~same].mean(),
         "other_side": alike[~side].mean(),

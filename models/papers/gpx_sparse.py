@@ -17,6 +17,7 @@ import sys
 from pathlib import Path
 
 import arviz as az
+import matplotlib.pyplot as plt
 import pandas as pd
 
 import bayes_gpx as bx
@@ -25,22 +26,23 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import gpx_data
 import papers
 from gpx_methods import Explained
-from gpx_scores import scores
+from gpx_scores import KEPT, scores
 
 PRIORS = ("shared", "horseshoe")
 DATA = ("diabetes", "boston", "fish")
 METHODS = {
     "map": (DATA, gpx_data.SPLITS, {}),
-    "nuts": (DATA[:2], 1, {"draws": 250, "tune": 500, "chains": 2, "cores": 1}),
+    "nuts": (DATA[:2], 1, {"draws": 100, "tune": 200, "chains": 2, "cores": 1}),
 }
 """Data sets and number of splits of each method, and its options."""
 
 QUICK = {
-    "map": (DATA[:1], 2, {}),
+    "map": (DATA[:1], 1, {}),
     "nuts": (DATA[:1], 1, {"draws": 10, "tune": 10, "chains": 2, "cores": 1}),
 }
 COMPARED = ("error", *(f"sufficiency_{k}" for k in (1, 2, 3)))
 NUMBERS = (*COMPARED, "r_hat", "divergences")
+STYLES = {"map": "-", "nuts": "--"}
 NUM_DRAWS = 100
 """Draws of the hyperparameters that explanations are averaged over."""
 
@@ -59,6 +61,7 @@ def main(arguments=None):
                         split=number,
                     )
     paper.table(summary(paper.cells.frame))
+    paper.figure(plot(paper.cells.frame))
 
 
 def explained(split, prior, method, options):
@@ -94,8 +97,28 @@ def summary(cells):
     columns = {}
     for name in (*PRIORS, "difference"):
         columns[name] = grouped[name].mean()
-        columns[f"{name}_sd"] = grouped[name].std(ddof=0)
+        columns[f"{name}_sd"] = grouped[name].std(ddof=0).where(grouped.size() > 1)
     return pd.DataFrame(columns).assign(splits=grouped.size()).reset_index()
+
+
+def plot(cells):
+    """Sufficiency against the features kept: a panel for each data set, a line for each fit."""
+    metrics = [f"sufficiency_{k}" for k in KEPT]
+    means = papers.over_splits(cells, metrics)
+    means["k"] = means["metric"].str.removeprefix("sufficiency_").astype(int)
+    panels = list(means.groupby("data", sort=False))
+    figure, axes = plt.subplots(
+        1, len(panels), figsize=(11, 4), layout="constrained", squeeze=False, sharey=True
+    )
+    for axis, (name, own) in zip(axes.flat, panels, strict=True):
+        for method, line in own.groupby("method", sort=False):
+            prior, fitted = method.split(", ")
+            style = {"color": f"C{PRIORS.index(prior)}", "linestyle": STYLES[fitted]}
+            axis.plot(line["k"], line["mean"], marker=".", label=method, **style)
+        axis.set(title=name, xlabel="features kept, k", xticks=KEPT[::3])
+        axis.legend()
+    axes[0, 0].set(ylim=(0, None), ylabel="mean absolute change, sd of y")
+    return figure
 
 
 if __name__ == "__main__":

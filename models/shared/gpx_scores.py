@@ -79,9 +79,10 @@ def sufficiency(Z, found):
 
 
 def ink_of_one_sign(weights, rows):
-    """Share of each image's ink at pixels whose weight has the sign of y, (m,)."""
+    """Shares of ink z, and of weighed ink |z w|, at weights with the sign of y, each (m,)."""
     agrees = np.sign(weights) == np.sign(rows.y)[:, None]
-    return (rows.Z * agrees).sum(axis=1) / rows.Z.sum(axis=1)
+    both = rows.Z, np.abs(rows.Z * weights)
+    return [(ink * agrees).sum(axis=1) / ink.sum(axis=1) for ink in both]
 
 
 def stability(test, weights):

@@ -152,8 +152,10 @@ def test_images_are_held_out_and_between_0_and_1():
 def test_ink_has_the_sign_of_y():
     ink = np.array([[1.0, 0.0, 3.0], [2.0, 2.0, 0.0]])
     both = gpx_methods.Rows(ink, ink, np.array([1.0, -1.0]))
-    weights = np.array([[0.1, -9.0, -0.2], [-5.0, 0.1, 0.0]])
-    assert_allclose(gpx_scores.ink_of_one_sign(weights, both), [0.25, 0.5])
+    weights = np.array([[0.3, -9.0, -0.2], [-5.0, 1.0, 0.0]])
+    plain, weighed = gpx_scores.ink_of_one_sign(weights, both)
+    assert_allclose(plain, [0.25, 0.5])
+    assert_allclose(weighed, [0.3 / 0.9, 10 / 12])
 
 
 def test_seconds_stand_beside_the_published_ones():

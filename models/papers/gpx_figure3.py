@@ -1,0 +1,85 @@
+"""Figure 3 of Yoshikawa and Iwata: weights of the pixels of two digits, by every method.
+
+    Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
+    weights", IEEE TNNLS 34 (2023) 5789-5803.
+
+A two (y = -1) and a six (y = +1), pixels between 0 and 1: red is positive and blue negative, with
+a scale of its own for each panel, as in the paper. Weights of KL and ARD have no sign.
+
+The paper calls weights appropriate whose sign is that of y where there is ink. The table says how
+much of the ink has such weights (`ink`), and how much of the weighed ink, the sum of
+|weight x pixel| (`weighed_ink`), in those two images and, on average, in three images of each
+digit. A half is what chance gives; where most weights are zero, the first is small and the second
+says whether the others are right. `size` is the largest weight of an image.
+"""
+
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
+import gpx_data
+import papers
+from gpx_methods import METHODS, Split
+from gpx_scores import RELEVANCES, ink_of_one_sign
+
+NAMES = ("GPX", "LIME", "SHAP", "Network", "Localized", "KL", "ARD")
+QUICK = ("GPX", "Network", "KL", "ARD")
+QUICK_ROWS = 120
+DIGITS = (2, 6)
+EACH = 3
+"""Explained images of each digit."""
+
+
+def main(arguments=None):
+    paper = papers.Paper("gpx_figure3", __doc__, arguments)
+    train, test, digits = gpx_data.images(EACH, QUICK_ROWS if paper.quick else None)
+    split = Split(train, test)
+    weights = {
+        name: paper.arrays(lambda: {"weights": METHODS[name](split).weights}, name)["weights"]  # noqa: B023
+        for name in (QUICK if paper.quick else NAMES)
+    }
+    paper.table(agreement(weights, test, digits))
+    paper.figure(plot(weights, test, digits))
+
+
+def agreement(weights, rows, digits):
+    """Of each method: how much of the ink has weights of the sign of y."""
+    table = []
+    for name, own in weights.items():
+        shares = np.full((2, len(rows.y)), np.nan)
+        if name not in RELEVANCES:
+            shares = np.array(ink_of_one_sign(own, rows))
+        for digit in DIGITS:
+            first = np.flatnonzero(digits == digit)[0]
+            size = np.abs(own[first]).max()
+            table.append((name, f"the {digit}", *shares[:, first], size))
+        table.append((name, "mean", *shares.mean(axis=1), np.abs(own).max(axis=1).mean()))
+    return pd.DataFrame(table, columns=["method", "image", "ink", "weighed_ink", "size"])
+
+
+def plot(weights, rows, digits):
+    """The images, and the weights of each method beside them."""
+    figure, axes = plt.subplots(
+        len(DIGITS), 1 + len(weights), figsize=(13, 4), layout="constrained"
+    )
+    for line, digit in zip(axes, DIGITS, strict=True):
+        first = np.flatnonzero(digits == digit)[0]
+        line[0].imshow(rows.X[first].reshape(8, 8), cmap="Greys")
+        line[0].set_ylabel(f"y = {rows.y[first]:+.0f}")
+        for axis, own in zip(line[1:], weights.values(), strict=True):
+            limit = np.abs(own[first]).max()
+            axis.imshow(own[first].reshape(8, 8), cmap="RdBu_r", vmin=-limit, vmax=limit)
+    for axis, name in zip(axes[0], ("image", *weights), strict=True):
+        axis.set_title(name)
+    for axis in axes.flat:
+        axis.set(xticks=[], yticks=[])
+        axis.spines[:].set_visible(True)
+    return figure
+
+
+if __name__ == "__main__":
+    main()
