@@ -31,6 +31,7 @@ except ImportError as missing:
     ) from missing
 
 if TYPE_CHECKING:
+    from bayes_gpx.kernels.precomputed import Precomputed
     from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 
 DRAWS = 1000
@@ -116,7 +117,7 @@ class GPRegressor(RegressorMixin, _Estimator):
 
     def __init__(
         self,
-        kernel: str | Callable[[int], Any] = "expquad",
+        kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
         likelihood: str = "normal",
         link: str | None = None,
@@ -168,7 +169,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
 
     def __init__(
         self,
-        kernel: str | Callable[[int], Any] = "expquad",
+        kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
         likelihood: str = "normal",
         link: str | None = None,
@@ -227,7 +228,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
 
     def __init__(
         self,
-        kernel: str | Callable[[int], Any] = "expquad",
+        kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
         link: str | None = None,
         approximation: Inducing | HSGP | RandomFeatures | None = None,

@@ -66,7 +66,7 @@ def test_the_model_takes_it_and_its_prior_is_drawn_by_pymc_and_arviz(data, ard):
     low, high = prior.bounds if ard else (prior.bounds[0].min(), prior.bounds[1].max())
     inside = ((values > low) & (values < high)).mean(axis=0)
     assert_allclose(inside, 0.9, atol=0.06)  # of 400 draws, four standard errors
-    theta = {"lengthscale": np.ones(5 if ard else ()), "amplitude": 1.0, "sigma": 0.3}
+    theta = {"lengthscale": np.ones(3 if ard else ()), "amplitude": 1.0, "sigma": 0.3}
     own = known(model, scattered(theta, 50))["posterior"].to_dataset()
     drawn["posterior"] = xr.DataTree(own.drop_dims("feature"))
     pc = az.plot_prior_posterior(drawn, var_names=["amplitude", "sigma"], backend="none")

@@ -1,0 +1,1 @@
+"""Tests of the command, a package because its conftest has the name of the one above."""
