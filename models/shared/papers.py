@@ -162,11 +162,12 @@ class Cells:
 def over_splits(frame, metrics):
     """Mean and sd over splits of some metrics: data, method, metric, mean, sd, splits.
 
-    The sd divides by the number of splits, as the published ones do.
+    The sd divides by the number of splits, as the published ones do; of one split there is none.
     """
     chosen = frame[frame["metric"].isin(metrics)]
     grouped = chosen.groupby(["data", "method", "metric"], sort=False)["value"]
-    return grouped.agg(mean="mean", sd=lambda v: v.std(ddof=0), splits="count").reset_index()
+    found = grouped.agg(mean="mean", sd=lambda v: v.std(ddof=0), splits="count").reset_index()
+    return found.assign(sd=found["sd"].where(found["splits"] > 1))
 
 
 def means(frame, by):
