@@ -213,6 +213,20 @@ def test_stability_in_a_ball_is_equation_19():
     assert found.notnull().any()
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"within": np.zeros((4, 2))}, "without a radius"),
+        ({"radius": 0.0}, "radius is 0.0; expected a positive"),
+        ({"radius": 1.0, "within": np.zeros((3, 2))}, "the dataset's 4 observations"),
+    ],
+)
+def test_a_ball_that_is_none_is_refused(options, said):
+    values = ("obs", "feature"), np.arange(8.0).reshape((4, 2))
+    with pytest.raises(ValueError, match=said):
+        bx.metrics.stability(xr.Dataset({"weight_mean": values, "value": values}), **options)
+
+
 def test_means_have_intervals():
     values = np.array([[1.0, 2.0, 4.0], [3.0, 3.5, 3.0]])
     frame = pd.DataFrame({"of": np.repeat(["a", "b"], 3), "value": values.ravel()})
