@@ -47,7 +47,7 @@ def scores(name, split, found, removable=True):
         said["faithfulness"] = faithfulness(name, test.Z, found)
         said |= sufficiency(test.Z, found)
     if np.ptp(found.weights, axis=0).max() > 0:  # the same weights everywhere are stable
-        said |= stability(test, found.weights)
+        said |= stability(test, test.X if name in RELEVANCES else test.Z, found.weights)
     return said | found.notes
 
 
@@ -85,14 +85,16 @@ def ink_of_one_sign(weights, rows):
     return [(ink * agrees).sum(axis=1) / ink.sum(axis=1) for ink in both]
 
 
-def stability(test, weights):
+def stability(test, weighed, weights):
     """Equation 19 with neighbours in standardised and in min-max inputs, and with all others.
+
+    `weights` are those of the columns of `weighed`.
 
     The paper does not say in which inputs its radius of .05 is meant. `neighbours_*` are the shares
     of rows that have a neighbour; the others do not count.
     """
     dims = ("obs", "feature")
-    dataset = xr.Dataset({"weight_mean": (dims, weights), "value": (dims, test.Z)})
+    dataset = xr.Dataset({"weight_mean": (dims, weights), "value": (dims, weighed)})
     reach = np.ptp(test.X, axis=0)
     min_max = test.X / np.where(reach > 0, reach, 1.0)
     balls, said = ((RADIUS, test.X), (RADIUS, min_max), (np.inf, test.X)), {}
