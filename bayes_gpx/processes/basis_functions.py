@@ -5,10 +5,9 @@ that their coefficients are standard normal a priori.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count, product
-from operator import mul
 
 import numpy as np
 import pytensor.tensor as pt
@@ -58,6 +57,13 @@ class Basis(ABC):
     def attribution(self, x: TensorVariable, baseline: TensorVariable) -> TensorVariable:
         """Integrated gradients (m, d, M) from a baseline (d,), or (m, d) one for each x, to x."""
 
+    @abstractmethod
+    def parted(self) -> "tuple[Basis, TensorVariable]":
+        """The functions without their scales, and the scales (M,), which they are multiplied by.
+
+        Of some kinds, no hyperparameter is left in the functions then.
+        """
+
     def slope(self, x: TensorVariable, weights: TensorVariable) -> TensorVariable:
         """Gradient of the functions' sum with weights (m | 1, M), (m, d)."""
         return (self.gradient(x) * weights[:, None]).sum(axis=2)
@@ -92,6 +98,10 @@ class JoinedBasis(Basis):
             start = start + count
         return total
 
+    def parted(self):
+        functions, scales = zip(*(part.parted() for part in self.parts), strict=True)
+        return JoinedBasis(functions), pt.concatenate(scales)
+
 
 @dataclass(frozen=True, eq=False)
 class ScaledBasis(Basis):
@@ -114,6 +124,10 @@ class ScaledBasis(Basis):
 
     def slope(self, x, weights):
         return pt.sqrt(self.variance) * self.basis.slope(x, weights)
+
+    def parted(self):
+        functions, scales = self.basis.parted()
+        return functions, pt.sqrt(self.variance) * scales
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,13 +157,18 @@ class OfColumns(Basis):
         part = self.basis.slope(x[:, self.columns], weights)
         return pt.zeros_like(x)[:, self.columns].set(part)
 
+    def parted(self):
+        functions, scales = self.basis.parted()
+        return OfColumns(functions, self.columns), scales
+
 
 @dataclass(frozen=True, eq=False)
 class Affine(Basis):
-    """x_a - center_a for each column a, times the square root of its weight."""
+    """x_a - center_a for each of d columns a, times the square root of its weight."""
 
     center: TensorLike
     weights: TensorLike
+    d: int
 
     def _roots(self, x):
         return pt.eye(x.type.shape[1]) * pt.sqrt(self.weights)
@@ -167,6 +186,9 @@ class Affine(Basis):
     def attribution(self, x, baseline):
         return (x - baseline)[:, :, None] * self._roots(x)
 
+    def parted(self):
+        return Affine(self.center, 1.0, self.d), pt.sqrt(self.weights) * pt.ones(self.d)
+
 
 @dataclass(frozen=True, eq=False)
 class One(Basis):
@@ -183,6 +205,9 @@ class One(Basis):
 
     def attribution(self, x, baseline):
         return self.gradient(x)
+
+    def parted(self):
+        return self, pt.ones(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,34 +250,57 @@ class Waves(Basis):
         swings = weights[:, :h] * pt.cos(phase) - weights[:, h:] * pt.sin(phase)
         return pt.dot(swings, self.frequencies.T) / np.sqrt(h)
 
+    def parted(self):
+        return self, pt.ones(2 * self.frequencies.type.shape[1])
+
 
 @dataclass(frozen=True, eq=False)
 class Sines(Basis):
     """Products over columns of sin(rate (x - center + reach)) / sqrt(reach), each with a scale.
 
+    All combinations of the sines along each column, the last column's running fastest.
+
     Parameters
     ----------
-    rates : tensor (M, d)
+    along : tuple of int
+        Number of sines along each of d columns; M is their product.
     center, reach : tensor (d,)
         Middle and half-widths of the box.
-    scales : tensor (M,)
+    scales : tensor (M,) or scalar
     """
 
-    rates: TensorLike
+    along: tuple[int, ...]
     center: TensorLike
     reach: TensorLike
     scales: TensorLike
 
-    @property
-    def _d(self):
-        return self.rates.type.shape[1]
+    def rates(self) -> TensorVariable:
+        """Angular frequencies of all functions, (M, d)."""
+        d = len(self.along)
+        each = [self._on_grid(self._of_column(a)[None], a)[0] for a in range(d)]
+        return pt.specify_shape(pt.stack(each, axis=1), (int(np.prod(self.along)), d))
 
-    def _phase(self, x, column):
-        start = x[:, column] - self.center[column] + self.reach[column]
-        return start[:, None] * self.rates[:, column]
+    def _of_column(self, a):
+        """Angular frequencies of the sines along a column."""
+        return 0.5 * np.pi * np.arange(1, self.along[a] + 1) / self.reach[a]
+
+    def _phase(self, x, a):
+        """Of the sines along a column, (m, along[a])."""
+        return (x[:, a] - self.center[a] + self.reach[a])[:, None] * self._of_column(a)
 
     def _times(self, factors):
-        return self.scales / pt.sqrt(pt.prod(self.reach)) * reduce(mul, factors)
+        """Scaled products (m, M) of one factor (m, along[a]) for each column."""
+
+        def outer(left, right):
+            return (left[:, :, None] * right[:, None, :]).reshape((left.shape[0], -1))
+
+        return self.scales / pt.sqrt(pt.prod(self.reach)) * reduce(outer, factors)
+
+    def _on_grid(self, values, a):
+        """What belongs to the sines along a column (m, along[a]), for each function (m, M)."""
+        before, after = (int(np.prod(n)) for n in (self.along[:a], self.along[a + 1 :]))
+        spread = values[:, None, :, None] * pt.ones((1, before, 1, after))
+        return spread.reshape((values.shape[0], -1))
 
     def _with(self, x, orders):
         """Products of the derivatives of each column's sine, of orders 0, 1 or 2."""
@@ -262,35 +310,41 @@ class Sines(Basis):
             lambda phase, rate: -pt.sqr(rate) * pt.sin(phase),
         )
         return self._times(
-            [forms[order](self._phase(x, a), self.rates[:, a]) for a, order in enumerate(orders)]
+            [forms[order](self._phase(x, a), self._of_column(a)) for a, order in enumerate(orders)]
         )
 
     def value(self, x):
-        return self._with(x, [0] * self._d)
+        return self._with(x, [0] * len(self.along))
 
     def gradient(self, x):
-        unit = np.eye(self._d, dtype=int)
+        unit = np.eye(len(self.along), dtype=int)
         return pt.stack([self._with(x, orders) for orders in unit], axis=1)
 
     def hessian(self, x):
-        unit = np.eye(self._d, dtype=int)
+        unit = np.eye(len(self.along), dtype=int)
         rows = [pt.stack([self._with(x, a + b) for b in unit], axis=1) for a in unit]
         return pt.stack(rows, axis=1)
 
     def attribution(self, x, baseline):
-        delta, middle = x - baseline, 0.5 * (x + baseline)
-        halves = [0.5 * delta[:, a, None] * self.rates[:, a] for a in range(self._d)]
-        phases = [self._phase(middle, a) for a in range(self._d)]
+        d, delta, middle = len(self.along), x - baseline, 0.5 * (x + baseline)
+        sweeps = [delta[:, a, None] * self._of_column(a) for a in range(d)]
+        halves = [self._on_grid(0.5 * sweep, a) for a, sweep in enumerate(sweeps)]
+        phases = [self._on_grid(self._phase(middle, a), a) for a in range(d)]
         shares = []
-        for a in range(self._d):
+        for a in range(d):
             terms = []
-            for others in product((1.0, -1.0), repeat=self._d - 1):
+            for others in product((1.0, -1.0), repeat=d - 1):
                 signs = np.insert(others, a, 1.0)
                 turned = [p if b == a else p - 0.5 * np.pi for b, p in enumerate(phases)]
                 terms.append(_signed(pt.cos, turned, signs) * _signed(sinc, halves, signs))
-            total = pt.stack(terms).sum(axis=0) * 2.0 ** (1 - self._d)
-            shares.append(self._times([delta[:, a, None] * self.rates[:, a], total]))
+            total = pt.stack(terms).sum(axis=0) * 2.0 ** (1 - d)
+            scales = self.scales / pt.sqrt(pt.prod(self.reach))
+            shares.append(scales * self._on_grid(sweeps[a], a) * total)
         return pt.stack(shares, axis=1)
+
+    def parted(self):
+        size = int(np.prod(self.along))
+        return replace(self, scales=1.0), self.scales * pt.ones(size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -326,6 +380,10 @@ class TimesFeatures(Basis):
 
     def attribution(self, x, baseline):
         return along_path(self.gradient, x, baseline, gauss_legendre(*MOVING_NODES))
+
+    def parted(self):
+        functions, scales = self.basis.parted()
+        return TimesFeatures(functions, self.p), pt.tile(scales, self.p)
 
 
 def along_path(slopes, x, baseline, nodes):
@@ -377,7 +435,8 @@ def _of_term(term, approximation, X, numbers):
     if isinstance(kernel, Constant):
         basis = ScaledBasis(kernel.variance, One())
     elif isinstance(kernel, LinearKernel):
-        basis = Affine(kernel.center, pt.as_tensor(kernel.weights))
+        d = term.of(X).type.shape[1]
+        basis = Affine(kernel.center, pt.as_tensor(kernel.weights), d)
     elif term.stationary and isinstance(kernel.profile, SpectralProfile):
         build = _sines if isinstance(approximation, HSGP) else _waves
         basis = build(kernel, approximation, term.of(X), next(numbers))
@@ -401,11 +460,8 @@ def _waves(kernel, approximation, X, number):
 
 
 def _sines(kernel, approximation: HSGP, X, number):
-    d = X.type.shape[1]
-    center = 0.5 * (X.max(axis=0) + X.min(axis=0))
-    reach = 0.5 * approximation.c * (X.max(axis=0) - X.min(axis=0))
-    grids = np.meshgrid(*[np.arange(1, m + 1) for m in approximation.along(d)], indexing="ij")
-    numbers = np.stack([grid.ravel() for grid in grids], axis=1)
-    rates = pt.specify_shape(0.5 * np.pi * numbers / reach, (len(numbers), d))
-    density = pt.maximum(kernel.profile.spectral_density(rates, kernel.lengthscale), NO_POWER)
-    return Sines(rates, center, reach, pt.sqrt(density))
+    low, high = X.min(axis=0), X.max(axis=0)
+    center, reach = 0.5 * (high + low), 0.5 * approximation.c * (high - low)
+    functions = Sines(approximation.along(X.type.shape[1]), center, reach, 1.0)
+    density = kernel.profile.spectral_density(functions.rates(), kernel.lengthscale)
+    return replace(functions, scales=pt.sqrt(pt.maximum(density, NO_POWER)))

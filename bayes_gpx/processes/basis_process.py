@@ -48,6 +48,20 @@ class BasisProcess(Process):
         designs = [self._design(basis, amplitude, L) for basis, amplitude in self.sources]
         return pt.concatenate(designs, axis=1)
 
+    def parted(self) -> tuple["BasisProcess", TensorVariable]:
+        """The process of the functions without their scales, and the scales, (M,).
+
+        They belong to the coefficients, in their order: its design times the scales is this one's.
+        """
+        parts = [(*basis.parted(), amplitude) for basis, amplitude in self.sources]
+        rows = 1 if self.own is None else self._n_features(None)
+        scales = [
+            ((pt.atleast_1d(amplitude)[:, None] * own) * pt.ones((rows, 1))).ravel()
+            for _, own, amplitude in parts
+        ]
+        functions = tuple((basis, 1.0) for basis, *_ in parts)
+        return BasisProcess(functions, self.own), pt.concatenate(scales)
+
     def values(self, L: Operator, coefficients: TensorVariable) -> TensorVariable:
         """Values (len L,) of L for these coefficients (M,).
 
@@ -88,7 +102,7 @@ class BasisProcess(Process):
         return weighed.reshape((weighed.shape[0] * weighed.shape[1], -1))
 
     def _n_features(self, L):
-        if not isinstance(L, Weight):
+        if L is not None and not isinstance(L, Weight):
             return pt.as_tensor_variable(L.Z).shape[1]
         if self.own.n_features is None:
             raise ValueError("weight needs to know how many features there are; give n_features.")
