@@ -11,6 +11,7 @@ import narwhals as nw
 import numpy as np
 
 from bayes_gpx.data.categorical import codes, declared, indicator, is_missing, plain
+from bayes_gpx.data.moments import Moments
 
 MINIMUM_ROWS = 3
 
@@ -68,7 +69,7 @@ class Frame:
         stacked = np.column_stack([self.values, values])
         return replace(self, values=stacked, columns=(*self.columns, name))
 
-    def rows(self, positions: np.ndarray) -> "Frame":
+    def rows(self, positions: np.ndarray | slice) -> "Frame":
         """Some of the rows alone."""
         return replace(self, values=self.values[positions], index=self.index[positions])
 
@@ -89,22 +90,22 @@ class Scaling:
         return (values - self.center) / self.scale
 
 
-def no_scaling(frame: Frame, name: str) -> Scaling:
+def no_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
     """Scaling that changes nothing, for ``scale=False``."""
     return Scaling(np.zeros(len(frame.columns)), np.ones(len(frame.columns)))
 
 
-def standard_scaling(frame: Frame, name: str) -> Scaling:
+def standard_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
     """Center and standard deviation (ddof 0) of each column; constant columns are refused.
 
     All indicators of a categorical column have one scale, the root of their summed variances, so
     that two rows at random are as far apart in it as in any other column.
     """
-    with np.errstate(over="ignore", invalid="ignore"):
-        center, scale = frame.values.mean(axis=0), frame.values.std(axis=0)
-        if frame.levels:
+    scale = moments.sd
+    if frame.levels:
+        with np.errstate(over="ignore"):
             scale = np.sqrt(np.bincount(frame.groups, scale**2))[frame.groups]
-    alike, close = indistinct(frame.values, scale)
+    alike, close = indistinct(moments, scale)
     if close.any():
         raise ValueError(f"{name} has columns {_named(frame, close)} whose values {TOO_CLOSE}")
     if alike.any():
@@ -115,7 +116,7 @@ def standard_scaling(frame: Frame, name: str) -> Scaling:
     huge = [c for c, sd in zip(frame.columns, scale, strict=True) if not np.isfinite(sd)]
     if huge:
         raise ValueError(f"{name} has columns {huge} too large to be scaled; use other units.")
-    return Scaling(center, scale)
+    return Scaling(moments.mean, scale)
 
 
 TOO_CLOSE = (
@@ -128,11 +129,11 @@ LARGEST_INTEGER = 2.0**53
 """From here on, neighbouring whole numbers may be the same 64-bit float."""
 
 
-def indistinct(values: np.ndarray, scale: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
+def indistinct(moments: Moments, scale: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
     """Which columns have too small a scale to divide by, and which of these may still vary."""
-    largest = np.abs(values).max(axis=0)
+    largest = np.maximum(np.abs(moments.low), np.abs(moments.high))
     alike = scale <= 1e-14 * largest
-    return alike, alike & ((np.ptp(values, axis=0) > 0) | (largest >= LARGEST_INTEGER))
+    return alike, alike & ((moments.high > moments.low) | (largest >= LARGEST_INTEGER))
 
 
 def _named(frame, chosen):

@@ -1,6 +1,7 @@
 """The training data of a model: read, checked, scaled; and the door for new samples."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from bayes_gpx.data.features import (
     refuse_misaligned,
     standard_scaling,
 )
+from bayes_gpx.data.moments import Moments
 
 INTERCEPT = "intercept"
 
@@ -71,16 +73,28 @@ class TrainingData:
     exposure: np.ndarray | None = None
     scales_y: bool = True
 
+    streamed = False
+    """Whether the rows are read in parts, and only a sample of them is held."""
+
     @property
     def n(self) -> int:
         """Number of samples."""
         return len(self.y)
 
+    @cached_property
+    def moments(self) -> Moments:
+        """Of X's columns, in user units."""
+        return Moments.of(self.X.values)
+
     @property
     def X_deviations(self) -> np.ndarray:  # noqa: N802
         """Standard deviations of X's columns, exactly 0 of constant ones, (d,)."""
-        values = self.X.values
-        return np.where(np.ptp(values, axis=0) > 0, values.std(axis=0), 0.0)
+        return np.where(self.moments.high > self.moments.low, self.moments.sd, 0.0)
+
+    @property
+    def corners(self) -> np.ndarray:
+        """Least and largest values of X's columns on the model's scale, (2, d)."""
+        return self.X_scaling.apply(np.stack([self.moments.low, self.moments.high]))
 
     @property
     def d(self) -> int:
@@ -127,7 +141,7 @@ class TrainingData:
             scaled["Z"] = self.Z_scaling.apply(self.Z.values)
         return scaled
 
-    def rows(self, positions: np.ndarray) -> "TrainingData":
+    def rows(self, positions: np.ndarray | slice) -> "TrainingData":
         """Some of the samples alone, with the scaling and the labels of all."""
         return replace(
             self,
@@ -234,18 +248,17 @@ def read_training(
         scaling = standard_scaling if scale else no_scaling
         y_scaling = Scaling(0.0, 1.0)
         if scale and observation.scaled:
-            y_scaling = _response_scaling(response)
+            y_scaling = response_scaling(Moments.of(response))
         elif scale and observation.exposed:
             y_scaling = Scaling(observation.center(response, exposure), 1.0)
+        of_x = scaling if levels is None else no_scaling
         scalings = (
-            (scaling if levels is None else no_scaling)(frame, "X"),
+            of_x(frame, "X", Moments.of(frame.values)),
             y_scaling,
-            scaling(weighed, "Z") if weighs else None,
+            scaling(weighed, "Z", Moments.of(weighed.values)) if weighs else None,
         )
         if intercept:
-            own = scalings[2]
-            extended = Scaling(np.append(own.center, 0.0), np.append(own.scale, 1.0))
-            scalings = (*scalings[:2], extended)
+            scalings = (*scalings[:2], unscaled_last(scalings[2]))
     return TrainingData(
         frame,
         with_intercept(weighed) if intercept else weighed,
@@ -291,14 +304,19 @@ def _refuse_apart(X, Z, name, other):
         refuse_misaligned(X.index, Z.index, name, other)
 
 
-def _response_scaling(y):
-    with np.errstate(over="ignore", invalid="ignore"):
-        center, scale = float(y.mean()), float(y.std())
+def unscaled_last(scaling: Scaling) -> Scaling:
+    """The scaling, with one more column that it leaves alone."""
+    return Scaling(np.append(scaling.center, 0.0), np.append(scaling.scale, 1.0))
+
+
+def response_scaling(moments: Moments) -> Scaling:
+    """Center and standard deviation of a response with these moments, scalars."""
+    center, scale = (float(np.squeeze(value)) for value in (moments.mean, moments.sd))
     if not np.isfinite(scale):
         raise ValueError("y is too large to be scaled; use other units.")
-    alike, close = indistinct(y, scale)
-    if close:
+    alike, close = indistinct(moments, scale)
+    if np.any(close):
         raise ValueError(f"y has values that {TOO_CLOSE}")
-    if alike:
+    if np.any(alike):
         raise ValueError("y is constant, which cannot be scaled. Expected a varying response.")
     return Scaling(center, scale)

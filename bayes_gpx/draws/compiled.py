@@ -14,6 +14,7 @@ from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.partial_evaluation import Staged
 from bayes_gpx.numerics.threads import LOCK
 from bayes_gpx.posteriors.base import Asked, Conditioning, Found, OneDraw, inducing_operator
+from bayes_gpx.posteriors.evidence.sums import Sums
 
 BUFFERED_BELOW = 1000
 """Observations up to which keeping arrays is worth its memory: it saves a third of the time."""
@@ -36,6 +37,11 @@ SYMBOLS = {
     "exposure": pt.dvector,
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
+    "corners": pt.dmatrix,
+    "gram": pt.dmatrix,
+    "cross": pt.dvector,
+    "square": pt.dscalar,
+    "n": pt.dscalar,
 }
 """Kind of each symbol beside the hyperparameters; `_compiled` adds the shapes of some."""
 
@@ -52,6 +58,7 @@ class Structure:
     made_of: tuple
     hyperparameters: tuple
     d: int
+    p: int
     called_kernel: object
     own_variables: tuple
     intercept: bool
@@ -65,6 +72,7 @@ class Structure:
             model.specification.made_of,
             tuple((name, values.ndim - 2) for name, values in hyper.values.items()),
             model.training.d,
+            model.training.p,
             model.called_kernel,
             model.own_variables,
             model.training.intercept,
@@ -124,7 +132,7 @@ def _compiled(structure, build, names, buffered):
     symbols = {n: SYMBOLS[n](n) for n in names}
     for several in structure.stacked & symbols.keys():
         symbols[several] = pt.tensor(several, dtype="float64", shape=(None,) * STACKED[several])
-    for points in {"X", "X_new", "U", "baselines"} & symbols.keys():
+    for points in {"X", "X_new", "U", "baselines", "corners"} & symbols.keys():
         symbols[points] = pt.tensor(points, dtype="float64", shape=(None, structure.d))
     if "baseline" in symbols:
         symbols["baseline"] = pt.tensor("baseline", dtype="float64", shape=(structure.d,))
@@ -140,21 +148,24 @@ def _compiled(structure, build, names, buffered):
 def _one_draw(structure, theta, symbols):
     """The symbols of one draw, each in its place."""
     specification, symbol = structure.specification, symbols.get
-    X, Z = symbols["X"], symbol("Z")
+    sums = Sums(*(symbols[name] for name in Sums._fields)) if "gram" in symbols else None
     baseline = symbol("baseline", symbol("baselines"))
     asked = symbol("X_new"), symbol("Z_new"), symbol("positions"), baseline, structure.intercept
     return OneDraw(
         structure.strategy,
         Conditioning(
-            specification.prior(theta, structure.d, structure.called_kernel, X, Z),
+            specification.prior(
+                theta, structure.d, structure.called_kernel, symbol("corners"), structure.p
+            ),
             specification.observation,
             theta,
-            X,
-            symbols["y"],
-            Z,
+            symbol("X"),
+            symbol("y"),
+            symbol("Z"),
             symbol("exposure"),
             inducing_operator(symbol("U"), symbol("U_Z")),
             symbols["jitter"],
+            sums,
         ),
         Found(symbols["alpha"], symbol("root")) if "alpha" in symbols else None,
         Asked(*asked) if "X_new" in symbols else None,
@@ -164,6 +175,13 @@ def _one_draw(structure, theta, symbols):
     )
 
 
-def data_of(model):
-    """What a model conditions on, by the names of `SYMBOLS`."""
-    return {**model.training.scaled(), **model.inducing}
+def data_of(model, structure, rows=None):
+    """What a model conditions on, by the names of `SYMBOLS`.
+
+    With `rows`, of these alone where the strategy needs sums over all rows, and no more.
+    """
+    corners = {"corners": model.training.corners} if model.specification.expanded else {}
+    if not structure.strategy.by_sums:
+        return {**model.training.scaled(), **model.inducing, **corners}
+    own = {} if rows is None else model.training.rows(rows).scaled()
+    return {**own, **corners, **model.sums}

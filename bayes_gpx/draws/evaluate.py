@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
+from itertools import product
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -97,29 +99,64 @@ def scalars(
     idata: Draws,
     build: Build,
     *,
+    rows: np.ndarray | None = None,
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> tuple[list[np.ndarray], HyperparameterDraws, float]:
     """Evaluate ``build``, a list of graphs of the training data alone, at every draw.
 
+    Parameters
+    ----------
+    build : Build
+        Graphs of one number, or of arrays.
+    rows : array of int, optional
+        Positions of the only rows that the arrays are wanted for, whose first axis is over rows.
+
     Returns
     -------
     list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
     """
-    hyper = hyperparameter_draws(model, idata, num_draws)
-    data, rows, largest = data_of(model), [], 0.0
-    staged = compiled(Structure.of(model, hyper), build, ("jitter", *data), buffered=True)
-    function = staged.given(*data.values())
+    hyper, largest = hyperparameter_draws(model, idata, num_draws), 0.0
+    parts: list[list] = []
+    structure = Structure.of(model, hyper)
+    every = np.arange(model.training.n) if rows is None else rows
+    blocks = _row_blocks(model, every) if structure.strategy.by_sums else [None]
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        for _, theta in progress.track(
-            hyper, total=len(hyper), description="Leaving each row out, by draw"
-        ):
-            found, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
-            rows.append([np.array(array) for array in found])
+        tracked = progress.track(
+            [*product(range(len(blocks)), hyper)],
+            total=len(blocks) * len(hyper),
+            description="Leaving each row out, by draw",
+        )
+        for number, (_, theta) in tracked:
+            if number == len(parts):
+                data = data_of(model, structure, blocks[number])
+                staged = compiled(structure, build, ("jitter", *data), buffered=True)
+                parts.append([])
+                evaluate = partial(_with_jitter, staged.given(*data.values()))
+            found, jitter = evaluate(theta)
+            parts[number].append([np.array(array) for array in found])
             largest = max(largest, jitter)
+    each = [[np.stack(column) for column in zip(*part, strict=True)] for part in parts]
+    if structure.strategy.by_sums:
+        columns = [
+            np.concatenate(of_blocks, axis=1) if of_blocks[0].ndim > 1 else of_blocks[0]
+            for of_blocks in zip(*each, strict=True)
+        ]
+    else:
+        columns = [c if rows is None or c.ndim == 1 else c[:, rows] for c in each[0]]
     shape = len(hyper.chain), len(hyper.draw)
-    columns = [np.stack(column) for column in zip(*rows, strict=True)]
     return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, largest
+
+
+def _with_jitter(function, theta):
+    """What a function of hyperparameters and jitter finds, and the jitter that it took."""
+    return with_jitter(lambda jitter: function(*theta.values(), np.asarray(jitter)))
+
+
+def _row_blocks(model, rows):
+    """The rows in blocks whose design has `BLOCK_BYTES` at the most."""
+    size = max(1, BLOCK_BYTES // (8 * len(model.sums["cross"])))
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def explain(
@@ -345,11 +382,14 @@ def _moments(model, hyper, tracked, quantity, where, moment, each, first):
     c = quantity.width
     pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
     squares = 16 * c**2 if quantity.square else 0
-    # Bytes of the largest array, for each row.
-    width = 8 * max(c * paths * max(model.training.n, each), pairs, squares)
-    size = len(where.X) if moment == "cov" else max(1, BLOCK_BYTES // width)
+
+    def size_of(known):
+        if moment == "cov":
+            return len(where.X)
+        return max(1, BLOCK_BYTES // (8 * max(c * paths * max(known, each), pairs, squares)))
+
     labels = () if quantity.across else range(model.specification.classes or 0)
-    return _in_blocks(model, hyper, tracked, build, where, lambda known: size, labels, first)
+    return _in_blocks(model, hyper, tracked, build, where, size_of, labels, first)
 
 
 def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0):
@@ -362,7 +402,8 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0)
     ------
     position, hyperparameters, rows, class (0 without `labels`), arrays, jitter
     """
-    structure, data = Structure.of(model, hyper), data_of(model)
+    structure = Structure.of(model, hyper)
+    data = data_of(model, structure)
     at_points, start = symbols_of(where)
     if where.positions is not None:
         at_points["positions"] = where.positions

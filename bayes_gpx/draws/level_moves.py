@@ -62,4 +62,4 @@ def _indicators(model, column):
 
 def _shares(model, column):
     """Shares of the training rows that have each level."""
-    return model.training.X.values[:, _indicators(model, column)].mean(axis=0)
+    return model.training.moments.mean[_indicators(model, column)]

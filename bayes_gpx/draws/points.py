@@ -62,6 +62,12 @@ def points(
     if X_new is None:
         if Z_new is not None:
             raise ValueError("Z_new was given without X_new; pass both, or neither.")
+        if model.training.streamed:
+            raise ValueError(
+                "The training rows are read in parts, or were not saved with the fit; pass rows as "
+                "X_new. Predictions, weights, contributions, derivatives and attributions of all "
+                "of them go to a path=, or are summaries with keep='summary'."
+            )
         X, Z = model.training.X, model.training.Z
     else:
         X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
@@ -91,11 +97,11 @@ def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray)
 
 
 BASELINES = {
-    "mean": lambda values: values.mean(axis=0),
-    "median": lambda values: np.median(values, axis=0),
-    "zero": lambda values: np.zeros(values.shape[1]),
+    "mean": lambda training: training.moments.mean,
+    "median": lambda training: np.median(training.X.values, axis=0),
+    "zero": lambda training: np.zeros(training.d),
 }
-"""From training samples (n, d) in user units to a baseline (d,), by the name that users give."""
+"""From training data to a baseline (d,) in user units, by the name that users give."""
 
 
 def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:
@@ -117,7 +123,7 @@ def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline
     X = model.training.X
     if isinstance(baseline, str):
         one_of(name, baseline, BASELINES)
-        point = BASELINES[baseline](X.values)
+        point = BASELINES[baseline](model.training)
         refuse_outside(model, point[None], name)
         return point
     # A series of pandas is one row with its names. Whether something else is a frame, of whichever
@@ -144,7 +150,7 @@ def refuse_outside(model: ModelLike, values: np.ndarray, name: str) -> None:
     approximation = model.specification.approximation
     if not isinstance(approximation, HSGP):
         return
-    low, high = (bound(model.training.X.values, axis=0) for bound in (np.min, np.max))
+    low, high = model.training.moments.low, model.training.moments.high
     outside = 2.0 * np.abs(values - 0.5 * (low + high)) > approximation.c * (high - low)
     if outside.any():
         row, column = np.argwhere(outside)[0]

@@ -36,8 +36,12 @@ class SpecificationLike(Protocol):
     def hyperparameters(self) -> tuple:
         """Each with `name`, `kind` and `dim`."""
 
-    def prior(self, theta: Mapping[str, Any], d: int, called: Any, X: Any, Z: Any) -> Process:
-        """The prior process of hyperparameters, at training points X (n, d) and Z (n, p)."""
+    def prior(self, theta: Mapping[str, Any], d: int, called: Any, corners: Any, p: int) -> Process:
+        """The prior process of hyperparameters, for X in a box and p features with weights."""
+
+    @property
+    def expanded(self) -> bool:
+        """Whether the process is a sum of basis functions."""
 
     def strategy_of(self, names: Any = ()) -> Strategy:
         """How data become a posterior whose draws hold such names."""
@@ -85,6 +89,10 @@ class ModelLike(Protocol):
     @property
     def signature_key(self) -> str:
         """Attribute of a fit that holds the signature."""
+
+    @property
+    def sums(self) -> dict[str, np.ndarray]:
+        """Sums over rows, computed when they are first needed."""
 
     def fixed_hyperparameters(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Check a complete dict of fixed hyperparameters, on the model's scale."""

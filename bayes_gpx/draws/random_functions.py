@@ -95,7 +95,8 @@ def draw_functions(
     if seed is not None:
         count("seed", seed, 0)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    structure, data = Structure.of(model, hyper), data_of(model)
+    structure = Structure.of(model, hyper)
+    data = data_of(model, structure)
     each = draws if hyper.alone else 1
     entropy = cast(int, np.random.SeedSequence(seed).entropy)
     functions = Functions(model, hyper, each, waves, [], [], entropy)
@@ -259,7 +260,8 @@ def _answers(functions, asked, where, progressbar):
 def _evaluated(functions, asked, width, where, progressbar, only=None):
     """Yield position of a function, or `only` of some, rows of `where`, and its values there."""
     where, together = asked.spread(where), asked.together
-    structure, data = Structure.of(functions.model, functions.hyper), data_of(functions.model)
+    structure = Structure.of(functions.model, functions.hyper)
+    data = data_of(functions.model, structure)
     at_points, start = symbols_of(where)
     common = data | start
     names = ("jitter", "rng", "update", *common, *at_points)

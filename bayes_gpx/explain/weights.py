@@ -11,12 +11,14 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
+from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@in_parts
 def weights(
     model: Model,
     idata: Draws,
@@ -92,6 +94,7 @@ def weights(
     return explain(model, idata, quantity, where, **options)
 
 
+@in_parts
 def contributions(
     model: Model,
     idata: Draws,

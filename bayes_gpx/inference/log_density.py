@@ -57,8 +57,8 @@ class Density:
             self._free = [model.values_to_rvs[v] for v in values]
             self._forward = self._compile_forward()
             logp = model.logp(jacobian=jacobian)
-            worth = long_run or observations(model) >= NATIVE_FROM
-            self.native = worth and not _interpreted(logp)
+            worth = long_run or observations(model) >= NATIVE_FROM and not _any(logp, "by_sums")
+            self.native = worth and not _any(logp, "interpreted")
             slopes = pt.grad(logp, values)
             flat = pt.concatenate([g.ravel() for g in slopes])
             expanded = model.replace_rvs_by_values(model.unobserved_RVs)
@@ -153,10 +153,13 @@ def observations(model: pm.Model) -> int:
     return max((len(np.atleast_1d(v)) for v in find_observations(model).values()), default=0)
 
 
-def _interpreted(graph):
-    """Whether an operation that runs in Python alone is part of a graph."""
+def _any(graph, attribute):
+    """Whether an operation of the graph has this attribute.
+
+    `interpreted` if it runs in Python alone, `by_sums` if its time does not grow with n.
+    """
     above = (v.owner for v in ancestors([graph]) if v.owner is not None)
-    return any(getattr(node.op, "interpreted", False) for node in above)
+    return any(getattr(node.op, attribute, False) for node in above)
 
 
 def _native_mode():

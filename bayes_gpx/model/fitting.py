@@ -31,6 +31,11 @@ DRAWS_WORTH_LOO = 100
 """From this many draws on, a fit has leave-one-out terms for `arviz.loo`."""
 
 
+ROWS_WORTH_LOO = 2000
+"""Up to so many rows, too, where a fit itself need not pass over them, and these terms would take
+most of the time: of more, `bayes_gpx.log_likelihood` computes those of the rows asked for."""
+
+
 def infer(
     model: Any,
     method: str,
@@ -68,7 +73,8 @@ def infer(
             "expected approximation=bx.Inducing(m), the number of inducing points."
         )
     room = room_for_pairs(model.training.n, model.specification.approximation)
-    with room, blas_threads(model.training.n, chosen.threads(options)):
+    order = len(model.sums["cross"]) if model.specification.fixed_basis else model.training.n
+    with room, blas_threads(order, chosen.threads(options)):
         starts = model.starts(start)
         if sampled:
             options["around"] = _mode(model, starts, progressbar)
@@ -80,7 +86,8 @@ def infer(
     if chosen.inducing:
         idata["variational"] = xr.DataTree(inducing_values(model, idata, progressbar))
     found = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
-    if found >= DRAWS_WORTH_LOO:
+    by_sums = model.specification.fixed_basis and model.training.n > ROWS_WORTH_LOO
+    if found >= DRAWS_WORTH_LOO and not by_sums:
         _add_left_out(model, idata, progressbar)
     return idata
 

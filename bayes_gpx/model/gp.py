@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 from bayes_gpx.aliases import Column, Priors, Table
-from bayes_gpx.data.training import read_training
+from bayes_gpx.data.streamed import read_data
 from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.model.model import Model
 from bayes_gpx.model.specification import Specification
@@ -109,7 +109,7 @@ class GP(Model):
     def __init__(
         self,
         X: Table,
-        y: Column,
+        y: Column | str,
         *,
         kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
@@ -132,7 +132,7 @@ class GP(Model):
             representation=representation,
         )
         refuse_exposure(exposure, specification.observation)
-        training = read_training(
+        training = read_data(
             X,
             y,
             specification.observation,
@@ -202,7 +202,7 @@ class GPX(Model):
     def __init__(
         self,
         X: Table,
-        y: Column,
+        y: Column | str,
         Z: Table | None = None,
         *,
         kernel: str | Precomputed | Callable[[int], Any] = "expquad",
@@ -229,7 +229,7 @@ class GPX(Model):
             representation=representation,
         )
         refuse_exposure(exposure, specification.observation)
-        training = read_training(
+        training = read_data(
             X,
             y,
             specification.observation,

@@ -13,6 +13,7 @@ from scipy.stats import invgamma
 
 from bayes_gpx.aliases import Table
 from bayes_gpx.data.features import no_scaling, read_features, standard_scaling
+from bayes_gpx.data.moments import Moments
 
 LEAST_RATIO = 10.0
 """Least ratio of the bounds; nearer ones, as of a column of two values, are moved apart to it."""
@@ -61,7 +62,7 @@ def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any
     if not (isinstance(mass, Real) and 0 < mass < 1):
         raise ValueError(f"mass is {mass!r}; expected a probability between 0 and 1.")
     frame = read_features(X)
-    scaling = (standard_scaling if scale else no_scaling)(frame, "X")
+    scaling = (standard_scaling if scale else no_scaling)(frame, "X", Moments.of(frame.values))
     bounds = _bounds(frame, scaling.apply(frame.values))
 
     def prior(name, dims):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
 import pymc as pm
@@ -20,6 +20,7 @@ from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.model.bound_data import BoundModel, bound_data
+from bayes_gpx.model.data_sums import fixed_design, sums_over_rows
 from bayes_gpx.model.description import described
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.inducing_points import inducing_points
@@ -32,6 +33,7 @@ from bayes_gpx.posteriors.evidence.softmax import LARGEST
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.streamed import StreamedData
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
 
@@ -78,18 +80,35 @@ class Model:
 
     @classmethod
     def restored(
-        cls, training: TrainingData, specification: Specification, **settings: Any
+        cls,
+        training: TrainingData,
+        specification: Specification,
+        sums: dict[str, np.ndarray] | None = None,
+        **settings: Any,
     ) -> Self:
-        """A model of training data with their scaling, outside of any other; for loading it."""
+        """A model of training data with their scaling, outside of any other; for loading it.
+
+        With `sums` over the rows where these are known.
+        """
         model = cls.__new__(cls)
         model._read(training, specification, **settings)
+        if sums is not None:
+            model.sums = sums
         model._build(None)
         return model
 
     def of_rows(self, training: TrainingData) -> Self:
         """The same model of other samples on its scale, outside of any other; not fitted."""
-        settings = {"priors": self.priors, "scale": self.scale, "name": self.name}
-        return self.restored(training, self.specification, **settings)
+        return self.restored(training, self.specification, **self._settings)
+
+    def without_rows(self) -> Self:
+        """The same model of data read in parts, with sums in the place of the rows."""
+        training = cast("StreamedData", self.training).without_rows()
+        return self.restored(training, self.specification, self.sums, **self._settings)
+
+    @property
+    def _settings(self):
+        return {"priors": self.priors, "scale": self.scale, "name": self.name}
 
     def __reduce__(self):
         """Pickle what the model is made of; it is built anew where it arrives."""
@@ -99,8 +118,8 @@ class Model:
                 "it outside of the `with pm.Model()` block, or send what it is made of and build "
                 "both where they arrive."
             )
-        settings = {"priors": self.priors, "scale": self.scale, "name": self.name}
-        return _rebuilt, (type(self), self.training, self.specification, settings)
+        sums = self.__dict__.get("sums")
+        return _rebuilt, (type(self), self.training, self.specification, sums, self._settings)
 
     def in_model(self, name: str) -> str:
         """Name of a variable or dim of this model in its `pymc.Model`."""
@@ -146,8 +165,19 @@ class Model:
             exposure = enter(name, scaled["exposure"], dims=dims)
         elif "exposure" in scaled:
             exposure = pt.constant(scaled["exposure"])
+        corners = pt.constant(data.corners) if spec.expanded else None
+        process = spec.prior(theta, data.d, called, corners, data.p)
+        if spec.normal and (design := fixed_design(process, theta, data)) is not None:
+            self.specification = spec = replace(spec, fixed_basis=True)
+            self._design = design
+            # PyMC evaluates what follows from constants when it derives a density. That does not
+            # need the design of all rows, and a product with what may change leaves it alone.
+            one = pytensor.shared(1.0, "one")
+            x, z = (None if v is None else v * one for v in (x, z))
+        if data.streamed:
+            _refuse_streamed(spec)
         given = Conditioning(
-            spec.prior(theta, data.d, called, x, z),
+            process,
             spec.observation,
             theta,
             x,
@@ -158,7 +188,9 @@ class Model:
         )
         if spec.classes is not None:
             pm.modelcontext(None).add_coord(self.in_model("class"), [str(v) for v in data.labels])
-        entries = observe(spec, given, data, rename=self.in_model, ridge=self._jitter)
+        entries = observe(
+            spec, given, data, rename=self.in_model, ridge=self._jitter, sums=self._sums_of
+        )
         return theta, fixed, called, entries
 
     @cached_property
@@ -179,15 +211,31 @@ class Model:
             )
         return objective
 
+    @cached_property
+    def sums(self) -> dict[str, np.ndarray]:
+        """Sums over all rows by the names of `Sums`, if `specification.fixed_basis`: one pass."""
+        return sums_over_rows(self._design, self.training)
+
+    def _sums_of(self, y):
+        """The same with another response, of which the density was asked."""
+        if y is self.training.y or np.array_equal(y, self.training.y):
+            return self.sums
+        return sums_over_rows(self._design, replace(self.training, y=np.asarray(y, "float64")))
+
     def _points(self, enter):
         """Put X and Z into the model as data, and return them on the model's scale."""
         data, rename = self.training, self.in_model
         obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
         model = pm.modelcontext(None)
-        model.add_coords({obs: data.X.index, feature: list(data.X.sources)})
+        model.add_coord(feature, list(data.X.sources))
         if data.X.levels:
             feature = rename("indicator")
             model.add_coord(feature, list(data.X.columns))
+        if data.streamed:
+            if data.Z is not None:
+                model.add_coord(z_feature, list(data.Z.columns))
+            return None, None
+        model.add_coord(obs, data.X.index)
         x = enter(rename("X"), data.X.values, dims=(obs, feature))
         x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
         if data.Z is None:
@@ -412,9 +460,9 @@ class Model:
         )
 
 
-def _rebuilt(kind, training, specification, settings):
+def _rebuilt(kind, training, specification, sums, settings):
     """The model that was pickled."""
-    return kind.restored(training, specification, **settings)
+    return kind.restored(training, specification, sums, **settings)
 
 
 def _register_numba():
@@ -428,6 +476,23 @@ def _refuse_large(n, specification):
             f"{n} rows times {specification.classes} classes are more than the {LARGEST} latent "
             "values that are inferred jointly. Pass approximation=bx.Inducing(m)."
         )
+
+
+def _refuse_streamed(specification):
+    """Raise for a model that needs rows themselves, where they are read in parts."""
+    if specification.fixed_basis and not specification.hierarchical:
+        return
+    if specification.hierarchical:
+        raise ValueError(
+            "X is read in parts, with representation='hierarchy'; expected 'collapsed', which has "
+            "no variables for each row."
+        )
+    weighed = ", and with priors={'sigma_w': 0}" if specification.family == "GPX" else ""
+    raise ValueError(
+        f"X is read in parts, with approximation={specification.approximation!r}; expected "
+        f"approximation=bx.HSGP(m){weighed}, for which sums over the rows are all that is needed. "
+        "For other models take a sample of the rows into memory."
+    )
 
 
 def _points_tensor(points):

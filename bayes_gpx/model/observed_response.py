@@ -4,13 +4,15 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
+from pytensor.graph.basic import Constant
 
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
+from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
-from bayes_gpx.posteriors.strategies import Exact, LowRankNormal
+from bayes_gpx.posteriors.strategies import Exact, FixedBasis, LowRankNormal
 
 
-def observe(specification, given, training, *, rename, ridge=None):
+def observe(specification, given, training, *, rename, ridge=None, sums=None):
     """Add the response that generates y to the PyMC model on the context stack.
 
     In a hierarchy f and, in a GPX, what it is made of are variables, and y is observed around f.
@@ -26,19 +28,23 @@ def observe(specification, given, training, *, rename, ridge=None):
         From the names of variables and dims to those in the model.
     ridge : scalar
         Added to variances where the function is integrated out.
+    sums : callable
+        Returns `Sums` by name of a response in user units, for a strategy `by_sums`.
 
     Returns
     -------
     list of the graphs that hyperparameters enter by
     """
+    if training.streamed:
+        return streamed(specification, given, training, rename=rename, ridge=ridge, sums=sums)
     if specification.hierarchical:
         return hierarchy(specification, given, training, rename=rename)
     if specification.normal:
-        return collapsed(specification, given, training, rename=rename, ridge=ridge)
+        return collapsed(specification, given, training, rename=rename, ridge=ridge, sums=sums)
     return latent_response(specification, given, training, rename=rename)
 
 
-def collapsed(specification, given, training, *, rename, ridge):
+def collapsed(specification, given, training, *, rename, ridge, sums=None):
     """Add y with all but hyperparameters integrated out, or what stands in for that density.
 
     Arguments and result are those of `observe`.
@@ -48,8 +54,11 @@ def collapsed(specification, given, training, *, rename, ridge):
     draw = GENERATIVE.get(type(strategy))
 
     def log_density(value, *parts):
-        y = (value - scaling.center) / scaling.scale
-        evidence = strategy.log_density(likelihood, y, *parts)
+        if strategy.by_sums and isinstance(value, Constant):
+            evidence = strategy.log_density_by_sums(Sums(**sums(value.data)), *parts[1:])
+        else:
+            y = (value - scaling.center) / scaling.scale
+            evidence = strategy.log_density(likelihood, y, *parts)
         return evidence - value.shape[0] * np.log(scaling.scale)
 
     def dist(*parts_and_size):
@@ -80,7 +89,25 @@ def _low_rank_normal(F, D, penalty, size):  # noqa: N803
     return pt.dot(coefficients, F.T) + pt.sqrt(D) * noise
 
 
-GENERATIVE = {Exact: _normal, LowRankNormal: _low_rank_normal}
+def _fixed_basis(F, scales, variance, size):  # noqa: N803
+    """Y (..., n) on the model's scale, from a design (n, M) and the variance around it."""
+    return _low_rank_normal(F, variance * pt.ones(F.shape[0]), None, size)
+
+
+def streamed(specification, given, training, *, rename, ridge, sums):
+    """Add the log density of a response whose rows are not held, from sums over them.
+
+    Arguments and result are those of `observe`; the density is a potential, since there is no y.
+    """
+    strategy = specification.strategy_of()
+    parts = strategy.scales_and_variance(given, ridge)
+    evidence = strategy.log_density_by_sums(Sums(**sums(training.y)), *parts)
+    scale = training.response_scaling.scale
+    pm.Potential(rename("y"), evidence - training.n * np.log(scale))
+    return parts
+
+
+GENERATIVE = {Exact: _normal, LowRankNormal: _low_rank_normal, FixedBasis: _fixed_basis}
 """What draws y from the parts of a density, where that is y's own and not an approximation."""
 
 

@@ -114,7 +114,7 @@ def _bound_and_slope(model, theta, shape):
     held = {name: pt.constant(v) for name, v in theta.items()}
     specification = model.specification
     X, Z = data["X"], data.get("Z")
-    process = specification.prior(held, training.d, model.called_kernel, X, Z)
+    process = specification.prior(held, training.d, model.called_kernel, None, training.p)
     rest = data["y"], Z, data.get("exposure"), inducing_operator(U, U_Z)
     given = Conditioning(process, specification.observation, held, X, *rest)
     bound = specification.strategy_of().leave_one_out(given).evidence

@@ -21,7 +21,7 @@ from bayes_gpx.posteriors.strategies import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.gaussian_process import GaussianProcess
-from bayes_gpx.processes.weight_process import WeightProcess, informed
+from bayes_gpx.processes.weight_process import WeightProcess
 from bayes_gpx.validation import one_of
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
@@ -107,6 +107,9 @@ class Specification:
         Number of labels, of a likelihood of several latent values.
     representation : {"collapsed", "hierarchy"}
         Of the model in PyMC. No graph of a verb depends on it, so it is not compared.
+    fixed_basis : bool
+        Whether no hyperparameter changes the basis functions, and samples have no deviations of
+        their own from these: the model finds out when it builds the process.
     """
 
     family: str
@@ -118,6 +121,7 @@ class Specification:
     link: str | None = None
     classes: int | None = None
     representation: str = field(default="collapsed", compare=False)
+    fixed_basis: bool = False
 
     def __post_init__(self):
         # The default link is None, so that specifications with it by name and without are equal.
@@ -140,7 +144,7 @@ class Specification:
                 "or a callable kernel(d) that returns a PyMC covariance function, such as "
                 "lambda d: pm.HalfNormal('size') ** 2 * pm.gp.cov.Matern52(d, ls=2.0)."
             )
-        if self.levels is not None and isinstance(self.approximation, HSGP | RandomFeatures):
+        if self.levels is not None and self.expanded:
             raise ValueError(
                 f"approximation is {self.approximation!r}, whose basis functions a precomputed "
                 "covariance does not have; expected None or bx.Inducing(m)."
@@ -273,15 +277,21 @@ class Specification:
             sigma_w = sigma_w * pt.sqrt(sum(pt.as_tensor(a) ** 2 for a in amplitudes))
         return WeightProcess(summands, sigma_w, amplitudes)
 
-    def prior(self, theta, d, called, X, Z):
+    def prior(self, theta, d, called, corners, p):
         """The prior process of data, through basis functions where the model has them.
 
-        Arguments are those of `process`, and the training points (n, d), (n, p) or None.
+        Arguments are those of `process`; the least and the largest values of X's columns, (2, d),
+        or None without basis functions; and the number of features that are weighed.
         """
-        process = informed(self.process(theta, d, called), Z)
-        if isinstance(self.approximation, HSGP | RandomFeatures):
-            return expanded(process, self.approximation, X)
-        return process
+        process = self.process(theta, d, called)
+        if isinstance(process, WeightProcess):
+            process = replace(process, n_features=p)
+        return process if corners is None else expanded(process, self.approximation, corners)
+
+    @property
+    def expanded(self):
+        """Whether the process is a sum of basis functions."""
+        return isinstance(self.approximation, HSGP | RandomFeatures)
 
     def strategy_of(self, names=()):
         """How data become a posterior whose draws hold such names beside hyperparameters."""
@@ -290,6 +300,7 @@ class Specification:
             classes=self.classes,
             approximated=self.approximation is not None,
             inducing=isinstance(self.approximation, Inducing),
+            fixed_basis=self.fixed_basis,
             names=names,
         )
 

@@ -17,7 +17,9 @@ def starts(training, specification):
     x = data["X"][:: max(1, len(data["X"]) // 500)]
     squares = (x**2).sum(axis=1)
     distances = squares[:, None] + squares[None] - 2 * x @ x.T
-    apart = np.median(np.sqrt(np.maximum(distances[np.triu_indices(len(x), 1)], 0.0))) or 1.0
+    # Between independent standardised rows, where there is one row alone: others were not saved.
+    pairs = distances[np.triu_indices(len(x), 1)] if len(x) > 1 else 2.0 * x.shape[1]
+    apart = np.median(np.sqrt(np.maximum(pairs, 0.0))) or 1.0
     size = (float(data["y"].std()) or 1.0) if training.scales_y else 1.0
     z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
     kinds = {h.name: h.kind for h in specification.hyperparameters}

@@ -18,12 +18,15 @@ import xarray as xr
 
 from bayes_gpx.aliases import Priors
 from bayes_gpx.data.categorical import indicator
-from bayes_gpx.data.features import Scaling
+from bayes_gpx.data.features import Frame, Scaling
+from bayes_gpx.data.moments import MOMENTS, Moments
+from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.data.training import INTERCEPT, read_training
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.specification import Specification
+from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.system.digests import BLANK, intact, sealed
 from bayes_gpx.system.files import read_path, replaced, writable
@@ -68,6 +71,9 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
 
     Notes
     -----
+    Of a model whose rows are read in parts, the file holds sums over them, moments and scaling, but
+    no rows: the loaded model predicts and explains what is passed as `X_new`.
+
     A callable kernel or prior cannot be written; `load` asks for it again. The file holds a
     checksum of itself, by which `load` knows damage.
     """
@@ -75,9 +81,11 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     path = writable(path)
     refuse_other_model(model, idata)
     spec, kernel = asdict(model.specification), model.specification.kernel
+    del spec["fixed_basis"]  # the model finds out again
     if not isinstance(kernel, str):
         spec["kernel"] = PRECOMPUTED if isinstance(kernel, Precomputed) else CALLABLE
-    approximation = model.specification.approximation
+    model = model.without_rows() if model.training.streamed else model
+    approximation, training = model.specification.approximation, model.training
     if approximation is not None:
         spec["approximation"] = [type(approximation).__name__, spec["approximation"]]
     settings = {
@@ -85,40 +93,45 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "sealed": True,
         "specification": spec,
         "scale": model.scale,
-        "intercept": model.training.intercept,
-        "z_is_x": model.training.z_is_x,
+        "intercept": training.intercept,
+        "z_is_x": training.z_is_x,
         "name": model.name,
-        "y_name": model.training.y_name,
-        "y_center": model.training.y_scaling.center,
-        "y_scale": model.training.y_scaling.scale,
-        "labels": _plain(model.training.labels),
+        "streamed": training.streamed,
+        "y_name": training.y_name,
+        "y_center": training.y_scaling.center,
+        "y_scale": training.y_scaling.scale,
+        "labels": _plain(training.labels),
         "levels": {
             name: frame.levels
-            for name, frame in (("X", model.training.X), ("Z", model.training.Z))
+            for name, frame in (("X", training.X), ("Z", training.Z))
             if frame is not None
         },
         "fixed_priors": [name for name in model.priors if name in model.fixed],
         "callable_priors": [name for name in model.priors if name not in model.fixed],
     }
     variables = {
-        "X": (("obs", "feature"), model.training.X.values),
-        "y": ("obs", model.training.y),
-        "X_center": ("feature", model.training.X_scaling.center),
-        "X_scale": ("feature", model.training.X_scaling.scale),
+        "X": (("obs", "feature"), training.X.values),
+        "y": ("obs", training.y),
+        "X_center": ("feature", training.X_scaling.center),
+        "X_scale": ("feature", training.X_scaling.scale),
     }
     if isinstance(kernel, Precomputed):
         variables["covariance"] = (("feature", "feature_bis"), kernel.matrix)
-    if model.training.exposure is not None:
-        variables["exposure"] = ("obs", model.training.exposure)
-    coords = {"obs": model.training.X.index, "feature": list(model.training.X.columns)}
-    if model.training.Z is not None:
-        variables["Z"] = (("obs", "z_feature"), model.training.Z.values)
-        variables["Z_center"] = ("z_feature", model.training.Z_scaling.center)
-        variables["Z_scale"] = ("z_feature", model.training.Z_scaling.scale)
-        coords["z_feature"] = list(model.training.Z.columns)
+    if training.exposure is not None:
+        variables["exposure"] = ("obs", training.exposure)
+    coords = {"obs": training.X.index, "feature": list(training.X.columns)}
+    if training.Z is not None:
+        variables["Z"] = (("obs", "z_feature"), training.Z.values)
+        variables["Z_center"] = ("z_feature", training.Z_scaling.center)
+        variables["Z_scale"] = ("z_feature", training.Z_scaling.scale)
+        coords["z_feature"] = list(training.Z.columns)
     for name in settings["fixed_priors"]:
         value = model.fixed[name]
         variables[f"fixed_{name}"] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), value)
+    if training.streamed:
+        variables |= {f"X_{name}": ("feature", getattr(training.moments, name)) for name in MOMENTS}
+        dims = {"gram": ("function", "function_bis"), "cross": ("function",)}
+        variables |= {f"sum_{k}": (dims.get(k, ()), v) for k, v in model.sums.items()}
     tree = xr.DataTree.from_dict(
         {
             **idata.to_dict(),
@@ -261,7 +274,13 @@ def _restored(data, settings, kernel, priors):
     specification, y = Specification(**spec), data["y"].values
     if settings.get("labels"):
         y = np.array(settings["labels"])[y.astype(int)]
-    observation = specification.observation
+    observation, known = specification.observation, {"scale": settings["scale"]}
+    known |= {"priors": {**fixed, **priors}, "name": settings["name"]}
+    family = FAMILIES[spec["family"]]
+    if settings.get("streamed"):
+        sums = {name: data[f"sum_{name}"].values for name in Sums._fields}
+        training = _without_rows(data, settings, scalings)
+        return family.restored(training, specification, sums, **known)
     training = read_training(
         _frame(data["X"], settings),
         pd.Series(y, index=data["obs"].values, name=settings["y_name"]),
@@ -272,12 +291,28 @@ def _restored(data, settings, kernel, priors):
         intercept=settings["intercept"],
         scalings=tuple(scalings),
     )
-    return FAMILIES[spec["family"]].restored(
-        training,
-        specification,
-        priors={**fixed, **priors},
-        scale=settings["scale"],
-        name=settings["name"],
+    return family.restored(training, specification, **known)
+
+
+def _without_rows(data, settings, scalings):
+    """Training data whose rows were read in parts and are not in the file."""
+    levels = settings["levels"]
+    frames = [
+        Frame(data[k].values, tuple(map(str, data[k][dim].values)), np.zeros(1, int), False, own)
+        for k, dim in (("X", "feature"), ("Z", "z_feature"))
+        if k in data and (own := {c: tuple(v) for c, v in levels[k].items()}) is not None
+    ]
+    n, name = int(data["sum_n"]), settings["y_name"]
+    of_x = Moments(n, *(data[f"X_{k}"].values for k in MOMENTS))
+    return StreamedData(
+        frames[0],
+        frames[1] if len(frames) > 1 else None,
+        data["y"].values,
+        name,
+        *scalings,
+        z_is_x=settings["z_is_x"],
+        intercept=settings["intercept"],
+        held=of_x,
     )
 
 

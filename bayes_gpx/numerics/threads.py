@@ -8,7 +8,10 @@ compiled here, and every thread calls a copy of its own.
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from functools import reduce
+from itertools import batched, chain
 from typing import Any
 
 import pytensor
@@ -132,6 +135,26 @@ if "register_at_fork" in vars(os):  # a child must not inherit a lock that anoth
     os.register_at_fork(
         before=LOCK.acquire, after_in_parent=LOCK.release, after_in_child=_after_fork
     )
+
+
+def in_order[Found](
+    function: Callable[[Any], Found], join: Callable[[Found, Found], Found], parts: Iterable
+) -> Found:
+    """Join, in their order, what a function finds of each part, several parts at a time.
+
+    Which parts are worked on at the same time changes no bit, and only these are held.
+
+    Parameters
+    ----------
+    function : callable
+        Called by several threads, each with BLAS to itself.
+    join : callable
+    parts : iterable, not empty
+    """
+    workers = os.cpu_count() or 1
+    with BLAS.held(1), ThreadPoolExecutor(workers) as pool:
+        groups = (pool.map(function, group) for group in batched(parts, workers))
+        return reduce(join, chain.from_iterable(groups))
 
 
 PARALLEL_FROM = 250

@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
+from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator, evaluate
 
@@ -46,6 +47,8 @@ class Conditioning:
         Values of the smooth part at inducing points.
     jitter : scalar
         Added to variances, as a multiple of their mean.
+    sums : Sums or None
+        All that a strategy `by_sums` needs of the rows; X, y and Z may be missing then.
     """
 
     process: Process
@@ -57,6 +60,7 @@ class Conditioning:
     exposure: Any = None
     inducing: Operator | None = None
     jitter: Any = 0.0
+    sums: Sums | None = None
 
     @cached_property
     def observed(self) -> Operator:
@@ -185,6 +189,9 @@ class Strategy(ABC):
 
     root_by_class = False
     """Whether the `Found` of several classes has a root for each."""
+
+    by_sums = False
+    """Whether sums over rows are all that conditioning needs of the data; see `Sums`."""
 
     def __eq__(self, other):
         return type(self) is type(other)

@@ -199,12 +199,15 @@ class LowRank:
         Lower Cholesky factor of their posterior precision.
     spread : tensor (M, k) or None
         In the place of `root`: a factor of their posterior covariance.
+    deviates : bool
+        Whether samples may have deviations of their own from the smooth part.
     """
 
     seen: LowRankDesign
     alpha: Any
     root: Any
     spread: Any = None
+    deviates: bool = True
 
     def drawn(self, normal: Tensor) -> Tensor:
         """Coefficients (M,) drawn by standard normals (M,)."""
@@ -214,7 +217,8 @@ class LowRank:
 
     def __call__(self, operator: Operator) -> "LowRankGaussian | AffineGaussian":
         """Posterior of the operator's values."""
-        if self.seen.own_variances is None or not operator.own_noise:
+        deviates = self.deviates and self.seen.own_variances is not None
+        if not (deviates and operator.own_noise):
             return self._smooth(operator)
         if not isinstance(operator, AtPoints):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""How data become a posterior: seven strategies, each final, on rows or through coefficients.
+"""How data become a posterior: eight strategies, each final, on rows or through coefficients.
 
 On rows, the n latent values at the observations are conditioned on. Through coefficients, of basis
 functions or of inducing values, there are M of them; see `bayes_gpx.posteriors.low_rank`.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Container
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -33,6 +33,7 @@ from bayes_gpx.posteriors.evidence.normal import (
     normal_logp,
 )
 from bayes_gpx.posteriors.evidence.softmax import softmax_laplace
+from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp
 from bayes_gpx.posteriors.evidence.variational import variational
 from bayes_gpx.posteriors.exact import exact, noisy_covariance
 from bayes_gpx.posteriors.gaussian import Posterior
@@ -41,6 +42,7 @@ from bayes_gpx.posteriors.latent import latent
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign, low_rank
 from bayes_gpx.posteriors.prior_functions import by_class, prior_function
 from bayes_gpx.posteriors.softmax import Coupled
+from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.operators import Derivative
 
 if TYPE_CHECKING:
@@ -294,6 +296,53 @@ class LowRankNormal(_ThroughCoefficients, Collapsed):
         return _with_normal_noise(given, logp, mean, variance)
 
 
+class FixedBasis(LowRankNormal):
+    """Normal noise, and basis functions that no hyperparameter changes: rows enter by sums alone.
+
+    The functions times `scales`, which hyperparameters do change, are the process, and samples have
+    no deviations of their own from it.
+    """
+
+    by_sums = True
+
+    def parts(self, given, ridge=0.0):
+        return [self.design(given).F, *self.scales_and_variance(given, ridge)]
+
+    def scales_and_variance(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
+        """What `log_density_by_sums` needs of hyperparameters: scales (M,), and that of noise."""
+        return [cast(BasisProcess, given.process).parted()[1], pt.sqr(given.theta["sigma"]) + ridge]
+
+    def signature(self, likelihood):
+        return "(n,m),(m),()"
+
+    def log_density(self, likelihood, y, F, scales, variance):  # noqa: N803
+        return low_rank_logp(y, F, variance * pt.ones_like(y))
+
+    def log_density_by_sums(self, sums: Sums, scales: Tensor, variance: Tensor) -> Tensor:
+        """`log_density` of the y that went into the sums."""
+        return sums_logp(sums, scales, variance)
+
+    def condition(self, given):
+        scales, sigma = given.process.parted()[1], given.theta["sigma"]
+        weigh, own = scales / sigma, pt.arange(scales.shape[0])
+        inner = weigh[:, None] * given.sums.gram * weigh
+        root = cholesky(inner[own, own].inc(1.0 + given.jitter))
+        return Found(solve(root, weigh * given.sums.cross / sigma), root)
+
+    def posterior(self, given, found, label=None):
+        seen = LowRankDesign(given.process, None, 0.0, None)
+        return LowRank(seen, found.alpha, found.root, deviates=False)
+
+    def leave_one_out(self, given):
+        """Of rows X and y, among those in the sums: their sites are taken out of the posterior."""
+        found = self.condition(given)
+        q, variance = self.posterior(given, found)(given.smooth), pt.sqr(given.theta["sigma"])
+        left = 1.0 - q.variance / variance
+        mean = (q.mean - given.y * q.variance / variance) / left
+        logp = sums_logp(given.sums, given.process.parted()[1], variance)
+        return _with_normal_noise(given, logp, mean, variance / left)
+
+
 class Variational(_ThroughCoefficients, Collapsed):
     """Another likelihood: the best Gaussian posterior of the coefficients, and its bound."""
 
@@ -426,7 +475,13 @@ def _scored_by_values(given, f, mean, own):
 
 
 def strategy_of(
-    *, normal: bool, classes: int | None, approximated: bool, inducing: bool, names: Container[str]
+    *,
+    normal: bool,
+    classes: int | None,
+    approximated: bool,
+    inducing: bool,
+    fixed_basis: bool,
+    names: Container[str],
 ) -> Strategy:
     """The strategy for data of a model, and what draws of its posterior hold.
 
@@ -437,11 +492,15 @@ def strategy_of(
     classes : int or None
     approximated, inducing : bool
         Whether the process is seen through coefficients, and whether of inducing values.
+    fixed_basis : bool
+        Whether they are those of basis functions that no hyperparameter changes.
     names : container of str
         Hyperparameters, and latent values beside them where they were sampled.
     """
     if WHITENED in names or LATENT in names:
         return SampledCoefficients() if approximated and not inducing else SampledValues()
+    if fixed_basis and normal:
+        return FixedBasis()
     if approximated:
         return LowRankNormal() if normal else Variational()
     if normal:

@@ -15,25 +15,25 @@ aliases
 validation
 numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
     threads partial_evaluation progress
-data: categorical features response training sheets openml datasets
+data: categorical moments features response training row_source streamed sheets openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite additive precomputed
     normal_form smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients covariance
     base gaussian_process weight_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
-    evidence/numba_forms base gaussian exact low_rank laplace softmax latent prior_functions
-    strategies minibatch pathwise predictive_derivatives
+    evidence/sums evidence/numba_forms base gaussian exact low_rank laplace softmax latent
+    prior_functions strategies minibatch pathwise predictive_derivatives
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
-    quantities compiled categorical_values results response_scale new_responses evaluate
+    part_stores quantities compiled categorical_values results response_scale new_responses evaluate
     leave_one_out response_means random_functions
 model: named_kernels specification priors lengthscale_prior bound_data latent_variables
-    observed_response inducing_points starting_points svgp fitting description model gp placement
-    interaction_model storage
-explain: predictions weights derivatives attributions sensitivities relevance ranking importances
-    partial_dependence comparisons slopes sample_functions loo_predictions imputation
+    data_sums observed_response inducing_points starting_points svgp fitting description model gp
+    placement interaction_model storage
+explain: in_parts predictions weights derivatives attributions sensitivities relevance ranking
+    importances partial_dependence comparisons slopes sample_functions loo_predictions imputation
 assess: metrics
 plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
     beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances

@@ -28,7 +28,7 @@ from pytensor.tensor.math import Dot
 from bayes_gpx.kernels import distance
 from bayes_gpx.kernels.distance import CLOSE, LEAST, ScaleSlopes, SquaredDistances
 from bayes_gpx.numerics import lapack
-from bayes_gpx.posteriors.evidence import laplace, normal
+from bayes_gpx.posteriors.evidence import laplace, normal, sums
 from bayes_gpx.posteriors.evidence.laplace import (
     LaplaceEvidence,
     at_mode,
@@ -46,10 +46,12 @@ from bayes_gpx.posteriors.evidence.normal import (
     NormalEvidence,
     low_rank_logp_and_slopes,
 )
+from bayes_gpx.posteriors.evidence.sums import SumsEvidence, sums_logp_and_slopes
 
 _potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
 
-_SOURCES = [Path(room.__file__) for room in (distance, normal, lapack, laplace)] + [Path(__file__)]
+_ROOMS = distance, normal, lapack, laplace, sums
+_SOURCES = [Path(room.__file__) for room in _ROOMS] + [Path(__file__)]
 _EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 """Digest of the sources that machine code is made from."""
 
@@ -150,6 +152,19 @@ def _low_rank_evidence(op, node, **kwargs):
         return np.asarray(logp), in_F, in_D, alpha
 
     return low_rank_evidence, _key("low rank")
+
+
+@register_funcify_and_cache_key(SumsEvidence)
+def _sums_evidence(op, node, **kwargs):
+    compiled = numba_njit(sums_logp_and_slopes)
+
+    @numba_njit
+    def sums_evidence(scales, variance, gram, cross, square, n):
+        given = scales, variance.item(), gram, cross, square.item(), n.item()
+        logp, in_scales, in_variance = compiled(*given)
+        return np.asarray(logp), in_scales, np.asarray(in_variance)
+
+    return sums_evidence, _key("sums")
 
 
 @numba_njit

@@ -1,0 +1,306 @@
+"""Training data that are read in parts: only moments and a sample of the rows are held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+
+from bayes_gpx.data.features import (
+    Frame,
+    Scaling,
+    no_scaling,
+    read_features,
+    read_response,
+    standard_scaling,
+)
+from bayes_gpx.data.moments import MOMENTS, Moments
+from bayes_gpx.data.row_source import RowSource, row_source
+from bayes_gpx.data.training import (
+    Reader,
+    TrainingData,
+    read_training,
+    response_scaling,
+    unscaled_last,
+    with_intercept,
+)
+
+SAMPLE = 10_000
+"""Rows of the sample, for medians and for where optimisers start."""
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedData(TrainingData):
+    """Training samples in a `RowSource`; `X`, `Z` and `y` are those of a seeded sample of rows.
+
+    Attributes
+    ----------
+    held : Moments
+        Of X's columns, over all rows.
+    source : RowSource or None
+        None where a fit was loaded: then there are no rows.
+    names : Names or None
+        Of the columns in the source.
+    """
+
+    held: Moments | None = None
+    source: RowSource | None = None
+    names: Names | None = None
+
+    streamed = True
+
+    @property
+    def n(self) -> int:
+        """Number of samples, in all parts."""
+        return self.moments.n
+
+    @cached_property
+    def moments(self) -> Moments:
+        """Of X's columns, over all parts."""
+        return cast(Moments, self.held)
+
+    def rows(self, positions: np.ndarray | slice) -> TrainingData:
+        """Refuse: rows in parts are not at hand."""
+        raise ValueError(
+            "The training rows are read in parts and cannot be picked. Pass rows as X_new, or fit "
+            "a table in memory."
+        )
+
+    def without_rows(self) -> StreamedData:
+        """All that a fit needs of the data but the rows: the sample becomes one of its medians."""
+
+        def middle(frame):
+            values = np.median(frame.values, axis=0)[None]
+            return replace(frame, values=values, index=np.zeros(1, int))
+
+        Z = None if self.Z is None else middle(self.Z)
+        y = np.median(self.y)[None]
+        return replace(self, X=middle(self.X), Z=Z, y=y, source=None)
+
+    def read(self, frame: pd.DataFrame) -> TrainingData:
+        """Rows of one part, with the scaling of all."""
+        weighed = None if self.Z is None else self.Z.first(self.p - self.intercept)
+        X, Z, y = cast(Names, self.names).read(frame, self.X, weighed)
+        if self.intercept and Z is not None:
+            Z = with_intercept(Z)
+        return TrainingData(
+            X,
+            Z,
+            y,
+            self.y_name,
+            self.X_scaling,
+            self.y_scaling,
+            self.Z_scaling,
+            self.z_is_x,
+            self.intercept,
+        )
+
+    def parts(self) -> Iterator[pd.DataFrame]:
+        """Frames of all rows, one after the other.
+
+        Raises
+        ------
+        ValueError
+            If the model was loaded, without its rows.
+        """
+        if self.source is None:
+            raise ValueError(
+                "This fit was saved without the rows, which were read in parts; pass them as X_new."
+            )
+        return self.source.frames()
+
+
+@dataclass(frozen=True)
+class Names:
+    """Which columns are the response and, if any are named, the features with weights.
+
+    All others are features of X.
+    """
+
+    y: str
+    Z: tuple[str, ...] | None
+    weighs: bool
+
+    def features(self, frame: pd.DataFrame) -> list[str]:
+        """Names of X's columns in a frame."""
+        missing = [name for name in (self.y, *(self.Z or ())) if name not in frame.columns]
+        if missing:
+            raise ValueError(
+                f"The data set lacks the columns {missing}; it has {list(map(str, frame.columns))}."
+            )
+        return [name for name in frame.columns if name != self.y and name not in (self.Z or ())]
+
+    def read(
+        self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None
+    ) -> tuple[Frame, Frame | None, np.ndarray]:
+        """X, Z and y of a part; with the columns and levels of others, where these are given."""
+        columns = self.features(frame)
+        own = read_features(frame[columns], "X", like=X, minimum_rows=1)
+        weighed = own if self.weighs else None
+        if self.Z is not None:
+            weighed = read_features(frame[list(self.Z)], "Z", prefix="z", like=Z, minimum_rows=1)
+        return own, weighed, read_response(frame[self.y], own)
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What the first pass finds of some rows.
+
+    Attributes
+    ----------
+    columns : dict
+        Moments, of one column each, by name: of the response, of numbers, of indicators.
+    sources : tuple of str
+        The data set's own columns, in their order.
+    levels : dict
+        Of each categorical one.
+    sample : pandas.DataFrame
+        Rows with the smallest of random keys, at most `SAMPLE`.
+    keys : array
+        Their keys.
+    """
+
+    columns: dict[str, Moments]
+    sources: tuple[str, ...]
+    levels: dict[str, tuple[str, ...]]
+    sample: pd.DataFrame
+    keys: np.ndarray
+
+    def of(self, columns: Sequence[str]) -> Moments:
+        """Moments of several columns."""
+        each = [self.columns[name] for name in columns]
+        fields = (np.concatenate([getattr(m, k) for m in each]) for k in MOMENTS)
+        return Moments(each[0].n, *fields)
+
+
+def _of_part(names: Names, frame: pd.DataFrame) -> Seen:
+    """`Seen` of one part; the keys of its rows come from its own first numbers."""
+    X, Z, y = names.read(frame)
+    tables = [X, Frame(y[:, None], (names.y,), X.index, False)]
+    tables += [] if Z is None or Z is X else [Z]
+    columns: dict[str, Moments] = {}
+    for table in tables:
+        whole = Moments.of(table.values)
+        for j, name in enumerate(table.columns):
+            own = (getattr(whole, k)[j : j + 1] for k in MOMENTS)
+            columns[name] = Moments(whole.n, *own)
+    digest = np.ascontiguousarray([*X.values[0], y[0], len(y)]).view(np.uint64)
+    keys = np.random.default_rng(digest.tolist()).uniform(size=len(frame))
+    chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
+    levels = X.levels | ({} if Z is None else Z.levels)
+    sample = frame.iloc[chosen].reset_index(drop=True)
+    return Seen(columns, tuple(map(str, frame.columns)), levels, sample, keys[chosen])
+
+
+def _joined(one: Seen, other: Seen) -> Seen:
+    if one.sources != other.sources:
+        raise ValueError(
+            f"A part of the data set has the columns {list(one.sources)} and another "
+            f"{list(other.sources)}; expected the same in each, in the same order."
+        )
+    if one.levels.keys() != other.levels.keys():
+        name = min(one.levels.keys() ^ other.levels.keys())
+        raise ValueError(
+            f"Column {name!r} holds categories in one part of the data set and numbers in another; "
+            "expected the same in each."
+        )
+    levels = {c: tuple(dict.fromkeys(own + other.levels[c])) for c, own in one.levels.items()}
+    names = dict.fromkeys([*one.columns, *other.columns])
+    columns = {name: _of_both(one, other, name) for name in names}
+    keys = np.concatenate([one.keys, other.keys])
+    chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
+    tables = [part.sample.astype(dict.fromkeys(levels, str)) for part in (one, other)]
+    sample = pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True)
+    return Seen(columns, one.sources, levels, sample, keys[chosen])
+
+
+def _of_both(one, other, name):
+    """Moments of a column; a level that is not declared in a part has no rows there."""
+    n = [next(iter(part.columns.values())).n for part in (one, other)]
+    none = [Moments(k, *np.zeros((4, 1))) for k in n]
+    found = [p.columns.get(name, empty) for p, empty in zip((one, other), none, strict=True)]
+    return found[0].joined(found[1])
+
+
+def read_streamed(
+    source: RowSource,
+    y: str,
+    observation: Reader,
+    Z: Sequence[str] | None = None,
+    *,
+    weighs: bool,
+    intercept: bool = False,
+    scale: bool = True,
+) -> StreamedData:
+    """Read the moments of a data set, in one pass, and a sample of its rows.
+
+    Parameters
+    ----------
+    source : RowSource
+    y : str
+        Name of the response's column.
+    observation : Reader
+        Reads the response, which must be real numbers with normal noise.
+    Z : list of str, optional
+        Columns that have weights, where these are not those of X.
+    weighs, intercept, scale : bool
+        As for `bayes_gpx.data.training.read_training`.
+    """
+    if not isinstance(y, str):
+        raise ValueError(
+            f"y is a {type(y).__name__}; expected the name of a column, where X is read in parts."
+        )
+    if not observation.normal:
+        raise ValueError(
+            "Rows can be read in parts where noise is normal only. Take a sample of the rows into "
+            "memory for other likelihoods."
+        )
+    names = Names(y, None if Z is None else tuple(Z), weighs)
+    seen = source.reduce(partial(_of_part, names), _joined)
+    types = {name: pd.CategoricalDtype([*own]) for name, own in seen.levels.items()}
+    X, weighed, response = names.read(seen.sample.astype(dict.fromkeys(types, str)).astype(types))
+    scaling = standard_scaling if scale else no_scaling
+    own = None
+    if weighed is not None:
+        own = scaling(weighed, "Z", seen.of(weighed.columns))
+        own = unscaled_last(own) if intercept else own
+    return StreamedData(
+        X,
+        with_intercept(weighed) if intercept and weighed is not None else weighed,
+        response,
+        y,
+        scaling(X, "X", seen.of(X.columns)),
+        response_scaling(seen.of([y])) if scale and observation.scaled else Scaling(0.0, 1.0),
+        own,
+        z_is_x=Z is None,
+        intercept=intercept,
+        held=seen.of(X.columns),
+        source=source,
+        names=names,
+    )
+
+
+def read_data(
+    X: Any,
+    y: Any,
+    observation: Reader,
+    Z: Any = None,
+    *,
+    weighs: bool,
+    intercept: bool = False,
+    scale: bool = True,
+    **options: Any,
+) -> TrainingData:
+    """Read the training data of a model: a table, or what is read in parts.
+
+    Arguments are those of `bayes_gpx.data.training.read_training` and of `read_streamed`.
+    """
+    source = row_source(X)
+    options |= {"weighs": weighs, "intercept": intercept, "scale": scale}
+    if source is None:
+        return read_training(X, y, observation, Z, **options)
+    return read_streamed(source, y, observation, Z, weighs=weighs, intercept=intercept, scale=scale)

@@ -1,0 +1,119 @@
+"""A zarr store whose rows are written in parts, in any order and by several processes.
+
+It grows in a folder beside its place, `name.unfinished`, as other stores do. Parts are whole
+chunks, so that no two writers touch the same file, and each leaves a mark when it is written: asked
+for the same again, only parts without a mark are computed.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.draws.stores import WRITTEN, refuse_foreign
+
+PART = 2**14
+"""Rows of a part."""
+
+
+class PartStore:
+    """A store on its way to a path; can be pickled, for those who write parts.
+
+    Parameters
+    ----------
+    path : str or path
+        A new one, or that of an earlier store.
+    asked : str
+        Digest of all that decides the numbers but the seed: what is unfinished of the same is
+        resumed.
+    entropy : int
+        What the seeds of a new store are made from; an unfinished one has its own.
+
+    Raises
+    ------
+    ValueError
+        If there is something at the path that the package did not write, or beside it an
+        unfinished store that was asked for otherwise.
+    """
+
+    def __init__(self, path, asked, entropy):
+        self.path = Path(path).resolve()
+        refuse_foreign(self.path)
+        self.folder = self.path.with_name(f"{self.path.name}.unfinished")
+        self.store, record = self.folder / "store", {"asked": asked, "entropy": entropy}
+        if not self.folder.exists():
+            made = self.folder.with_name(f".{secrets.token_hex(8)}.unfinished")
+            made.mkdir(parents=True)
+            (made / "parts.json").write_text(json.dumps(record))
+            made.rename(self.folder)
+        known = self.folder / "parts.json"
+        record = json.loads(known.read_text()) if known.is_file() else {"asked": None}
+        if record["asked"] != asked:
+            raise ValueError(
+                f"path: {self.folder} is in the way, which is no unfinished store of the same "
+                "model, draws, rows and options. Ask for the same to resume it; or remove it, or "
+                "pass another path."
+            )
+        self.entropy = record["entropy"]
+
+    def _mark(self, number):
+        return self.folder / f"part_{number}"
+
+    def holds(self, number: int) -> bool:
+        """Whether a part was written."""
+        return self._mark(number).exists()
+
+    def begin(self, part: xr.Dataset, rows: int) -> None:
+        """Make the arrays of all rows, as those of one part are; nothing if they are there."""
+        import zarr
+
+        if (self.folder / "begun").exists():
+            return
+        shutil.rmtree(self.store, ignore_errors=True)
+        by_row = [str(name) for name, v in part.variables.items() if "obs" in v.dims]
+        common = part.drop_vars(by_row).assign_attrs({WRITTEN: list(part.variables)})
+        common.to_zarr(self.store, mode="w", consolidated=False)
+        group = zarr.open_group(self.store, mode="r+")
+        for name in by_row:
+            v = part[name]
+            sizes = {**v.sizes, "obs": rows}
+            chunks = {**v.sizes, "obs": min(PART, rows)}
+            chunks |= {"draw": min(16, v.sizes["draw"])} if "draw" in v.dims else {}
+            array = group.create_array(
+                name,
+                shape=tuple(sizes[d] for d in v.dims),
+                chunks=tuple(chunks[d] for d in v.dims),
+                dtype=v.dtype,
+                fill_value=np.nan if v.dtype.kind == "f" else None,
+                dimension_names=[str(d) for d in v.dims],
+                attributes=dict(v.attrs),
+            )
+            if name == "obs":
+                array[:] = np.arange(rows)
+        (self.folder / "begun").touch()
+
+    def write(self, number: int, part: xr.Dataset) -> None:
+        """Write a part's rows, and mark it as written."""
+        import zarr
+
+        group = zarr.open_group(self.store, mode="r+")
+        rows = slice(number * PART, number * PART + part.sizes["obs"])
+        for name, v in part.variables.items():
+            if "obs" in v.dims and name != "obs":
+                where = tuple(rows if d == "obs" else slice(None) for d in v.dims)
+                cast(zarr.Array, group[str(name)])[where] = v.values
+        self._mark(number).touch()
+
+    def finished(self) -> xr.Dataset:
+        """Put the store in its place, and return what it holds."""
+        if self.path.exists():
+            self.path.rename(self.folder / "earlier")
+        self.store.rename(self.path)
+        shutil.rmtree(self.folder)
+        return xr.open_zarr(self.path, chunks=None, consolidated=False)

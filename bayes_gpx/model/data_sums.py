@@ -1,0 +1,129 @@
+"""Sums over rows that stand for the data where no hyperparameter changes the basis functions."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from queue import SimpleQueue
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.basic import Constant
+from pytensor.graph.traversal import graph_inputs
+
+from bayes_gpx.data.training import TrainingData
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.threads import LOCK, in_order
+from bayes_gpx.posteriors.evidence.sums import Sums
+from bayes_gpx.processes.basis_process import BasisProcess
+from bayes_gpx.processes.operators import evaluate
+
+TOGETHER = 2**15
+"""Rows whose sums one thread makes, before they are added to those of others.
+
+Always of the same rows and in the same order, so that the number of threads changes no bit.
+"""
+
+BLOCK = 2**11
+"""Rows whose design is made at a time, so that it stays near the processor."""
+
+
+def fixed_design(process, theta, training):
+    """Values of the functions without their scales (m, M), at symbols X (m, d) and Z (m, p).
+
+    Returns
+    -------
+    list of the tensors X, Z and the values; or None
+        None where there are no basis functions, where hyperparameters change more than their
+        scales, or where samples have deviations of their own from them.
+    """
+    if not isinstance(process, BasisProcess) or _deviates(theta):
+        return None
+    x, z = pt.tensor("x", shape=(None, training.d), dtype="float64"), pt.dmatrix("z")
+    at = evaluate(x, None if training.Z is None else z, smooth=True)
+    values = process.parted()[0].design(at)
+    given = all(v in (x, z) or isinstance(v, Constant) for v in graph_inputs([values]))
+    return [x, z, values] if given else None
+
+
+def _deviates(theta):
+    """Whether samples have deviations of their own, whose sd `sigma_w` is not fixed at 0."""
+    sigma_w = theta.get("sigma_w")
+    return sigma_w is not None and not (isinstance(sigma_w, Constant) and not sigma_w.data.any())
+
+
+def sums_over_rows(design, training):
+    """Sums over all rows of the training data, on the model's scale, by the names of `Sums`.
+
+    Parameters
+    ----------
+    design : list of tensors
+        From `fixed_design`.
+    training : TrainingData
+    """
+    of = SumsOf(design)
+    of.compile()
+    if training.streamed:
+        total = training.source.reduce(partial(_of_part, of, training.read), _added)
+    else:
+        starts = range(0, training.n, TOGETHER)
+        parts = (training.rows(slice(start, start + TOGETHER)) for start in starts)
+        total = in_order(of, _added, parts)
+    return {name: np.asarray(value, "float64") for name, value in total._asdict().items()}
+
+
+@dataclass(frozen=True, eq=False)
+class SumsOf:
+    """Function from rows to their `Sums`, for any thread or process.
+
+    Attributes
+    ----------
+    design : list of tensors
+        From `fixed_design`.
+    """
+
+    design: list
+
+    @cached_property
+    def _functions(self):
+        """Copies of the compiled function, of which each caller takes one."""
+        *points, values = self.design
+        with LOCK:
+            whole = pytensor.function(
+                points, values, mode=MODE, on_unused_input="ignore", trust_input=True
+            )
+            copies = SimpleQueue()
+            for _ in range(os.cpu_count() or 1):
+                copies.put(whole.copy())
+        return copies
+
+    def compile(self) -> None:
+        """Compile now: threads would wait for a caller that holds `LOCK` and waits for them."""
+        self._functions  # noqa: B018
+
+    def __call__(self, rows: TrainingData) -> Sums:
+        """Add up blocks of rows, in their order."""
+        blocks = (rows.rows(slice(k, k + BLOCK)) for k in range(0, rows.n, BLOCK))
+        return reduce(_added, map(self._of_block, blocks))
+
+    def _of_block(self, rows):
+        scaled = rows.scaled()
+        y = scaled["y"]
+        function = self._functions.get()
+        try:
+            G = function(scaled["X"], scaled.get("Z", np.empty((0, 0)))).copy()
+        finally:
+            self._functions.put(function)
+        return Sums(np.dot(G.T, G), np.dot(G.T, y), np.dot(y, y), float(len(y)))
+
+    def __getstate__(self):
+        """Without the compiled function, which is compiled anew where it is needed."""
+        return {"design": self.design}
+
+
+def _of_part(of, read, frame):
+    return of(read(frame))
+
+
+def _added(one, other):
+    return Sums(*(a + b for a, b in zip(one, other, strict=True)))

@@ -1,0 +1,114 @@
+"""The log density of y where rows enter by sums alone: normal noise, fixed basis functions.
+
+y is N(0, G S^2 G' + v I), where the design G (n, M) knows no hyperparameter and S is diagonal. Then
+rows enter by G'G, G'y and y'y only, and a density costs O(M^3), whatever n is.
+
+References
+----------
+Solin and Sarkka, "Hilbert space methods for reduced-rank Gaussian process regression" (2020),
+section 3.3.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, cast
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.posteriors.evidence.laplace import factor, inverse, solve
+
+
+class Sums(NamedTuple):
+    """Sums over rows of a design G (n, M) and a response y (n,).
+
+    Attributes
+    ----------
+    gram : (M, M)
+        G'G.
+    cross : (M,)
+        G'y.
+    square : scalar
+        y'y.
+    n : scalar
+        Number of rows, a float.
+    """
+
+    gram: TensorLike
+    cross: TensorLike
+    square: TensorLike
+    n: TensorLike
+
+
+def sums_logp_and_slopes(scales, variance, gram, cross, square, n):
+    """Return log p(y) with its derivatives in `scales` (M,) and `variance` ().
+
+    Where round-off leaves no factor, the log density is -inf and the slopes are zero.
+    """
+    weigh = scales / np.sqrt(variance)
+    there, upper = factor(gram, weigh)
+    if not there:
+        return -np.inf, np.zeros(len(scales)), 0.0
+    diagonal = np.diag(upper).copy()
+    coefficients = solve(upper, weigh * cross / np.sqrt(variance))
+    fitted = np.sum(coefficients * scales * cross)
+    logp = -0.5 * (n * np.log(2 * np.pi * variance) + (square - fitted) / variance)
+    logp -= np.log(diagonal).sum()
+    precision, left = inverse(upper)
+    known = scales * coefficients
+    weighed = precision + coefficients.reshape((-1, 1)) * coefficients
+    in_scales = (coefficients * cross - np.dot(weighed * gram, scales)) / variance
+    used = len(scales) - left.sum() + np.sum(known * np.dot(gram, known)) / variance
+    in_variance = 0.5 * ((square / variance - n) + used - 2.0 * fitted / variance) / variance
+    return logp, in_scales, in_variance
+
+
+class SumsEvidence(Op):
+    """(scales, variance, gram, cross, square, n) -> log p(y), its slopes in the first two.
+
+    Where there is no factor the log density is -inf and the slopes are zero. Only the first output
+    is differentiable, in scales and variance.
+    """
+
+    __props__ = ()
+    by_sums = True
+
+    def make_node(self, *inputs):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, inputs, [pt.dscalar(), pt.dvector(), pt.dscalar()])
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        found = sums_logp_and_slopes(*(np.asarray(v, "float64") for v in inputs))
+        for storage, value in zip(output_storage, found, strict=True):
+            storage[0] = np.asarray(value)
+
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        weight = cotangents[0]
+        constant = [DisconnectedType()() for _ in inputs[2:]]
+        return [weight * outputs[1], weight * outputs[2], *constant]
+
+    def connection_pattern(self, node):  # noqa: D102
+        return [[place < 2] * 3 for place in range(len(node.inputs))]
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return [(), shapes[0], ()]
+
+
+def sums_logp(sums: Sums, scales: Tensor, variance: TensorLike) -> Tensor:
+    """Log density of y under N(0, G S^2 G' + v I), a scalar graph.
+
+    Parameters
+    ----------
+    sums : Sums
+        Of G and y.
+    scales : tensor (M,)
+        S's diagonal.
+    variance : scalar
+        v.
+    """
+    logp, *_ = SumsEvidence().make_node(scales, variance, *sums).outputs
+    return cast(Tensor, logp)

@@ -1,0 +1,189 @@
+"""Rows that are read in parts: the same numbers as those of one table, and what is refused."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import bayes_gpx as bx
+from bayes_gpx.data import streamed
+from bayes_gpx.data.moments import Moments
+from bayes_gpx.data.row_source import FileRows, row_source
+
+rng = np.random.default_rng(3)
+N = 90
+FRAME = pd.DataFrame(
+    {
+        "far": 1e6 + rng.normal(size=N),
+        "b": rng.uniform(size=N),
+        "colour": pd.Categorical(rng.choice(["red", "blue"], N), categories=["red", "blue"]),
+        "y": rng.normal(size=N),
+    }
+)
+PARTS = [FRAME[:20], FRAME[20:21], FRAME[21:]]
+HSGP = {"approximation": bx.HSGP(3, 1.5)}
+THETA = {"lengthscale": [0.7, 1.1, 0.9], "amplitude": 1.2, "sigma": 0.3}
+QUIET = {"progressbar": False, "draws": 3, "seed": 1}
+
+
+class Again:
+    """Frames that are made anew each time."""
+
+    def __iter__(self):
+        return iter(PARTS)
+
+
+def files(folder):
+    (folder / "more").mkdir()
+    for k, part in enumerate(PARTS):
+        part.to_parquet(folder / ("more" if k == 2 else "") / f"{k}.parquet")
+    return folder
+
+
+def sources(folder):
+    return {
+        "list": PARTS,
+        "anew": Again(),
+        "polars": [pl.from_pandas(part) for part in PARTS],
+        "folder": files(folder),
+        "glob": f"{folder}/**/*.parquet",
+    }
+
+
+def test_says_what_a_table_in_memory_says(tmp_path):
+    table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP)
+    new = FRAME.drop(columns="y")[:4]
+    for name, source in sources(tmp_path).items():
+        model = bx.GP(source, "y", **HSGP)
+        assert model.training.n == N, name
+        for key, value in table.sums.items():
+            np.testing.assert_allclose(model.sums[key], value, rtol=1e-8, atol=1e-8)
+        for verb in (bx.predictions, bx.attributions):
+            one, same = (verb(m, THETA, new, **QUIET) for m in (model, table))
+            for variable in one.data_vars:
+                if variable.endswith(("_mean", "_sd")):
+                    np.testing.assert_allclose(one[variable], same[variable], atol=1e-7)
+    assert model.training.X.levels == {"colour": ("red", "blue")}
+
+
+def test_fits_of_both_agree():
+    found = [
+        m.fit(progressbar=False, start=THETA)["posterior"].to_dataset()
+        for m in (bx.GP(PARTS, "y", **HSGP), bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP))
+    ]
+    for name in found[0]:
+        np.testing.assert_allclose(found[0][name], found[1][name], rtol=1e-4)
+
+
+def test_weights_of_columns_by_name():
+    options = {**HSGP, "priors": {"sigma_w": 0.0}, "intercept": True}
+    model = bx.GPX(PARTS, "y", ["far"], **options)
+    table = bx.GPX(FRAME[["b", "colour"]], FRAME["y"], FRAME[["far"]], **options)
+    assert model.training.X.columns == ("b", "colour=red", "colour=blue")
+    theta = {"lengthscale": [1.1, 0.9], "amplitude": 1.2, "sigma": 0.3}
+    new = FRAME[["b", "colour"]][:4], FRAME[["far"]][:4]
+    one, same = (bx.contributions(m, theta, *new, **QUIET) for m in (model, table))
+    np.testing.assert_allclose(one["contribution_mean"], same["contribution_mean"], atol=1e-7)
+    np.testing.assert_allclose(one["contribution_sd"], same["contribution_sd"], atol=1e-7)
+
+
+def test_moments_of_parts_are_those_of_the_whole():
+    """Of a column whose mean is 1e12 of its sd, too."""
+    values = np.stack([1e8 + 1e-4 * rng.normal(size=500), rng.normal(size=500)], axis=1)
+    whole, joined = Moments.of(values), Moments.of(values[:3])
+    for rows in (values[3:4], values[4:200], values[200:]):
+        joined = joined.joined(Moments.of(rows))
+    exact = values.astype(np.longdouble)
+    assert joined.n == 500
+    np.testing.assert_allclose(joined.mean, exact.mean(axis=0).astype(float), rtol=1e-15)
+    np.testing.assert_allclose(joined.sd, exact.std(axis=0).astype(float), rtol=1e-4)
+    np.testing.assert_array_equal(joined.low, whole.low)
+    np.testing.assert_array_equal(joined.high, whole.high)
+
+
+def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
+    monkeypatch.setattr(streamed, "SAMPLE", 25)
+    found = []
+    for threads in (1, 3):
+        monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
+        found.append(bx.GP(PARTS, "y", **HSGP).training.X.values)
+    assert found[0].shape == (25, 4)
+    assert np.array_equal(*found)
+    assert set(found[0][:, 0]) <= set(FRAME["far"])
+
+
+@pytest.mark.parametrize(
+    "source, y, message",
+    [
+        (iter(PARTS), "y", "read once only"),
+        (PARTS, "z", r"lacks the columns \['z'\]"),
+        (PARTS, FRAME["y"], "expected the name of a column"),
+        ("nowhere/*.parquet", "y", "names no files that end in"),
+        ([FRAME[:20], FRAME[["b", "far", "colour", "y"]][20:]], "y", "in the same order"),
+        ([FRAME[:20], FRAME[20:].assign(b=np.nan)], "y", "missing or infinite"),
+        ([FRAME[:20], 3], "y", "holds a int"),
+        ([FRAME[:20], FRAME[20:].assign(b=FRAME["colour"])], "y", "holds categories in one part"),
+        ([FRAME.assign(b=1.0)], "y", "constant columns"),
+    ],
+)
+def test_refuses(source, y, message):
+    with pytest.raises(ValueError, match=message):
+        bx.GP(source, y, **HSGP)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({}, r"expected approximation=bx.HSGP\(m\)"),
+        ({"approximation": bx.Inducing(5)}, "sums over the rows"),
+        ({"likelihood": "student_t"}, "noise is normal only"),
+        ({"representation": "hierarchy"} | HSGP, "no variables for each row"),
+    ],
+)
+def test_refuses_models_that_pass_over_rows_at_every_step(options, message):
+    with pytest.raises(ValueError, match=message):
+        bx.GP(PARTS, "y", **options)
+    with pytest.raises(ValueError, match="sigma_w"):
+        bx.GPX(PARTS, "y", **HSGP)
+
+
+def test_files_of_fits_hold_no_rows(tmp_path):
+    options = {**HSGP, "priors": {"sigma_w": 0.0}, "intercept": True}
+    for model in (bx.GP(PARTS, "y", **HSGP), bx.GPX(PARTS, "y", ["far"], **options)):
+        idata = model.fit(progressbar=False)
+        path = tmp_path / "fit.nc"
+        bx.save(model, idata, path)
+        again, kept = bx.load(path)
+        assert again.training.X.values.shape == (1, len(model.training.X.columns))
+        assert again.training.n == N
+        new = FRAME[["b", "colour", "far"]][:4]
+        new = (new, new[["far"]]) if model.training.Z is not None else (new,)
+        for verb in (bx.predictions, bx.attributions):
+            one, same = (verb(m, i, *new, **QUIET) for m, i in ((model, idata), (again, kept)))
+            assert one.equals(same)
+        refitted = again.fit(progressbar=False)
+        best = [float(i["sample_stats"]["lp"].max()) for i in (idata, refitted)]
+        np.testing.assert_allclose(*best, atol=1e-4)
+        with pytest.raises(ValueError, match="were not saved with the fit"):
+            bx.predictions(again, kept, progressbar=False)
+
+
+def test_levels_are_those_of_all_parts():
+    """Polars and Parquet may declare the levels of a part alone."""
+    parts = [FRAME[:20], FRAME[20:].assign(colour=FRAME["colour"].cat.add_categories("green"))]
+    model = bx.GP(parts, "y", **HSGP)
+    assert model.training.X.levels == {"colour": ("red", "blue", "green")}
+    assert not model.training.moments.mean[model.training.X.columns.index("colour=green")]
+
+
+def test_tables_are_tables():
+    assert row_source(FRAME) is None
+    assert row_source(pl.from_pandas(FRAME)) is None
+    assert row_source([[1.0, 2.0]]) is None
+    assert row_source(np.zeros((3, 2))) is None
+
+
+def test_files_are_read_in_the_order_of_their_names(tmp_path):
+    assert row_source(files(tmp_path)) == FileRows(
+        tuple(str(tmp_path / name) for name in ("0.parquet", "1.parquet", "more/2.parquet"))
+    )

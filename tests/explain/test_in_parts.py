@@ -1,0 +1,123 @@
+"""Verbs about rows in parts say what they say of all rows at once; stores survive interruptions."""
+
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bayes_gpx as bx
+from bayes_gpx.draws import part_stores
+from bayes_gpx.explain import in_parts
+
+rng = np.random.default_rng(5)
+N = 50
+FRAME = pd.DataFrame({"a": rng.normal(size=N), "b": rng.uniform(size=N), "y": rng.normal(size=N)})
+PARTS = [FRAME[:7], FRAME[7:31], FRAME[31:]]
+X = FRAME[["a", "b"]]
+THETA = {"lengthscale": [0.7, 1.1], "amplitude": 1.2, "sigma": 0.3}
+QUIET = {"progressbar": False, "draws": 4, "seed": 1}
+VERBS = [bx.predictions, bx.derivatives, bx.attributions]
+
+
+@pytest.fixture(autouse=True)
+def few_rows(monkeypatch):
+    for module in (part_stores, in_parts):
+        monkeypatch.setattr(module, "PART", 16)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return bx.GP(PARTS, "y", approximation=bx.HSGP(4, 1.5))
+
+
+def moments_agree(one, other):
+    for name in other.data_vars:
+        if name.endswith(("_mean", "_sd", "value")):
+            np.testing.assert_allclose(one[name], other[name], atol=1e-12)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_training_rows_are_explained_part_by_part(model, verb):
+    found = verb(model, THETA, keep="summary", **QUIET)
+    assert found.sizes["obs"] == N
+    assert found["obs"].values.tolist() == list(range(N))
+    moments_agree(found, verb(model, THETA, X, keep="summary", **QUIET))
+
+
+def test_weights_with_features_of_their_own():
+    options = {"approximation": bx.HSGP(4, 1.5), "priors": {"sigma_w": 0.0}, "intercept": True}
+    model = bx.GPX(PARTS, "y", ["b"], **options)
+    theta = {"lengthscale": [0.7], "amplitude": 1.2, "sigma": 0.3}
+    for verb in (bx.weights, bx.contributions):
+        found = verb(model, theta, keep="summary", **QUIET)
+        moments_agree(found, verb(model, theta, X[["a"]], X[["b"]], keep="summary", **QUIET))
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_stores_hold_the_same_for_any_executor(model, verb, tmp_path):
+    alone = verb(model, THETA, path=tmp_path / "alone", **QUIET).load()
+    with ThreadPoolExecutor(2) as executor:
+        threads = verb(model, THETA, path=tmp_path / "two", executor=executor, **QUIET).load()
+        table = bx.GP(X, FRAME["y"], approximation=bx.HSGP(4, 1.5))
+        given = verb(table, THETA, X, executor=executor, keep="summary", **QUIET)
+    xr.testing.assert_identical(alone, threads)
+    moments_agree(given, alone)
+    assert not alone.isnull().any().to_array().any()
+    whole = verb(model, THETA, X, keep="summary", **QUIET)
+    moments_agree(alone, whole)
+
+
+def test_processes_write_parts_of_one_store(model, tmp_path):
+    alone = bx.predictions(model, THETA, path=tmp_path / "alone", **QUIET).load()
+    with ProcessPoolExecutor(1, get_context("fork")) as executor:
+        found = bx.predictions(model, THETA, path=tmp_path / "two", executor=executor, **QUIET)
+    xr.testing.assert_identical(alone, found.load())
+
+
+def test_an_interrupted_store_goes_on_where_it_stopped(model, tmp_path, monkeypatch):
+    whole = bx.predictions(model, THETA, path=tmp_path / "whole", **QUIET).load()
+    write, written = part_stores.PartStore.write, []
+
+    def stops(self, number, part):
+        if number == 2:
+            raise KeyboardInterrupt
+        write(self, number, part)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(part_stores.PartStore, "write", stops)
+        with pytest.raises(KeyboardInterrupt):
+            bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
+    assert not (tmp_path / "store").exists()
+    with pytest.raises(ValueError, match="no unfinished store of the same"):
+        bx.predictions(model, THETA, path=tmp_path / "store", **QUIET | {"draws": 5})
+
+    def counts(self, number, part):
+        written.append(number)
+        write(self, number, part)
+
+    monkeypatch.setattr(part_stores.PartStore, "write", counts)
+    found = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
+    assert written == [2, 3]
+    xr.testing.assert_identical(found.load(), whole)
+
+
+def test_finished_stores_are_replaced_and_others_refused(model, tmp_path):
+    bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
+    again = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET | {"draws": 2})
+    assert again.sizes["draw"] == 2
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "note.txt").write_text("kept")
+    with pytest.raises(ValueError, match="left as it is"):
+        bx.predictions(model, THETA, path=tmp_path / "mine", **QUIET)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [({}, "need a path="), ({"joint": True}, "joint with rows"), ({"obs": [3]}, "obs with rows")],
+)
+def test_refuses(model, options, message):
+    with pytest.raises(ValueError, match=message):
+        bx.predictions(model, THETA, **QUIET, **options)
