@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
+from os import PathLike
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
@@ -42,7 +43,7 @@ class PartStore:
         unfinished store that was asked for otherwise.
     """
 
-    def __init__(self, path, asked, entropy):
+    def __init__(self, path: str | PathLike, asked: str, entropy: Any) -> None:
         self.path = Path(path).resolve()
         refuse_foreign(self.path)
         self.folder = self.path.with_name(f"{self.path.name}.unfinished")

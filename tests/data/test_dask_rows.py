@@ -1,0 +1,74 @@
+"""Dask data frames: sums where the partitions lie, with the numbers of one table."""
+
+import os
+import signal
+
+import dask.dataframe as dask
+import distributed
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+
+import bayes_gpx as bx
+
+rng = np.random.default_rng(6)
+N = 80
+FRAME = pd.DataFrame({"a": rng.normal(size=N), "b": rng.uniform(size=N), "y": rng.normal(size=N)})
+X = FRAME[["a", "b"]]
+HSGP = {"approximation": bx.HSGP(4, 1.5)}
+THETA = {"lengthscale": [0.7, 1.1], "amplitude": 1.2, "sigma": 0.3}
+QUIET = {"progressbar": False, "draws": 4, "seed": 1}
+
+
+def test_says_what_a_table_in_memory_says():
+    model = bx.GP(dask.from_pandas(FRAME, npartitions=5), "y", **HSGP)
+    table = bx.GP(X, FRAME["y"], **HSGP)
+    for key, value in table.sums.items():
+        np.testing.assert_allclose(model.sums[key], value, atol=1e-9)
+    found = bx.predictions(model, THETA, keep="summary", **QUIET)
+    given = bx.predictions(table, THETA, X, keep="summary", **QUIET)
+    np.testing.assert_allclose(found["f_mean"], given["f_mean"], atol=1e-9)
+    np.testing.assert_allclose(found["f_sd"], given["f_sd"], atol=1e-9)
+
+
+def kill_once(mark, part):
+    """End the worker's process the first time that a part is asked for."""
+    if not os.path.exists(mark):
+        with open(mark, "w"):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+@pytest.mark.slow
+def test_a_cluster_says_the_same_though_a_worker_is_killed(tmp_path):
+    """Two processes; one is killed while it makes a part of the sums, and one while it explains."""
+    frame = dask.from_pandas(FRAME, npartitions=5)
+    alone = bx.GP(frame, "y", **HSGP)
+    expected = bx.predictions(alone, THETA, X, path=tmp_path / "alone", **QUIET).load()
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        hurt = frame.map_partitions(
+            lambda part: kill_once(tmp_path / "first", part), meta=FRAME[:0]
+        )
+        model = bx.GP(hurt, "y", **HSGP)
+        assert (tmp_path / "first").exists()
+        for name, value in alone.sums.items():
+            np.testing.assert_array_equal(model.sums[name], value)
+        workers = client.run(os.getpid)
+        executor = client.get_executor()
+        killer = client.submit(kill_once, tmp_path / "second", 1)
+        many = pd.concat([X] * 700, ignore_index=True)
+        found = bx.predictions(
+            model, THETA, many, path=tmp_path / "many", executor=executor, **QUIET
+        ).load()
+        killer.result()
+        assert client.run(os.getpid) != workers
+    assert found.sizes["obs"] == 700 * N
+    assert not found["f"].isnull().any()
+    for name in ("f_mean", "f_sd"):
+        block = found[name].values.reshape((700, N))
+        np.testing.assert_allclose(block, np.tile(expected[name].values, (700, 1)), atol=1e-12)
+    with xr.open_zarr(tmp_path / "many", consolidated=False) as kept:
+        xr.testing.assert_identical(kept.load(), found)
