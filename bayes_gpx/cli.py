@@ -6,8 +6,8 @@ import warnings
 
 import click
 
-from bayes_gpx.cli_arguments import Lists, Named, Place, in_flags
-from bayes_gpx.cli_rows import baseline_of, kind_of, rows_of, warn_outside
+from bayes_gpx.cli_arguments import Approximation, Lists, Named, Place, Rows, in_flags
+from bayes_gpx.cli_rows import baseline_of, parts_to_fit, rows_of, rows_to_fit, warn_outside
 from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from
 from bayes_gpx.inference.methods import METHODS, method_named
 
@@ -111,7 +111,7 @@ def demo(out, seed):
 
 
 @commands.command(cls=Lists)
-@click.argument("data", type=ROWS)
+@click.argument("data", type=Rows("CSV or Parquet rows"))
 @click.option("--target", required=True, help="Column to predict.")
 @click.option(
     "--features", multiple=True, metavar="A B ...",
@@ -145,6 +145,11 @@ def demo(out, seed):
     help="Use an approximation by M inducing points, for thousands of rows.",
 )  # fmt: skip
 @click.option(
+    "--approximation", type=Approximation(),
+    help="Use an approximation: hsgp:20x20 (sines along few columns, for millions of rows), "
+    "inducing:100 or features:400.",
+)  # fmt: skip
+@click.option(
     "--draws", type=click.IntRange(1), default=1000, show_default=True,
     help="Draws of each chain, without tuning.",
 )  # fmt: skip
@@ -171,6 +176,7 @@ def fit(
     likelihood,
     kernel,
     inducing,
+    approximation,
     out,
     drop_missing,
     force,
@@ -179,6 +185,10 @@ def fit(
 ):
     """Fit a model to the rows of DATA, a CSV or Parquet file.
 
+    DATA may be a folder or a glob of Parquet files, such as 'rides/*.parquet', which are read in
+    parts and need not fit into memory. This needs normal noise and --approximation hsgp:M; the
+    weights of a gpx are then smooth functions of the features, without deviations of single rows.
+
     The fit is written to a folder, from which explain and report read it. If you interrupt it by
     Ctrl-C, the draws so far are kept, or at least the fit by MAP. If the folder holds an earlier
     fit, they are written to interrupted.nc.
@@ -186,7 +196,6 @@ def fit(
     \b
     bayes-gpx fit houses.csv --target price --features rooms age lat lon --out run/
     """
-    from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
     from bayes_gpx.likelihoods import named
     from bayes_gpx.model.gp import GP, GPX
     from bayes_gpx.processes.approximations import Inducing
@@ -200,28 +209,22 @@ def fit(
         )
     if method_named(method).inducing and inducing is None:
         raise click.UsageError(f"--method {method} needs --inducing M, a number of points.")
-    observation, sheet = named(likelihood), read_sheet(data)
-    others = [column for column in sheet.columns if column != target] if target in sheet else []
-    names = list(features or others)
-    if target in names:
-        raise click.UsageError(f"{target} is both the target and a feature.")
-    if outside := [name for name in categorical if name in sheet and name not in names]:
-        raise click.UsageError(f"{', '.join(outside)} is categorical but no feature.")
-    unknown = [name for name in categorical if name not in names]
-    wanted = [Wanted(target, kind_of(observation), target=True, fitted=observation.scaled)]
-    for name in (*names, *unknown):
-        kind = "category" if name in categorical else "numbers"
-        wanted.append(Wanted(name, kind, fitted=True))
-    table, dropped = columns_of(sheet, wanted, str(data), drop_missing=drop_missing)
-    if dropped is not None:
-        say(dropped)
-    X, y = table[names], table[target]
-    approximation = None if inducing is None else Inducing(inducing)
-    build = {"gp": GP, "gpx": GPX}[model]
-    fitted = build(X, y, kernel=kernel, likelihood=likelihood, approximation=approximation)
+    if inducing is not None and approximation is not None:
+        raise click.UsageError("--inducing and --approximation; expected one of them.")
+    approximation = approximation if inducing is None else Inducing(inducing)
+    how_read = target, features, categorical, named(likelihood)
+    if isinstance(data, str):
+        X, y, names = parts_to_fit(data, *how_read, drop_missing)
+        priors = {"sigma_w": 0.0} if model == "gpx" else {}
+    else:
+        X, y, names = rows_to_fit(data, *how_read, drop_missing, say)
+        priors = {}
+    fitted = {"gp": GP, "gpx": GPX}[model](
+        X, y, kernel=kernel, likelihood=likelihood, approximation=approximation, priors=priors
+    )
     with folder_for(out):
         writable(out / FIT)
-        say(f"{len(X)} rows, {len(names)} features: {', '.join(names)}.")
+        say(f"{fitted.training.n} rows, {len(names)} features: {', '.join(names)}.")
         idata, kept, complete = fit_into(
             fitted, method, out / FIT, say, progressbar=not quiet, **how
         )

@@ -54,6 +54,46 @@ class Place(click.ParamType):
         return path
 
 
+class Rows(Place):
+    """A file of rows, or several: a folder or a glob of files that are read in parts."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | str:
+        """Check a path; a folder or a glob stays the text that it is."""
+        if isinstance(value, str) and (
+            any(sign in value for sign in "*?[") or Path(value).is_dir()
+        ):
+            return value
+        return super().convert(value, param, ctx)
+
+
+class Approximation(click.ParamType):
+    """How a Gaussian process is made cheap: ``hsgp:20x20``, ``inducing:100``, ``features:400``."""
+
+    name = "KIND:SIZE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read the kind and its sizes."""
+        from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+
+        kinds: dict[str, Any] = {"hsgp": HSGP, "inducing": Inducing, "features": RandomFeatures}
+        kind, _, sizes = str(value).partition(":")
+        numbers = [int(size) for size in sizes.split("x") if size.isdigit()]
+        known = kind in kinds and numbers and "x".join(map(str, numbers)) == sizes
+        if not known or (len(numbers) > 1 and kind != "hsgp"):
+            self.fail(
+                f"{value!r} is no approximation; expected hsgp:M sines along each column, or "
+                "hsgp:20x30 for each of two, inducing:M points, or features:M random waves.",
+                param,
+                ctx,
+            )
+        try:
+            return kinds[kind](tuple(numbers) if len(numbers) > 1 else numbers[0])
+        except ValueError as refused:
+            self.fail(str(refused), param, ctx)
+
+
 class Named(click.Choice):
     """One of several names, in upper or lower case; errors suggest the name that was meant."""
 
@@ -76,6 +116,8 @@ FLAGS = {
     r"\b(likelihood|kernel|method|baseline)='([^']+)'": r"--\1 \2",
     r"^(likelihood|kernel|method|baseline)\b": r"--\1",
     r"\bapproximation=bx\.Inducing\(m\)": "--inducing M",
+    r"\bapproximation=bx\.HSGP\(m\)": "--approximation hsgp:M",
+    r"pass rows as X_new\. .*": "give a file of rows as NEW.",
 }
 """Arguments in Python, as messages name them, and the command line's options for them."""
 

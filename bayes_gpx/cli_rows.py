@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
+from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from bayes_gpx.data.row_source import RowSource
     from bayes_gpx.likelihoods.base import Likelihood
     from bayes_gpx.model.model import Model
 
@@ -82,3 +85,62 @@ def baseline_of(
             f"{given} has {len(rows)} rows; expected at most {MOST_BASELINES} to average over."
         )
     return rows
+
+
+def rows_to_fit(
+    data: Path,
+    target: str,
+    features: Sequence[str],
+    categorical: Sequence[str],
+    observation: Any,
+    drop_missing: bool,
+    say: Callable[[str], None],
+) -> tuple[pd.DataFrame, pd.Series, list[str]]:
+    """X, y and the names of the features in a sheet that a model is to learn from.
+
+    Raises
+    ------
+    click.UsageError, ValueError
+        For columns that are not there, or hold something else than they should.
+    """
+    from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
+
+    sheet = read_sheet(data)
+    others = [column for column in sheet.columns if column != target] if target in sheet else []
+    names = list(features or others)
+    if target in names:
+        raise click.UsageError(f"{target} is both the target and a feature.")
+    if outside := [name for name in categorical if name in sheet and name not in names]:
+        raise click.UsageError(f"{', '.join(outside)} is categorical but no feature.")
+    unknown = [name for name in categorical if name not in names]
+    wanted = [Wanted(target, kind_of(observation), target=True, fitted=observation.scaled)]
+    for name in (*names, *unknown):
+        kind = "category" if name in categorical else "numbers"
+        wanted.append(Wanted(name, kind, fitted=True))
+    table, dropped = columns_of(sheet, wanted, str(data), drop_missing=drop_missing)
+    if dropped is not None:
+        say(dropped)
+    return table[names], table[target], names
+
+
+def parts_to_fit(
+    data: str,
+    target: str,
+    features: Sequence[str],
+    categorical: Sequence[str],
+    observation: Any,
+    drop_missing: bool,
+) -> tuple[RowSource, str, list[str]]:
+    """What is read in parts, with the names of the target and of the features."""
+    if categorical or drop_missing:
+        raise click.UsageError(
+            "--categorical and --drop-missing are for single files; of files that are read in "
+            "parts, declare categories by the columns' type, and leave incomplete rows out."
+        )
+    from bayes_gpx.data.row_source import FileRows, row_source
+
+    source = cast(FileRows, row_source(data))
+    names = list(features or (name for name in source.names if name != target))
+    for name in (target, *names):
+        one_of("column", name, source.names)
+    return replace(source, columns=(*names, target)), target, names

@@ -48,17 +48,28 @@ class FileRows(RowSource):
     Attributes
     ----------
     paths : tuple of str
+    columns : tuple of str or None
+        The only columns that are read, where not all are.
     """
 
     paths: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns, as the first file says."""
+        return self._opened(self.paths[0]).schema.names
+
+    def _opened(self, path):
+        import pyarrow.dataset
+
+        return pyarrow.dataset.dataset(path, format=ENDINGS[Path(path).suffix])
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Read batches of rows."""
-        import pyarrow.dataset
-
+        columns = None if self.columns is None else list(self.columns)
         for path in self.paths:
-            data = pyarrow.dataset.dataset(path, format=ENDINGS[Path(path).suffix])
-            for batch in data.to_batches(batch_size=BATCH):
+            for batch in self._opened(path).to_batches(columns=columns, batch_size=BATCH):
                 if batch.num_rows:
                     yield batch.to_pandas()
 
@@ -120,7 +131,7 @@ def row_source(X: Any) -> RowSource | None:
 
     Parameters
     ----------
-    X : str or path, dask.dataframe.DataFrame, iterable of frames, or a table
+    X : RowSource, str or path, dask.dataframe.DataFrame, iterable of frames, or a table
         A file, a folder or a glob of Parquet or Arrow files.
 
     Raises
@@ -128,6 +139,8 @@ def row_source(X: Any) -> RowSource | None:
     ValueError
         For paths without such files, and for iterators, which can be read once only.
     """
+    if isinstance(X, RowSource):
+        return X
     if isinstance(X, str | PathLike):
         return FileRows(_files(fspath(X)))
     if hasattr(X, "to_delayed") and hasattr(X, "npartitions"):

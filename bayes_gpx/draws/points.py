@@ -186,11 +186,12 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
         None where no row does.
     """
     training, left, said = model.training, np.zeros(len(where.X), bool), []
-    tables = [(training.X, where.X_values)]
-    if training.Z is not None and not training.z_is_x and where.Z_values is not None:
-        tables.append((training.Z, where.Z_values))
-    for known, values in tables:
-        low, high = known.values.min(axis=0), known.values.max(axis=0)
+    tables = [(training.X, training.moments.low, training.moments.high, where.X_values)]
+    own_z = training.Z is not None and not training.z_is_x and where.Z_values is not None
+    if own_z and not training.streamed:
+        Z = training.Z.values
+        tables.append((training.Z, Z.min(axis=0), Z.max(axis=0), where.Z_values))
+    for known, low, high, values in tables:
         margin = MARGIN * (high - low)
         far = (values < low - margin) | (values > high + margin)
         for j, column in enumerate(known.columns):

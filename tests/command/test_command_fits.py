@@ -4,6 +4,7 @@ import signal
 import subprocess
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
@@ -102,3 +103,42 @@ def test_an_interrupted_fit_keeps_what_is_done(folder, tmp_path, command):
         assert [line[:11] for line in told] == ["Interrupted"]
         _, idata = bx.load(run / "fit.nc")
         assert idata["posterior"].sizes["draw"] >= at_least
+
+
+@pytest.fixture
+def rides(tmp_path):
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.uniform(size=(60, 4)), columns=["a", "b", "c", "y"])
+    (tmp_path / "rides").mkdir()
+    for k in range(3):
+        table[20 * k : 20 * (k + 1)].to_parquet(tmp_path / "rides" / f"{k}.parquet")
+    return table, tmp_path / "rides"
+
+
+@pytest.mark.parametrize("form", ["{}", "{}/*.parquet"])
+def test_files_in_parts_are_one_table(form, rides, tmp_path, refused):
+    table, folder = rides
+    out = ["--method", "map", "--quiet", "--out", str(tmp_path / "run")]
+    how = ["--target", "y", "--features", "a", "b", "--approximation", "hsgp:4x3"]
+    assert cli.main(["fit", form.format(folder), *how, *out]) == 0
+    model, idata = bx.load(tmp_path / "run" / "fit.nc")
+    again = bx.GPX(
+        table[["a", "b"]], table["y"], approximation=bx.HSGP((4, 3)), priors={"sigma_w": 0.0}
+    )
+    assert model.specification == again.specification
+    fitted = again.fit("map", progressbar=False)
+    assert_allclose(idata["sample_stats"]["lp"], fitted["sample_stats"]["lp"], rtol=1e-5)
+    table[:3].to_csv(tmp_path / "new.csv", index=False)
+    explained = ["explain", str(tmp_path / "run"), f"{tmp_path}/new.csv", "--quiet"]
+    assert cli.main([*explained, "--out", f"{tmp_path}/e.csv"]) == 0
+    assert len(pd.read_csv(tmp_path / "e.csv")) == 6
+    assert "a file of rows as NEW" in refused("report", tmp_path / "run")[1]
+
+
+def test_files_in_parts_are_refused_with_the_flags_that_cure(rides, tmp_path, refused):
+    fit = ["fit", rides[1], "--target", "y", "--method", "map", "--out", tmp_path / "run"]
+    assert "expected --approximation hsgp:M" in refused(*fit)[1]
+    assert "hsgp:20x30" in refused(*fit, "--approximation", "hsgp:4x")[1]
+    assert "one of them" in refused(*fit, "--approximation", "hsgp:4", "--inducing", 3)[1]
+    assert "single files" in refused(*fit, "--drop-missing")[1]
+    assert "'z'" in refused(*fit[:3], "z", *fit[4:])[1]
