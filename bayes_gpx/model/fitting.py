@@ -67,7 +67,8 @@ def infer(
             f"method={method!r} with approximation={model.specification.approximation}; "
             "expected approximation=bx.Inducing(m), the number of inducing points."
         )
-    room = room_for_pairs(model.training.n, model.specification.approximation)
+    spec = model.specification
+    room = room_for_pairs(model.training.n, spec.approximation, spec.classes or 0)
     with room, blas_threads(model.training.n, chosen.threads(options)):
         starts = model.starts(start)
         if sampled:

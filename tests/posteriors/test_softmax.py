@@ -17,7 +17,13 @@ from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence
-from bayes_gpx.posteriors.evidence.softmax import SoftmaxLaplace, factor, softmax_laplace
+from bayes_gpx.posteriors.evidence.softmax import (
+    SoftmaxEvidence,
+    gathered,
+    softmax_laplace,
+    softmax_mode,
+    spread,
+)
 from bayes_gpx.posteriors.softmax import Coupled, across
 
 
@@ -69,6 +75,7 @@ def compiled():
     K = pt.exp(2 * logs[0]) * pt.exp(-0.5 * SQUARES / pt.exp(2 * logs[1]))
     found = softmax_laplace(Categorical(C), K, Y)
     outputs = [found.logp, pt.grad(found.logp, logs), *found[1:]]
+    outputs += softmax_mode(Categorical(C), K, Y)
     return pytensor.function([logs], outputs, mode=MODE)
 
 
@@ -77,9 +84,11 @@ FUNCTION = compiled()
 
 @pytest.mark.parametrize("logs", [np.array([0.3, -0.4]), np.array([1.2, 0.1])])
 def test_evidence_and_moments_are_those_of_dense_algebra(logs):
-    logp, _, alpha, _, covariances = FUNCTION(logs)
+    logp, _, alpha, covariances, again, slope, _ = FUNCTION(logs)
     evidence, mode, cov = dense(logs)
     assert_allclose(logp, evidence, rtol=1e-7)
+    assert_allclose(again, logp, rtol=1e-13)
+    assert_allclose(slope, alpha)
     assert_allclose(covariance(logs) @ alpha, mode, atol=1e-5)
     blocks = cov.reshape((C, N, C, N))
     for i in range(N):
@@ -98,22 +107,23 @@ def test_the_gradient_is_a_difference_of_the_evidence(logs):
 def test_two_classes_are_a_logit_of_their_difference():
     y, logs = (Y > 0) * 1.0, np.array([0.5, -0.2])
     K = covariance(logs)
-    two = SoftmaxLaplace(Categorical(2))(K, y)[0]
+    two = SoftmaxEvidence(Categorical(2))(K, y)[0]
     one = laplace_evidence(named("bernoulli"), 2 * K, y, {}, np.ones(N))[0]
     values = pytensor.function([], [two, one], mode=MODE)()
     assert_allclose(values[0], values[1], rtol=1e-9)
 
 
 def test_the_factor_squares_to_the_information():
-    p = softmax(RNG.normal(size=(5, 4)), axis=1)
-    A = factor(p)
-    expected = p[:, :, None] * np.eye(4) - p[:, :, None] * p[:, None]
-    assert_allclose(A @ A.transpose(0, 2, 1), expected, atol=1e-15)
+    p, v = softmax(RNG.normal(size=(5, 4)), axis=1), RNG.normal(size=(5, 4))
+    expected = np.stack([(np.diag(one) - np.outer(one, one)) @ w for one, w in zip(p, v)])
+    assert_allclose(spread(p, gathered(p, v)), expected, atol=1e-15)
+    other = RNG.normal(size=(5, 4))
+    assert_allclose((spread(p, v) * other).sum(), (v * gathered(p, other)).sum())
 
 
 def test_the_posterior_of_slopes_couples_classes():
     logs = np.array([0.3, -0.4])
-    _, _, alpha, root, _ = FUNCTION(logs)
+    *_, alpha, root = FUNCTION(logs)
     kernel = np.exp(2 * logs[0]) * pm.gp.cov.ExpQuad(2, ls=np.exp(logs[1]))
     process, new = bx.GaussianProcess(kernel), np.array([[0.2, -0.3], [1.0, 0.4]])
     joint = Coupled(process, bx.operators.evaluate(X), pt.as_tensor(alpha), pt.as_tensor(root), Y)
@@ -163,8 +173,8 @@ def test_expectations_over_several_latent_values():
 
 
 def test_the_op_can_be_stored_and_fails_quietly():
-    op = pickle.loads(pickle.dumps(SoftmaxLaplace(Categorical(C))))
-    assert op == SoftmaxLaplace(Categorical(C))
+    op = pickle.loads(pickle.dumps(SoftmaxEvidence(Categorical(C))))
+    assert op == SoftmaxEvidence(Categorical(C))
     logp, in_K, *_ = pytensor.function([], op(np.full((N, N), np.nan), Y), mode=MODE)()
     assert logp == -np.inf and not in_K.any()
 
