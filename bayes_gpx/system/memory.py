@@ -14,8 +14,8 @@ Peaks of a fit by MAP at n = 2000 to 4000, by the process's largest resident siz
 kernel), 7.3 (squared exponential), 14 (GPX), 21 (labels).
 """
 
-MATRICES_OF_A_CLASS = 2
-"""Matrices (n, n) that it holds besides for each of several classes."""
+MATRICES_OF_A_CLASS = 1
+"""Matrices (n, n) that a fit holds besides for each of several classes."""
 
 WORTH_ASKING = LEAST_MATRICES * 8 * 2000**2
 """Bytes for which no machine is too small: those of 2000 rows."""

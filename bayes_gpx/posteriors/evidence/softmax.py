@@ -45,7 +45,7 @@ from bayes_gpx.posteriors.evidence.newton import ascend
 SOLVED, ITERATIONS = 1e-4, 1000
 """Residual of a Newton step, as a share of its right-hand side, and most iterations to reach it."""
 
-LEAST_PROBABLE = 1e-4
+LEAST_PROBABLE = 1e-8
 """Probability below which a row's posterior variance is not divided by it, for rounding's sake."""
 
 
@@ -201,11 +201,16 @@ class SoftmaxEvidence(_OfClasses):
             logs += np.log(np.diag(upper)).sum()
             blocks[c] = _inverted(upper, sd)
         S = blocks.sum(axis=0)
-        upper = np.ascontiguousarray(np.linalg.cholesky(S).T)
-        logs += np.log(np.diag(upper)).sum()
-        covariance, taken = _halved(K, p, blocks, upper)
+        M = np.linalg.cholesky(S)
+        logs += np.log(np.diag(M)).sum()
+        back, alone, taken = _seen(K, p, blocks, M)
+        between = np.matmul(blocks.transpose(1, 0, 2), blocks.transpose(1, 2, 0))
+        covariance = between + alone[:, :, None] * np.eye(p.shape[1])
         pull = -0.5 * self._contracted(f, covariance)
-        moved = pull - _against(blocks, upper, K @ pull)
+        within = np.einsum("cij,ic->cj", blocks, pull)
+        through = within.sum(axis=0)
+        through = p * ((back @ through)[:, None] - np.einsum("cij,j->ic", blocks, through))
+        moved = pull - M @ within.T + through  # pull - C K pull
         in_K = (0.5 * alpha + moved) @ alpha.T
         in_K = 0.5 * (in_K + in_K.T) - 0.5 * (S - taken)
         return logp - 0.5 * (alpha * f).sum() - logs, in_K, slope, covariance
@@ -237,31 +242,35 @@ def _inverted(upper, sd):
     return E
 
 
-def _halved(K, p, blocks, upper):
-    """Posterior covariances of each row (n, C, C), and the sum of E_c S^-1 E_c (n, n).
+def _seen(K, p, blocks, M):
+    """What the data say of each class, with S = M M'; E_c (C, n, n) become K E_c M^-T.
 
-    The blocks E_c (C, n, n) are overwritten with E_c M^-T, where S = M M' and `upper` is M'. Of a
-    column of E_c K = I - E_c D_c^-1 the second form needs no product of matrices.
+    Of these products the rows of likely labels follow from E_c K = I - E_c D_c^-1, so that only
+    those of unlikely ones are computed, where rounding would matter.
+
+    Returns
+    -------
+    back : array (n, n)
+        M^-T, so that E_c M^-T is D_c times the difference of this and K E_c M^-T.
+    alone : array (n, C)
+        Posterior variances if all information were D_c.
+    taken : array (n, n)
+        Sum of E_c S^-1 E_c.
     """
-    C, n, _ = blocks.shape
-    known, own, taken = np.empty((n, C, n)), np.empty((n, C)), np.zeros((n, n))
-    back, prior = half(upper, np.eye(n)), np.diag(K)
-    for c, (E, likely) in enumerate(zip(blocks, p.T, strict=True)):
-        rare = np.flatnonzero(likely < LEAST_PROBABLE)
-        of_rare = K[rare] @ E
-        own[:, c] = np.einsum("ij,ij->i", K, E) / likely
-        own[rare, c] = prior[rare] - (of_rare * K[rare]).sum(axis=1)
+    upper, towards = np.ascontiguousarray(M.T), K @ M
+    back, taken = half(upper, np.eye(len(K))), np.zeros(K.shape)
+    alone = np.empty(p.shape)
+    for c, E in enumerate(blocks):
+        likely, rare = p[:, c], np.flatnonzero(p[:, c] < LEAST_PROBABLE)
+        alone[:, c] = np.einsum("ij,ij->i", K, E) / likely
         half(upper, E)
         taken += E @ E.T
-        known[:, c] = back - E / likely[:, None]
-        known[rare, c] = half(upper, of_rare)
-    return known @ known.transpose(0, 2, 1) + own[:, :, None] * np.eye(C), taken
-
-
-def _against(halves, upper, v):
-    """C v for v (n, C), from what `_halved` makes of the blocks."""
-    within = np.einsum("cij,ic->cj", halves, v)
-    return (within @ np.triu(upper)).T - np.einsum("cij,j->ic", halves, within.sum(axis=0))
+        of_rare = K[rare] @ E
+        alone[rare, c] = np.diag(K)[rare] - (of_rare * towards[rare]).sum(axis=1)
+        np.divide(E, -likely[:, None], out=E)
+        E += back
+        E[rare] = of_rare
+    return back, alone, taken
 
 
 class CoupledSites(NamedTuple):
