@@ -6,8 +6,10 @@ Graphs are written for one draw, and compiled as functions of hyperparameters, d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import version
+from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +28,7 @@ from bayes_gpx.draws.stores import Memory, Store
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.linear_algebra import with_jitter
 from bayes_gpx.numerics.progress import progress_bar
-from bayes_gpx.numerics.threads import blas_threads
+from bayes_gpx.numerics.threads import THREADED_FROM, blas_threads, parallel_densities
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 32 * 2**20
 """Size of the largest array that a block of rows may need."""
+
+TURN = 20
+"""Draws that a thread evaluates in a row, where several threads share them."""
 
 LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
@@ -106,20 +111,31 @@ def scalars(
     -------
     list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
     """
-    hyper = hyperparameter_draws(model, idata, num_draws)
-    data, rows, largest = data_of(model), [], 0.0
+    hyper, data, n = hyperparameter_draws(model, idata, num_draws), data_of(model), model.training.n
     staged = compiled(Structure.of(model, hyper), build, ("jitter", *data), buffered=True)
-    function = staged.given(*data.values())
-    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        for _, theta in progress.track(
-            hyper, total=len(hyper), description="Leaving each row out, by draw"
-        ):
-            found, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
-            rows.append([np.array(array) for array in found])
-            largest = max(largest, jitter)
+
+    def evaluated(draws):
+        function, found = staged.given(*data.values()), []
+        for _, theta in draws:
+            arrays, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
+            found.append(([np.array(array) for array in arrays], jitter))
+        return found
+
+    draws = [*hyper]
+    parts = [draws[k : k + TURN] for k in range(0, len(draws), TURN)]
+    pool = ThreadPoolExecutor(1 if n >= THREADED_FROM else parallel_densities(n))
+    with blas_threads(n), progress_bar(progressbar) as progress:
+        try:
+            found = chain.from_iterable(pool.map(evaluated, parts))
+            tracked = progress.track(
+                found, total=len(draws), description="Leaving each row out, by draw"
+            )
+            rows, jitters = zip(*tracked, strict=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
     shape = len(hyper.chain), len(hyper.draw)
     columns = [np.stack(column) for column in zip(*rows, strict=True)]
-    return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, largest
+    return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, max(jitters)
 
 
 def explain(
