@@ -39,9 +39,7 @@ class OfOneClass(Gaussian):
     @cached_property
     def shared(self):
         """Columns (n, c m), whose products are covariances that classes have through each other."""
-        back = pt.linalg.solve_triangular(
-            self.root, self.alone._explained, lower=True, trans="T"
-        )
+        back = pt.linalg.solve_triangular(self.root, self.alone._explained, lower=True, trans="T")
         return solve_root(self.joint, back)
 
     @cached_property
@@ -86,8 +84,8 @@ def across(parts: Sequence[Gaussian], joint: bool = False) -> tuple[Tensor, Tens
     mean = pt.stack([part.mean for part in parts], axis=1)
     variance = pt.stack([_alone(part).variance for part in parts], axis=1)
     cov = variance[:, :, None] * pt.eye(len(parts))
-    if isinstance(parts[0], OfOneClass):
-        shared = pt.stack([part.shared for part in parts]).transpose(2, 0, 1)
+    if each := _shared(parts):
+        shared = pt.stack(each).transpose(2, 0, 1)
         cov = cov + pt.matmul(shared, shared.transpose(0, 2, 1))
     return mean.ravel(), cov
 
@@ -97,8 +95,8 @@ def _jointly(parts):
     m, C = parts[0].mean.shape[0], len(parts)
     apart = pt.stack([_alone(part).cov for part in parts], axis=2)
     cov = (apart[:, :, :, None] * pt.eye(C)).transpose(0, 2, 1, 3).reshape((m * C, m * C))
-    if isinstance(parts[0], OfOneClass):
-        shared = pt.stack([part.shared for part in parts], axis=2).reshape((-1, m * C))
+    if each := _shared(parts):
+        shared = pt.stack(each, axis=2).reshape((-1, m * C))
         cov = cov + pt.dot(shared.T, shared)
     return mean, cov
 
@@ -106,6 +104,11 @@ def _jointly(parts):
 def _alone(part):
     """A class's posterior without what classes share."""
     return part.alone if isinstance(part, OfOneClass) else part
+
+
+def _shared(parts):
+    """What each class shares with the others, (n, m) each; [] where classes are independent."""
+    return [part.shared for part in parts if isinstance(part, OfOneClass)]
 
 
 @dataclass(frozen=True, eq=False)
