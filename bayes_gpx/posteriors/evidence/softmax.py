@@ -1,8 +1,8 @@
 """Laplace's approximation for several classes, whose latent values the data couple.
 
-C independent processes with one covariance K (n, n) and a softmax. At the mode the information is
-that of D, the diagonal matrix of all probabilities, less that of their products in each row. With
-D_c the part of one class,
+C independent processes have one prior covariance K (n, n) each, and a softmax. The information W at
+the mode is diag(p) - p p' in each row, where p are its probabilities. With D_c the diagonal matrix
+of the probabilities of one class,
 
     E_c = D_c^1/2 (I + D_c^1/2 K D_c^1/2)^-1 D_c^1/2          S = sum_c E_c
 
@@ -10,9 +10,9 @@ the posterior is the prior conditioned through a matrix C of which the blocks ar
 
     C_cc' = [c = c'] E_c - E_c S^-1 E_c'
 
-and the determinant of I + K W is the product of those of I + D_c^1/2 K D_c^1/2 and of S. Time grows
-with C n^3 and memory with C n^2; a Newton step to the mode takes C n^2 for each iteration of
-conjugate gradients.
+The determinant of I + K W is the product of those of I + D_c^1/2 K D_c^1/2 and of S. Time grows with
+C n^3 and memory with C n^2. Newton steps to the mode are found by conjugate gradients, of which an
+iteration takes C n^2.
 
 References
 ----------
