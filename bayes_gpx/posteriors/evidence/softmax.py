@@ -10,15 +10,14 @@ the posterior is the prior conditioned through a matrix C of which the blocks ar
 
     C_cc' = [c = c'] E_c - E_c S^-1 E_c'
 
-The determinant of I + K W is the product of those of I + D_c^1/2 K D_c^1/2 and of S. Time grows with
-C n^3 and memory with C n^2. Newton steps to the mode are found by conjugate gradients, of which an
-iteration takes C n^2.
+The determinant of I + K W is the product of those of I + D_c^1/2 K D_c^1/2 and of S. Time grows
+with C n^3 and memory with C n^2. Newton steps to the mode are found by conjugate gradients, of
+which an iteration takes C n^2.
 
 References
 ----------
 Williams and Barber, "Bayesian classification with Gaussian processes" (1998); Rasmussen and
-Williams, "Gaussian Processes for Machine Learning" (2006), algorithm 3.3, whose log evidence lacks
-the determinant of S, and section 5.5.
+Williams, "Gaussian Processes for Machine Learning" (2006), algorithm 3.3 and section 5.5.
 """
 
 from functools import cached_property
