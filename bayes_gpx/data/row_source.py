@@ -163,7 +163,7 @@ def _files(path):
     files = sorted(str(file) for file in found if file.suffix in ENDINGS)
     if not files:
         raise ValueError(
-            f"X is a str, {path!r}, which names no files that end in {', '.join(ENDINGS)}; "
+            f"X is a str, {str(path)!r}, which names no files that end in {', '.join(ENDINGS)}; "
             "expected a table, or the path of such a file, of a folder of them, or a glob such as "
             "'rides/*.parquet'."
         )

@@ -6,10 +6,10 @@ Graphs are written for one draw, and compiled as functions of hyperparameters, d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
 from importlib.metadata import version
-from itertools import product
+from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from bayes_gpx.draws.stores import Memory, Store
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.linear_algebra import with_jitter
 from bayes_gpx.numerics.progress import progress_bar
-from bayes_gpx.numerics.threads import blas_threads
+from bayes_gpx.numerics.threads import THREADED_FROM, blas_threads, parallel_densities
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 BLOCK_BYTES = 32 * 2**20
 """Size of the largest array that a block of rows may need."""
+
+TURN = 20
+"""Draws that a thread evaluates in a row, where several threads share them."""
 
 LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
@@ -116,41 +119,51 @@ def scalars(
     -------
     list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
     """
-    hyper, largest = hyperparameter_draws(model, idata, num_draws), 0.0
-    parts: list[list] = []
+    hyper, n = hyperparameter_draws(model, idata, num_draws), model.training.n
     structure = Structure.of(model, hyper)
-    every = np.arange(model.training.n) if rows is None else rows
-    blocks = _row_blocks(model, every) if structure.strategy.by_sums else [None]
-    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        tracked = progress.track(
-            [*product(range(len(blocks)), hyper)],
-            total=len(blocks) * len(hyper),
-            description="Leaving each row out, by draw",
-        )
-        for number, (_, theta) in tracked:
-            if number == len(parts):
-                data = data_of(model, structure, blocks[number])
-                staged = compiled(structure, build, ("jitter", *data), buffered=True)
-                parts.append([])
-                evaluate = partial(_with_jitter, staged.given(*data.values()))
-            found, jitter = evaluate(theta)
-            parts[number].append([np.array(array) for array in found])
-            largest = max(largest, jitter)
-    each = [[np.stack(column) for column in zip(*part, strict=True)] for part in parts]
+    blocks = [None]
     if structure.strategy.by_sums:
-        columns = [
-            np.concatenate(of_blocks, axis=1) if of_blocks[0].ndim > 1 else of_blocks[0]
-            for of_blocks in zip(*each, strict=True)
-        ]
-    else:
-        columns = [c if rows is None or c.ndim == 1 else c[:, rows] for c in each[0]]
+        blocks = _row_blocks(model, np.arange(n) if rows is None else rows)
+    with blas_threads(n), progress_bar(progressbar) as progress:
+        found = chain.from_iterable(
+            _each_draw(structure, build, data_of(model, structure, block), [*hyper], n)
+            for block in blocks
+        )
+        tracked = progress.track(
+            found, total=len(blocks) * len(hyper), description="Leaving each row out, by draw"
+        )
+        arrays, jitters = zip(*tracked, strict=True)
+    columns = [_joined_blocks(column, len(blocks)) for column in zip(*arrays, strict=True)]
+    if rows is not None and not structure.strategy.by_sums:
+        columns = [c if c.ndim == 1 else c[:, rows] for c in columns]
     shape = len(hyper.chain), len(hyper.draw)
-    return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, largest
+    return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, max(jitters)
 
 
-def _with_jitter(function, theta):
-    """What a function of hyperparameters and jitter finds, and the jitter that it took."""
-    return with_jitter(lambda jitter: function(*theta.values(), np.asarray(jitter)))
+def _each_draw(structure, build, data, draws, n):
+    """Yield the arrays of each draw and the jitter that they took, several draws at a time."""
+    staged = compiled(structure, build, ("jitter", *data), buffered=True)
+
+    def evaluated(some):
+        function, found = staged.given(*data.values()), []
+        for _, theta in some:
+            arrays, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
+            found.append(([np.array(array) for array in arrays], jitter))
+        return found
+
+    parts = [draws[k : k + TURN] for k in range(0, len(draws), TURN)]
+    pool = ThreadPoolExecutor(1 if n >= THREADED_FROM else parallel_densities(n))
+    try:
+        yield from chain.from_iterable(pool.map(evaluated, parts))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _joined_blocks(arrays, blocks):
+    """Numbers (draw,) of the first block, or arrays (draw, rows, ...) of all blocks' rows."""
+    each = np.array_split(np.arange(len(arrays)), blocks)
+    stacked = [np.stack([arrays[k] for k in own]) for own in each]
+    return stacked[0] if stacked[0].ndim == 1 else np.concatenate(stacked, axis=1)
 
 
 def _row_blocks(model, rows):

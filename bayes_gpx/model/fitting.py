@@ -72,8 +72,9 @@ def infer(
             f"method={method!r} with approximation={model.specification.approximation}; "
             "expected approximation=bx.Inducing(m), the number of inducing points."
         )
-    room = room_for_pairs(model.training.n, model.specification.approximation)
-    order = len(model.sums["cross"]) if model.specification.fixed_basis else model.training.n
+    spec = model.specification
+    room = room_for_pairs(model.training.n, spec.approximation, spec.classes or 0)
+    order = len(model.sums["cross"]) if spec.fixed_basis else model.training.n
     with room, blas_threads(order, chosen.threads(options)):
         starts = model.starts(start)
         if sampled:

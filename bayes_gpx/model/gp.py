@@ -73,8 +73,8 @@ class GP(Model):
 
     Notes
     -----
-    Without an approximation memory grows with n^2 and time with n^3, for C classes with (n C)^2 and
-    (n C)^3; with M basis functions or inducing points they grow with n M and n M^2. With inducing
+    Without an approximation memory grows with n^2 and time with n^3, for C classes with C n^2 and
+    C n^3; with M basis functions or inducing points they grow with n M and n M^2. With inducing
     points and normal noise the model's density is Titsias' bound on the exact one. Variances of a
     variational posterior are too small rather than too large.
 

@@ -29,7 +29,6 @@ from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
-from bayes_gpx.posteriors.evidence.softmax import LARGEST
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -74,7 +73,6 @@ class Model:
     def _read(self, training, specification, priors, scale, name):
         if specification.observation.classes is not None:
             specification = replace(specification, classes=len(training.labels))
-            _refuse_large(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
 
@@ -468,14 +466,6 @@ def _rebuilt(kind, training, specification, sums, settings):
 def _register_numba():
     """Give the log density its numba form, for those who sample by PyMC; it takes a second."""
     from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
-
-
-def _refuse_large(n, specification):
-    if specification.approximation is None and n * specification.classes > LARGEST:
-        raise ValueError(
-            f"{n} rows times {specification.classes} classes are more than the {LARGEST} latent "
-            "values that are inferred jointly. Pass approximation=bx.Inducing(m)."
-        )
 
 
 def _refuse_streamed(specification):

@@ -1,4 +1,4 @@
-"""LAPACK's `potrf`, `potrs`, `potri` and `trtrs` by address, so that calls release Python's lock.
+"""LAPACK's factors, solutions and inverses by address, so that calls release Python's lock.
 
 SciPy's own wrappers hold the lock, and chains that share a process would wait for each
 other; `ctypes` calls into the same routines do not.
@@ -32,7 +32,7 @@ def _routine(name: str, n_arguments: int) -> Callable[..., None]:
     return call
 
 
-ARGUMENTS = {"dpotrf": 5, "dpotrs": 8, "dpotri": 5, "dtrtrs": 10}
+ARGUMENTS = {"dpotrf": 5, "dpotrs": 8, "dpotri": 5, "dtrtri": 6, "dtrtrs": 10}
 """How many arguments each routine takes, all of them pointers."""
 
-potrf, potrs, potri, trtrs = (_routine(*routine) for routine in ARGUMENTS.items())
+potrf, potrs, potri, trtri, trtrs = (_routine(*routine) for routine in ARGUMENTS.items())

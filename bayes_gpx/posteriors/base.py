@@ -94,8 +94,8 @@ def inducing_operator(
 class Found(NamedTuple):
     """What the data left behind: `alpha` and `root`, for k rows or coefficients.
 
-    `alpha` is (k,), or (k, C) for classes; `root` is triangular, (k, k), or (C, k, k) if each class
-    has its own. What they mean is up to the strategy's `posterior`.
+    `alpha` is (k,), or (k, C) for classes; `root` is triangular, (k, k), or a stack of such if each
+    class has its own. What they mean is up to the strategy's `posterior`.
     """
 
     alpha: Any

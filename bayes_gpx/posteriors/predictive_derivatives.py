@@ -112,7 +112,7 @@ class ClassSensitivity:
     def _between(self, ours, theirs, asked):
         """Covariance of two classes' values, and its derivatives."""
         f, other, shape = ours[0], theirs[0], tuple(asked.X.shape)
-        found = [-(f._explained * other._explained).sum(axis=0)]
+        found = [(f.shared * other.shared).sum(axis=0)]
         if self.order > 0:
             found.append(ours[1].beyond(other) + theirs[1].beyond(f))
         if self.order > 1:

@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import solve, solve_root
-from bayes_gpx.posteriors.evidence.softmax import factor
+from bayes_gpx.posteriors.evidence.softmax import gathered, spread
 from bayes_gpx.posteriors.gaussian import Gaussian
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator
@@ -19,39 +19,54 @@ from bayes_gpx.processes.operators import Operator
 
 @dataclass(frozen=True, eq=False)
 class OfOneClass(Gaussian):
-    """As `Gaussian`, for one of several coupled classes.
+    """As `Gaussian`, for one of several coupled classes: its own information, and what they share.
 
     Attributes
     ----------
-    row : tensor (n, C)
-        That class's rows of the factors A of the information at the observations.
+    root : tensor (n, n)
+        Of K + D_c^-1.
+    joint : tensor (n, n)
+        Of S, see `bayes_gpx.posteriors.evidence.softmax`.
     """
 
-    row: Any = None
+    joint: Any = None
 
     @cached_property
-    def _explained(self):
-        return solve_root(self.root, self._informed(self.K_Lu.T))
+    def alone(self):
+        """As if all information were this class's own, D_c."""
+        return Gaussian(self.process, self.operator, self.u, self.alpha, self.root)
 
-    def _informed(self, K_uL):
-        """A' K_uL for this class alone, (n C, c m)."""
-        informed = self.row[:, :, None] * K_uL[:, None]
-        return informed.reshape((informed.shape[0] * informed.shape[1], -1))
+    @cached_property
+    def shared(self):
+        """Columns (n, c m), whose products are covariances that classes have through each other."""
+        back = pt.linalg.solve_triangular(self.root, self.alone._explained, lower=True, trans="T")
+        return solve_root(self.joint, back)
+
+    @cached_property
+    def variance(self):  # noqa: D102
+        return self.alone.variance + pt.sqr(self.shared).sum(axis=0)
+
+    @cached_property
+    def block(self):  # noqa: D102
+        return self.alone.block + self.block_beyond(self)
+
+    @cached_property
+    def cov(self):  # noqa: D102
+        return self.alone.cov + pt.dot(self.shared.T, self.shared)
 
     def cross(self, value):  # noqa: D102
-        return self.process.cross(self.operator) + self.beyond(value)
+        return self.alone.cross(value) + self.beyond(value)
 
     def beyond(self, value):
         """As `cross`, with f of another class, with which there is no prior covariance."""
-        gain = solve(self.root, value._informed(value.K_Lu.T))
-        gain = (gain.reshape((*self.row.shape, -1)) * self.row[:, :, None]).sum(axis=1)
-        return -self.process.summed(self.operator, self.u, gain.T)
+        gain = solve(self.root, solve(self.joint, solve(value.root, value.K_Lu.T)))
+        return self.process.summed(self.operator, self.u, gain.T)
 
     def block_beyond(self, other):
         """Covariances (m, c, c) with another class's components of each observation."""
-        m, n = pt.as_tensor_variable(self.operator.X).shape[0], self._explained.shape[0]
-        ours, theirs = (part._explained.T.reshape((m, -1, n)) for part in (self, other))
-        return -pt.matmul(ours, theirs.transpose(0, 2, 1))
+        m, n = pt.as_tensor_variable(self.operator.X).shape[0], self.shared.shape[0]
+        ours, theirs = (part.shared.T.reshape((m, -1, n)) for part in (self, other))
+        return pt.matmul(ours, theirs.transpose(0, 2, 1))
 
 
 def across(parts: Sequence[Gaussian], joint: bool = False) -> tuple[Tensor, Tensor]:
@@ -67,26 +82,33 @@ def across(parts: Sequence[Gaussian], joint: bool = False) -> tuple[Tensor, Tens
     if joint:
         return _jointly(parts)
     mean = pt.stack([part.mean for part in parts], axis=1)
-    eye = pt.eye(len(parts))
-    if not isinstance(parts[0], OfOneClass):
-        variance = pt.stack([part.variance for part in parts], axis=1)
-        return mean.ravel(), variance[:, :, None] * eye
-    explained = pt.stack([part._explained for part in parts]).transpose(2, 0, 1)
-    prior = parts[0].process.variance(parts[0].operator)[:, None, None] * eye
-    return mean.ravel(), prior - pt.matmul(explained, explained.transpose(0, 2, 1))
+    variance = pt.stack([_alone(part).variance for part in parts], axis=1)
+    cov = variance[:, :, None] * pt.eye(len(parts))
+    if each := _shared(parts):
+        shared = pt.stack(each).transpose(2, 0, 1)
+        cov = cov + pt.matmul(shared, shared.transpose(0, 2, 1))
+    return mean.ravel(), cov
 
 
 def _jointly(parts):
     mean = pt.stack([part.mean for part in parts], axis=1).ravel()
-    m, C, eye = parts[0].mean.shape[0], len(parts), pt.eye(len(parts))
-    if not isinstance(parts[0], OfOneClass):
-        apart = pt.stack([part.cov for part in parts], axis=2)
-        cov = apart[:, :, :, None] * eye
-        return mean, cov.transpose(0, 2, 1, 3).reshape((m * C, m * C))
-    operator = parts[0].operator
-    prior = pt.linalg.kron(parts[0].process.covariance(operator, operator), eye)
-    explained = pt.stack([part._explained for part in parts], axis=2).reshape((-1, m * C))
-    return mean, prior - pt.dot(explained.T, explained)
+    m, C = parts[0].mean.shape[0], len(parts)
+    apart = pt.stack([_alone(part).cov for part in parts], axis=2)
+    cov = (apart[:, :, :, None] * pt.eye(C)).transpose(0, 2, 1, 3).reshape((m * C, m * C))
+    if each := _shared(parts):
+        shared = pt.stack(each, axis=2).reshape((-1, m * C))
+        cov = cov + pt.dot(shared.T, shared)
+    return mean, cov
+
+
+def _alone(part):
+    """A class's posterior without what classes share."""
+    return part.alone if isinstance(part, OfOneClass) else part
+
+
+def _shared(parts):
+    """What each class shares with the others, (n, m) each; [] where classes are independent."""
+    return [part.shared for part in parts if isinstance(part, OfOneClass)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +120,8 @@ class Coupled:
     process : Process
     u : Operator
     alpha : tensor (n, C)
-    root : tensor (n C, n C)
-        See `bayes_gpx.posteriors.evidence.softmax`.
+    root : tensor (C + 1, n, n)
+        Of K + D_c^-1 for each class, and of S; see `bayes_gpx.posteriors.evidence.softmax`.
     y : tensor (n,)
         Codes.
     """
@@ -110,12 +132,6 @@ class Coupled:
     root: Any
     y: Any
 
-    @cached_property
-    def A(self):  # noqa: N802
-        """Factors (n, C, C) of the information, whose probabilities are one-hot y less alpha."""
-        own = pt.eq(self.y[:, None], pt.arange(self.alpha.shape[1]))
-        return factor(pt.maximum(own - self.alpha, 0.0), pt.eye)
-
     def of(self, label):
         """One class's posterior: call it with an operator."""
         return lambda operator: OfOneClass(
@@ -123,12 +139,19 @@ class Coupled:
             operator,
             self.u,
             self.alpha[:, label],
-            self.root,
-            self.A[:, label],
+            self.root[label],
+            self.root[-1],
         )
 
-    def information(self, values, normal):
-        """A B^-1 (A' values + normal), (n, C), of prior values (n, C), standard normals (n C,)."""
-        own = (self.A * values[:, :, None]).sum(axis=1).ravel() + normal
-        back = solve(self.root, own).reshape(values.shape)
-        return (self.A * back[:, None, :]).sum(axis=2)
+    def information(self, K, values, normal):
+        """C times prior values (n, C) with the noise that labels have: (I + W K)^-1 (W f + A e).
+
+        `normal` are standard normals e (n, C); With v the last factor, this is v - C K v.
+        """
+        own = pt.eq(self.y[:, None], pt.arange(self.alpha.shape[1]))
+        p = pt.maximum(own - self.alpha, 0.0)
+        v = spread(p, gathered(p, values) + normal)
+        each = solve(self.root[:-1], pt.dot(K, v).T[:, :, None])
+        between = solve(self.root[-1], each.sum(axis=0))
+        within = each - solve(self.root[:-1], between[None])
+        return v - within[:, :, 0].T

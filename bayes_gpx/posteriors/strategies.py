@@ -32,7 +32,7 @@ from bayes_gpx.posteriors.evidence.normal import (
     low_rank_logp,
     normal_logp,
 )
-from bayes_gpx.posteriors.evidence.softmax import softmax_laplace
+from bayes_gpx.posteriors.evidence.softmax import softmax_laplace, softmax_mode
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp
 from bayes_gpx.posteriors.evidence.variational import variational
 from bayes_gpx.posteriors.exact import exact, noisy_covariance
@@ -141,6 +141,8 @@ class Laplace(_OnRows, Collapsed):
 class SoftmaxLaplace(_OnRows, Collapsed):
     """Several classes, which the data couple, by Laplace's approximation at the joint mode."""
 
+    root_by_class = True
+
     def parts(self, given, ridge=0.0):
         return [_ridged(given, ridge), given.exposure, *_values(given)]
 
@@ -151,13 +153,10 @@ class SoftmaxLaplace(_OnRows, Collapsed):
         return softmax_laplace(likelihood, K, y).logp
 
     def condition(self, given):
-        found = self._mode(given)[1]
-        return _where_found(found.logp, found.alpha, found.root)
+        return _where_found(*softmax_mode(given.likelihood, self._prior(given), given.y))
 
-    def _mode(self, given):
-        """Prior covariance (n, n), and what Laplace's approximation finds."""
-        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
-        return K, softmax_laplace(given.likelihood, K, given.y)
+    def _prior(self, given):
+        return prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
 
     def posterior(self, given, found, label=None):
         return self._coupled(given, found).of(label)
@@ -166,7 +165,8 @@ class SoftmaxLaplace(_OnRows, Collapsed):
         return Coupled(given.process, given.observed, found.alpha, found.root, given.y)
 
     def leave_one_out(self, given):
-        K, found = self._mode(given)
+        K = self._prior(given)
+        found = softmax_laplace(given.likelihood, K, given.y)
         f = pt.dot(K, found.alpha)
         information, eye = given.likelihood.fisher(f), pt.eye(given.likelihood.classes)
         # What is known of f_i without its own site: covariance (Sigma_i^-1 - W_i)^-1.
@@ -179,8 +179,8 @@ class SoftmaxLaplace(_OnRows, Collapsed):
         return given.process.variance(given.observed)
 
     def _weights(self, given, found, values, fresh):
-        normal = fresh.normal((found.root.shape[0],))
-        return self._coupled(given, found).information(values, normal)
+        coupled = self._coupled(given, found)
+        return coupled.information(self._prior(given), values, fresh.normal(values.shape))
 
 
 class SampledValues(_OnRows):

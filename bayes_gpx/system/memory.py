@@ -11,11 +11,14 @@ LEAST_MATRICES = 5
 """Matrices (n, n) that a fit holds at once, at least.
 
 Peaks of a fit by MAP at n = 2000 to 4000, by the process's largest resident size: 6.3 (linear
-kernel), 7.3 (squared exponential), 14 (GPX), 21 (labels).
+kernel), 7.3 (squared exponential), 14 (GPX), 21 (labels); 16 and one for each class (several).
 """
 
-WORTH_ASKING = 2000
-"""Rows below which no machine is too small."""
+MATRICES_OF_A_CLASS = 1
+"""Matrices (n, n) that a fit holds besides, for each of several classes; measured: 1.0."""
+
+WORTH_ASKING = LEAST_MATRICES * 8 * 2000**2
+"""Bytes for which no machine is too small: those of 2000 rows."""
 
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 LIMITS = {
@@ -31,8 +34,10 @@ parts, and the part that the system gives up first (pages of files)."""
 
 
 @contextmanager
-def room_for_pairs(n: int, approximation: Any) -> Iterator[None]:
+def room_for_pairs(n: int, approximation: Any, classes: int = 0) -> Iterator[None]:
     """Refuse a block whose matrices (n, n) exceed memory; if it runs out anyway, name the cure.
+
+    `classes` is the number of functions that several classes have, 0 if there is one function.
 
     Raises
     ------
@@ -41,12 +46,15 @@ def room_for_pairs(n: int, approximation: Any) -> Iterator[None]:
     MemoryError
         If memory runs out inside the block.
     """
-    if approximation is not None or n < WORTH_ASKING:
+    matrices = LEAST_MATRICES + MATRICES_OF_A_CLASS * classes
+    needed = matrices * 8 * n**2
+    if approximation is not None or needed < WORTH_ASKING:
         yield
         return
-    needed, free = LEAST_MATRICES * 8 * n**2, available()
+    free = available()
+    of = f" of {classes} classes" if classes else ""
     message = (
-        f"{n} rows without an approximation need matrices of {in_words(8 * n**2)} each, "
+        f"{n} rows{of} without an approximation need matrices of {in_words(8 * n**2)} each, "
         f"{in_words(needed)} at the least; {{}}. Pass approximation=bx.Inducing(m), with some "
         "hundred points, or bx.HSGP for few columns; or take fewer rows."
     )

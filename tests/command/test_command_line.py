@@ -83,7 +83,7 @@ def test_what_is_wrong_is_said_with_its_cure(folder, tmp_path, monkeypatch, refu
             "new.csv is a file; expected the folder",
             [*explain, folder / "new.csv", folder / "run"],
         ),
-        (2, "run is a folder; expected a CSV", ["fit", folder / "run", *options]),
+        (1, "names no files that end in .parquet", ["fit", folder / "run", *options]),
         (2, "Put it first: --features takes", ["fit", *options, folder / "data.csv"]),
     ]
     for code, message, words in cases:

@@ -158,8 +158,6 @@ def test_a_fit_is_kept(method, tmp_path):
 def test_what_cannot_be_done_is_said(tmp_path):
     with pytest.raises(ValueError, match="one class only"):
         bx.GP(X, np.repeat("ash", N), likelihood="categorical")
-    with pytest.raises(ValueError, match="bx.Inducing"):
-        bx.GP(np.arange(7000.0)[:, None], np.arange(7000) % 2, likelihood="categorical")
     with pytest.raises(ValueError, match="softmax"):
         model_of(link="logit")
     with pytest.raises(ValueError, match="path"):

@@ -48,12 +48,22 @@ def test_inputs_are_left_as_they_were(rng):
 def test_leave_one_out_is_conditioning(rng):
     covariance, response = positive_definite(rng, 8), rng.normal(size=8)
     function = pytensor.function([C, y], leave_one_out(y, C), mode=MODE)
-    _, mean, variance = function(covariance, response)
+    logp, mean, variance = function(covariance, response)
+    assert_allclose(logp, log_normal(response, covariance))
     for i in range(8):
         others = np.delete(np.arange(8), i)
         gain = np.linalg.solve(covariance[np.ix_(others, others)], covariance[others, i])
         assert_allclose(mean[i], gain @ response[others], rtol=1e-9, atol=1e-12)
         assert_allclose(variance[i], covariance[i, i] - gain @ covariance[others, i], rtol=1e-9)
+
+
+def test_leave_one_out_without_a_factor_is_not_finite(rng):
+    covariance = positive_definite(rng, 4) - 100.0 * np.eye(4)
+    logp, mean, variance = pytensor.function([C, y], leave_one_out(y, C), mode=MODE)(
+        covariance, np.ones(4)
+    )
+    assert logp == -np.inf
+    assert not np.isfinite(mean).any() and not np.isfinite(variance).any()
 
 
 def test_shapes_are_inferred_without_computing():

@@ -16,7 +16,7 @@ import oracle
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.continuous import Normal
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.posteriors.evidence.laplace import LaplaceEvidence, _Search, laplace_evidence
+from bayes_gpx.posteriors.evidence.laplace import LaplaceEvidence, laplace_evidence
 from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
 
 RNG = np.random.default_rng(4)
@@ -270,7 +270,7 @@ def test_what_was_asked_before_does_not_matter(name):
 
 def test_each_mode_is_searched_for_once():
     likelihood, y, _ = CASES["logit"]
-    search, calls = _Search(likelihood), []
+    search, calls = LaplaceEvidence(likelihood)._search, []
     local = search.local
     search._own.functions = (lambda *given: calls.append(given) or local(*given),)
     covariances = [np.exp(-0.5 * SQUARES / length**2) * 9.0 for length in (0.5, 1.0, 2.0)]
@@ -289,7 +289,7 @@ def test_each_mode_is_searched_for_once():
 def test_a_search_goes_on_where_the_last_one_ended():
     """With the same prior but for round-off, the mode is there already: nothing is climbed."""
     likelihood, y, _ = CASES["logit"]
-    search, calls = _Search(likelihood), []
+    search, calls = LaplaceEvidence(likelihood)._search, []
     local = search.local
     search._own.functions = (lambda *given: calls.append(given) or local(*given),)
     K = 9.0 * np.exp(-0.5 * SQUARES)

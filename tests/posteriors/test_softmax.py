@@ -17,7 +17,13 @@ from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence
-from bayes_gpx.posteriors.evidence.softmax import SoftmaxLaplace, factor, softmax_laplace
+from bayes_gpx.posteriors.evidence.softmax import (
+    SoftmaxEvidence,
+    gathered,
+    softmax_laplace,
+    softmax_mode,
+    spread,
+)
 from bayes_gpx.posteriors.softmax import Coupled, across
 
 
@@ -69,6 +75,7 @@ def compiled():
     K = pt.exp(2 * logs[0]) * pt.exp(-0.5 * SQUARES / pt.exp(2 * logs[1]))
     found = softmax_laplace(Categorical(C), K, Y)
     outputs = [found.logp, pt.grad(found.logp, logs), *found[1:]]
+    outputs += softmax_mode(Categorical(C), K, Y)
     return pytensor.function([logs], outputs, mode=MODE)
 
 
@@ -77,9 +84,11 @@ FUNCTION = compiled()
 
 @pytest.mark.parametrize("logs", [np.array([0.3, -0.4]), np.array([1.2, 0.1])])
 def test_evidence_and_moments_are_those_of_dense_algebra(logs):
-    logp, _, alpha, _, covariances = FUNCTION(logs)
+    logp, _, alpha, covariances, again, slope, _ = FUNCTION(logs)
     evidence, mode, cov = dense(logs)
     assert_allclose(logp, evidence, rtol=1e-7)
+    assert_allclose(again, logp, rtol=1e-13)
+    assert_allclose(slope, alpha)
     assert_allclose(covariance(logs) @ alpha, mode, atol=1e-5)
     blocks = cov.reshape((C, N, C, N))
     for i in range(N):
@@ -95,25 +104,74 @@ def test_the_gradient_is_a_difference_of_the_evidence(logs):
         assert_allclose(slope[k], difference, rtol=1e-6, atol=1e-8)
 
 
+def in_one_matrix(K, y, classes):
+    """Evidence, its derivative in K, and posterior covariance (class-major), by (n C)^2 numbers."""
+    n, eye = len(y), np.eye(classes)
+    prior, own = np.kron(eye, K), (np.arange(classes)[:, None] == y).ravel()
+    f, at = np.zeros(n * classes), np.tile(np.arange(n), classes)
+    for _ in range(60):
+        p = softmax(f.reshape((classes, n)), axis=0).ravel()
+        W = np.diag(p) - np.where(at[:, None] == at, np.outer(p, p), 0.0)
+        goal = np.linalg.solve(np.eye(n * classes) + prior @ W, prior @ (W @ f + own - p))
+        f += min(1.0, 2.0 / np.abs(goal - f).max()) * (goal - f)
+    alpha = own - p
+    B = np.eye(n * classes) + prior @ W
+    covariance = np.linalg.solve(B, prior)
+    logp = np.log(p[own]).sum() - 0.5 * alpha @ f - 0.5 * np.linalg.slogdet(B)[1]
+    # With dW = sum_c T_c df_c, the mode moves by (I + K W)^-1 dK alpha.
+    pull = np.empty(n * classes)
+    for i, c in np.ndindex(n, classes):
+        rows = np.arange(classes) * n + i
+        q = p[rows]
+        T = q[c] * (np.diag(eye[c] - q) - np.outer(eye[c] - q, q) - np.outer(q, eye[c] - q))
+        pull[c * n + i] = -0.5 * (T.T * (covariance[np.ix_(rows, rows)])).sum()
+    moved = np.linalg.solve(B.T, pull)
+    whole = 0.5 * np.outer(alpha, alpha) + np.outer(moved, alpha) - 0.5 * W @ np.linalg.inv(B)
+    summed = sum(whole[c * n : (c + 1) * n, c * n : (c + 1) * n] for c in range(classes))
+    return logp, 0.5 * (summed + summed.T), covariance
+
+
+@pytest.mark.parametrize(("amplitude", "most"), [(1.0, 1e-11), (50.0, 1e-8)])
+def test_blocks_give_what_one_matrix_of_all_latent_values_gives(amplitude, most):
+    """With the large amplitude some probabilities are below 1e-8."""
+    rng, n, classes = np.random.default_rng(1), 40, 4
+    x = rng.normal(size=(n, 2))
+    y = np.argmax(x @ rng.normal(size=(2, classes)) + 0.1 * rng.gumbel(size=(n, classes)), axis=1)
+    K = amplitude**2 * np.exp(-0.5 * ((x[:, None] - x) ** 2).sum(-1) / 4.0) + 1e-3 * np.eye(n)
+    symbol = pt.dmatrix("K")
+    found = softmax_laplace(Categorical(classes), symbol, 1.0 * y)
+    outputs = [found.logp, pt.grad(found.logp, symbol), *found[1:]]
+    logp, in_K, alpha, blocks = pytensor.function([symbol], outputs, mode=MODE)(K)
+    evidence, slope, covariance = in_one_matrix(K, y, classes)
+    assert (np.eye(classes)[y] - alpha).min() < 1e-8 or amplitude == 1.0
+    assert_allclose(logp, evidence, rtol=most)
+    assert_allclose(in_K, slope, atol=most * np.abs(slope).max())
+    each = covariance.reshape((classes, n, classes, n))
+    expected = np.stack([each[:, i, :, i] for i in range(n)])
+    assert_allclose(blocks, expected, atol=most * np.abs(expected).max())
+
+
 def test_two_classes_are_a_logit_of_their_difference():
     y, logs = (Y > 0) * 1.0, np.array([0.5, -0.2])
     K = covariance(logs)
-    two = SoftmaxLaplace(Categorical(2))(K, y)[0]
+    two = SoftmaxEvidence(Categorical(2))(K, y)[0]
     one = laplace_evidence(named("bernoulli"), 2 * K, y, {}, np.ones(N))[0]
     values = pytensor.function([], [two, one], mode=MODE)()
     assert_allclose(values[0], values[1], rtol=1e-9)
 
 
 def test_the_factor_squares_to_the_information():
-    p = softmax(RNG.normal(size=(5, 4)), axis=1)
-    A = factor(p)
-    expected = p[:, :, None] * np.eye(4) - p[:, :, None] * p[:, None]
-    assert_allclose(A @ A.transpose(0, 2, 1), expected, atol=1e-15)
+    p, v = softmax(RNG.normal(size=(5, 4)), axis=1), RNG.normal(size=(5, 4))
+    information = p[:, :, None] * np.eye(4) - p[:, :, None] * p[:, None]
+    expected = (information @ v[:, :, None])[:, :, 0]
+    assert_allclose(spread(p, gathered(p, v)), expected, atol=1e-15)
+    other = RNG.normal(size=(5, 4))
+    assert_allclose((spread(p, v) * other).sum(), (v * gathered(p, other)).sum())
 
 
 def test_the_posterior_of_slopes_couples_classes():
     logs = np.array([0.3, -0.4])
-    _, _, alpha, root, _ = FUNCTION(logs)
+    *_, alpha, root = FUNCTION(logs)
     kernel = np.exp(2 * logs[0]) * pm.gp.cov.ExpQuad(2, ls=np.exp(logs[1]))
     process, new = bx.GaussianProcess(kernel), np.array([[0.2, -0.3], [1.0, 0.4]])
     joint = Coupled(process, bx.operators.evaluate(X), pt.as_tensor(alpha), pt.as_tensor(root), Y)
@@ -163,8 +221,8 @@ def test_expectations_over_several_latent_values():
 
 
 def test_the_op_can_be_stored_and_fails_quietly():
-    op = pickle.loads(pickle.dumps(SoftmaxLaplace(Categorical(C))))
-    assert op == SoftmaxLaplace(Categorical(C))
+    op = pickle.loads(pickle.dumps(SoftmaxEvidence(Categorical(C))))
+    assert op == SoftmaxEvidence(Categorical(C))
     logp, in_K, *_ = pytensor.function([], op(np.full((N, N), np.nan), Y), mode=MODE)()
     assert logp == -np.inf and not in_K.any()
 

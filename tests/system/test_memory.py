@@ -16,6 +16,15 @@ def test_what_cannot_fit_is_refused_before_anything_is_made(monkeypatch):
         bx.GP(X, X[:, 0]).fit("map", progressbar=False)
 
 
+def test_classes_have_matrices_of_their_own(monkeypatch):
+    X = np.random.default_rng(1).normal(size=(1200, 2))
+    model = bx.GP(X, np.arange(1200) % 10, likelihood="categorical")
+    monkeypatch.setattr(Maximum, "fit", lambda *_, **__: pytest.fail("a fit was begun"))
+    monkeypatch.setattr(memory, "available", lambda: 14.9 * 8 * 1200**2)
+    with pytest.raises(ValueError, match=r"1200 rows of 10 classes without .*bx\.Inducing"):
+        model.fit("map", progressbar=False)
+
+
 def test_what_may_fit_is_tried():
     free = memory.available()
     assert 0 < free

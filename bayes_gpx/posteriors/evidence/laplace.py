@@ -57,15 +57,21 @@ REMEMBERED = 2**25
 """Bytes of modes that a thread keeps of one operation: explanations come back to their draws."""
 
 
-class _Search:
+class Search:
     """The search for modes under one likelihood, each of which it makes once for each thread.
 
     It begins where the running thread's last one ended. That is a matter of time alone: a
     log-concave likelihood has one mode. Others begin at 0.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+    graph, climb : callable
+        As `local_graph` and `climb` below.
     """
 
-    def __init__(self, likelihood):
-        self.likelihood = likelihood
+    def __init__(self, likelihood, graph, climb):
+        self.likelihood, self._graph, self._climb = likelihood, graph, climb
 
     @cached_property
     def _own(self):
@@ -79,12 +85,12 @@ class _Search:
     @cached_property
     def _compiled(self):
         options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-        return pytensor.function(*local_graph(self.likelihood), **options)
+        return pytensor.function(*self._graph(self.likelihood), **options)
 
     def mode(self, K, rest):
-        """Mode f of the posterior, with alpha = K^-1 f, (n,) each; None where none is found.
+        """Mode f of the posterior, with alpha = K^-1 f; None where none is found.
 
-        K (n, n), and `rest` as `climb` takes it.
+        K (n, n), and `rest` as `climb` takes it. Both are (n,), or (n, C) for classes.
         """
         if self._own.last is None:
             self._own.last = {}
@@ -94,9 +100,9 @@ class _Search:
             return [part.copy() for part in modes[which]]
         _, begun = next(reversed(modes.values()), (None, None))
         if begun is None or len(begun) != len(K) or not concave:
-            begun = np.zeros(len(K))
+            begun = np.zeros((len(K), *self.likelihood.class_shape))
         with np.errstate(all="ignore"):
-            arrived, *mode = climb(self.local, K, rest, begun, concave)
+            arrived, *mode = self._climb(self.local, K, rest, begun, concave)
         if not arrived:
             return None
         modes[which] = mode
@@ -223,24 +229,25 @@ def nothing(n):
     return np.asarray(-np.inf), np.zeros((n, n)), empty, empty, empty, empty, empty, empty
 
 
-class _FindsMode(Op):
-    """(K, y, exposure, *hyperparameters) -> what is found at the mode.
+class FindsMode(Op):
+    """(K, y, ...) -> what is found at the mode.
 
     Parameters
     ----------
     likelihood : object
-        Elementwise; see `bayes_gpx.likelihoods`.
+        See `bayes_gpx.likelihoods`; elementwise, unless `graph` and `climb` are others.
     """
 
     __props__ = ("likelihood",)
     outputs: tuple
+    graph, climb = staticmethod(local_graph), staticmethod(climb)
 
     def __init__(self, likelihood):
         self.likelihood = likelihood
-        self._search = _Search(likelihood)
+        self._search = Search(likelihood, self.graph, self.climb)
 
-    def make_node(self, K, y, exposure, *hyperparameters):  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in (K, y, exposure, *hyperparameters)]
+    def make_node(self, K, *rest):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in (K, *rest)]
         return Apply(self, inputs, [kind() for kind in self.outputs])
 
     def perform(self, node, inputs, output_storage):  # noqa: D102
@@ -248,6 +255,14 @@ class _FindsMode(Op):
         K, rest = np.ascontiguousarray(K), [np.asarray(v, "float64") for v in rest]
         for storage, value in zip(output_storage, self.found(K, rest), strict=True):
             storage[0] = np.asarray(value)
+
+    def refuse_others(self, cotangents):
+        """Raise where a gradient of anything but the first output is asked for."""
+        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
+            raise NotImplementedError(
+                "Of Laplace's approximation only the log evidence is differentiable, not the mode "
+                "or the posterior. Explain after fitting, or draw latent values in the model."
+            )
 
     def __getstate__(self):
         """Without what threads hold."""
@@ -258,7 +273,7 @@ class _FindsMode(Op):
         self.__init__(**state)
 
 
-class LaplaceMode(_FindsMode):
+class LaplaceMode(FindsMode):
     """The slope of log p(y | f), which is K^-1 f, and the information, at the mode; else NaN."""
 
     outputs = (pt.dvector, pt.dvector)
@@ -274,7 +289,7 @@ class LaplaceMode(_FindsMode):
         return [shapes[1]] * 2
 
 
-class LaplaceEvidence(_FindsMode):
+class LaplaceEvidence(FindsMode):
     """(K, y, exposure, *hyperparameters) -> log evidence, and what its gradient is made of.
 
     K (n, n) is the prior covariance of the latent values f at the observations. Outputs, after the
@@ -300,11 +315,7 @@ class LaplaceEvidence(_FindsMode):
             return at_mode(self._search.local, K, rest, *mode)
 
     def pullback(self, inputs, outputs, cotangents):  # noqa: D102
-        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            raise NotImplementedError(
-                "Of Laplace's approximation only the log evidence is differentiable, not the mode "
-                "or the posterior. Explain after fitting, or draw latent values in the model."
-            )
+        self.refuse_others(cotangents)
         weight, (_, y, exposure, *hyperparameters) = cotangents[0], inputs
         unknown = [DisconnectedType()() for _ in (y, exposure)]
         if not hyperparameters:

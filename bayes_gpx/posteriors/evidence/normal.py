@@ -16,8 +16,46 @@ ROWS = 512
 """Rows that a low-rank density works on at a time, so that they stay in the processor's cache."""
 
 
+LOWER, PLAIN = (np.frombuffer(letter, np.uint8) for letter in (b"L", b"N"))
+"""What LAPACK is told of a triangle: it is the lower one; it has no diagonal of ones."""
+
+
 def _address(array):
     return array.ctypes.data
+
+
+class _Factored:
+    """Log N(y | 0, C), C^-1 y, and a Cholesky factor of C for further calls of LAPACK.
+
+    A matrix that is not positive definite has log density -inf.
+    """
+
+    def __init__(self, C, y):
+        n = y.shape[0]
+        # C's upper triangle is Fortran's lower one; the other stays zero throughout.
+        self.factor, self.alpha, self.logp = np.triu(C), np.array(y), -np.inf
+        self.diagonal = self.factor.ravel()[:: n + 1]
+        self._order, self._info = np.array(n, np.int32), np.zeros((), np.int32)
+        self._call(lapack.potrf)
+        if self._info != 0 or not np.isfinite(self.diagonal[-1]):
+            return
+        half_logdet, one = np.log(self.diagonal).sum(), np.array(1, np.int32)
+        k, i = _address(self._order), _address(self._info)
+        root, alpha = _address(self.factor), _address(self.alpha)
+        lapack.potrs(_address(LOWER), k, _address(one), root, k, alpha, k, i)
+        self.logp = -0.5 * (y @ self.alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
+
+    def invert(self):
+        """Have the factor's triangle hold that of C^-1."""
+        self._call(lapack.potri)
+
+    def invert_factor(self):
+        """Have the factor's triangle hold that of its own inverse, transposed."""
+        self._call(lapack.trtri, _address(PLAIN))
+
+    def _call(self, routine, *more):
+        k, i = _address(self._order), _address(self._info)
+        routine(_address(LOWER), *more, k, _address(self.factor), k, i)
 
 
 def normal_logp_and_slopes(C, y):
@@ -25,26 +63,16 @@ def normal_logp_and_slopes(C, y):
 
     A matrix that is not positive definite has log density -inf and zero slopes.
     """
-    n = y.shape[0]
-    # C's upper triangle is Fortran's lower one; the other stays zero throughout.
-    factor, alpha = np.triu(C), np.array(y)
-    uplo = np.frombuffer(b"L", np.uint8)
-    order, one, info = np.array(n, np.int32), np.array(1, np.int32), np.zeros((), np.int32)
-    u, k = _address(uplo), _address(order)
-    lapack.potrf(u, k, _address(factor), k, _address(info))
-    diagonal = factor.ravel()[:: n + 1]
-    if info != 0 or not np.isfinite(diagonal[-1]):
-        return -np.inf, np.zeros_like(factor), np.zeros_like(alpha)
-    half_logdet = np.log(diagonal).sum()
-    lapack.potrs(u, k, _address(one), _address(factor), k, _address(alpha), k, _address(info))
-    logp = -0.5 * (y @ alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
-    lapack.potri(u, k, _address(factor), k, _address(info))
-    factor *= 0.5
-    diagonal *= 0.5
-    slope = np.multiply.outer(0.5 * alpha, alpha)
-    slope -= factor
-    slope -= factor.T
-    return logp, slope, alpha
+    found = _Factored(C, y)
+    if found.logp == -np.inf:
+        return -np.inf, np.zeros_like(found.factor), np.zeros_like(found.alpha)
+    found.invert()
+    found.factor *= 0.5
+    found.diagonal *= 0.5
+    slope = np.multiply.outer(0.5 * found.alpha, found.alpha)
+    slope -= found.factor
+    slope -= found.factor.T
+    return found.logp, slope, found.alpha
 
 
 class NormalEvidence(Op):
@@ -80,6 +108,36 @@ def normal_logp(y, C):
     return NormalEvidence()(C, y)[0]
 
 
+class NormalLeftOut(Op):
+    """(C, y) -> log N(y | 0, C), C^-1 y, and the diagonal of C^-1; no gradient.
+
+    As `NormalEvidence`, in two thirds of its time: of the inverse no more than that is computed.
+    Where C is not positive definite the log density is -inf and the rest zero.
+    """
+
+    __props__ = ()
+
+    def make_node(self, C, y):  # noqa: D102
+        C, y = pt.as_tensor_variable(C), pt.as_tensor_variable(y)
+        return Apply(self, [C, y], [pt.dscalar(), pt.dvector(), pt.dvector()])
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        found = _Factored(*inputs)
+        precision = np.zeros_like(found.alpha)
+        if found.logp == -np.inf:
+            found.alpha[:] = 0.0
+        else:
+            found.invert_factor()
+            precision = np.einsum("ij,ij->i", found.factor, found.factor)
+        for storage, value in zip(
+            output_storage, (found.logp, found.alpha, precision), strict=True
+        ):
+            storage[0] = np.asarray(value)
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return [(), shapes[1], shapes[1]]
+
+
 def leave_one_out(y, C):
     """Log density of y under N(0, C), and mean and variance of each y_i given the others.
 
@@ -95,8 +153,7 @@ def leave_one_out(y, C):
     Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
     to 5.12.
     """
-    logp, slope, alpha = NormalEvidence()(C, y)
-    precision = alpha**2 - 2.0 * pt.diagonal(slope)
+    logp, alpha, precision = NormalLeftOut()(C, y)
     return logp, y - alpha / precision, 1.0 / precision
 
 

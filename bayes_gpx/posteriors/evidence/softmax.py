@@ -1,47 +1,62 @@
 """Laplace's approximation for several classes, whose latent values the data couple.
 
-C independent processes with one covariance K (n, n) and a softmax. With W = A A' the information
-at the mode, A_i = diag(sqrt p_i) (I - sqrt p_i sqrt p_i'), and B = I + A' (K x I) A = R R', the
-posterior is the prior conditioned through C = A B^-1 A'. Vectors over observations and classes are
-observation-major. Everything is dense: memory grows with (n C)^2.
+C independent processes have one prior covariance K (n, n) each, and a softmax. The information W at
+the mode is diag(p) - p p' in each row, where p are its probabilities. With D_c the diagonal matrix
+of the probabilities of one class,
+
+    E_c = D_c^1/2 (I + D_c^1/2 K D_c^1/2)^-1 D_c^1/2          S = sum_c E_c
+
+the posterior is the prior conditioned through a matrix C of which the blocks are
+
+    C_cc' = [c = c'] E_c - E_c S^-1 E_c'
+
+The determinant of I + K W is the product of those of I + D_c^1/2 K D_c^1/2 and of S. Time grows
+with C n^3 and memory with C n^2. Newton steps to the mode are found by conjugate gradients, of
+which an iteration takes C n^2.
 
 References
 ----------
-Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), sections 3.5 and 5.5.
+Williams and Barber, "Bayesian classification with Gaussian processes" (1998); Rasmussen and
+Williams, "Gaussian Processes for Machine Learning" (2006), algorithm 3.3 and section 5.5.
 """
 
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
-from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
-from scipy.linalg import solve_triangular
 
-from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.numerics.threads import Copies
+from bayes_gpx.numerics.threads import ThreadedFunction
+from bayes_gpx.posteriors.evidence.laplace import (
+    FLAT,
+    HALVINGS,
+    LARGEST_MISS,
+    STEPS,
+    TOLERANCE,
+    FindsMode,
+    factor,
+    half,
+    inverse,
+)
 from bayes_gpx.posteriors.evidence.newton import ascend
 
-LARGEST = 6000
-"""Most observations times classes that a model may have."""
+SOLVED, ITERATIONS = 1e-4, 1000
+"""Residual of a Newton step, as a share of its right-hand side, and most iterations to reach it."""
 
-STEPS, HALVINGS = 200, 30
-"""Most Newton steps to the joint mode, and most halvings of one step."""
-
-TOLERANCE = 1e-11
-"""Precision of the joint mode, as a share of the latent values' size."""
-
-LARGEST_MISS = 1e-5
-"""Largest difference of f and K times the slope, equal at the mode, as a share of f's size."""
+LEAST_PROBABLE = 1e-8
+"""Probability below which a row's posterior variance is not divided by it, for rounding's sake."""
 
 
-def factor(p, eye=np.eye):
-    """A, with A A' = diag(p) - p p' for each observation: (n, C) -> (n, C, C)."""
-    root = p**0.5
-    return root[:, :, None] * (eye(p.shape[1]) - root[:, :, None] * root[:, None, :])
+def spread(p, v):
+    """A v, where A A' = diag(p) - p p' for each row: p and v are (n, C)."""
+    own = p**0.5 * v
+    return own - p * (p**0.5 * v).sum(axis=1, keepdims=True)
+
+
+def gathered(p, v):
+    """A' v, see `spread`."""
+    return p**0.5 * (v - (p * v).sum(axis=1, keepdims=True))
 
 
 class _State(NamedTuple):
@@ -56,115 +71,151 @@ class _State(NamedTuple):
     p: np.ndarray
 
 
+def local_graph(likelihood):
+    """Inputs f and y; log density of all labels, its slope in f, and the probabilities."""
+    f, y = pt.dmatrix("f"), pt.dvector("y")
+    local = likelihood.logp(f, y).sum(), likelihood.derivatives(f, y)[0]
+    return [f, y], [*local, likelihood.response(f).value]
+
+
+def climb(local, K, rest, begun, concave):
+    """Search for the mode of p(f | y) as `bayes_gpx.posteriors.evidence.laplace.climb` does."""
+    given = K, rest[0], local
+    state = _at(np.zeros_like(begun), np.zeros_like(begun), given)
+    if begun.any():
+        state = max(state, _at(begun, K @ begun, given), key=lambda one: one.height)
+    arrived, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
+    f = state.f
+    missed = np.abs(f - K @ state.slope).max()
+    return arrived and missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, state.alpha
+
+
+def _at(alpha, f, given, before=np.inf):
+    _, y, local = given
+    logp, slope, p = local(f, y)
+    apart = np.abs(f - before).max() / (1.0 + np.abs(f).max())
+    return _State(logp - 0.5 * (alpha * f).sum(), apart, f, alpha, logp, slope, p)
+
+
 def _direction(state, given):
     """Newton's step of alpha and f, (n, C) each; see `ascend`."""
-    K, A = given[0], factor(state.p)
-    try:
-        R, _ = _root(K, A)
-    except np.linalg.LinAlgError:
-        return False, None
-    p, f = state.p, state.f
-    b = p * (f - (p * f).sum(axis=1, keepdims=True)) + state.slope
-    way = b - _against(R, A, K @ b) - state.alpha
+    K, gap = given[0], state.slope - state.alpha
+    way = gap - spread(state.p, _solved(K, state.p, gathered(state.p, K @ gap)))
     return True, (way, K @ way)
 
 
 def _step(state, way, share, given):
     """The state a share of a direction further."""
-    _, y, local = given
     alpha, f = state.alpha + share * way[0], state.f + share * way[1]
-    logp, slope, p = local(np.ascontiguousarray(f), y)
-    height = logp - 0.5 * (alpha * f).sum()
-    apart = np.abs(f - state.f).max() / (1.0 + np.abs(f).max())
-    return True, _State(height, apart, f, alpha, logp, slope, p)
+    return True, _at(alpha, f, given, state.f)
 
 
-class SoftmaxLaplace(Op):
-    """(K, y) -> log evidence, and what its gradient is made of.
+def _solved(K, p, target):
+    """(I + A' K A)^-1 target (n, C) by conjugate gradients, near enough for an ascent."""
+    x, missing, way = np.zeros_like(target), target.copy(), target.copy()
+    size = first = (missing**2).sum()
+    for _ in range(ITERATIONS):
+        if not size > SOLVED**2 * first:
+            break
+        along = way + gathered(p, K @ spread(p, way))
+        share = size / (way * along).sum()
+        x += share * way
+        missing -= share * along
+        before, size = size, (missing**2).sum()
+        way = missing + (size / before) * way
+    return x
 
-    y (n,) are codes. Outputs, after the log evidence: its derivative in K; alpha (n, C), the slope
-    of log p(y | f) at the mode, with f = K alpha; R (n C, n C); the posterior covariances of each
-    observation's latent values (n, C, C). Where no mode is found the log evidence is -inf and the
-    gradient zero. Only the log evidence is differentiable.
+
+class _OfClasses(FindsMode):
+    """(K, y) -> what is found at the mode; y (n,) are codes.
 
     Parameters
     ----------
     likelihood : Categorical
     """
 
-    __props__ = ("likelihood",)
     interpreted = True
+    graph, climb = staticmethod(local_graph), staticmethod(climb)
 
-    def __init__(self, likelihood):
-        self.likelihood = likelihood
-
-    def make_node(self, K, y):  # noqa: D102
-        types = [pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dmatrix, pt.dtensor3]
-        inputs = [pt.as_tensor_variable(v) for v in (K, y)]
-        return Apply(self, inputs, [kind() for kind in types])
-
-    @cached_property
-    def _own(self):
-        return Copies(lambda: self._compiled)
-
-    @cached_property
-    def _compiled(self):
-        f, y, M = pt.dmatrix("f"), pt.dvector("y"), pt.dtensor3("M")
-        options = {"mode": MODE, "trust_input": True}
-        own = self.likelihood
-        local = [own.logp(f, y).sum(), own.derivatives(f, y)[0], own.response(f).value]
-        return (
-            pytensor.function([f, y], local, **options),
-            pytensor.function([f, M], own.contracted(f, M), **options),
-        )
-
-    def perform(self, node, inputs, output_storage):  # noqa: D102
-        K, y = (np.asarray(v, "float64") for v in inputs)
+    def found(self, K, rest):  # noqa: D102
         with np.errstate(all="ignore"):
-            mode = self._mode(K, y) if np.isfinite(K).all() else None
-            found = self._failed(len(K)) if mode is None else self._evidence(K, *mode)
-        for storage, value in zip(output_storage, found, strict=True):
-            storage[0] = np.asarray(value)
+            mode = self._search.mode(K, rest)
+            if mode is not None:
+                try:
+                    return self.at_mode(K, rest, *mode)
+                except np.linalg.LinAlgError:
+                    pass
+        shapes = self.infer_shape(None, [K.shape])
+        return -np.inf, *(np.zeros(shape) for shape in shapes[1:])
 
-    def _failed(self, n):
-        C = self.likelihood.classes
-        shapes = (n, n), (n, C), (n * C, n * C), (n, C, C)
-        return -np.inf, *(np.zeros(shape) for shape in shapes)
 
-    def _evidence(self, K, f, alpha, logp, p):
-        """All outputs, at the mode f, with alpha = K^-1 f and probabilities p, (n, C) each."""
-        (n, C), A = f.shape, factor(p)
-        R, inner = _root(K, A)
-        inverse = solve_triangular(R, np.eye(n * C), lower=True, check_finite=False)
-        summed = ((inverse.T @ inverse) * inner).reshape((n, C, n, C)).sum(axis=(1, 3))
-        known = inverse @ _spread(K, A)
-        known = known.reshape((n * C, n, C)).transpose(1, 2, 0)
-        cov = np.diag(K)[:, None, None] * np.eye(C) - known @ known.transpose(0, 2, 1)
-        pull = -0.5 * self._own.functions[1](f, cov)
-        moved = pull - _against(R, A, K @ pull)
+class SoftmaxMode(_OfClasses):
+    """(K, y) -> log evidence, and what the data leave behind; no gradient.
+
+    Outputs, after the log evidence: alpha (n, C), the slope of log p(y | f) at the mode, where f is
+    K alpha; and roots (C + 1, n, n), lower triangular: of K + D_c^-1, which is E_c^-1, for each
+    class, and of S. Where no mode is found the log evidence is -inf.
+    """
+
+    outputs = (pt.dscalar, pt.dmatrix, pt.dtensor3)
+
+    def at_mode(self, K, rest, f, alpha):  # noqa: D102
+        logp, slope, p = self._search.local(f, *rest)
+        root, S, logs = np.empty((f.shape[1] + 1, *K.shape)), np.zeros(K.shape), 0.0
+        for c, sd in enumerate(np.sqrt(np.maximum(p, FLAT)).T):
+            upper = _factor(K, sd)
+            logs += np.log(np.diag(upper)).sum()
+            root[c] = np.tril(upper.T) / sd[:, None]
+            S += _inverted(upper, sd)
+        root[-1] = np.linalg.cholesky(S)
+        logs += np.log(np.diag(root[-1])).sum()
+        return logp - 0.5 * (alpha * f).sum() - logs, slope, root
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        n, C = shapes[0][0], self.likelihood.classes
+        return [(), (n, C), (C + 1, n, n)]
+
+
+class SoftmaxEvidence(_OfClasses):
+    """(K, y) -> log evidence, and what its gradient is made of.
+
+    Outputs, after the log evidence: its derivative in K; alpha (n, C), the slope of log p(y | f)
+    at the mode, where f is K alpha; the posterior covariances of each row's latent values
+    (n, C, C). Where no mode is found the log evidence is -inf and the gradient zero. Only the log
+    evidence is differentiable.
+    """
+
+    outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dtensor3)
+
+    @cached_property
+    def _contracted(self):
+        f, M = pt.dmatrix("f"), pt.dtensor3("M")
+        return ThreadedFunction([f, M], self.likelihood.contracted(f, M), trust_input=True)
+
+    def at_mode(self, K, rest, f, alpha):  # noqa: D102
+        logp, slope, p = self._search.local(f, *rest)
+        blocks, logs = np.empty((f.shape[1], *K.shape)), 0.0
+        for c, sd in enumerate(np.sqrt(np.maximum(p, FLAT)).T):
+            upper = _factor(K, sd)
+            logs += np.log(np.diag(upper)).sum()
+            blocks[c] = _inverted(upper, sd)
+        S = blocks.sum(axis=0)
+        M = np.linalg.cholesky(S)
+        logs += np.log(np.diag(M)).sum()
+        back, alone, taken = _seen(K, p, blocks, M)
+        between = np.matmul(blocks.transpose(1, 0, 2), blocks.transpose(1, 2, 0))
+        covariance = between + alone[:, :, None] * np.eye(p.shape[1])
+        pull = -0.5 * self._contracted(f, covariance)
+        within = np.einsum("cij,ic->cj", blocks, pull)
+        through = within.sum(axis=0)
+        through = p * ((back @ through)[:, None] - np.einsum("cij,j->ic", blocks, through))
+        moved = pull - M @ within.T + through  # pull - C K pull
         in_K = (0.5 * alpha + moved) @ alpha.T
-        in_K = 0.5 * (in_K + in_K.T) - 0.5 * summed
-        evidence = logp - 0.5 * (alpha * f).sum() - np.log(np.diag(R)).sum()
-        return evidence, in_K, alpha, R, cov
-
-    def _mode(self, K, y):
-        """Mode f with alpha = K^-1 f, log density and probabilities there; None without one."""
-        local = self._own.functions[0]
-        f = np.zeros((len(K), self.likelihood.classes))
-        found = local(f, y)
-        state = _State(found[0], np.inf, f, f, *found)
-        arrived, state = ascend(state, _direction, _step, (K, y, local), STEPS, HALVINGS, TOLERANCE)
-        f = state.f
-        missed = np.abs(f - K @ state.slope).max() / (1.0 + np.abs(f).max())
-        found = arrived and missed <= LARGEST_MISS
-        return (f, state.alpha, state.logp, state.p) if found else None
+        in_K = 0.5 * (in_K + in_K.T) - 0.5 * (S - taken)
+        return logp - 0.5 * (alpha * f).sum() - logs, in_K, slope, covariance
 
     def pullback(self, inputs, outputs, cotangents):  # noqa: D102
-        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            raise NotImplementedError(
-                "Of Laplace's approximation only the log evidence is differentiable, not the mode "
-                "or the posterior. Explain after fitting, or draw latent values in the model."
-            )
+        self.refuse_others(cotangents)
         return [cotangents[0] * outputs[1], DisconnectedType()()]
 
     def connection_pattern(self, node):  # noqa: D102
@@ -172,51 +223,69 @@ class SoftmaxLaplace(Op):
 
     def infer_shape(self, node, shapes):  # noqa: D102
         n, C = shapes[0][0], self.likelihood.classes
-        return [(), (n, n), (n, C), (n * C, n * C), (n, C, C)]
-
-    def __getstate__(self):
-        """Without what threads hold."""
-        return {"likelihood": self.likelihood}
-
-    def __setstate__(self, state):
-        """Begin anew."""
-        self.__init__(**state)
+        return [(), (n, n), (n, C), (n, C, C)]
 
 
-def _root(K, A):
-    """R and B - I over K, (n C, n C): the inner products A_i' A_j."""
-    n, C, _ = A.shape
-    columns = A.transpose(1, 0, 2).reshape((C, n * C))
-    inner = columns.T @ columns
-    B = (inner.reshape((n, C, n, C)) * K[:, None, :, None]).reshape((n * C, n * C))
-    B.ravel()[:: n * C + 1] += 1.0
-    return np.linalg.cholesky(B), inner
+def _factor(K, sd):
+    there, upper = factor(K, sd)
+    if not there:
+        raise np.linalg.LinAlgError
+    return upper
 
 
-def _spread(K, A):
-    """A' (K x I), (n C, n C)."""
-    n, C, _ = A.shape
-    return (A.transpose(0, 2, 1)[:, :, None] * K[:, None, :, None]).reshape((n * C, n * C))
+def _inverted(upper, sd):
+    """E_c (n, n) from the factor of I + D_c^1/2 K D_c^1/2, which is overwritten."""
+    E = inverse(upper)[0]
+    E *= sd
+    E *= sd[:, None]
+    return E
 
 
-def _against(R, A, v):
-    """C v for v (n, C)."""
-    inner = np.einsum("nck,nc->nk", A, v).ravel()
-    half = solve_triangular(R, inner, lower=True, check_finite=False)
-    back = solve_triangular(R, half, lower=True, trans="T", check_finite=False)
-    return np.einsum("nck,nk->nc", A, back.reshape(v.shape))
+def _seen(K, p, blocks, M):
+    """What the data say of each class, with S = M M'; E_c (C, n, n) become K E_c M^-T.
+
+    Of these products the rows of likely labels follow from E_c K = I - E_c D_c^-1, so that only
+    those of unlikely ones are computed, where rounding would matter.
+
+    Returns
+    -------
+    back : array (n, n)
+        M^-T, so that E_c M^-T is D_c times the difference of this and K E_c M^-T.
+    alone : array (n, C)
+        Posterior variances if all information were D_c.
+    taken : array (n, n)
+        Sum of E_c S^-1 E_c.
+    """
+    upper, towards = np.ascontiguousarray(M.T), K @ M
+    back, taken = half(upper, np.eye(len(K))), np.zeros(K.shape)
+    alone = np.empty(p.shape)
+    for c, E in enumerate(blocks):
+        likely, rare = p[:, c], np.flatnonzero(p[:, c] < LEAST_PROBABLE)
+        alone[:, c] = np.einsum("ij,ij->i", K, E) / likely
+        half(upper, E)
+        taken += E @ E.T
+        of_rare = K[rare] @ E
+        alone[rare, c] = np.diag(K)[rare] - (of_rare * towards[rare]).sum(axis=1)
+        np.divide(E, -likely[:, None], out=E)
+        E += back
+        E[rare] = of_rare
+    return back, alone, taken
 
 
 class CoupledSites(NamedTuple):
-    """What Laplace's approximation finds for several classes."""
+    """What Laplace's approximation finds for several classes, of which `logp` has a gradient."""
 
     logp: pt.TensorVariable
     alpha: pt.TensorVariable
-    root: pt.TensorVariable
     covariance: pt.TensorVariable
 
 
 def softmax_laplace(likelihood, K, y):
     """Laplace's approximation for symbolic arguments, `CoupledSites`."""
-    logp, _, alpha, root, covariance = SoftmaxLaplace(likelihood)(K, y)
-    return CoupledSites(logp, alpha, root, covariance)
+    logp, _, alpha, covariance = SoftmaxEvidence(likelihood)(K, y)
+    return CoupledSites(logp, alpha, covariance)
+
+
+def softmax_mode(likelihood, K, y):
+    """Log evidence, alpha and roots for symbolic arguments, see `SoftmaxMode`; no gradient."""
+    return SoftmaxMode(likelihood)(K, y)
