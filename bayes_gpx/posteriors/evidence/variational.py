@@ -47,7 +47,7 @@ LEAST_SHARE = 0.45
 LEAST_SD = 1e-6
 """Least standard deviation of a latent value: expectations divide by it."""
 
-BLOCK = 2**22
+BLOCK = 2**18
 """Most numbers in an array over observations and nodes."""
 
 
@@ -314,7 +314,7 @@ def _damping(damping, share, moved, before):
     if before is None or share < 1.0:
         return damping
     rho = (moved * before).sum() / max((before**2).sum(), 1e-300)
-    return damping if rho > 0.0 else max(damping / (1.0 - rho), LEAST_SHARE)
+    return float(np.clip(damping / max(1.0 - rho, 1e-300), LEAST_SHARE, 1.0))
 
 
 def _apart(old, new):
