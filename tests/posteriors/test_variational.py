@@ -13,12 +13,7 @@ from scipy.stats import multivariate_normal
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.posteriors.evidence.variational import (
-    VariationalBound,
-    _newton,
-    _precisions,
-    variational,
-)
+from bayes_gpx.posteriors.evidence.variational import VariationalBound, _newton, _parts, variational
 
 RNG = np.random.default_rng(7)
 N, M = 25, 4
@@ -169,8 +164,11 @@ def test_newton_steps_solve_the_joint_system_of_all_classes():
     p = rng.dirichlet(np.ones(C), size=N)
     information = p[:, :, None] * np.eye(C) - p[:, :, None] * p[:, None]
     coefficients, slope = rng.normal(size=(C, M)), rng.normal(size=(N, C))
-    state = SimpleNamespace(coefficients=coefficients, slope=slope, information=information, W=p)
-    step = _newton(F, state, _precisions(F, state))
+    aim = np.eye(M) + np.einsum("nm,nc,nk->cmk", F, p, F)
+    state = SimpleNamespace(
+        coefficients=coefficients, information=information, pull=slope.T @ F, aim=aim
+    )
+    step = _newton(state, lambda: _parts(F, REST, 7))
     joint = np.eye(C * M) + np.einsum("nm,nab,nk->ambk", F, information, F).reshape((C * M, C * M))
     expected = np.linalg.solve(joint, (slope.T @ F - coefficients).ravel())
     assert_allclose(step.ravel(), expected, atol=1e-7 * np.abs(expected).max())
