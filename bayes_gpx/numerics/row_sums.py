@@ -27,6 +27,19 @@ ROWS = 4096
 """Rows of a block: the same on every machine, since sums depend on their order."""
 
 
+def parameters_of(outputs: Sequence, symbols: Sequence) -> list:
+    """Variables from which graphs follow beside symbols and constants, the last such ones."""
+    depends, fixed, needed = {*symbols}, set[Any](), dict[Any, None]()
+    for node in io_toposort([], outputs):
+        fixed.update(v for v in node.inputs if isinstance(v, Constant))
+        if not depends.isdisjoint(node.inputs):
+            depends.update(node.outputs)
+            needed |= dict.fromkeys(v for v in node.inputs if not (v in depends or v in fixed))
+        elif fixed.issuperset(node.inputs):
+            fixed.update(node.outputs)
+    return [*needed]
+
+
 class RowGraph:
     """Graphs of a block of rows; two are equal if they compute the same.
 
@@ -36,8 +49,8 @@ class RowGraph:
         Inputs: what the graphs depend on beside rows, of which `held` counts as constant where
         there are derivatives, and arrays whose first axis is that of rows.
     outputs : list of tensor variables
-    size : int
-        Rows of a block.
+    size : int, optional
+        Rows of a block; `ROWS` by default.
     """
 
     def __init__(
@@ -46,29 +59,21 @@ class RowGraph:
         held: Sequence,
         rows: Sequence,
         outputs: Sequence,
-        size: int = ROWS,
+        size: int | None = None,
     ) -> None:
         self.parameters, self.held, self.rows = [*parameters], [*held], [*rows]
-        self.outputs, self.size = [*outputs], size
+        self.outputs, self.size = [*outputs], ROWS if size is None else size
 
     @staticmethod
     def of(
-        outputs: Sequence, rows: Sequence, held: Sequence = (), size: int = ROWS
+        outputs: Sequence, rows: Sequence, held: Sequence = (), size: int | None = None
     ) -> tuple[RowGraph, list]:
         """Return the graphs between symbols and outputs, and the parameters that these need.
 
         What depends on neither `rows` nor `held` stays outside, to be computed once, unless it is
         made of constants alone.
         """
-        depends, fixed, needed = {*rows, *held}, set[Any](), dict[Any, None]()
-        for node in io_toposort([], outputs):
-            fixed.update(v for v in node.inputs if isinstance(v, Constant))
-            if not depends.isdisjoint(node.inputs):
-                depends.update(node.outputs)
-                needed |= dict.fromkeys(v for v in node.inputs if not (v in depends or v in fixed))
-            elif fixed.issuperset(node.inputs):
-                fixed.update(node.outputs)
-        parameters = [*needed]
+        parameters = parameters_of(outputs, [*rows, *held])
         own = {v: v.type() for v in [*parameters, *held, *rows]}
         inner = clone_replace([*outputs], own)
         groups = ([own[v] for v in group] for group in (parameters, held, rows))
@@ -196,7 +201,7 @@ def row_sums(
     outputs: Sequence[Tensor],
     rows: dict[Tensor, Any],
     held: dict[Tensor, Any] | None = None,
-    size: int = ROWS,
+    size: int | None = None,
 ) -> list[Tensor]:
     """Sums over all rows of what graphs give for a block of them.
 
@@ -207,8 +212,8 @@ def row_sums(
     rows, held : dict
         From the symbols of a block of rows to the arrays of all rows; and from other symbols to
         values that count as constant where there are derivatives.
-    size : int
-        Rows of a block.
+    size : int, optional
+        Rows of a block; `ROWS` by default.
     """
     held = held or {}
     graph, parameters = RowGraph.of(outputs, [*rows], [*held], size)

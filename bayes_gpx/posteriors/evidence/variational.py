@@ -167,7 +167,7 @@ class Search:
                 return None
             pull += slope.T @ F
             for own, w in zip(aim, W.T, strict=True):
-                own += (F * w[:, None]).T @ F
+                own += _weighed(F, w)
             found.append((mean, variance, *local[1:]))
         mean, variance, slope, W, information = zip(*found, strict=True)
         several = information[0] is not None
@@ -187,6 +187,14 @@ class Search:
         W = np.maximum(W, 0.0) if self.likelihood.concave else W
         slope, W = (v.reshape((len(y), -1)) for v in (slope, W))
         return logp, slope, W, information[0] if C else None
+
+
+def _weighed(F, w):
+    """F' diag(w) F, (M, M); where w is nowhere negative, with half of the products."""
+    if (w < 0.0).any():
+        return (F * w[:, None]).T @ F
+    half = F * np.sqrt(w)[:, None]
+    return half.T @ half
 
 
 def _parts(F, rest, size):
