@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytensor
@@ -76,8 +76,8 @@ class RowGraph:
         parameters = parameters_of(outputs, [*rows, *held])
         own = {v: v.type() for v in [*parameters, *held, *rows]}
         inner = clone_replace([*outputs], own)
-        groups = ([own[v] for v in group] for group in (parameters, held, rows))
-        return RowGraph(*groups, inner, size), parameters
+        symbols = [[own[v] for v in group] for group in (parameters, held, rows)]
+        return RowGraph(symbols[0], symbols[1], symbols[2], inner, size), parameters
 
     @property
     def inputs(self) -> list:
@@ -170,7 +170,7 @@ class RowSums(Op):
             for out, given in zip(graph.outputs, cotangents, strict=True)
             if not isinstance(given.type, DisconnectedType)
         }
-        found = pytensor.grad(
+        found: Any = pytensor.grad(
             None,
             graph.parameters,
             known_grads={out: symbol for out, (symbol, _) in known.items()},
@@ -185,7 +185,7 @@ class RowSums(Op):
         k = len(graph.parameters)
         own, outputs = [*graph.parameters, *symbols], [found[i] for i in reached]
         slopes = RowGraph(own, graph.held, graph.rows, outputs, graph.size)
-        at = RowSums(slopes, slopes=True)(*inputs[:k], *given, *inputs[k:], return_list=True)
+        at: Any = RowSums(slopes, slopes=True)(*inputs[:k], *given, *inputs[k:], return_list=True)
         for i, slope in zip(reached, at, strict=True):
             result[i] = slope
         return result
@@ -217,4 +217,5 @@ def row_sums(
     """
     held = held or {}
     graph, parameters = RowGraph.of(outputs, [*rows], [*held], size)
-    return RowSums(graph)(*parameters, *held.values(), *rows.values(), return_list=True)
+    values = *parameters, *held.values(), *rows.values()
+    return cast(list, RowSums(graph)(*values, return_list=True))

@@ -60,8 +60,8 @@ def best_variational(
     graph, parameters = RowGraph.of([F, rest], [*rows])
     own = [theta[name] for name in likelihood.hyperparameters]
     op = BestCoefficients(likelihood, graph)
-    bound, *found = op(*parameters, y, exposure, *own, *rows.values())
-    return bound, Coefficients(*found)
+    found: Any = op(*parameters, y, exposure, *own, *rows.values())
+    return found[0], Coefficients(*found[1:])
 
 
 def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, found: Coefficients) -> Tensor:
