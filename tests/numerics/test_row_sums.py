@@ -96,3 +96,12 @@ def test_no_rows_sum_to_nothing():
     x, w = pt.dmatrix("x"), pt.dvector("w")
     (total,) = row_sums([pt.dot(x, w).sum()], {x: pt.zeros((0, 3))})
     assert pytensor.function([w], total, mode=MODE)(V[:3]) == 0.0
+
+
+def test_no_number_is_filled_in_by_python():
+    """Gradients of sums have `second`, which has no function of NumPy."""
+    x, w = pt.dvector("x"), pt.dvector("w")
+    total = (pt.sqr(x[:, None]) * np.arange(5.0)).sum() + pt.outer(x, w).sum()
+    slope = pytensor.function([x, w], pt.grad(total, x), mode=MODE)
+    assert all(node.op != pt.second for node in slope.maker.fgraph.toposort())
+    assert_allclose(slope(Y, V), 20.0 * Y + V.sum(), rtol=1e-12)

@@ -13,7 +13,13 @@ from scipy.stats import multivariate_normal
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.posteriors.evidence.variational import VariationalBound, _newton, _parts, variational
+from bayes_gpx.posteriors.evidence.variational import (
+    Search,
+    VariationalBound,
+    _newton,
+    _parts,
+    variational,
+)
 
 RNG = np.random.default_rng(7)
 N, M = 25, 4
@@ -157,6 +163,18 @@ def test_many_coefficients_of_many_classes_solve_what_holds_at_the_maximum():
     expected = np.eye(60) + np.einsum("nc,nm,nk->cmk", W, design, design)
     assert_allclose(root @ root.transpose(0, 2, 1), expected, rtol=1e-6, atol=1e-6)
     assert np.abs(coefficients.sum(axis=0)).max() < 1e-6  # softmax tells differences alone
+
+
+def test_a_search_that_ends_nowhere_begins_anew_at_the_prior():
+    likelihood, y, _ = CASES["poisson"]
+    given = lambda: _parts(F, REST, 7), y, EXPOSURE  # noqa: E731
+    expected, search = Search(likelihood).highest(*given), Search(likelihood)
+    far = 100.0 * np.random.default_rng(1).normal(size=(1, M)), np.eye(M)[None]
+    search._own.last = far
+    with np.errstate(all="ignore"):
+        assert search._at(*far, given[0], given[1:]) is not None
+        found = search.highest(*given)
+    assert_allclose(found.coefficients, expected.coefficients, rtol=1e-7)
 
 
 def test_newton_steps_solve_the_joint_system_of_all_classes():
