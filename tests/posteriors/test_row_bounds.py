@@ -136,10 +136,10 @@ def test_the_bound_for_counts_is_that_of_its_posterior(blocks):
 @pytest.mark.parametrize("name", ["normal", "counts"])
 def test_no_array_of_the_design_s_size_is_made(name, blocks):
     kind, likelihood, approximation = MODELS[name]
-    n, M, rng = 3000, 30, np.random.default_rng(2)
+    n, M, rng = 4000, 40, np.random.default_rng(2)
     x = rng.normal(size=(n, D))
     y = rng.poisson(2.0, size=n) + (likelihood == "normal") * rng.normal(size=n)
-    blocks(64)
+    blocks(128)
     model = kind(x, y, likelihood=likelihood, approximation=bx.Inducing(M))
     density = Density(model.objective, jacobian=False)
     evaluate, at = density.value_and_slope(), density.unconstrain({})

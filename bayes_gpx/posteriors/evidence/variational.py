@@ -117,11 +117,11 @@ class Search:
     def highest(self, blocks, *others):
         """The best variational posterior for the observations in `others`; None without any.
 
-        `blocks` is called to iterate over blocks of rows: a slice, F (b, M) and rest (b,). Searched
+        `blocks` makes iterators over blocks of rows: a slice, F (b, M) and rest (b,). Searched
         from this thread's last posterior on, a matter of time alone where there is one optimum;
         from the prior where there may be several, and where none was found.
         """
-        M, C = next(iter(blocks()))[1].shape[1], self.classes
+        M, C = next(blocks())[1].shape[1], self.classes
         starts = [(np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1)))]
         last = self._own.last if self.likelihood.concave else None
         if last is not None and last[0].shape == (C, M):
@@ -347,18 +347,20 @@ class BestCoefficients(Op):
     def perform(self, node, inputs, output_storage):  # noqa: D102
         k, own = len(self.graph.parameters), 2 + len(self.likelihood.hyperparameters)
         others = [np.asarray(v, "float64") for v in inputs[k : k + own]]
-        kept, M = None, None
+        kept = None
 
         def blocks():
             if kept is not None:
-                return kept
+                return iter(kept)
             made = self.graph.blocks(*inputs[:k], *inputs[k + own :])
             return ((block, *parts) for block, parts in made)
 
         with np.errstate(all="ignore"):
-            M = next(iter(blocks()))[1].shape[1]
+            made = blocks()
+            first = next(made)
+            M = first[1].shape[1]
             if len(others[0]) * M <= KEPT:
-                kept = [*blocks()]
+                kept = [first, *made]
             state = self.search.highest(blocks, *others)
         C = self.likelihood.classes or 1
         if state is None:
