@@ -14,7 +14,7 @@ from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.numerics.progress import foretell, progress_bar
-from bayes_gpx.numerics.threads import parallel_densities
+from bayes_gpx.numerics.threads import blas_threads, parallel_densities
 from bayes_gpx.system.warning import warn
 
 EVALUATIONS = 50
@@ -52,11 +52,16 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
     -------
     list of Optimum, in the order of the starts
     """
-    workers = min(len(starts), parallel_densities(observations(density.model)))
+    n = observations(density.model)
+    workers = min(len(starts), parallel_densities(n))
     what = f"Maximising the posterior density from {len(starts)} starts"
     first, evaluate = density.unconstrain(starts[0]), density.value_and_slope()
     foretell(what, lambda: evaluate(first), EVALUATIONS * len(starts), workers, progressbar)
-    with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
+    with (
+        ThreadPoolExecutor(workers) as pool,
+        blas_threads(n, workers),
+        progress_bar(progressbar) as progress,
+    ):
         ends = pool.map(lambda start: _ascend(density, start), starts)
         optima = list(progress.track(ends, total=len(starts), description=what))
     if not any(o.log_density > -LOST for o in optima):
@@ -91,14 +96,22 @@ def _ascend(density, start):
         return -value, -slope
 
     reach = np.maximum(20.0, np.abs(x0))
+    # Within bounds the first step is the whole gradient: in units of its length, it is one of 1.
+    unit = max(1.0, float(np.linalg.norm(objective(x0)[1])))
+
+    def scaled(x):
+        value, slope = objective(x)
+        return value / unit, slope / unit
+
     result = minimize(
-        objective,
+        scaled,
         x0,
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(x0 - reach, x0 + reach, strict=True)),
-        options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4},
+        options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4 / unit},
     )
+    result.fun, result.jac = result.fun * unit, result.jac * unit
     inside = (np.abs(result.x - x0) < 0.999 * reach).all()
     flat = np.abs(result.jac).max() < 1e-2 * max(1.0, 1e-3 * abs(result.fun))
     converged = bool((flat or (result.success and inside)) and result.fun < LOST)

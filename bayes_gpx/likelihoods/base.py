@@ -203,9 +203,9 @@ class ScalarLikelihood(Likelihood):
         slopes = self.derivatives(f, *given)[0]
         x = standard_nodes()[0]
         return (
-            (weights * self.logp(f, *given)).sum(axis=1),
-            (weights * slopes).sum(axis=1),
-            -(weights * x * slopes).sum(axis=1) / sd,
+            pt.dot(self.logp(f, *given), weights),
+            pt.dot(slopes, weights),
+            -pt.dot(slopes, weights * x) / sd,
         )
 
     def log_predictive(

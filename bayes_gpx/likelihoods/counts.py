@@ -9,12 +9,16 @@ import pytensor.tensor as pt
 from bayes_gpx.data.response import read_counts
 from bayes_gpx.likelihoods.base import DefaultPrior, Response, ScalarLikelihood
 from bayes_gpx.likelihoods.predictive import Counted, Predictive
-from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes
+from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes, standard_nodes
 from bayes_gpx.numerics.jets import expectation
 from bayes_gpx.numerics.special import log_rising_ratio, log_sum_exp, ndtr, softplus
 
 MOST = 1e15
 """Above this, a drawn count equals its rate: the difference is below 1e-7 of it."""
+
+
+LARGEST = 700.0
+"""Larger numbers than this have no exponential."""
 
 
 class _Counts(Counted, ScalarLikelihood):
@@ -161,9 +165,26 @@ class NegativeBinomial(_Counts):
     def logp(self, f, y, theta, exposure=None):
         """Log probability of y given f."""
         a, log_rate = theta["dispersion"], _log_rate(f, exposure)
-        log_odds = log_rate - pt.log(a)
+        return self._logp(log_rate, softplus(log_rate - pt.log(a)), y, a)
+
+    def _logp(self, log_rate, growth, y, a):
+        """`logp`, where `growth` is the softplus of log_rate - log(a): linear in both."""
         constant = log_rising_ratio(a, y) - pt.gammaln(y + 1.0)
-        return constant + y * log_rate - (a + y) * softplus(log_odds)
+        return constant + y * log_rate - (a + y) * growth
+
+    def expected_log(self, mean, sd, y, theta, exposure):
+        """E `logp` where f ~ N(mean, sd^2), its slope in mean, and -2 times that in variance.
+
+        By the nodes of all likelihoods, but for what is linear in f.
+        """
+        (x, weights), a = standard_nodes(), theta["dispersion"]
+        log_rate = _log_rate(mean, exposure)
+        log_odds = (log_rate - pt.log(a))[:, None] + sd[:, None] * x
+        # Half the time of PyTensor's sigmoid.
+        share = 1.0 / (1.0 + pt.exp(pt.minimum(-log_odds, LARGEST)))
+        logp = self._logp(log_rate, pt.dot(softplus(log_odds), weights), y, a)
+        slope = y - (a + y) * pt.dot(share, weights)
+        return logp, slope, (a + y) * pt.dot(share, weights * x) / sd
 
     def derivatives(self, f, y, theta, exposure=None):
         """First three derivatives of `logp` in f."""

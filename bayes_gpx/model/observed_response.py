@@ -1,15 +1,22 @@
 """The response in a PyMC model: integrated out but for hyperparameters, or around latent values."""
 
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
 from pytensor.graph.basic import Constant
+from pytensor.graph.replace import clone_replace
 
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
+from bayes_gpx.numerics.row_sums import parameters_of
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
-from bayes_gpx.posteriors.strategies import Exact, FixedBasis, LowRankNormal
+from bayes_gpx.posteriors.strategies import Exact, FixedBasis, LowRankNormal, has_large_design
 
 
 def observe(specification, given, training, *, rename, ridge=None, sums=None):
@@ -49,16 +56,16 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
 
     Arguments and result are those of `observe`.
     """
-    strategy, likelihood = specification.strategy_of(), given.likelihood
-    scaling, parts = training.response_scaling, strategy.parts(given, ridge)
+    strategy, scaling = specification.strategy_of(), training.response_scaling
     draw = GENERATIVE.get(type(strategy))
+    density = (_by_rows if has_large_design(strategy, given) else _at_once)(strategy, given, ridge)
 
     def log_density(value, *parts):
         if strategy.by_sums and isinstance(value, Constant):
             evidence = strategy.log_density_by_sums(Sums(**sums(value.data)), *parts[1:])
         else:
             y = (value - scaling.center) / scaling.scale
-            evidence = strategy.log_density(likelihood, y, *parts)
+            evidence = density.log_density(y, *parts)
         return evidence - value.shape[0] * np.log(scaling.scale)
 
     def dist(*parts_and_size):
@@ -66,14 +73,43 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
 
     pm.CustomDist(
         rename("y"),
-        *parts,
+        *density.parts,
         logp=log_density,
-        signature=f"{strategy.signature(likelihood)}->(n)",
+        signature=f"{density.signature}->(n)",
         dims=rename("obs"),
         observed=training.y,
         **({} if draw is None else {"dist": dist}),
     )
-    return parts
+    return density.parts
+
+
+class Density(NamedTuple):
+    """The density of y as a function of `parts`, whose core shapes are in `signature`."""
+
+    parts: list
+    signature: str
+    log_density: Callable
+
+
+def _at_once(strategy, given, ridge):
+    likelihood = given.likelihood
+    log_density = partial(strategy.log_density, likelihood)
+    return Density(strategy.parts(given, ridge), strategy.signature(likelihood), log_density)
+
+
+def _by_rows(strategy, given, ridge):
+    """With the same parts, from which y is drawn, and those that its density needs beside rows."""
+    whole, y = _at_once(strategy, given, ridge), pt.as_tensor_variable(given.y).type()
+    evidence, k = strategy.by_rows(replace(given, y=y), ridge), len(whole.parts)
+    needed = parameters_of([evidence], [y])
+    shapes = [",".join(f"k{i}{axis}" for axis in range(v.ndim)) for i, v in enumerate(needed)]
+
+    def log_density(value, *parts):
+        own = dict(zip(needed, parts[k:], strict=True))
+        return clone_replace(evidence, {y: value, **own})
+
+    signature = ",".join([whole.signature, *(f"({shape})" for shape in shapes)])
+    return Density([*whole.parts, *needed], signature, log_density)
 
 
 def _normal(C, size):  # noqa: N803
@@ -81,8 +117,9 @@ def _normal(C, size):  # noqa: N803
     return pm.MvNormal.dist(pt.zeros(C.shape[0]), C, size=size)
 
 
-def _low_rank_normal(F, D, penalty, size):  # noqa: N803
+def _low_rank_normal(F, D, *others):  # noqa: N803
     """Y (..., n) on the model's scale, from a design (n, M) and variances (n,) around it."""
+    size = others[-1]
     batch = () if rv_size_is_none(size) else tuple(size)
     coefficients = pm.Normal.dist(0.0, 1.0, size=(*batch, F.shape[1]))
     noise = pm.Normal.dist(0.0, 1.0, size=(*batch, F.shape[0]))
@@ -91,7 +128,7 @@ def _low_rank_normal(F, D, penalty, size):  # noqa: N803
 
 def _fixed_basis(F, scales, variance, size):  # noqa: N803
     """Y (..., n) on the model's scale, from a design (n, M) and the variance around it."""
-    return _low_rank_normal(F, variance * pt.ones(F.shape[0]), None, size)
+    return _low_rank_normal(F, variance * pt.ones(F.shape[0]), size)
 
 
 def streamed(specification, given, training, *, rename, ridge, sums):

@@ -1,5 +1,6 @@
 """How PyTensor compiles what is called few times: in a moment, to NumPy and LAPACK."""
 
+import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
@@ -14,6 +15,14 @@ def _inlined(fgraph, node):
     Copies of a compiled function share its inner functions, which threads must not.
     """
     return inline_ofg_node(node)
+
+
+@node_rewriter([pt.second])
+def _spread(fgraph, node):
+    """Replace `second`, which has no function of NumPy and runs in Python for every number."""
+    like, values = node.inputs
+    both = zip(like.type.broadcastable, like.shape, values.shape, strict=True)
+    return [pt.alloc(values, *(own if same else other for same, other, own in both))]
 
 
 HARMFUL_REWRITES = "local_add_canonizer", "local_log_sum_exp"
@@ -45,7 +54,7 @@ def _light(linker):
     mode = Mode(linker=linker, optimizer="fast_compile").excluding(
         *HARMFUL_REWRITES, *USELESS_REWRITES
     )
-    return mode.register((dfs_rewriter(_inlined), 90))
+    return mode.register((dfs_rewriter(_inlined, _spread), 90))
 
 
 MODE = _light("py")

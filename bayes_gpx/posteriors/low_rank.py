@@ -106,17 +106,6 @@ class LowRankDesign:
         return pt.maximum(self.process.variance(self.smooth) - known, 0.0)
 
 
-def low_rank(seen: LowRankDesign) -> "LowRank":
-    """Condition on values with normal noise; the precision of coefficients is I + F' D^-1 F."""
-    weighed = seen.F / pt.sqrt(seen.D)[:, None]
-    inner = pt.dot(weighed.T, weighed)
-    own = pt.arange(inner.shape[0])
-    root = cholesky(inner[own, own].inc(1.0))
-    half = solve_root(root, pt.dot(weighed.T, seen.y / pt.sqrt(seen.D)))
-    coefficients = pt.linalg.solve_triangular(root, half, lower=True, trans="T")
-    return LowRank(seen, coefficients, root)
-
-
 def sparse(
     gp: Process,
     U: TensorLike | Operator,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.numerics.linear_algebra import solve_root
-from bayes_gpx.posteriors.evidence.variational import LEAST_SD
+from bayes_gpx.posteriors.evidence.row_bounds import Coefficients, expected_log
 
 if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Conditioning
@@ -46,13 +45,7 @@ def bound_of(strategy: Variational, given: Conditioning, batch: Batch) -> tuple[
         The estimate; the design of the rows; slopes in the means of f, -2 times in variances.
     """
     observation, seen = given.likelihood, strategy.design(given)
-    mean = pt.dot(seen.F, batch.coefficients.T)
-    several = bool(given.columns)
-    roots = [batch.root[c] for c in given.labels] if several else [batch.root]
-    variances = [pt.sqr(solve_root(root, seen.F.T)).sum(axis=0) for root in roots]
-    known = pt.stack(variances, axis=1) if several else variances[0]
-    rest = seen.unseen + seen.D
-    rest = rest[:, None] if several else rest
-    sd = pt.sqrt(pt.maximum(known + rest, LEAST_SD**2))
-    logp, slope, W = observation.expected_log(mean, sd, batch.y, given.theta, batch.exposure)
+    rest, found = seen.unseen + seen.D, Coefficients(batch.coefficients, batch.root)
+    known = batch.y, given.theta, batch.exposure, found
+    logp, slope, W = expected_log(observation, seen.F, rest, *known)
     return logp.sum() / batch.share, seen.F, slope, W

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Container
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -32,14 +34,22 @@ from bayes_gpx.posteriors.evidence.normal import (
     low_rank_logp,
     normal_logp,
 )
+from bayes_gpx.posteriors.evidence.row_bounds import (
+    Rows,
+    best_normal,
+    best_variational,
+    bound_around,
+    expected_log,
+    expected_normal,
+)
 from bayes_gpx.posteriors.evidence.softmax import softmax_laplace, softmax_mode
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp
-from bayes_gpx.posteriors.evidence.variational import variational
+from bayes_gpx.posteriors.evidence.variational import KEPT, variational
 from bayes_gpx.posteriors.exact import exact, noisy_covariance
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.latent import latent
-from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign, low_rank
+from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
 from bayes_gpx.posteriors.prior_functions import by_class, prior_function
 from bayes_gpx.posteriors.softmax import Coupled
 from bayes_gpx.processes.basis_process import BasisProcess
@@ -261,6 +271,16 @@ class _ThroughCoefficients(Strategy):
 class LowRankNormal(_ThroughCoefficients, Collapsed):
     """Normal noise; exact with basis functions, by Titsias' bound with inducing points."""
 
+    def by_rows(self, given: Conditioning, ridge: TensorLike = 0.0) -> Tensor:
+        """`log_density` of `parts`, by sums over blocks of rows."""
+        block, rows = block_of(given)
+        seen = self.design(block)
+        D = seen.D + ridge
+        found = best_normal(seen.F, D, block.y, rows)
+        expected = partial(expected_normal, seen.F, D, seen.unseen, block.y)
+        bound = bound_around(found, expected, rows)
+        return pt.switch(pt.isnan(bound), -np.inf, bound)
+
     def design(self, given, label=None):
         sigma = given.theta["sigma"]
         return LowRankDesign(
@@ -282,8 +302,9 @@ class LowRankNormal(_ThroughCoefficients, Collapsed):
         return low_rank_logp(y, F, D) - penalty
 
     def condition(self, given):
-        q = low_rank(self.design(given))
-        return Found(q.alpha, q.root)
+        block, rows = block_of(given)
+        seen = self.design(block)
+        return Found(*best_normal(seen.F, seen.D, seen.y, rows))
 
     def posterior(self, given, found, label=None):
         return LowRank(self.design(given), found.alpha, found.root)
@@ -348,6 +369,29 @@ class Variational(_ThroughCoefficients, Collapsed):
 
     root_by_class = True
 
+    def by_rows(self, given: Conditioning, ridge: TensorLike = 0.0) -> Tensor:
+        """`log_density` of `parts`, by sums over blocks of rows."""
+        bound, found, expected, rows = self._by_rows(given, ridge)
+        return pt.switch(pt.isinf(bound), -np.inf, bound_around(found, expected, rows))
+
+    def _by_rows(self, given, ridge=0.0):
+        """Bound, the best posterior, what rows expect of one, and the rows."""
+        block, rows = block_of(given)
+        seen, likelihood, theta = self.design(block), given.likelihood, given.theta
+        rest = seen.unseen + seen.D + ridge
+        points = {
+            own: values for own, values in rows.items() if own not in (block.y, block.exposure)
+        }
+        bound, found = best_variational(
+            likelihood, seen.F, rest, given.y, theta, given.exposure, points
+        )
+
+        def expected(found):
+            known = block.y, theta, block.exposure, found
+            return expected_log(likelihood, seen.F, rest, *known)[0]
+
+        return bound, found, expected, rows
+
     def parts(self, given, ridge=0.0):
         seen = self.design(given)
         return [seen.F, seen.unseen + seen.D + ridge, given.exposure, *_values(given)]
@@ -367,8 +411,8 @@ class Variational(_ThroughCoefficients, Collapsed):
         return seen, rest, variational(given.likelihood, seen.F, rest, *data)
 
     def condition(self, given):
-        found = self._best(given)[2]
-        return _where_found(found.bound, found.coefficients.T, found.root)
+        bound, found, _, _ = self._by_rows(given)
+        return _where_found(bound, found.mean.T, found.root)
 
     def posterior(self, given, found, label=None):
         own = found if label is None else Found(found.alpha[:, label], found.root[label])
@@ -424,6 +468,23 @@ class SampledCoefficients(_ThroughCoefficients):
         own = seen.D if self._own_sampled(given) else pt.zeros(given.X.shape[0])
         own = own[:, None] * pt.ones_like(f) if given.columns else own
         return _scored_by_values(given, f, pt.dot(seen.F, given.theta[WHITENED]), own)
+
+
+def block_of(given: Conditioning) -> tuple[Conditioning, Rows]:
+    """What was observed in a block of rows, in symbols, and the arrays that these stand for."""
+    names = [name for name in ("X", "Z", "y", "exposure") if getattr(given, name) is not None]
+    arrays = {name: pt.as_tensor_variable(getattr(given, name)) for name in names}
+    types = {name: v.type.clone(shape=(None, *v.type.shape[1:])) for name, v in arrays.items()}
+    symbols = {name: own(name) for name, own in types.items()}
+    return replace(given, **symbols), {symbols[name]: arrays[name] for name in names}
+
+
+def has_large_design(strategy: Strategy, given: Conditioning) -> bool:
+    """Whether a density is better summed over blocks of rows than from a design of all rows."""
+    if strategy.by_sums or not isinstance(strategy, LowRankNormal | Variational):
+        return False
+    columns = strategy.design(given).F.type.shape[1]
+    return columns is not None and len(given.y) * columns > KEPT
 
 
 def _ridged(given, ridge):

@@ -21,7 +21,7 @@ from bayes_gpx.inference.laplace import WeightedLaplace
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.inference.nuts import NUTS
-from bayes_gpx.inference.optimise import Maximum
+from bayes_gpx.inference.optimise import Maximum, climb
 from bayes_gpx.inference.resampling import resampled
 
 
@@ -33,6 +33,28 @@ def gamma():
         pm.Deterministic("total", rate.sum())
         pm.Poisson("y", rate, observed=np.array([4, 0]), dims="group")
     return model, np.array([7.0, 3.0]), 3.0
+
+
+def test_the_first_step_of_an_optimiser_has_a_length_of_at_most_one(monkeypatch):
+    """However long the gradient is: here 17,000, as it may be with many rows."""
+    with pm.Model() as model:
+        location = pm.Normal("location", 0.0, 1.0, shape=3)
+        pm.Normal("y", location[0] + 0.1 * location[1:].sum(), 0.01, observed=np.ones(200))
+    density, asked = Density(model, jacobian=False), []
+    evaluate = density.value_and_slope()
+
+    def recorded(x):
+        asked.append(x.copy())
+        return evaluate(x)
+
+    monkeypatch.setattr(density, "value_and_slope", lambda: recorded)
+    monkeypatch.setattr("bayes_gpx.inference.optimise.foretell", lambda *_: None)
+    start = {"location": np.array([0.99, 0.0, 0.0])}
+    (end,) = climb(density, [start], progressbar=False)
+    lengths = [np.linalg.norm(x - asked[0]) for x in asked]
+    assert np.linalg.norm(evaluate(asked[0])[1]) > 1e4
+    assert 1e-3 < next(length for length in lengths if length > 0.0) <= 1.0 + 1e-9
+    assert end.converged
 
 
 def test_map_is_the_mode_in_the_hyperparameters_themselves(gamma):

@@ -10,14 +10,16 @@ from scipy.stats import multivariate_normal
 
 import bayes_gpx as bx
 from bayes_gpx.inference.log_density import Density
+from bayes_gpx.likelihoods import named
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.posteriors.base import Conditioning
 from bayes_gpx.posteriors.evidence.normal import (
     low_rank_leave_one_out,
     low_rank_logp,
     low_rank_logp_and_slopes,
 )
 from bayes_gpx.posteriors.exact import exact
-from bayes_gpx.posteriors.low_rank import LowRankDesign, low_rank
+from bayes_gpx.posteriors.strategies import LowRankNormal
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.basis_process import expanded
 from oracle import expquad
@@ -43,6 +45,13 @@ SIGMA = 0.3
 BASES = {"features": bx.RandomFeatures(30, seed=1), "sines": bx.HSGP(5, 1.5)}
 positions = pt.as_tensor(np.array([3, 0, 17]))
 rows = positions.data
+
+
+def conditioned(process, z, inducing=None):
+    """Posterior through coefficients, with normal noise."""
+    known = named("normal"), {"sigma": pt.as_tensor(SIGMA)}, fixed["X"], fixed["y"], z
+    given = Conditioning(process, *known, inducing=inducing)
+    return LowRankNormal().posterior(given, LowRankNormal().condition(given))
 
 
 def gp_operators():
@@ -116,7 +125,7 @@ KINDS = {
 def test_basis_functions_agree_with_their_kernel_on_all_rows(kind, name):
     prior, asked, z = KINDS[kind]
     process = expanded(prior, BASES[name], fixed["X"])
-    few = low_rank(LowRankDesign(process, fixed["y"], SIGMA, fixed["X"], z))
+    few = conditioned(process, z)
     every = exact(process, fixed["X"], fixed["y"], SIGMA, z)
     for found, expected in moments((few, every), asked(), joint=kind != "tied"):
         np.testing.assert_allclose(found, expected, atol=1e-9 * max(1.0, abs(expected).max()))
@@ -132,7 +141,7 @@ def test_basis_functions_agree_with_their_kernel_on_all_rows(kind, name):
 def test_inducing_points_at_all_rows_are_exact(kind, joint):
     prior, asked, z = KINDS[kind]
     inducing = operators.evaluate(fixed["X"], z, smooth=True)
-    few = low_rank(LowRankDesign(prior, fixed["y"], SIGMA, fixed["X"], z, inducing))
+    few = conditioned(prior, z, inducing)
     every = exact(prior, fixed["X"], fixed["y"], SIGMA, z)
     for found, expected in moments((few, every), asked(), joint=joint):
         np.testing.assert_allclose(found, expected, atol=1e-6 * max(1.0, abs(expected).max()))
@@ -151,9 +160,7 @@ def test_inducing_points_follow_titsias():
     A = np.linalg.inv(K_UU + K_UX @ K_UX.T / SIGMA**2)
     mean = K_UL.T @ A @ K_UX @ y / SIGMA**2
     cov = K_LL - K_UL.T @ (np.linalg.inv(K_UU) - A) @ K_UL
-    q = low_rank(
-        LowRankDesign(GP, fixed["y"], SIGMA, fixed["X"], None, operators.evaluate(U, smooth=True))
-    )(operators.evaluate(x_new))
+    q = conditioned(GP, None, operators.evaluate(U, smooth=True))(operators.evaluate(x_new))
     found = pytensor.function([], [q.mean, q.cov, q.variance], mode=MODE)()
     np.testing.assert_allclose(found[0], mean, atol=1e-7)
     np.testing.assert_allclose(found[1], cov, atol=1e-7)

@@ -14,9 +14,10 @@ from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.variational import (
+    Search,
     VariationalBound,
     _newton,
-    _precisions,
+    _parts,
     variational,
 )
 
@@ -164,13 +165,28 @@ def test_many_coefficients_of_many_classes_solve_what_holds_at_the_maximum():
     assert np.abs(coefficients.sum(axis=0)).max() < 1e-6  # softmax tells differences alone
 
 
+def test_a_search_that_ends_nowhere_begins_anew_at_the_prior():
+    likelihood, y, _ = CASES["poisson"]
+    given = lambda: _parts(F, REST, 7), y, EXPOSURE  # noqa: E731
+    expected, search = Search(likelihood).highest(*given), Search(likelihood)
+    far = 100.0 * np.random.default_rng(1).normal(size=(1, M)), np.eye(M)[None]
+    search._own.last = far
+    with np.errstate(all="ignore"):
+        assert search._at(*far, given[0], given[1:]) is not None
+        found = search.highest(*given)
+    assert_allclose(found.coefficients, expected.coefficients, rtol=1e-7)
+
+
 def test_newton_steps_solve_the_joint_system_of_all_classes():
     rng, C = np.random.default_rng(1), 3
     p = rng.dirichlet(np.ones(C), size=N)
     information = p[:, :, None] * np.eye(C) - p[:, :, None] * p[:, None]
     coefficients, slope = rng.normal(size=(C, M)), rng.normal(size=(N, C))
-    state = SimpleNamespace(coefficients=coefficients, slope=slope, information=information, W=p)
-    step = _newton(F, state, _precisions(F, state))
+    aim = np.eye(M) + np.einsum("nm,nc,nk->cmk", F, p, F)
+    state = SimpleNamespace(
+        coefficients=coefficients, information=information, pull=slope.T @ F, aim=aim
+    )
+    step = _newton(state, lambda: _parts(F, REST, 7))
     joint = np.eye(C * M) + np.einsum("nm,nab,nk->ambk", F, information, F).reshape((C * M, C * M))
     expected = np.linalg.solve(joint, (slope.T @ F - coefficients).ravel())
     assert_allclose(step.ravel(), expected, atol=1e-7 * np.abs(expected).max())

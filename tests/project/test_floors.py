@@ -14,7 +14,7 @@ system: versions warning digests files memory caches
 aliases
 validation
 numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
-    threads partial_evaluation progress
+    threads row_sums partial_evaluation progress
 data: categorical moments features response training row_source streamed sheets openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite additive precomputed
     normal_form smoothness from_pymc
@@ -22,8 +22,8 @@ processes: operators approximations path_moments integrated_gradients expected_g
     base gaussian_process weight_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
-    evidence/sums evidence/numba_forms base gaussian exact low_rank laplace softmax latent
-    prior_functions strategies minibatch pathwise predictive_derivatives
+    evidence/sums evidence/row_bounds evidence/numba_forms base gaussian exact low_rank laplace
+    softmax latent prior_functions strategies minibatch pathwise predictive_derivatives
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores

@@ -47,16 +47,21 @@ LEAST_SHARE = 0.45
 LEAST_SD = 1e-6
 """Least standard deviation of a latent value: expectations divide by it."""
 
-BLOCK = 2**22
+BLOCK = 2**18
 """Most numbers in an array over observations and nodes."""
+
+KEPT = 2**22
+"""Numbers in F up to which it is kept from step to step, 32 MB; more are computed anew."""
 
 
 class _State(NamedTuple):
     """A variational posterior, and what follows from it.
 
     Coefficients (C, M), precisions P and root (C, M, M); mean, variance, slope and W (n, C);
-    information (n, C, C), with one class None. `swing` is the precisions' last step, None before
-    there was one, and `damping` the share of their next step that is tried first.
+    information (n, C, C), with one class None. From these follow the bound's derivative in the
+    coefficients' share of the latent values, `pull` (C, M), and what the precisions are at the
+    maximum, `aim` (C, M, M). `swing` is the precisions' last step, None before there was one, and
+    `damping` the share of their next step that is tried first.
     """
 
     bound: float
@@ -68,9 +73,135 @@ class _State(NamedTuple):
     variance: np.ndarray
     slope: np.ndarray
     W: np.ndarray
-    information: np.ndarray
+    information: np.ndarray | None
+    pull: np.ndarray
+    aim: np.ndarray
     damping: float = 1.0
     swing: np.ndarray | None = None
+
+
+class Search:
+    """Search for the variational posterior with the highest bound, by sums over blocks of rows.
+
+    Parameters
+    ----------
+    likelihood : object
+        See `bayes_gpx.likelihoods`.
+    """
+
+    def __init__(self, likelihood):
+        self.likelihood, self.classes = likelihood, likelihood.classes or 1
+
+    @property
+    def rows(self):
+        """Rows of a block, for arrays over its rows and the nodes of a quadrature."""
+        return max(1, BLOCK // standard_nodes(self.likelihood.classes)[0].size)
+
+    @cached_property
+    def _own(self):
+        return Copies(lambda: self._compiled)
+
+    @cached_property
+    def _compiled(self):
+        several = bool(self.likelihood.class_shape)
+        wide = pt.dmatrix if several else pt.dvector
+        mean, sd, y, exposure = wide("mean"), wide("sd"), pt.dvector("y"), pt.dvector("exposure")
+        own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
+        theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
+        outputs = [*self.likelihood.expected_log(mean, sd, y, theta, exposure)]
+        if several:
+            outputs.append(self.likelihood.expected_information(mean, sd))
+        options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
+        return [pytensor.function([mean, sd, y, exposure, *own], outputs, **options)]
+
+    def highest(self, blocks, *others):
+        """The best variational posterior for the observations in `others`; None without any.
+
+        `blocks` makes iterators over blocks of rows: a slice, F (b, M) and rest (b,). Searched
+        from this thread's last posterior on, a matter of time alone where there is one optimum;
+        from the prior where there may be several, and where none was found.
+        """
+        M, C = next(blocks())[1].shape[1], self.classes
+        starts = [(np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1)))]
+        last = self._own.last if self.likelihood.concave else None
+        if last is not None and last[0].shape == (C, M):
+            starts.insert(0, last)
+        for start in starts:
+            state = self._climb(start, blocks, others)
+            if state is not None:
+                self._own.last = state.coefficients, state.P
+                return state
+        return None
+
+    def _climb(self, start, blocks, others):
+        state = self._at(*start, blocks, others)
+        if state is None:
+            return None
+        given = self._at, blocks, others
+        there, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
+        arrived = there and _apart(state.coefficients, state.pull) <= LARGEST_MISS
+        return state if arrived and _apart(state.P, state.aim) <= LARGEST_MISS else None
+
+    def _at(self, coefficients, P, blocks, others):
+        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound.
+
+        Coefficients (C, M) and precisions P (C, M, M).
+        """
+        try:
+            root = np.linalg.cholesky(P)
+        except np.linalg.LinAlgError:
+            return None
+        eye = np.eye(P.shape[1])
+        inverse = [solve_triangular(L, eye, lower=True, check_finite=False) for L in root]
+        gap = (coefficients**2).sum() - coefficients.size + sum((K**2).sum() for K in inverse)
+        gap += 2.0 * sum(np.log(np.diag(L)).sum() for L in root)
+        expected, found = 0.0, []
+        pull, aim = np.zeros(coefficients.shape), np.tile(eye, (len(P), 1, 1))
+        for block, F, rest in blocks():
+            mean = F @ coefficients.T
+            variance = np.stack([((F @ K.T) ** 2).sum(axis=1) for K in inverse], axis=1)
+            local = self._expect(mean, variance + rest[:, None], block, others)
+            logp, slope, W, _ = local
+            expected += logp.sum()
+            if not np.isfinite(expected):
+                return None
+            pull += slope.T @ F
+            for own, w in zip(aim, W.T, strict=True):
+                own += _weighed(F, w)
+            found.append((mean, variance, *local[1:]))
+        mean, variance, slope, W, information = zip(*found, strict=True)
+        several = information[0] is not None
+        arrays = (np.concatenate(v) for v in (mean, variance, slope, W))
+        information = np.concatenate(information) if several else None
+        bound = expected - 0.5 * gap
+        if not np.isfinite(bound):
+            return None
+        return _State(bound, np.inf, coefficients, P, root, *arrays, information, pull, aim)
+
+    def _expect(self, mean, variance, block, others):
+        """Sum of E[log p(y | f)], and its derivatives as `expected_log` gives them, (b, C)."""
+        (y, exposure), own, C = (v[block] for v in others[:2]), others[2:], self.likelihood.classes
+        sd = np.sqrt(np.maximum(variance, LEAST_SD**2))
+        two = (np.ascontiguousarray(v if C else v[:, 0]) for v in (mean, sd))
+        logp, slope, W, *information = self._own.functions[0](*two, y, exposure, *own)
+        W = np.maximum(W, 0.0) if self.likelihood.concave else W
+        slope, W = (v.reshape((len(y), -1)) for v in (slope, W))
+        return logp, slope, W, information[0] if C else None
+
+
+def _weighed(F, w):
+    """F' diag(w) F, (M, M); where w is nowhere negative, with half of the products."""
+    if (w < 0.0).any():
+        return (F * w[:, None]).T @ F
+    half = F * np.sqrt(w)[:, None]
+    return half.T @ half
+
+
+def _parts(F, rest, size):
+    """Blocks of rows of F (n, M) and rest (n,)."""
+    for first in range(0, len(F), size):
+        block = slice(first, first + size)
+        yield block, F[block], rest[block]
 
 
 class VariationalBound(Op):
@@ -104,26 +235,14 @@ class VariationalBound(Op):
         return Apply(self, inputs, outputs)
 
     @cached_property
-    def _own(self):
-        return Copies(lambda: self._compiled)
-
-    @cached_property
-    def _compiled(self):
-        several = bool(self.likelihood.class_shape)
-        wide = pt.dmatrix if several else pt.dvector
-        mean, sd, y, exposure = wide("mean"), wide("sd"), pt.dvector("y"), pt.dvector("exposure")
-        own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
-        theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
-        outputs = [*self.likelihood.expected_log(mean, sd, y, theta, exposure)]
-        if several:
-            outputs.append(self.likelihood.expected_information(mean, sd))
-        options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-        return [pytensor.function([mean, sd, y, exposure, *own], outputs, **options)]
+    def search(self):
+        """How the best posterior is found."""
+        return Search(self.likelihood)
 
     def perform(self, node, inputs, output_storage):  # noqa: D102
         F, rest, *others = (np.asarray(v, "float64") for v in inputs)
         with np.errstate(all="ignore"):
-            state = self._highest(F, rest, others)
+            state = self.search.highest(lambda: _parts(F, rest, self.search.rows), *others)
             found = self._failed(F) if state is None else self._outputs(F, state)
         for storage, value in zip(output_storage, found, strict=True):
             storage[0] = np.asarray(value)
@@ -149,67 +268,6 @@ class VariationalBound(Op):
         if self.likelihood.class_shape:
             return coefficients, root, *vectors
         return coefficients[0], root[0], *(v[:, 0] for v in vectors)
-
-    def _highest(self, F, rest, others):
-        """The best variational posterior for F (n, M) and rest (n,); None without any.
-
-        Searched from this thread's last one on, a matter of time alone where there is one optimum;
-        from the prior where there may be several.
-        """
-        if not (np.isfinite(F).all() and np.isfinite(rest).all()):
-            return None
-        (_, M), C = F.shape, self.likelihood.classes or 1
-        begun = self._own.last if self.likelihood.concave else None
-        state = None
-        if begun is not None and begun[0].shape == (C, M):
-            state = self._at(*begun, F, rest, others)
-        if state is None:
-            state = self._at(np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1)), F, rest, others)
-        if state is None:
-            return None
-        given = self._at, F, rest, others
-        there, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
-        if not there:
-            return None
-        self._own.last = state.coefficients, state.P
-        arrived = _apart(state.coefficients, state.slope.T @ F) <= LARGEST_MISS
-        return state if arrived and _apart(state.P, _precisions(F, state)) <= LARGEST_MISS else None
-
-    def _at(self, coefficients, P, F, rest, others):
-        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound.
-
-        Coefficients (C, M) and precisions P (C, M, M); F (n, M) and rest (n,).
-        """
-        try:
-            root = np.linalg.cholesky(P)
-        except np.linalg.LinAlgError:
-            return None
-        M = F.shape[1]
-        spread, gap = [], (coefficients**2).sum() - coefficients.size
-        for L in root:
-            inverse = solve_triangular(L, np.eye(M), lower=True, check_finite=False)
-            spread.append(((F @ inverse.T) ** 2).sum(axis=1))
-            gap += (inverse**2).sum() + 2.0 * np.log(np.diag(L)).sum()
-        variance, mean = np.stack(spread, axis=1), F @ coefficients.T
-        expected, *local = self._expect(mean, variance + rest[:, None], others)
-        bound = expected - 0.5 * gap
-        if not np.isfinite(bound):
-            return None
-        return _State(bound, np.inf, coefficients, P, root, mean, variance, *local)
-
-    def _expect(self, mean, variance, others):
-        """Sum of E[log p(y | f)], and its derivatives as `expected_log` gives them, (n, C)."""
-        y, exposure, *own = others
-        sd, C = np.sqrt(np.maximum(variance, LEAST_SD**2)), self.likelihood.classes
-        size, parts = max(1, BLOCK // standard_nodes(C)[0].size), []
-        for first in range(0, len(y), size):
-            rows = slice(first, first + size)
-            two = (np.ascontiguousarray(v[rows] if C else v[rows, 0]) for v in (mean, sd))
-            parts.append(self._own.functions[0](*two, y[rows], exposure[rows], *own))
-        logp, slope, W, *information = (np.concatenate(part) for part in zip(*parts, strict=True))
-        W = np.maximum(W, 0.0) if self.likelihood.concave else W
-        slope, W = (v.reshape((len(y), -1)) for v in (slope, W))
-        return logp.sum(), slope, W, information[0] if C else None
 
     def pullback(self, inputs, outputs, cotangents):  # noqa: D102
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
@@ -252,17 +310,84 @@ class VariationalBound(Op):
         self.__init__(**state)
 
 
-def _precisions(F, state):
-    """What the precisions P (C, M, M) are at the maximum, given the curvatures."""
-    return np.stack([np.eye(F.shape[1]) + (F * w[:, None]).T @ F for w in state.W.T])
+class BestCoefficients(Op):
+    """(*parameters, y, exposure, *hyperparameters, *rows) -> bound, coefficients' mean and root.
+
+    As `VariationalBound`, where F and `rest` follow from rows and are not kept for all rows if they
+    are large. Nothing is differentiable: at the maximum the bound's derivatives need no others than
+    those at this posterior.
+
+    Parameters
+    ----------
+    likelihood : object
+        See `bayes_gpx.likelihoods`.
+    graph : RowGraph
+        Its outputs are F (b, M) and `rest` (b,) of a block of rows.
+    """
+
+    __props__ = ("likelihood", "graph")
+    interpreted = True
+
+    def __init__(self, likelihood, graph):
+        self.likelihood, self.graph = likelihood, graph
+
+    def make_node(self, *inputs):  # noqa: D102
+        k, own = len(self.graph.parameters), 2 + len(self.likelihood.hyperparameters)
+        inner = self.graph.typed([*inputs[:k], *inputs[k + own :]])
+        others = [pt.as_tensor_variable(v) for v in inputs[k : k + own]]
+        more = len(self.likelihood.class_shape)
+        outputs = [pt.tensor(shape=(None,) * n, dtype="float64") for n in (0, 1 + more, 2 + more)]
+        return Apply(self, [*inner[:k], *others, *inner[k:]], outputs)
+
+    @cached_property
+    def search(self):
+        """How the best posterior is found."""
+        return Search(self.likelihood)
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        k, own = len(self.graph.parameters), 2 + len(self.likelihood.hyperparameters)
+        others = [np.asarray(v, "float64") for v in inputs[k : k + own]]
+        kept = None
+
+        def blocks():
+            if kept is not None:
+                return iter(kept)
+            made = self.graph.blocks(*inputs[:k], *inputs[k + own :])
+            return ((block, *parts) for block, parts in made)
+
+        with np.errstate(all="ignore"):
+            made = blocks()
+            first = next(made)
+            M = first[1].shape[1]
+            if len(others[0]) * M <= KEPT:
+                kept = [first, *made]
+            state = self.search.highest(blocks, *others)
+        C = self.likelihood.classes or 1
+        if state is None:
+            found = -np.inf, np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1))
+        else:
+            found = state.bound, state.coefficients, state.root
+        if not self.likelihood.class_shape:
+            found = found[0], found[1][0], found[2][0]
+        for storage, value in zip(output_storage, found, strict=True):
+            storage[0] = np.asarray(value)
+
+    def connection_pattern(self, node):  # noqa: D102
+        return [[False] * 3 for _ in node.inputs]
+
+    def __getstate__(self):
+        """Without what threads hold."""
+        return {"likelihood": self.likelihood, "graph": self.graph}
+
+    def __setstate__(self, state):
+        """Begin anew."""
+        self.__init__(**state)
 
 
 def _direction(state, given):
     """Steps of the coefficients (C, M) and precisions (C, M, M); see `ascend`."""
-    F = given[1]
-    P = _precisions(F, state)
     try:
-        return True, (_newton(F, state, P), P - state.P)
+        return True, (_newton(state, given[1]), state.aim - state.P)
     except np.linalg.LinAlgError:
         return False, None
 
@@ -280,21 +405,23 @@ def _step(state, way, share, given):
     return True, tried._replace(apart=apart, damping=damping, swing=swing)
 
 
-def _newton(F, state, P):
+def _newton(state, blocks):
     """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes.
 
     By conjugate gradients from the steps that classes would take apart, so that nothing of size
     (C M)^2 is formed.
     """
-    slope = state.slope.T @ F - state.coefficients
-    if len(P) == 1:
-        return np.linalg.solve(P, slope[..., None])[..., 0]
-    roots = [cho_factor(one, lower=True, check_finite=False) for one in P]
+    slope = state.pull - state.coefficients
+    if len(state.aim) == 1:
+        return np.linalg.solve(state.aim, slope[..., None])[..., 0]
+    roots = [cho_factor(one, lower=True, check_finite=False) for one in state.aim]
 
     def curved(v):
-        f = F @ v.reshape(slope.shape).T
-        weighed = np.matmul(state.information, f[:, :, None])[:, :, 0]
-        return v + (weighed.T @ F).ravel()
+        total = np.zeros(slope.shape)
+        for block, F, _ in blocks():
+            f = F @ v.reshape(slope.shape).T
+            total += np.matmul(state.information[block], f[:, :, None])[:, :, 0].T @ F
+        return v + total.ravel()
 
     def apart(v):
         each = zip(roots, v.reshape(slope.shape), strict=True)
@@ -314,7 +441,7 @@ def _damping(damping, share, moved, before):
     if before is None or share < 1.0:
         return damping
     rho = (moved * before).sum() / max((before**2).sum(), 1e-300)
-    return damping if rho > 0.0 else max(damping / (1.0 - rho), LEAST_SHARE)
+    return float(np.clip(damping / max(1.0 - rho, 1e-300), LEAST_SHARE, 1.0))
 
 
 def _apart(old, new):

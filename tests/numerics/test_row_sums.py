@@ -1,0 +1,107 @@
+"""Sums over blocks of rows, by the same sums over all rows at once."""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.row_sums import RowGraph, RowSums, row_sums
+
+RNG = np.random.default_rng(sum(map(ord, "row sums")))
+X, Y = RNG.normal(size=(23, 3)), RNG.normal(size=23)
+W, V = RNG.normal(size=(3, 4)), RNG.normal(size=4)
+
+
+def sums(x, y, w, v):
+    """A matrix, a vector and a number."""
+    F = pt.exp(pt.dot(x, pt.sqr(w)) / 5)
+    return [pt.dot(F.T, F), pt.dot(F.T, y), pt.sqr(y - pt.dot(F, v)).sum()]
+
+
+def in_blocks(size, w, v, **held):
+    x, y = pt.dmatrix("x"), pt.dvector("y")
+    return row_sums(sums(x, y, w, v), {x: pt.as_tensor(X), y: pt.as_tensor(Y)}, size=size, **held)
+
+
+def graphs(made):
+    """Sums and their slopes, as functions of parameters."""
+    w, v = pt.dmatrix("w"), pt.dvector("v")
+    found = made(w, v)
+    cost = pt.log(found[0].sum()) * found[2] + pt.sqr(found[1]).sum()
+    return pytensor.function([w, v], [*found, *pt.grad(cost, [w, v])], mode=MODE)
+
+
+# 23 rows: with a last block of one row, of fewer rows, in one block, and in a larger one.
+@pytest.mark.parametrize("size", [1, 2, 7, 23, 100])
+def test_blocks_sum_to_all_rows(size):
+    whole = graphs(lambda w, v: sums(pt.as_tensor(X), pt.as_tensor(Y), w, v))(W, V)
+    found = graphs(lambda w, v: in_blocks(size, w, v))(W, V)
+    for ours, theirs in zip(found, whole, strict=True):
+        assert_allclose(ours, theirs, rtol=1e-11, atol=1e-11)
+
+
+def test_what_is_held_has_no_derivative():
+    w, v, symbol = pt.dmatrix("w"), pt.dvector("v"), pt.dvector("symbol")
+    total = in_blocks(5, w, symbol, held={symbol: 2.0 * v})[2]
+    slope = pt.grad(total, [w, v], disconnected_inputs="ignore")
+    value, in_w, in_v = pytensor.function([w, v], [total, *slope], mode=MODE)(W, V / 2)
+    assert_allclose(value, ((Y - np.exp(X @ W**2 / 5) @ V) ** 2).sum(), rtol=1e-12)
+    assert np.abs(in_w).max() > 0.1
+    assert not in_v.any()
+
+
+def test_what_does_not_depend_on_rows_stays_outside():
+    x, w = pt.dmatrix("x"), pt.dmatrix("w")
+    graph, parameters = RowGraph.of([pt.dot(x, pt.exp(w)).sum()], [x])
+    assert [v.owner.inputs[0] for v in parameters] == [w]
+    assert len(graph.inputs) == 2
+
+
+def test_equal_graphs_are_equal_and_others_are_not():
+    def made(power):
+        x, w = pt.dmatrix("x"), pt.dvector("w")
+        return RowSums(RowGraph.of([(pt.dot(x, w) ** power).sum()], [x])[0])
+
+    assert made(2) == made(2)
+    assert hash(made(2)) == hash(made(2))
+    assert made(2) != made(3)
+    again = pickle.loads(pickle.dumps(made(2)))  # noqa: S301
+    found = pytensor.function([], again(V[:3, None], X), mode=MODE)()
+    assert_allclose(found, ((X @ V[:3]) ** 2).sum(), rtol=1e-12)
+
+
+def test_second_derivatives_are_refused():
+    w, v = pt.dmatrix("w"), pt.dvector("v")
+    slope = pt.grad(in_blocks(5, w, v)[2], v)
+    with pytest.raises(NotImplementedError, match="first derivatives alone"):
+        pt.grad(slope.sum(), v)
+
+
+def test_threads_do_not_disturb_each_other():
+    function = graphs(lambda w, v: in_blocks(4, w, v))
+    copies, alone = [function.copy() for _ in range(4)], function(W, V)
+    with ThreadPoolExecutor(4) as pool:
+        found = [*pool.map(lambda f: [f(W, V) for _ in range(20)][-1], copies)]
+    for one in found:
+        for ours, theirs in zip(one, alone, strict=True):
+            assert (ours == theirs).all()
+
+
+def test_no_rows_sum_to_nothing():
+    x, w = pt.dmatrix("x"), pt.dvector("w")
+    (total,) = row_sums([pt.dot(x, w).sum()], {x: pt.zeros((0, 3))})
+    assert pytensor.function([w], total, mode=MODE)(V[:3]) == 0.0
+
+
+def test_no_number_is_filled_in_by_python():
+    """Gradients of sums have `second`, which has no function of NumPy."""
+    x, w = pt.dvector("x"), pt.dvector("w")
+    total = (pt.sqr(x[:, None]) * np.arange(5.0)).sum() + pt.outer(x, w).sum()
+    slope = pytensor.function([x, w], pt.grad(total, x), mode=MODE)
+    assert all(node.op != pt.second for node in slope.maker.fgraph.toposort())
+    assert_allclose(slope(Y, V), 20.0 * Y + V.sum(), rtol=1e-12)
