@@ -188,6 +188,19 @@ class TrainingData:
         _refuse_apart(X, Z, "X_new", "Z_new")
         return X, with_intercept(Z) if self.intercept else Z
 
+    def read_observed(
+        self, X_new: Any, Z_new: Any, y_new: Any, observation: Reader
+    ) -> "TrainingData":
+        """Read new samples with their responses, on the scale of these; counts of exposure 1."""
+        X, Z = self.read_new(X_new, Z_new)
+        if observation.normal:
+            y = read_response(y_new, X, "y_new")
+        else:
+            known = None if self.labels is None else np.array(self.labels)
+            y, _ = read_response(y_new, X, "y_new", lambda values: observation.read(values, known))
+        exposure = None if self.exposure is None else np.ones(len(X))
+        return replace(self, X=X, Z=Z, y=y, exposure=exposure)
+
 
 def read_training(
     X: Any,

@@ -1,4 +1,4 @@
-"""One result from those of several fits, each to an imputed copy of the same data."""
+"""One result from those of several fits: of imputed copies of the same data, or of models."""
 
 from __future__ import annotations
 
@@ -14,31 +14,39 @@ DRAWS = {"chain", "draw"}
 """Dims of a variable that holds draws; those of all imputations stand one after the other."""
 
 
-def combined(results: Sequence[xr.Dataset]) -> xr.Dataset:
-    """One result from those of several imputations of the same data, each with a fit of its own.
+def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = None) -> xr.Dataset:
+    """One result from those of several fits: of imputed copies of the same data, or of models.
 
     Multiple imputation: complete the table m times by draws of its missing entries, fit a model to
     each, ask a verb of each, and combine. What was not observed is then part of the uncertainty.
+
+    Model averaging: ask a verb of several models of the same data, and combine the results with the
+    weights of `compare`. Which model is right is then part of the uncertainty.
 
     Parameters
     ----------
     results : list of xarray.Dataset
         What `predictions`, `weights`, `contributions`, `derivatives` or `attributions` returned for
         each fit, all for the same observations and features, with as many draws each, or none.
+    weights : list of float, optional
+        Of the results, not negative; they are divided by their sum. Equal by default.
 
     Returns
     -------
     xarray.Dataset
-        The equal mixture of the results: draws side by side as further chains; `_mean`, `_sd` and
-        `_cov` exact; values, centers and baselines averaged over imputations; of residuals the
-        largest. R-hat between these chains says how much imputations differ, not whether samplers
-        converged: look at that fit by fit.
+        The mixture of the results. `_mean`, `_sd` and `_cov` are exact; `_between` is the sd of the
+        means over results, the part of `_sd` that is due to which imputation or model is right.
+        Values, centers and baselines are averaged; of residuals the largest is taken. Without
+        weights, draws stand side by side as further chains: R-hat between these says how much
+        results differ, not whether samplers converged, which has to be looked at fit by fit. With
+        weights, there are as many draws as of one result, evenly taken from each according to its
+        weight.
 
     Raises
     ------
     ValueError
         For no results, other observations, features or numbers of draws in one than in another,
-        and for what has no known mixture, such as bands.
+        weights that are no weights, and for what has no known mixture, such as bands.
 
     Examples
     --------
@@ -89,37 +97,74 @@ def combined(results: Sequence[xr.Dataset]) -> xr.Dataset:
                     f"Result {k} has other labels along {dim!r} than the first; expected the same "
                     "observations and features in each."
                 )
+    share = _shares(weights, len(results))
     variables = {}
     for name in first:
         each = [found[name].variable for found in results]
         stacked = xr.Variable.concat(each, "imputation")
-        variables[name] = _mixed(str(name), stacked, first, results)
-    coords = {c: v for c, v in first.coords.items() if c != "chain"}
+        variables[name] = _mixed(str(name), stacked, first, results, share, weights is None)
+        if str(name).endswith("_mean"):
+            apart = stacked - (stacked * share).sum("imputation")
+            between = np.sqrt((apart**2 * share).sum("imputation"))
+            variables[f"{str(name).removesuffix('_mean')}_between"] = between
+    dropped = {"chain"} if weights is None else set()
+    coords = {c: v for c, v in first.coords.items() if c not in dropped}
     made = xr.Dataset(variables, coords, {**first.attrs, "imputations": len(results)})
     jitters = [found.attrs.get("relative_jitter", 0.0) for found in results]
     return made.assign_attrs(relative_jitter=max(jitters))
 
 
-def _mixed(name, stacked, first, results):
+def _shares(weights, count):
+    """Weights that sum to 1, (imputation,)."""
+    values = np.ones(count) if weights is None else np.asarray(weights, dtype="float64")
+    if values.shape != (count,) or not (np.isfinite(values) & (values >= 0)).all():
+        raise ValueError(
+            f"weights are {weights!r}; expected a number of at least 0 for each of {count} results."
+        )
+    if not values.sum():
+        raise ValueError("weights are all 0; expected one above 0.")
+    return xr.Variable("imputation", values / values.sum())
+
+
+def _mixed(name, stacked, first, results, share, equal):
     """One variable of the mixture."""
     if DRAWS <= set(stacked.dims):
-        chains = stacked.transpose("imputation", "chain", ...)
-        values = chains.values.reshape((-1, *chains.shape[2:]))
+        chains = stacked.transpose("imputation", "chain", "draw", ...)
+        if equal:
+            values = chains.values.reshape((-1, *chains.shape[2:]))
+        else:
+            values = _by_share(chains.values, share.values)
         return xr.Variable(chains.dims[1:], values).transpose(*first[name].dims)
     if name in AVERAGED or name.endswith("_mean") or "probability" in name:
-        return stacked.mean("imputation")
+        return (stacked * share).sum("imputation")
     if name.startswith("completeness_residual"):
         return stacked.max("imputation")
     for end, power in (("_sd", 2), ("_cov", 1)):
         mean = f"{name.removesuffix(end)}_mean"
         if name.endswith(end) and mean in first:
             means = xr.Variable.concat([found[mean].variable for found in results], "imputation")
-            apart = means - means.mean("imputation")
+            apart = means - (means * share).sum("imputation")
             bis = ["feature_bis" if dim == "feature" else dim for dim in apart.dims]
             other = apart if power == 2 else xr.Variable(bis, apart.values)
-            whole = (stacked**power + apart * other).mean("imputation")
+            whole = ((stacked**power + apart * other) * share).sum("imputation")
             return np.sqrt(whole) if power == 2 else whole.transpose(*first[name].dims)
     raise ValueError(
         f"{name} of several fits has no mixture that is known from each; expected the result of "
         "bx.predictions, weights, contributions, derivatives or attributions."
     )
+
+
+def _by_share(draws, share):
+    """Draws (chain, draw, ...) of several results (result, chain, draw, ...), by their shares.
+
+    The numbers of each are rounded such that they add up; its draws are taken evenly.
+    """
+    count, (chains, each) = len(share), draws.shape[1:3]
+    ends = np.round(np.cumsum(share) * chains * each).astype(int)
+    sizes = np.diff(ends, prepend=0)
+    flat = draws.reshape((count, chains * each, *draws.shape[3:]))
+    taken = [
+        one[np.linspace(0, len(one), size, endpoint=False).astype(int)]
+        for one, size in zip(flat, sizes, strict=True)
+    ]
+    return np.concatenate(taken).reshape(draws.shape[1:])

@@ -1,0 +1,143 @@
+"""Comparisons of models, and averages of their explanations."""
+
+import arviz as az
+import numpy as np
+import pytest
+import xarray as xr
+
+import bayes_gpx as bx
+from tests.reference import oracle
+
+rng = np.random.default_rng(8)
+N = 24
+X = rng.uniform(-2.0, 2.0, size=(N, 2))
+y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.normal(size=N)
+X_NEW = rng.uniform(-1.5, 1.5, size=(5, 2))
+Y_NEW = np.sin(2.0 * X_NEW[:, 0]) + 0.1 * rng.normal(size=5)
+QUIET = {"progressbar": False, "seed": 1}
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace"),
+    pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto"),
+]
+
+
+@pytest.fixture(scope="module")
+def models():
+    found = {}
+    for kernel in ("expquad", "linear", "matern52"):
+        model = bx.GP(X, y, kernel=kernel)
+        found[kernel] = model, model.fit("laplace", draws=200, **QUIET)
+    return found
+
+
+@pytest.fixture(scope="module")
+def frame(models):
+    return bx.compare(models, X_new=X_NEW, y_new=Y_NEW)
+
+
+def test_scores_are_arviz_own(models, frame):
+    scored = {name: idata for name, (_, idata) in models.items()}
+    expected = az.compare(scored, round_to="none")
+    assert frame.index.tolist() == expected.index.tolist()
+    for column in ("elpd", "se", "elpd_diff", "dse", "weight"):
+        np.testing.assert_allclose(frame[column], expected[column], atol=1e-8)
+    for name, idata in scored.items():
+        khat = az.loo(idata, pointwise=True).pareto_k.max()
+        np.testing.assert_allclose(frame.loc[name, "khat"], khat)
+    az.plot_compare(frame, backend="none")
+
+
+def test_held_out_densities_are_mixtures_over_draws(models, frame):
+    """Of a normal for each draw, from kriging formulas written anew."""
+    model, idata = models["expquad"]
+    posterior, training = idata["posterior"].to_dataset(), model.training
+    scaled = training.scaled()
+    new = training.X_scaling.apply(X_NEW)
+    terms = []
+    for draw in range(200):
+        theta = posterior.isel(chain=0, draw=draw)
+        lengthscale, size = theta["lengthscale"].values, float(theta["amplitude"]) ** 2
+        noise = float(theta["sigma"]) ** 2
+        kernel = oracle.expquad
+        K = size * kernel(scaled["X"], scaled["X"], lengthscale) + noise * np.eye(N)
+        cross = size * kernel(new, scaled["X"], lengthscale)
+        mean = cross @ np.linalg.solve(K, scaled["y"])
+        variance = size + noise - (cross * np.linalg.solve(K, cross.T).T).sum(axis=1)
+        mean = training.y_scaling.center + training.y_scaling.scale * mean
+        variance = training.y_scaling.scale**2 * variance
+        terms.append(-0.5 * ((Y_NEW - mean) ** 2 / variance + np.log(2 * np.pi * variance)))
+    each = np.log(np.mean(np.exp(terms), axis=0))
+    np.testing.assert_allclose(frame.loc["expquad", "held_out"], each.sum(), rtol=1e-8)
+    error = np.sqrt(5) * each.std(ddof=1)
+    np.testing.assert_allclose(frame.loc["expquad", "held_out_se"], error, rtol=1e-8)
+
+
+def test_notes_say_what_differences_are(frame):
+    assert frame.iloc[0]["note"] == "predicts best"
+    assert abs(frame["elpd_diff"].iloc[1]) < 4
+    assert "less than 4" in frame.iloc[1]["note"]
+    assert frame.index[2] == "linear"
+    assert frame.iloc[2]["note"].startswith("predicts worse; with 24 rows")
+    assert set(frame["fit"]) == {"laplace"}
+
+
+def test_labels_are_scored_by_their_codes():
+    labels = np.where(y > 0, "up", "down")
+    found = {}
+    for kernel in ("expquad", "linear"):
+        model = bx.GP(X, labels, kernel=kernel, likelihood="bernoulli")
+        found[kernel] = model, model.fit("laplace", draws=100, **QUIET)
+    new = np.where(Y_NEW > 0, "up", "down")
+    frame = bx.compare(found, X_new=X_NEW, y_new=new)
+    model, idata = found["expquad"]
+    given = bx.predictions(model, idata, X_NEW, keep="summary", progressbar=False)
+    chance = given["probability_mean"].values
+    own = np.where(new == "up", chance, 1.0 - chance)
+    np.testing.assert_allclose(frame.loc["expquad", "held_out"], np.log(own).sum(), rtol=1e-6)
+
+
+def refused(models, message, **options):
+    with pytest.raises(ValueError, match=message):
+        bx.compare(models, **options)
+
+
+def test_refuses_what_cannot_be_compared(models):
+    pair = models["expquad"]
+    refused({"alone": pair}, "fewer than two")
+    refused({"a": pair, "b": pair[0]}, "no pair")
+    refused(models, "y_new is missing", X_new=X_NEW)
+    other = bx.GP(X[1:], y[1:])
+    rows = {"a": pair, "b": (other, other.fit("laplace", draws=100, **QUIET))}
+    refused(rows, "different rows")
+    moved = bx.GP(X, y + 1.0)
+    refused({"a": pair, "b": (moved, moved.fit("laplace", draws=100, **QUIET))}, "same y")
+    mode = bx.GP(X, y)
+    refused({"a": pair, "b": (mode, mode.fit(**QUIET))}, "expected the same method")
+
+
+def test_averages_are_mixtures(models):
+    options = {"obs": [0, 3], "progressbar": False, "seed": 2, "covariance": True}
+    results = [bx.attributions(*fitted, **options) for fitted in models.values()]
+    weights = np.array([2.0, 0.0, 6.0])
+    found, share = bx.combined(results, weights), weights / 8.0
+    means = np.stack([r["attribution_mean"] for r in results])
+    sds = np.stack([r["attribution_sd"] for r in results])
+    mean = np.tensordot(share, means, 1)
+    variance = np.tensordot(share, sds**2 + means**2, 1) - mean**2
+    np.testing.assert_allclose(found["attribution_mean"], mean)
+    np.testing.assert_allclose(found["attribution_sd"] ** 2, variance, atol=1e-12)
+    spread = np.tensordot(share, (means - mean) ** 2, 1)
+    np.testing.assert_allclose(found["attribution_between"] ** 2, spread, atol=1e-12)
+    diagonal = np.diagonal(found["attribution_cov"], axis1=-2, axis2=-1)
+    np.testing.assert_allclose(diagonal, variance, atol=1e-12)
+    assert found.sizes["draw"] == 200
+    drawn = found["attribution"].values.reshape((200, -1))
+    own = [r["attribution"].values.reshape((200, -1)) for r in results]
+    counts = [sum((one == each).all(axis=1).any() for one in drawn) for each in own]
+    assert counts == [50, 0, 150]
+    plain, even = bx.combined(results), bx.combined(results, [1, 1, 1])
+    xr.testing.assert_allclose(plain["attribution_mean"], even["attribution_mean"])
+    for wrong in ([1.0], [1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [np.nan, 1.0, 1.0]):
+        with pytest.raises(ValueError, match="weights"):
+            bx.combined(results, wrong)
