@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         testing as testing,
     )
     from bayes_gpx.assess import metrics as metrics
+    from bayes_gpx.assess.calibrate import calibrate as calibrate
     from bayes_gpx.assess.compare import compare as compare
     from bayes_gpx.data import datasets as datasets
     from bayes_gpx.explain import (
@@ -127,6 +128,7 @@ _MAP = {
     "combined": "bayes_gpx.explain.imputation:combined",
     "metrics": "bayes_gpx.assess.metrics",
     "compare": "bayes_gpx.assess.compare:compare",
+    "calibrate": "bayes_gpx.assess.calibrate:calibrate",
     "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
     # data, keeping and showing
     "datasets": "bayes_gpx.data.datasets",

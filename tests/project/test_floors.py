@@ -34,7 +34,7 @@ model: named_kernels specification priors lengthscale_prior bound_data latent_va
     placement interaction_model storage
 explain: in_parts predictions weights derivatives attributions sensitivities relevance ranking
     importances partial_dependence comparisons slopes sample_functions loo_predictions imputation
-assess: metrics compare
+assess: metrics compare replicates calibrate
 plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
     beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances
 export: long_form attachment influence shap tables arviz refits

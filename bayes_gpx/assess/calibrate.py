@@ -1,0 +1,293 @@
+"""Simulation-based calibration: whether truths that are known lie where posteriors say they do."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+from arviz_stats.base import array_stats
+
+from bayes_gpx.assess.replicates import Replicates
+from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
+from bayes_gpx.inference.methods import METHODS
+from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.system.digests import digest
+from bayes_gpx.system.files import replaced
+from bayes_gpx.validation import count, one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
+
+LOOKED_AT = 3
+"""Rows whose functions, responses and explanations are looked at, spread over the data."""
+
+SUSPECT = 0.01
+"""Adjusted p-value below which a quantity is called not calibrated."""
+
+FEWEST = 20
+"""Runs from which uniformity is tested."""
+
+
+def calibrate(
+    model: Model,
+    *,
+    runs: int = 200,
+    method: str = "nuts",
+    quantities: Callable[[Any, Any], xr.Dataset] | None = None,
+    posterior: xr.DataTree | None = None,
+    draws: int = 99,
+    executor: Executor | None = None,
+    path: str | PathLike | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    **fit: Any,
+) -> xr.DataTree:
+    """Check by simulation that what the model says with 90 % probability is so in 90 % of cases.
+
+    In each run hyperparameters are drawn from their prior, functions from the process, and
+    responses around them at the model's own rows; the model is fitted to these responses; and each
+    truth is ranked among draws of the fit. Ranks of calibrated quantities are uniform.
+
+    Parameters
+    ----------
+    model : GP or GPX
+        Its rows, kernel, priors and scaling are used; with `posterior` its responses too.
+    runs : int
+    method : {"nuts", "laplace", "svgp"}
+        Of the refits.
+    quantities : callable, optional
+        ``quantities(model, idata)`` returns a Dataset of further quantities with dims `chain` and
+        `draw`. It is called with the refitted model, for the fit and for a dict of the true
+        hyperparameters, of which the first draw counts: for functions of hyperparameters and data.
+    posterior : xarray.DataTree, optional
+        A fit of the model. Truths then come from this posterior instead of the prior, and each
+        refit is to the observed responses together with a replicate of them [2]_: calibration
+        where the data are, rather than all over the prior.
+    draws : int
+        Draws that each truth is ranked among, thinned from the fit.
+    executor : concurrent.futures.Executor, optional
+        Runs several refits at a time, Dask's ``client.get_executor()`` too.
+    path : str or path, optional
+        Folder where each run is kept. Called again with the same arguments, only missing runs are
+        computed.
+    seed : int, optional
+    progressbar : bool
+    **fit
+        Options of ``model.fit``, such as `draws`, `tune`, `chains` and `latent`.
+
+    Returns
+    -------
+    xarray.DataTree
+        - `prior_sbc` or `posterior_sbc`: ranks as numbers in (0, 1), with dims `chain` (one),
+          `draw` (runs) and those of the quantity, which ``az.plot_ecdf_pit(found,
+          group="prior_sbc")`` draws. Hyperparameters by name; `f`, `y`, `derivative`,
+          `attribution` from the mean, `relevance`, of a GPX `weight` and `contribution`, at three
+          rows; and `log_likelihood`, of all responses given hyperparameters;
+        - `truth`: the true values;
+        - `runs`: seconds, and what the fits said of themselves;
+        - `uniformity`: the smallest p-value of each quantity, by `arviz_stats`, times the number
+          of its numbers, and `p_holm`, adjusted over quantities.
+
+        ``attrs["verdict"]`` says what is not calibrated, if anything.
+
+    Raises
+    ------
+    ValueError
+        For a method without draws, a model whose rows are not held, and a fit of another model.
+
+    Notes
+    -----
+    Refits keep the scaling, the centre of the link and the inducing points of the model, which with
+    ``scale=True`` were taken from the observed data. A relevance depends on the posterior; it is
+    ranked as a function of hyperparameters and the replicate, with the same replicate on both
+    sides. Where latent values are sampled, relevance and `log_likelihood` are left out. Of "svgp",
+    which has one draw of hyperparameters, f alone is looked at.
+
+    References
+    ----------
+    .. [1] Talts, Betancourt, Simpson, Vehtari and Gelman, "Validating Bayesian inference algorithms
+       with simulation-based calibration" (2018); Modrak et al., "Simulation-based calibration
+       checking for Bayesian computation: the choice of test quantities shapes sensitivity" (2023).
+    .. [2] Saeilynoja, Schmitt, Buerkner and Vehtari, "Posterior SBC: simulation-based calibration
+       checking conditional on data" (2025).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(-1.0, 1.0, 8)[:, None]
+    >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False, priors={"lengthscale": 1.0, "sigma": 0.3})
+    >>> found = bx.calibrate(model, runs=2, method="laplace", draws=9, seed=1, progressbar=False)
+    >>> found["prior_sbc"]["amplitude"].dims
+    ('chain', 'draw')
+    """
+    refuse_swapped(model, None)
+    count("runs", runs)
+    count("draws", draws)
+    one_of("method", method, [name for name in METHODS if name != "map"])
+    if seed is not None:
+        count("seed", seed, 0)
+    if model.training.streamed or model.joined:
+        raise ValueError(
+            "model is part of a larger pm.Model, or its rows are read in parts; expected a model "
+            "of a table in memory, built by itself."
+        )
+    if posterior is not None:
+        refuse_other_model(model, posterior)
+        if model.specification.classes is not None:
+            raise ValueError("posterior= with several classes; expected truths from the prior.")
+    rows = np.unique(np.linspace(0, model.training.n - 1, LOOKED_AT).astype(int))
+    replicates = Replicates(model, method, rows, draws, posterior, quantities, fit)
+    folder, entropy = _folder(path, model, method, draws, posterior, fit, seed)
+    with progress_bar(progressbar) as progress:
+        tracked = progress.track(
+            _all_runs(replicates, entropy, runs, folder, executor),
+            total=runs,
+            description=f"Refitting by {method} to {runs} replicates",
+        )
+        found = [*tracked]
+    return _as_tree(found, replicates)
+
+
+def _all_runs(replicates, entropy, runs, folder, executor) -> Iterator[dict]:
+    """Results of the runs in their order: those that are kept, and those that are missing."""
+    if executor is None:
+        for number in range(runs):
+            yield _run(replicates, entropy, number, folder)
+        return
+    client = getattr(executor, "_client", None)
+    sent = replicates if client is None else client.scatter(replicates, hash=False)
+    futures: list[Future] = [
+        executor.submit(_run, sent, entropy, number, folder) for number in range(runs)
+    ]
+    for future in futures:
+        yield future.result()
+
+
+def _run(replicates, entropy, number, folder):
+    """One run, kept in the folder if there is one."""
+    file = None if folder is None else folder / f"run_{number}.npz"
+    if file is not None and file.exists():
+        with np.load(file) as kept:
+            found: dict[str, dict] = {"pit": {}, "truth": {}, "runs": {}}
+            for name in kept.files:
+                group, _, own = name.partition("/")
+                found[group][own] = kept[name]
+            return found
+    found = replicates.run(entropy, number)
+    if file is not None:
+        with replaced(file) as opened:
+            flat = {f"{group}/{k}": v for group, own in found.items() for k, v in own.items()}
+            np.savez(opened, **flat)
+    return found
+
+
+def _folder(path, model, method, draws, posterior, fit, seed):
+    """Where runs are kept, and what their seeds are made from."""
+    entropy = np.random.SeedSequence(seed).entropy
+    if path is None:
+        return None, entropy
+    folder = Path(path)
+    drawn = (
+        [] if posterior is None else [v.values for v in posterior["posterior"].data_vars.values()]
+    )
+    arrays = [*model.training.scaled().values(), *drawn]
+    asked = digest(*arrays, model.signature, method, draws, seed, str(sorted(fit.items())))
+    known = folder / "asked.txt"
+    if known.is_file():
+        kept, _, kept_entropy = known.read_text().partition("\n")
+        if kept != asked:
+            raise ValueError(
+                f"path: {folder} holds runs of another calibration. Ask for the same to go on with "
+                "it, or pass another path."
+            )
+        return folder, int(kept_entropy)
+    if folder.exists() and any(folder.iterdir()):
+        raise ValueError(f"path: {folder} is not empty, and holds no calibration; pass a new path.")
+    folder.mkdir(parents=True, exist_ok=True)
+    made = folder / f".{secrets.token_hex(4)}"
+    made.write_text(f"{asked}\n{entropy}")
+    made.rename(known)
+    return folder, entropy
+
+
+def _as_tree(found, replicates):
+    """All runs as a DataTree, with the verdict."""
+    model = replicates.model
+    group = "prior_sbc" if replicates.posterior is None else "posterior_sbc"
+    dims = {"f": ("row",), "y": ("row",)}
+    labels = {"row": model.training.X.index[replicates.rows]}
+    x, z = ("feature", model.training.X.sources), ("z_feature", ())
+    if model.training.Z is not None:
+        z = ("z_feature", model.training.Z.columns)
+    for name, (dim, names) in {
+        "derivative": ("column", model.training.X.columns),
+        "attribution": x,
+        "relevance": x,
+        "weight": z,
+        "contribution": ("source", () if model.training.Z is None else model.training.Z.sources),
+    }.items():
+        dims[name] = ("row", dim)
+        labels[dim] = np.asarray(names)
+    for name in model.hyperparameters:
+        if name not in model.fixed:
+            dims[name] = tuple(f"{name}_dim_{k}" for k in range(model.hyperparameters[name]))
+    several = model.specification.classes is not None
+
+    def dataset(kind):
+        variables: dict[str, tuple] = {}
+        for name in found[0][kind]:
+            values = np.stack([one[kind][name] for one in found])[None]
+            own = dims.get(name, ())
+            own += ("class",) if several and name in replicates.names else ()
+            if len(own) != values.ndim - 2:
+                own = tuple(f"{name}_dim_{k}" for k in range(values.ndim - 2))
+            variables[name] = (("chain", "draw", *own), values)
+        used = {d for names, _ in variables.values() for d in names}
+        return xr.Dataset(variables, {d: v for d, v in labels.items() if d in used})
+
+    pit = dataset("pit")
+    tree = {group: pit, "truth": dataset("truth"), "runs": dataset("runs")}
+    verdict = f"{len(found)} runs are too few to be tested; expected at least {FEWEST}."
+    if len(found) >= FEWEST:
+        tree["uniformity"], verdict = _uniformity(pit)
+    made = xr.DataTree.from_dict(tree)
+    made.attrs.update(verdict=verdict, method=replicates.method, draws=replicates.draws)
+    return made
+
+
+def _uniformity(pit):
+    """P-values of each quantity, and in words what is not calibrated."""
+    smallest: dict[str, float] = {}
+    for name, values in pit.data_vars.items():
+        each = values.values[0].reshape((values.sizes["draw"], -1)).T
+        p, *_ = array_stats.uniformity_test(np.clip(each, 1e-12, 1 - 1e-12), axis=-1)
+        smallest[name] = min(1.0, float(np.min(p)) * len(each))
+    names = sorted(smallest, key=lambda name: smallest[name])
+    adjusted: dict[str, float] = {}
+    largest = 0.0
+    for k, name in enumerate(names):
+        largest = max(largest, min(1.0, (len(names) - k) * smallest[name]))
+        adjusted[name] = largest
+    wrong = [name for name in names if adjusted[name] < SUSPECT]
+    said = ", ".join(f"{name} (p = {adjusted[name]:.2g})" for name in wrong)
+    verdict = (
+        f"Not calibrated: {said}, after Holm's adjustment over {len(names)} quantities."
+        if wrong
+        else f"No quantity of {len(names)} is told from calibrated (smallest p = "
+        f"{adjusted[names[0]]:.2g})."
+    )
+    order = list(pit.data_vars)
+    return xr.Dataset(
+        {
+            "p": ("quantity", [smallest[name] for name in order]),
+            "p_holm": ("quantity", [adjusted[name] for name in order]),
+        },
+        {"quantity": order},
+    ), verdict

@@ -1,0 +1,177 @@
+"""Simulation-based calibration: truths that belong together, ranks that are uniform, verdicts."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import arviz as az
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from scipy.stats import kstest
+
+import bayes_gpx as bx
+from bayes_gpx.assess import calibrate as room
+from bayes_gpx.assess.replicates import Replicates, _given, _twice, rank
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from tests.reference import oracle
+
+rng = np.random.default_rng(9)
+N = 7
+X = rng.uniform(-1.0, 1.0, size=(N, 2))
+Z = rng.normal(size=(N, 3))
+y = X[:, 0] + 0.3 * rng.normal(size=N)
+ROWS = np.array([0, 3])
+FIXED = {"lengthscale": np.array([0.8, 1.1]), "sigma": 0.3}
+FEW = {"method": "laplace", "draws": 9, "seed": 1, "progressbar": False}
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace"),
+    pytest.mark.filterwarnings("ignore:Laplace"),
+]
+
+
+@pytest.fixture(scope="module")
+def gp():
+    return bx.GP(X, y, scale=False, priors=FIXED)
+
+
+def test_ranks_of_a_draw_among_draws_are_uniform():
+    """Of real numbers, and of counts with many ties."""
+    for drawn in (rng.normal(size=(4000, 10)), rng.poisson(1.0, size=(4000, 10))):
+        ranks = [rank(row[1:], row[0], rng) for row in drawn]
+        assert kstest(ranks, "uniform").pvalue > 1e-3
+        assert 0.0 < min(ranks) and max(ranks) < 1.0
+
+
+def test_slopes_of_truths_are_those_of_their_functions(gp):
+    """The joint prior moments of f and of its gradient, by derivatives of the kernel."""
+    replicates = Replicates(gp, "laplace", ROWS)
+    hyper = hyperparameter_draws(gp, {"amplitude": 1.3}, None)
+    (_, theta), *_ = [*hyper]
+    mean, cov = replicates._joint(hyper, theta, replicates._asked["derivative"].operator)
+    assert not mean.any()
+    K = 1.69 * oracle.expquad(X, X, FIXED["lengthscale"])
+    np.testing.assert_allclose(cov[:N, :N], K, atol=1e-12)
+    step = 1e-5
+    for i, row in enumerate(ROWS):
+        for j in range(2):
+            e = step * np.eye(2)[j]
+            ends = X[[row]] + e, X[[row]] - e
+            above, below = (oracle.expquad(end, X, FIXED["lengthscale"]) for end in ends)
+            slope = 1.69 * (above - below)[0] / (2 * step)
+            np.testing.assert_allclose(cov[N + 2 * i + j, :N], slope, atol=1e-8)
+
+
+def test_what_is_drawn_given_f_has_the_joint_distribution():
+    """Means and covariances of 4,000 draws within five standard errors."""
+    factor = rng.normal(size=(4, 6))
+    cov, mean = factor.T @ factor, rng.normal(size=6)  # of rank 4: f tells some of the rest
+    root = np.linalg.cholesky(cov[:2, :2])
+    draws = []
+    for _ in range(4_000):
+        f = mean[:2] + root @ rng.standard_normal(2)
+        draws.append(np.concatenate([f, _given(f, mean, cov, rng)]))
+    found = np.cov(np.array(draws).T)
+    spread = np.sqrt((np.outer(np.diag(cov), np.diag(cov)) + cov**2) / 4_000)
+    assert (np.abs(found - cov) < 5 * spread).all()
+    assert (np.abs(np.mean(draws, axis=0) - mean) < 5 * np.sqrt(np.diag(cov) / 4_000)).all()
+
+
+def test_runs_are_kept_and_go_on(gp, tmp_path, monkeypatch):
+    alone = bx.calibrate(gp, runs=1, path=tmp_path / "runs", **FEW)
+    run, called = Replicates.run, []
+
+    def counted(self, entropy, number):
+        called.append(number)
+        return run(self, entropy, number)
+
+    monkeypatch.setattr(Replicates, "run", counted)
+    more = bx.calibrate(gp, runs=2, path=tmp_path / "runs", **FEW)
+    assert called == [1]
+    with ThreadPoolExecutor(2) as executor:
+        threads = bx.calibrate(gp, runs=1, executor=executor, **FEW)
+    for fewer in (alone, threads):
+        own = fewer["prior_sbc"].to_dataset()
+        first = more["prior_sbc"].to_dataset().isel(draw=slice(own.sizes["draw"]))
+        xr.testing.assert_identical(first, own)
+    names = {"f", "y", "derivative", "attribution", "relevance", "amplitude", "log_likelihood"}
+    assert set(first) == names
+    assert first["derivative"].dims == ("chain", "draw", "row", "column")
+    assert "too few" in more.attrs["verdict"]
+    az.plot_ecdf_pit(more, group="prior_sbc", var_names=["amplitude"], backend="none")
+    with pytest.raises(ValueError, match="another calibration"):
+        bx.calibrate(gp, runs=3, path=tmp_path / "runs", **FEW | {"draws": 8})
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "note.txt").write_text("kept")
+    with pytest.raises(ValueError, match="not empty"):
+        bx.calibrate(gp, runs=3, path=tmp_path / "mine", **FEW)
+
+
+@pytest.mark.slow
+def test_weights_and_labels_and_quantities_of_a_user():
+    own = {"sigma_w": 0.1, "lengthscale": 1.0, "sigma": 0.3}
+    gpx = bx.GPX(X, y, Z, scale=False, priors=own)
+
+    def doubled(model, idata):
+        known = idata if isinstance(idata, dict) else idata["posterior"]
+        values = np.reshape(np.asarray(known["amplitude"]), (1, -1))
+        return xr.Dataset({"doubled": (("chain", "draw"), 2.0 * values)})
+
+    found = bx.calibrate(gpx, runs=1, quantities=doubled, **FEW)
+    pit = found["prior_sbc"].to_dataset()
+    assert pit["weight"].dims == ("chain", "draw", "row", "z_feature")
+    assert {"contribution", "doubled"} <= set(pit)
+    truth = found["truth"].to_dataset()
+    np.testing.assert_allclose(truth["doubled"], 2.0 * truth["amplitude"])
+    contribution = truth["contribution"].values[0, 0]
+    np.testing.assert_allclose(contribution.sum(axis=1), truth["f"].values[0, 0], atol=1e-6)
+    given = {"likelihood": "categorical", "priors": {"lengthscale": 1.0}}
+    labels = bx.GP(X, np.array(list("abcabca")), **given)
+    found = bx.calibrate(labels, runs=1, **FEW)["prior_sbc"].to_dataset()
+    assert found["f"].dims == ("chain", "draw", "row", "class")
+    assert found["y"].dims == ("chain", "draw", "row")
+
+
+def test_truths_from_a_posterior_are_draws_of_it(gp):
+    """Means of 150 functions and of what the fit says, within five standard errors."""
+    idata = gp.fit("laplace", draws=400, seed=1, progressbar=False)
+    replicates = Replicates(gp, "laplace", ROWS, posterior=idata)
+    truths = [replicates.truth(rng, k) for k in range(150)]
+    known = bx.predictions(gp, idata, obs=ROWS, keep="summary", progressbar=False)
+    values = np.array([truth.values["f"] for truth in truths])
+    error = known["f_sd"].values / np.sqrt(150)
+    assert (np.abs(values.mean(axis=0) - known["f_mean"].values) < 5 * error).all()
+    slopes = bx.derivatives(gp, idata, obs=ROWS, keep="summary", progressbar=False)
+    values = np.array([truth.values["derivative"] for truth in truths])
+    error = slopes["derivative_sd"].values / np.sqrt(150)
+    assert (np.abs(values.mean(axis=0) - slopes["derivative_mean"].values) < 5 * error).all()
+    model, offset = replicates.refitted_model(truths[0].replicate)
+    assert offset == N and model.training.n == 2 * N
+    np.testing.assert_array_equal(model.training.y[:N], y)
+    np.testing.assert_array_equal(_twice(gp.training, y).X.values, np.vstack([X, X]))
+
+
+def test_verdicts_name_what_is_not_uniform():
+    good = rng.uniform(size=(1, 200, 3))
+    bad = np.clip(0.5 + 0.2 * rng.normal(size=(1, 200)), 0.0, 1.0)
+    dims = ("chain", "draw", "row")
+    found, verdict = room._uniformity(xr.Dataset({"f": (dims, good), "sigma": (dims[:2], bad)}))
+    assert verdict.startswith("Not calibrated: sigma (p =")
+    assert float(found["p_holm"].sel(quantity="sigma")) < 0.01
+    assert float(found["p_holm"].sel(quantity="f")) > 0.01
+    _, verdict = room._uniformity(xr.Dataset({"f": (dims, good)}))
+    assert verdict.startswith("No quantity of 1")
+
+
+def test_refuses(gp):
+    with pytest.raises(ValueError, match="unknown 'map'"):
+        bx.calibrate(gp, method="map")
+    with pytest.raises(ValueError, match="runs"):
+        bx.calibrate(gp, runs=0)
+    frame = pd.DataFrame({"a": X[:, 0], "y": y})
+    streamed = bx.GP([frame], "y", approximation=bx.HSGP(3))
+    with pytest.raises(ValueError, match="read in parts"):
+        bx.calibrate(streamed)
+    labels = bx.GP(X, np.array(list("abcabca")), likelihood="categorical")
+    with pytest.raises(ValueError, match="several classes"):
+        bx.calibrate(labels, method="laplace", posterior=labels.fit(progressbar=False))
