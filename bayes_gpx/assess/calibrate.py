@@ -235,9 +235,9 @@ def _as_tree(found, replicates):
     }.items():
         dims[name] = ("row", dim)
         labels[dim] = np.asarray(names)
-    for name in model.hyperparameters:
-        if name not in model.fixed:
-            dims[name] = tuple(f"{name}_dim_{k}" for k in range(model.hyperparameters[name]))
+    for h in model.specification.hyperparameters:
+        if h.dim is not None:
+            dims[h.name] = ("column" if h.dim == "feature" else h.dim,)
     several = model.specification.classes is not None
 
     def dataset(kind):
@@ -249,8 +249,8 @@ def _as_tree(found, replicates):
             if len(own) != values.ndim - 2:
                 own = tuple(f"{name}_dim_{k}" for k in range(values.ndim - 2))
             variables[name] = (("chain", "draw", *own), values)
-        used = {d for names, _ in variables.values() for d in names}
-        return xr.Dataset(variables, {d: v for d, v in labels.items() if d in used})
+        made = xr.Dataset(variables)
+        return made.assign_coords({d: labels.get(d, np.arange(k)) for d, k in made.sizes.items()})
 
     pit = dataset("pit")
     tree = {group: pit, "truth": dataset("truth"), "runs": dataset("runs")}
