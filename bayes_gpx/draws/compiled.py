@@ -3,18 +3,27 @@
 Neither new points nor a second model of the same kind compile anything.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 
-from bayes_gpx.draws.protocols import SpecificationLike
+from bayes_gpx.draws.protocols import ModelLike, SpecificationLike
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.partial_evaluation import Staged
 from bayes_gpx.numerics.threads import LOCK
 from bayes_gpx.posteriors.base import Asked, Conditioning, Found, OneDraw, inducing_operator
 from bayes_gpx.posteriors.evidence.sums import Sums
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+    from bayes_gpx.posteriors.base import Build, Strategy
 
 BUFFERED_BELOW = 1000
 """Observations up to which keeping arrays is worth its memory: it saves a third of the time."""
@@ -65,7 +74,7 @@ class Structure:
     buffered: bool
 
     @staticmethod
-    def of(model, hyper):
+    def of(model: ModelLike, hyper: HyperparameterDraws) -> Structure:
         """Structure of a model with such hyperparameters, or latent values beside them."""
         return Structure(
             model.specification,
@@ -80,12 +89,12 @@ class Structure:
         )
 
     @property
-    def strategy(self):
+    def strategy(self) -> Strategy:
         """How the data become a posterior."""
         return self.specification.strategy_of(dict(self.hyperparameters))
 
     @property
-    def stacked(self):
+    def stacked(self) -> set[str]:
         """Symbols that have an axis of classes."""
         if self.specification.classes is None:
             return set()
@@ -99,7 +108,9 @@ CHANGING = ("jitter", "alpha", "root", "rng", "update", "label")
 """Symbols whose values differ from draw to draw."""
 
 
-def compiled(structure, build, names, *, buffered=False):
+def compiled(
+    structure: Structure, build: Build, names: tuple[str, ...], *, buffered: bool = False
+) -> Staged:
     """Compile a build function's graphs as functions of hyperparameters and `names`.
 
     The hyperparameters and `CHANGING` change from call to call; what depends on the other
@@ -175,7 +186,9 @@ def _one_draw(structure, theta, symbols):
     )
 
 
-def data_of(model, structure, rows=None):
+def data_of(
+    model: ModelLike, structure: Structure, rows: np.ndarray | None = None
+) -> dict[str, np.ndarray]:
     """What a model conditions on, by the names of `SYMBOLS`.
 
     With `rows`, of these alone where the strategy needs sums over all rows, and no more.

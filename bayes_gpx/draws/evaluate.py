@@ -52,14 +52,14 @@ LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
 
 
-def factors_of(structure, data):
+def factors_of(structure: Structure, data: dict[str, np.ndarray]) -> Callable:
     """Function from a list of hyperparameters to (alpha, root) and the jitter that they took."""
     staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
     factorise = staged.given(*data.values())
     return lambda given: with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
 
 
-def symbols_of(where):
+def symbols_of(where: Points) -> tuple[dict[str, Any], dict[str, Any]]:
     """Values of the symbols for points: one row for each, and common to all."""
     at_points, start = {"X_new": where.X}, {}
     if where.Z is not None:

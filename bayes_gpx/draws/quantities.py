@@ -1,7 +1,10 @@
 """The quantities that verbs ask for: which operator, in which units, under which names."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +20,7 @@ SMOOTH = "of the smooth function, without eps_w"
 """What attrs say of the samples, where a quantity leaves their own deviations out."""
 
 
-def value(model, *, smooth=False, across=False):
+def value(model: Any, *, smooth: bool = False, across: bool = False) -> Quantity:
     """f(x), with y where noise is normal; or the smooth part of f; or f of all classes, jointly."""
     if across:
         return replace(
@@ -43,7 +46,7 @@ def latent_units(model):
     return model.specification.observation.units.format(y=model.training.y_name)
 
 
-def derivative(model, order=1):
+def derivative(model: Any, order: int = 1) -> Quantity:
     """Derivatives in each feature, or of order 2 in each pair of them."""
     if isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order is {order!r}; expected 1 or 2.")
@@ -76,7 +79,7 @@ def _second_derivative(model):
     )
 
 
-def attribution(model, baseline, method, steps):
+def attribution(model: Any, baseline: str | None, method: str, steps: int | None) -> Quantity:
     """Integrated gradients from a baseline of that name, and the difference that they sum to."""
     one_of("method", method, ("exact", *METHODS))
     if method == "exact":
@@ -101,7 +104,7 @@ def attribution(model, baseline, method, steps):
     )
 
 
-def weight(model, *, smooth=False):
+def weight(model: Any, *, smooth: bool = False) -> Quantity:
     """Weights of a GPX, with or without `eps_w`."""
     _refuse_gp(model, "weights")
     training = model.training
@@ -136,7 +139,7 @@ def coefficient(model, *, smooth=False):
     )
 
 
-def contribution(model):
+def contribution(model: Any) -> Quantity:
     """Contributions of a GPX."""
     _refuse_gp(model, "contributions")
     training, Z = model.training, model.training.Z

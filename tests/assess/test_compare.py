@@ -82,6 +82,7 @@ def test_notes_say_what_differences_are(frame):
     assert set(frame["fit"]) == {"laplace"}
 
 
+@pytest.mark.slow
 def test_labels_are_scored_by_their_codes():
     labels = np.where(y > 0, "up", "down")
     found = {}

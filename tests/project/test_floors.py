@@ -46,7 +46,7 @@ cli_rows
 cli_runs
 cli
 sklearn
-testing: agreement kernels likelihoods
+testing: agreement kernels likelihoods strategies
 """
 
 
