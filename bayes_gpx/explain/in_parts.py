@@ -76,7 +76,8 @@ def _streamed(training):
 def _at_hand(model, X_new, Z_new):
     """The same of rows in memory."""
     training = model.training
-    X, Z = (training.X, training.Z) if X_new is None else training.read_new(X_new, Z_new)
+    own = (training.X, training.Z)
+    X, Z = own if X_new is None else training.read_new(X_new, Z_new, needs_z=False)
     tables = [X.values, *_own_z(training, Z)]
     starts = range(0, len(X), PART)
     return len(X), (tuple(table[k : k + PART] for table in tables) for k in starts)
