@@ -227,8 +227,8 @@ def _files(path):
     if not files:
         csv = " CSV files are read by dask.dataframe.read_csv." if ".csv" in path else ""
         raise ValueError(
-            f"X is a str, {path!r}, which names no files that end in {', '.join(ENDINGS)}; expected "
-            "a table, or the path of such a file, of a folder of them, or a glob such as "
+            f"X is a str, {path!r}, which names no files that end in {', '.join(ENDINGS)}; "
+            "expected a table, or the path of such a file, of a folder of them, or a glob such as "
             f"'rides/*.parquet'.{csv}"
         )
     if len({tuple(name for name in file.parent.parts if "=" in name) for file in files}) > 1:

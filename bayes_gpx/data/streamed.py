@@ -130,8 +130,8 @@ class Names:
         missing = [name for name in (self.y, *(self.Z or ())) if name not in frame.columns]
         if missing:
             raise ValueError(
-                f"The data set lacks the columns {missing}, which y or Z name; expected names among "
-                f"{list(frame.columns)}."
+                f"The data set lacks the columns {missing}, which y or Z name; expected names "
+                f"among {list(frame.columns)}."
             )
         return [name for name in frame.columns if name != self.y and name not in (self.Z or ())]
 
