@@ -163,7 +163,7 @@ def test_flights_with_few_rows(run, monkeypatch):
 
 
 def test_scores_of_normal_forecasts_of_flights():
-    """The continuous ranked probability score is an integral: of the squared distance from a step."""
+    """The continuous ranked probability score is an integral of squared distances from a step."""
     score = runpy.run_path(MODELS / "regression" / "gp_flights.py")["score"]
     y, mean, sd = pd.Series([-12.0, 3.0, 250.0]), np.array([0.0, 4.0, 20.0]), 15.0
     t = np.linspace(-400, 700, 2_000_001)
