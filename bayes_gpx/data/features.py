@@ -5,6 +5,7 @@ What cannot be used is refused here, before any sampling, naming the row or colu
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import narwhals as nw
@@ -440,10 +441,13 @@ def _from_objects(values, where, index):
     for i, value in enumerate(values):
         missing = is_missing(value)
         if not missing and not isinstance(value, int | float | np.integer | np.floating | np.bool_):
+            cure = "Declare categories: in pandas .astype('category'), in polars "
+            cure += ".cast(pl.Categorical)."
+            if isinstance(value, Decimal):
+                cure = "Convert them by .astype(float)."
             raise ValueError(
                 f"{where} holds {value!r} ({type(value).__name__}) at row {plain(index[i])!r}; "
-                "expected numbers. Declare categories: in pandas .astype('category'), in polars "
-                ".cast(pl.Categorical)."
+                f"expected numbers. {cure}"
             )
         try:
             numbers[i] = np.nan if missing else value

@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from glob import glob
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
@@ -20,13 +22,16 @@ ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".arrow": "ipc", ".feather":
 BATCH = 2**16
 """Rows of a file that are read at a time."""
 
+PART = "part"
+"""Attribute of a frame: what error messages call it."""
+
 
 class RowSource(ABC):
     """Frames of some rows each, always the same ones in the same order."""
 
     @abstractmethod
     def frames(self) -> Iterator[pd.DataFrame]:
-        """Read one frame after the other."""
+        """Read one frame after the other, each with rows and with its name as `PART`."""
 
     def reduce[Found](
         self, of_frame: Callable[[pd.DataFrame], Found], join: Callable[[Found, Found], Found]
@@ -37,8 +42,20 @@ class RowSource(ABC):
         ----------
         of_frame, join : callable
             That can be pickled, since they may run on other machines.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows.
         """
-        return in_order(of_frame, join, self.frames())
+        frames = self.frames()
+        first = next(frames, None)
+        if first is None:
+            raise ValueError(NO_ROWS)
+        return in_order(of_frame, join, chain([first], frames))
+
+
+NO_ROWS = "X has no rows in any of its parts; expected some. Check what the parts are made from."
 
 
 @dataclass(frozen=True)
@@ -63,15 +80,27 @@ class FileRows(RowSource):
     def _opened(self, path):
         import pyarrow.dataset
 
-        return pyarrow.dataset.dataset(path, format=ENDINGS[Path(path).suffix])
+        kind = ENDINGS[Path(path).suffix.lower()]
+        try:
+            opened = pyarrow.dataset.dataset(path, format=kind)
+        except (pyarrow.ArrowInvalid, OSError) as wrong:
+            raise ValueError(
+                f"{path} cannot be read; expected a whole file of the format {kind}, whose columns "
+                f"have different names. Write it anew, or leave it out. {wrong}"
+            ) from wrong
+        return opened
 
     def frames(self) -> Iterator[pd.DataFrame]:
-        """Read batches of rows."""
-        columns = None if self.columns is None else list(self.columns)
+        """Read batches of rows, which are numbered from 0 in each file."""
         for path in self.paths:
-            for batch in self._opened(path).to_batches(columns=columns, batch_size=BATCH):
+            opened, seen = self._opened(path), 0
+            known = opened.schema.names
+            columns = [name for name in self.columns or known if name in known]
+            for batch in opened.to_batches(columns=columns, batch_size=BATCH):
                 if batch.num_rows:
-                    yield batch.to_pandas()
+                    rows = pd.RangeIndex(seen, seen + batch.num_rows)
+                    yield _named(batch.to_pandas().set_axis(rows), path)
+                    seen += batch.num_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,13 +116,15 @@ class GivenFrames(RowSource):
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Iterate over it anew."""
-        for frame in self.iterable:
+        for number, frame in enumerate(self.iterable):
             if not hasattr(frame, "columns"):
                 raise ValueError(
                     f"X holds a {type(frame).__name__}; expected an iterable of pandas or polars "
                     "frames, each with all columns."
                 )
-            yield frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+            if len(frame):
+                table = frame if isinstance(frame, pd.DataFrame) else frame.to_pandas()
+                yield _named(table, f"Frame {number}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,8 +140,10 @@ class DaskRows(RowSource):
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Compute one partition after the other."""
-        for partition in self.frame.to_delayed():
-            yield partition.compute()
+        for number, partition in enumerate(self.frame.to_delayed()):
+            frame = partition.compute()
+            if len(frame):
+                yield _named(frame, f"Partition {number}")
 
     def reduce[Found](
         self, of_frame: Callable[[pd.DataFrame], Found], join: Callable[[Found, Found], Found]
@@ -118,12 +151,35 @@ class DaskRows(RowSource):
         """Join in a tree that depends on the number of partitions alone."""
         import dask
 
-        of_partition = dask.delayed(of_frame, pure=False, traverse=False)
-        found: list[Any] = [of_partition(part) for part in self.frame.to_delayed()]
+        of_partition = dask.delayed(partial(_of_partition, of_frame), pure=False, traverse=False)
+        both = dask.delayed(partial(_of_both, join), pure=False, traverse=False)
+        found: list[Any] = [of_partition(*part) for part in enumerate(self.frame.to_delayed())]
         while len(found) > 1:
             pairs = [found[k : k + 2] for k in range(0, len(found), 2)]
-            found = [dask.delayed(join)(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
-        return found[0].compute()
+            found = [both(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        whole = found[0].compute()
+        if whole is None:
+            raise ValueError(NO_ROWS)
+        return whole
+
+
+def _named(frame, part):
+    """A frame with strings as names of its columns, and a name of its own for error messages."""
+    named = frame.set_axis([str(name) for name in frame.columns], axis=1)
+    named.attrs = {PART: part}
+    return named
+
+
+def _of_partition(of_frame, number, frame):
+    """What is found of a partition; None of one without rows."""
+    return of_frame(_named(frame, f"Partition {number}")) if len(frame) else None
+
+
+def _of_both(join, one, other):
+    """What is found of two parts, each of which may have no rows."""
+    if one is None or other is None:
+        return other if one is None else one
+    return join(one, other)
 
 
 def row_source(X: Any) -> RowSource | None:
@@ -132,7 +188,7 @@ def row_source(X: Any) -> RowSource | None:
     Parameters
     ----------
     X : RowSource, str or path, dask.dataframe.DataFrame, iterable of frames, or a table
-        A file, a folder or a glob of Parquet or Arrow files.
+        A file, a folder or a glob of Parquet or Arrow files, or a list of files.
 
     Raises
     ------
@@ -143,6 +199,8 @@ def row_source(X: Any) -> RowSource | None:
         return X
     if isinstance(X, str | PathLike):
         return FileRows(_files(fspath(X)))
+    if isinstance(X, list) and X and all(map(_is_file, X)):
+        return FileRows(tuple(chain.from_iterable(_files(fspath(path)) for path in X)))
     if hasattr(X, "to_delayed") and hasattr(X, "npartitions"):
         return DaskRows(X)
     if hasattr(X, "__next__"):
@@ -156,19 +214,30 @@ def row_source(X: Any) -> RowSource | None:
     return GivenFrames(X) if hasattr(first, "columns") else None
 
 
+def _is_file(path):
+    """Whether it is a path by its ending: strings in a list may be labels, too."""
+    return isinstance(path, str | PathLike) and Path(path).suffix.lower() in ENDINGS
+
+
 def _files(path):
     """Files of a path, a folder or a glob, sorted."""
     folder = Path(path)
     found = folder.rglob("*") if folder.is_dir() else map(Path, glob(path, recursive=True))
-    files = sorted(str(file) for file in found if file.suffix in ENDINGS)
+    files = sorted(file for file in found if file.suffix.lower() in ENDINGS)
     if not files:
+        csv = " CSV files are read by dask.dataframe.read_csv." if ".csv" in path else ""
         raise ValueError(
-            f"X is a str, {str(path)!r}, which names no files that end in {', '.join(ENDINGS)}; "
+            f"X is a str, {path!r}, which names no files that end in {', '.join(ENDINGS)}; "
             "expected a table, or the path of such a file, of a folder of them, or a glob such as "
-            "'rides/*.parquet'."
+            f"'rides/*.parquet'.{csv}"
+        )
+    if len({tuple(name for name in file.parent.parts if "=" in name) for file in files}) > 1:
+        raise ValueError(
+            f"{path} holds folders such as {files[0].parent.name!r}, whose names are values of a "
+            "column; expected files that hold all columns. Pass dask.dataframe.read_parquet(path)."
         )
     try:
         import pyarrow.dataset  # noqa: F401
     except ImportError as missing:
-        raise ValueError(f"{path} needs pyarrow: pip install pyarrow.") from missing
-    return tuple(files)
+        raise ValueError(f"{path} needs pyarrow: pip install 'bayes_gpx[arrow]'.") from missing
+    return tuple(map(str, files))

@@ -19,7 +19,7 @@ from bayes_gpx.data.features import (
     standard_scaling,
 )
 from bayes_gpx.data.moments import MOMENTS, Moments
-from bayes_gpx.data.row_source import RowSource, row_source
+from bayes_gpx.data.row_source import PART, RowSource, row_source
 from bayes_gpx.data.training import (
     Reader,
     TrainingData,
@@ -66,8 +66,8 @@ class StreamedData(TrainingData):
     def rows(self, positions: np.ndarray | slice) -> TrainingData:
         """Refuse: rows in parts are not at hand."""
         raise ValueError(
-            "The training rows are read in parts and cannot be picked. Pass rows as X_new, or fit "
-            "a table in memory."
+            "The training rows are read in parts, and this needs to pick some of them; expected "
+            "rows in memory. Pass rows as X_new where a verb takes it, or fit a sample of the rows."
         )
 
     def without_rows(self) -> StreamedData:
@@ -130,14 +130,29 @@ class Names:
         missing = [name for name in (self.y, *(self.Z or ())) if name not in frame.columns]
         if missing:
             raise ValueError(
-                f"The data set lacks the columns {missing}; it has {list(map(str, frame.columns))}."
+                f"The data set lacks the columns {missing}, which y or Z name; expected names "
+                f"among {list(frame.columns)}."
             )
         return [name for name in frame.columns if name != self.y and name not in (self.Z or ())]
 
     def read(
         self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None
     ) -> tuple[Frame, Frame | None, np.ndarray]:
-        """X, Z and y of a part; with the columns and levels of others, where these are given."""
+        """X, Z and y of a part; with the columns and levels of others, where these are given.
+
+        Raises
+        ------
+        ValueError
+            For what cannot be used; the message begins with the part's name.
+        """
+        try:
+            return self._read(frame, X, Z)
+        except ValueError as wrong:
+            if PART not in frame.attrs:
+                raise
+            raise ValueError(f"{frame.attrs[PART]}: {wrong}") from wrong
+
+    def _read(self, frame, X, Z):
         columns = self.features(frame)
         own = read_features(frame[columns], "X", like=X, minimum_rows=1)
         weighed = own if self.weighs else None
@@ -162,6 +177,8 @@ class Seen:
         Rows with the smallest of random keys, at most `SAMPLE`.
     keys : array
         Their keys.
+    part : str
+        Name of the first part.
     """
 
     columns: dict[str, Moments]
@@ -169,6 +186,7 @@ class Seen:
     levels: dict[str, tuple[str, ...]]
     sample: pd.DataFrame
     keys: np.ndarray
+    part: str
 
     def of(self, columns: Sequence[str]) -> Moments:
         """Moments of several columns."""
@@ -193,20 +211,23 @@ def _of_part(names: Names, frame: pd.DataFrame) -> Seen:
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
     levels = X.levels | ({} if Z is None else Z.levels)
     sample = frame.iloc[chosen].reset_index(drop=True)
-    return Seen(columns, tuple(map(str, frame.columns)), levels, sample, keys[chosen])
+    return Seen(columns, tuple(frame.columns), levels, sample, keys[chosen], frame.attrs[PART])
 
 
 def _joined(one: Seen, other: Seen) -> Seen:
-    if one.sources != other.sources:
+    lacks, more = (_without(*pair) for pair in ((one, other), (other, one)))
+    if lacks or more:
+        differs = [f"lacks the columns {lacks}"] * bool(lacks) + [f"adds {more}"] * bool(more)
         raise ValueError(
-            f"A part of the data set has the columns {list(one.sources)} and another "
-            f"{list(other.sources)}; expected the same in each, in the same order."
+            f"{other.part}: it {' and '.join(differs)}, unlike {one.part}; expected the same "
+            "columns in each part, in any order."
         )
     if one.levels.keys() != other.levels.keys():
         name = min(one.levels.keys() ^ other.levels.keys())
+        with_levels, numbers = (one, other) if name in one.levels else (other, one)
         raise ValueError(
-            f"Column {name!r} holds categories in one part of the data set and numbers in another; "
-            "expected the same in each."
+            f"Column {name!r} holds categories in {with_levels.part} and numbers in "
+            f"{numbers.part}; expected the same type in each part."
         )
     levels = {c: tuple(dict.fromkeys(own + other.levels[c])) for c, own in one.levels.items()}
     names = dict.fromkeys([*one.columns, *other.columns])
@@ -215,7 +236,12 @@ def _joined(one: Seen, other: Seen) -> Seen:
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
     tables = [part.sample.astype(dict.fromkeys(levels, str)) for part in (one, other)]
     sample = pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True)
-    return Seen(columns, one.sources, levels, sample, keys[chosen])
+    return Seen(columns, one.sources, levels, sample, keys[chosen], one.part)
+
+
+def _without(one, other):
+    """Columns of one that the other does not have."""
+    return [name for name in one.sources if name not in other.sources]
 
 
 def _of_both(one, other, name):
@@ -252,8 +278,18 @@ def read_streamed(
     """
     if not isinstance(y, str):
         raise ValueError(
-            f"y is a {type(y).__name__}; expected the name of a column, where X is read in parts."
+            f"y is a {type(y).__name__}; expected the name of a column, a str, where X is read in "
+            "parts."
         )
+    if Z is not None and not (
+        isinstance(Z, list | tuple) and Z and all(isinstance(name, str) for name in Z)
+    ):
+        raise ValueError(
+            f"Z is a {type(Z).__name__}; expected a list of names of columns, each a str, where X "
+            "is read in parts."
+        )
+    if Z is not None and y in Z:
+        raise ValueError(f"Z names {y!r}, which is the response; expected other columns.")
     if not observation.normal:
         raise ValueError(
             "Rows can be read in parts where noise is normal only. Take a sample of the rows into "

@@ -235,6 +235,15 @@ def explain(
         quantiles of the mixture of normals over hyperparameter draws (at most 400 of them), which
         no seed changes. What is not linear in f has none; nor have results in memory of very many
         rows, for which a `path` has room.
+
+    Notes
+    -----
+    `bayes_gpx.predictions`, `weights`, `contributions`, `derivatives` and `attributions` take
+    `executor` too: a `concurrent.futures.Executor`, for Dask ``client.get_executor()``, whose
+    workers explain the rows in parts of 16,384. Draws then need a `path`, which all workers can
+    write to; without one pass ``keep="summary"``. Training rows that were read in parts are
+    explained so without an executor as well. `seed` gives the same draws for any number of workers;
+    `obs` and `joint` are refused.
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))

@@ -56,7 +56,8 @@ def log_likelihood(
         A fit by "laplace" or "nuts"; or a dict of fixed hyperparameters.
     obs : label, list of labels or mask, optional
         Only the terms of these rows, which is cheaper where rows enter the density by sums: with
-        `HSGP` and normal noise.
+        `HSGP` and normal noise. `arviz.loo` of a random sample of m rows, times n / m, estimates
+        that of all.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     progressbar : bool

@@ -88,8 +88,8 @@ def attributions(
     obs : label or list of labels, optional
         Only these observations.
     **options
-        draws, num_draws, features, covariance, joint, keep, on, path, seed, progressbar: see
-        `bayes_gpx.draws.evaluate.explain`.
+        draws, num_draws, features, covariance, joint, keep, on, path, executor, seed, progressbar:
+        see `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------

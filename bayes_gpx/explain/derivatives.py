@@ -49,8 +49,8 @@ def derivatives(
     order : {1, 2}
         Order of the derivatives.
     **options
-        draws, num_draws, features, covariance, joint, keep, on, path, seed, progressbar: see
-        `bayes_gpx.draws.evaluate.explain`.
+        draws, num_draws, features, covariance, joint, keep, on, path, executor, seed, progressbar:
+        see `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------

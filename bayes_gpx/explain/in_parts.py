@@ -40,7 +40,11 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
             return verb(model, idata, X_new, Z_new, **options)
         for name in ("obs", "joint", "exposure"):
             if options.get(name) not in (None, False):
-                raise ValueError(f"{name} with rows in parts; expected all rows, part by part.")
+                raise ValueError(
+                    f"{name} was given, but rows are explained in parts, all of them and one part "
+                    f"after the other. Leave {name} out, or pass rows of your choice as X_new, "
+                    "without an executor."
+                )
         if streamed:
             rows, model = _streamed(model.training), model.without_rows()
         else:
@@ -72,7 +76,8 @@ def _streamed(training):
 def _at_hand(model, X_new, Z_new):
     """The same of rows in memory."""
     training = model.training
-    X, Z = (training.X, training.Z) if X_new is None else training.read_new(X_new, Z_new)
+    own = (training.X, training.Z)
+    X, Z = own if X_new is None else training.read_new(X_new, Z_new, needs_z=False)
     tables = [X.values, *_own_z(training, Z)]
     starts = range(0, len(X), PART)
     return len(X), (tuple(table[k : k + PART] for table in tables) for k in starts)
@@ -94,6 +99,11 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
         )
     if seed is not None:
         count("seed", seed, 0)
+    if not isinstance(executor, Executor | None):
+        raise ValueError(
+            f"executor is a {type(executor).__name__}; expected one of concurrent.futures, or for "
+            "Dask client.get_executor()."
+        )
     entropy, (n, parts) = np.random.SeedSequence(seed).entropy, rows
     options |= {"keep": keep, "progressbar": False}
     store = None

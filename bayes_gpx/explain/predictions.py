@@ -56,7 +56,7 @@ def predictions(
         "summary" returns moments and intervals, without draws.
     seed : int, optional
     **options
-        draws, num_draws, covariance, joint, path, progressbar: see
+        draws, num_draws, covariance, joint, path, executor, progressbar: see
         `bayes_gpx.draws.evaluate.explain`.
 
     Returns

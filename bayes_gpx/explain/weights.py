@@ -50,7 +50,7 @@ def weights(
     obs : label or list of labels, optional
         Only these observations.
     **options
-        draws, num_draws, features, covariance, joint, keep, path, seed, progressbar: see
+        draws, num_draws, features, covariance, joint, keep, path, executor, seed, progressbar: see
         `bayes_gpx.draws.evaluate.explain`.
 
     Returns

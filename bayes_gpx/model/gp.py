@@ -24,10 +24,17 @@ class GP(Model):
 
     Parameters
     ----------
-    X : pandas or polars frame, xarray.DataArray or array (n, d)
+    X : pandas or polars frame, xarray.DataArray or array (n, d); or what is read in parts
         A column of a categorical type, ``X["colour"].astype("category")``, is represented by an
         indicator for each level, such as `colour=red`, which share one lengthscale; see Notes.
-    y : series or array (n,)
+
+        Rows are read in parts, and never held in memory together, if X is the path of a Parquet or
+        Arrow file, of a folder of these or a glob, such as ``"rides/*.parquet"``, or a list of
+        files; a Dask data frame; or an iterable of pandas or polars frames that can be iterated
+        over again. All columns but y are then features. This needs normal noise and `HSGP`; see
+        Notes.
+    y : series or array (n,); or str
+        The name of a column, where rows are read in parts.
     kernel : str, Precomputed or callable
         "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic", joined by
         ``+`` and ``*``; or a function ``kernel(d)``, called inside the model, that returns a PyMC
@@ -70,6 +77,7 @@ class GP(Model):
     ------
     ValueError
         For data that are not finite, numeric, varying and of matching size, and for unknown names.
+        For rows in parts, the message begins with the file, frame or partition.
 
     Notes
     -----
@@ -77,6 +85,11 @@ class GP(Model):
     C n^3; with M basis functions or inducing points they grow with n M and n M^2. With inducing
     points and normal noise the model's density is Titsias' bound on the exact one. Variances of a
     variational posterior are too small rather than too large.
+
+    With normal noise and M basis functions that no hyperparameter changes, which are those of
+    `HSGP`, rows enter by sums alone. These are made once; a density then takes memory M^2 and time
+    M^3, whatever n is. Beyond 2000 rows such a fit has no leave-one-out terms by itself;
+    ``bx.log_likelihood(model, idata, obs=rows)`` computes those of some rows.
 
     Both representations have the same prior of y. `fit` infers the same hyperparameters by the same
     density, in which f is integrated out, and explanations are the same. Only `pymc` differs: with
@@ -153,12 +166,14 @@ class GPX(Model):
 
     Parameters
     ----------
-    X : pandas or polars frame, xarray.DataArray or array (n, d)
-        Features that the weights depend on.
-    y : series or array (n,)
-    Z : like X, (n, p), optional
+    X : pandas or polars frame, xarray.DataArray or array (n, d); or what is read in parts
+        Features that the weights depend on. What is read in parts, as in `GP`, holds all columns;
+        those that are neither y nor in Z are these features.
+    y : series or array (n,); or str
+        The name of a column, where rows are read in parts.
+    Z : like X, (n, p), optional; or list of str
         Features that have weights; X itself by default. Each level of a categorical column has its
-        own weight.
+        own weight. Where rows are read in parts, names of columns.
     kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
         As in `GP`; `scale` standardises Z too.
     representation : {"collapsed", "hierarchy"}
@@ -178,6 +193,9 @@ class GPX(Model):
     `sigma_w` is weakly identified: it affects the data only through a variance of y that grows with
     the length of z, so its prior matters. State this prior when you publish weights of training
     samples.
+
+    With `HSGP`, normal noise and ``priors={"sigma_w": 0}`` rows enter by sums alone, as in `GP`;
+    M is the number of basis functions times that of weights.
 
     References
     ----------

@@ -113,21 +113,20 @@ class Run:
         except (ImportError, OSError, ValueError) as unusable:
             self._parser.error(f"argument --data: {unusable}")
 
-    def fit(self, model, *, suffix="", **options):
+    def fit(self, model, *, suffix="", method=None, **options):
         """Fit the model; write `fit.nc`, and the hyperparameters as `summary.csv`.
 
-        `suffix` tells the files of a second model from the first's; `options`, such as `start`,
-        are handed on to ``model.fit``.
+        `suffix` tells the files of a second model from the first's; `method` is that of the run
+        unless given; `options`, such as `start`, are handed on to ``model.fit``.
         """
+        method = method or self.method
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
-            idata = model.fit(
-                self.method, draws=self.draws, tune=self.draws, seed=self.seed, **options
-            )
+            idata = model.fit(method, draws=self.draws, tune=self.draws, seed=self.seed, **options)
         path = self._path(f"fit{suffix}.nc")
         bx.save(model, idata, path)
         names = [rv.name for rv in model.variables.values()]
-        if self.method in ("map", "svgp"):
+        if method in ("map", "svgp"):
             mean = az.summary(idata, names, kind="stats", round_to="none")[["mean"]]
             exact = shown = mean.rename(columns={"mean": "mode"})
         else:
@@ -139,7 +138,7 @@ class Run:
         print(shown.to_string())
         for warning in caught:
             print(warning.message)
-        if not caught and self.method == "nuts":
+        if not caught and method == "nuts":
             print(idata.attrs["verdict"])
         return idata
 

@@ -32,6 +32,18 @@ def test_says_what_a_table_in_memory_says():
     np.testing.assert_allclose(found["f_sd"], given["f_sd"], atol=1e-9)
 
 
+def test_partitions_without_rows_are_passed_over():
+    frame = dask.from_pandas(FRAME, npartitions=5)
+    some = frame.map_partitions(lambda part: part[part.index >= 50], meta=FRAME[:0])
+    assert list(some.map_partitions(len).compute()) == [0, 0, 0, 14, 16]
+    model = bx.GP(some, "y", **HSGP, scale=False)
+    assert model.training.n == 30
+    np.testing.assert_allclose(model.sums["square"], (FRAME["y"][50:] ** 2).sum())
+    none = frame.map_partitions(lambda part: part[:0], meta=FRAME[:0])
+    with pytest.raises(ValueError, match="no rows in any of its parts"):
+        bx.GP(none, "y", **HSGP)
+
+
 def kill_once(mark, part):
     """End the worker's process the first time that a part is asked for."""
     if not os.path.exists(mark):

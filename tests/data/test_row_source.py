@@ -1,12 +1,14 @@
 """Rows that are read in parts: the same numbers as those of one table, and what is refused."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
 
 import bayes_gpx as bx
-from bayes_gpx.data import streamed
+from bayes_gpx.data import row_source as row_sources, streamed
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.row_source import FileRows, row_source
 
@@ -119,16 +121,97 @@ def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
         (PARTS, "z", r"lacks the columns \['z'\]"),
         (PARTS, FRAME["y"], "expected the name of a column"),
         ("nowhere/*.parquet", "y", "names no files that end in"),
-        ([FRAME[:20], FRAME[["b", "far", "colour", "y"]][20:]], "y", "in the same order"),
-        ([FRAME[:20], FRAME[20:].assign(b=np.nan)], "y", "missing or infinite"),
+        ([FRAME[:20], FRAME[20:].assign(b=np.nan)], "y", "Frame 1: X, column 'b', has 70 missing"),
+        ([FRAME[:20], FRAME[["far", "y"]][20:]], "y", r"Frame 1: it lacks .*'b'.*unlike Frame 0"),
+        ([FRAME[:20], FRAME[20:].assign(c=1)], "y", r"Frame 1: it adds \['c'\], unlike Frame 0"),
+        ([FRAME[:0], FRAME[:0]], "y", "no rows in any of its parts"),
+        ([FRAME.assign(b=pd.Timestamp(2020, 1, 1))], "y", "Frame 0: X, column 'b', holds dates"),
+        ([FRAME.assign(b=[[1.0]] * N)], "y", r"column 'b', holds \[1.0\] \(list\) at row 0"),
+        ([FRAME.assign(b=Decimal(3))], "y", r"Decimal.* Convert them by .astype\(float\)"),
+        ([FRAME], 3, "y is a int; expected the name of a column, a str"),
         ([FRAME[:20], 3], "y", "holds a int"),
-        ([FRAME[:20], FRAME[20:].assign(b=FRAME["colour"])], "y", "holds categories in one part"),
+        ([FRAME[:20], FRAME[20:].assign(b=FRAME["colour"])], "y", "categories in Frame 1 and num"),
         ([FRAME.assign(b=1.0)], "y", "constant columns"),
     ],
 )
 def test_refuses(source, y, message):
     with pytest.raises(ValueError, match=message):
         bx.GP(source, y, **HSGP)
+
+
+@pytest.mark.parametrize(
+    "Z, message",
+    [
+        ("far", "Z is a str; expected a list of names"),
+        (FRAME[["far"]], "Z is a DataFrame; expected a list of names"),
+        (["far", "y"], "Z names 'y', which is the response"),
+        (["fat"], r"Frame 0: The data set lacks the columns \['fat'\]"),
+    ],
+)
+def test_refuses_weighed_columns(Z, message):
+    with pytest.raises(ValueError, match=message):
+        bx.GPX(PARTS, "y", Z, **HSGP, priors={"sigma_w": 0.0})
+
+
+def test_names_the_file_and_its_row(tmp_path):
+    FRAME[:20].to_parquet(tmp_path / "0.parquet")
+    FRAME[20:].assign(b=FRAME["b"].where(FRAME.index != 85)).to_parquet(tmp_path / "1.parquet")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_sources, "BATCH", 50)
+        with pytest.raises(ValueError, match=r"1.parquet: X, column 'b'.*the first at row 65\."):
+            bx.GP(tmp_path, "y", **HSGP)
+
+
+def test_files_that_cannot_be_read_are_named(tmp_path):
+    (tmp_path / "0.parquet").write_bytes(b"")
+    with pytest.raises(ValueError, match="0.parquet cannot be read; expected a whole file"):
+        bx.GP(tmp_path, "y", **HSGP)
+    (tmp_path / "a.csv").write_text("a,b")
+    with pytest.raises(ValueError, match="names no files.*dask.dataframe.read_csv"):
+        bx.GP(tmp_path / "a.csv", "y", **HSGP)
+
+
+def test_columns_that_are_names_of_folders_are_not_lost(tmp_path):
+    FRAME.to_parquet(tmp_path, partition_cols=["colour"])
+    with pytest.raises(ValueError, match="'colour=blue', whose names are values of a column"):
+        bx.GP(tmp_path, "y", **HSGP)
+    assert bx.GP(tmp_path / "colour=red", "y", **HSGP).training.X.columns == ("far", "b")
+
+
+def test_parts_without_rows_and_columns_in_another_order_say_the_same(tmp_path):
+    turned = [PARTS[0], FRAME[:0], PARTS[1], PARTS[2][["y", "colour", "b", "far"]]]
+    for k, part in enumerate(turned):
+        part.to_parquet(tmp_path / f"{k}.PARQUET")
+    files = sorted(tmp_path.iterdir())
+    expected = bx.GP(PARTS, "y", **HSGP)
+    for source in (turned, list(map(str, files))):
+        model = bx.GP(source, "y", **HSGP)
+        assert model.training.X.columns == expected.training.X.columns
+        for key, value in expected.sums.items():
+            np.testing.assert_allclose(model.sums[key], value, rtol=1e-12, atol=1e-12)
+    found, given = (bx.predictions(m, THETA, keep="summary", **QUIET) for m in (model, expected))
+    np.testing.assert_allclose(found["f_mean"], given["f_mean"], atol=1e-9)
+
+
+def test_numbers_as_names_of_columns_are_their_words():
+    numbered = [part.set_axis([0, 1, 2, 3], axis=1) for part in PARTS]
+    model = bx.GPX(numbered, "3", ["0"], **HSGP, priors={"sigma_w": 0.0})
+    assert model.training.X.columns == ("1", "2=red", "2=blue")
+    assert model.training.Z.columns == ("0",)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"obs": [0]}, "obs was given, but rows are explained in parts"),
+        ({"joint": True}, "joint was given, but rows are explained in parts"),
+        ({"executor": "two processes"}, "executor is a str; expected one of concurrent.futures"),
+    ],
+)
+def test_explanations_in_parts_refuse(options, message):
+    model = bx.GP(PARTS, "y", **HSGP)
+    with pytest.raises(ValueError, match=message):
+        bx.predictions(model, THETA, keep="summary", **options, **QUIET)
 
 
 @pytest.mark.parametrize(

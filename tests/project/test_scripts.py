@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import sklearn.datasets
 from numpy.testing import assert_allclose
+from scipy.stats import norm
 
 import bayes_gpx as bx
 from bayes_gpx.data.datasets import IN_FOLDER
@@ -21,6 +22,7 @@ FIGURES = {
     "gp_diabetes": {"predictions", "calibration", "lengthscales", "posterior_predictive"},
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
+    "gp_flights": {"delays", "distance", "carriers"},
 }
 TABLES = {
     "gpc_breast_cancer": {"misclassified", "scores"},
@@ -32,6 +34,7 @@ AUTHORS = {
     "gpc": "Seitz",
     "gp_diabetes": "Yoshikawa",
     "gp_bike": "Paananen",
+    "gp_flights": "Solin",
 }
 
 
@@ -140,6 +143,36 @@ def test_nuts_with_few_draws(run, capsys, name, largest_rmse):
     assert "r_hat" in summary
     assert scores["rmse"] < largest_rmse
     assert "do not trust these draws" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_flights_with_few_rows(run, monkeypatch):
+    """Each model says more than the mean of all, and intervals hold what they claim."""
+    data = bx.datasets.load("flights")
+    some = data._replace(
+        X=data.X[::15].reset_index(drop=True), y=data.y[::15].reset_index(drop=True)
+    )
+    monkeypatch.setattr(bx.datasets, "load", lambda *_, **__: some)
+    out = run("gp_flights", "--method", "map", FEW=300, SCORED=3000, COMPARED=10)
+    assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_flights"]
+    scores = pd.read_csv(out / "scores.csv", index_col="model")
+    assert (
+        scores.loc[["day and hour", "and distance"], "crps"] < scores["crps"]["mean of all"]
+    ).all()
+    assert scores["coverage_90"].drop("trees of 300 flights").between(0.85, 0.97).all()
+
+
+def test_scores_of_normal_forecasts_of_flights():
+    """The continuous ranked probability score is an integral of squared distances from a step."""
+    score = runpy.run_path(MODELS / "regression" / "gp_flights.py")["score"]
+    y, mean, sd = pd.Series([-12.0, 3.0, 250.0]), np.array([0.0, 4.0, 20.0]), 15.0
+    t = np.linspace(-400, 700, 2_000_001)
+    far = [norm.cdf(t, m, sd) - (t >= value) for m, value in zip(mean, y, strict=True)]
+    crps = np.mean([np.sum(f**2) * (t[1] - t[0]) for f in far])
+    found = score("one", mean, sd, y)
+    assert_allclose(found["crps"], crps, rtol=1e-5)  # steps of 0.00055 at the jump
+    assert_allclose(found["rmse"] ** 2, (144 + 1 + 230**2) / 3)
+    assert found["coverage_90"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("name", FIGURES)
