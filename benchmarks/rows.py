@@ -148,8 +148,10 @@ def main():
     print("|---|---|---|---|---|---|---|---|")
     print(*sampled, sep="\n", flush=True)
     for n in PEER_SIZES:
-        found = [run(n, form)[0] for form in FORMS]
-        print(*found, sep="\n", flush=True)
+        found = []
+        for form in FORMS:
+            found += run(n, form)
+            print(found[-1], flush=True)
         if all("stopped" in line for line in found):
             break
 
