@@ -132,6 +132,7 @@ def test_weights_and_labels_and_quantities_of_a_user():
     assert found["y"].dims == ("chain", "draw", "row")
 
 
+@pytest.mark.slow
 def test_truths_from_a_posterior_are_draws_of_it(gp):
     """Means of 150 functions and of what the fit says, within five standard errors."""
     idata = gp.fit("laplace", draws=400, seed=1, progressbar=False)

@@ -122,7 +122,7 @@ def test_finished_stores_are_replaced_and_others_refused(model, tmp_path):
 
 @pytest.mark.parametrize(
     "options, message",
-    [({}, "need a path="), ({"joint": True}, "joint with rows"), ({"obs": [3]}, "obs with rows")],
+    [({}, "need a path="), ({"joint": True}, "joint was given"), ({"obs": [3]}, "obs was given")],
 )
 def test_refuses(model, options, message):
     with pytest.raises(ValueError, match=message):
