@@ -232,23 +232,22 @@ def test_refuses_models_that_pass_over_rows_at_every_step(options, message):
 
 def test_files_of_fits_hold_no_rows(tmp_path):
     options = {**HSGP, "priors": {"sigma_w": 0.0}, "intercept": True}
-    for model in (bx.GPX(PARTS, "y", ["far"], **options),):
-        idata = model.fit(progressbar=False)
-        path = tmp_path / "fit.nc"
-        bx.save(model, idata, path)
-        again, kept = bx.load(path)
-        assert again.training.X.values.shape == (1, len(model.training.X.columns))
-        assert again.training.n == N
-        new = FRAME[["b", "colour", "far"]][:4]
-        new = (new, new[["far"]]) if model.training.Z is not None else (new,)
-        for verb in (bx.predictions, bx.attributions):
-            one, same = (verb(m, i, *new, **QUIET) for m, i in ((model, idata), (again, kept)))
-            assert one.equals(same)
-        refitted = again.fit(progressbar=False)
-        best = [float(i["sample_stats"]["lp"].max()) for i in (idata, refitted)]
-        np.testing.assert_allclose(*best, atol=1e-4)
-        with pytest.raises(ValueError, match="were not saved with the fit"):
-            bx.predictions(again, kept, progressbar=False)
+    model = bx.GPX(PARTS, "y", ["far"], **options)
+    idata = model.fit(progressbar=False)
+    path = tmp_path / "fit.nc"
+    bx.save(model, idata, path)
+    again, kept = bx.load(path)
+    assert again.training.X.values.shape == (1, len(model.training.X.columns))
+    assert again.training.n == N
+    new = FRAME[["b", "colour"]][:4], FRAME[["far"]][:4]
+    for verb in (bx.predictions, bx.attributions):
+        one, same = (verb(m, i, *new, **QUIET) for m, i in ((model, idata), (again, kept)))
+        assert one.equals(same)
+    refitted = again.fit(progressbar=False)
+    best = [float(i["sample_stats"]["lp"].max()) for i in (idata, refitted)]
+    np.testing.assert_allclose(*best, atol=1e-4)
+    with pytest.raises(ValueError, match="were not saved with the fit"):
+        bx.predictions(again, kept, progressbar=False)
 
 
 def test_levels_are_those_of_all_parts():
