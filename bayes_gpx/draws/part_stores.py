@@ -78,7 +78,10 @@ class PartStore:
             return
         shutil.rmtree(self.store, ignore_errors=True)
         by_row = [str(name) for name, v in part.variables.items() if "obs" in v.dims]
-        common = part.drop_vars(by_row).assign_attrs({WRITTEN: list(part.variables)})
+        part = part.drop_vars("obs")  # labels of all rows are written last
+        by_row.remove("obs")
+        written = [*part.variables, "obs"]
+        common = part.drop_vars(by_row).assign_attrs({WRITTEN: written})
         common.to_zarr(self.store, mode="w", consolidated=False)
         group = zarr.open_group(self.store, mode="r+")
         for name in by_row:
@@ -86,7 +89,7 @@ class PartStore:
             sizes = {**v.sizes, "obs": rows}
             chunks = {**v.sizes, "obs": min(PART, rows)}
             chunks |= {"draw": min(16, v.sizes["draw"])} if "draw" in v.dims else {}
-            array = group.create_array(
+            group.create_array(
                 name,
                 shape=tuple(sizes[d] for d in v.dims),
                 chunks=tuple(chunks[d] for d in v.dims),
@@ -95,8 +98,6 @@ class PartStore:
                 dimension_names=[str(d) for d in v.dims],
                 attributes=dict(v.attrs),
             )
-            if name == "obs":
-                array[:] = np.arange(rows)
         (self.folder / "begun").touch()
 
     def write(self, number: int, part: xr.Dataset) -> None:
@@ -111,8 +112,13 @@ class PartStore:
                 cast(zarr.Array, group[str(name)])[where] = v.values
         self._mark(number).touch()
 
-    def finished(self) -> xr.Dataset:
-        """Put the store in its place, and return what it holds."""
+    def finished(self, labels: np.ndarray) -> xr.Dataset:
+        """Write the labels of all rows, put the store in its place, and return what it holds."""
+        import zarr
+
+        attrs = dict(zarr.open_group(self.store, mode="r").attrs)
+        rows = xr.Dataset(coords={"obs": labels}, attrs=attrs)
+        rows.to_zarr(self.store, mode="a", consolidated=False)
         if self.path.exists():
             self.path.rename(self.folder / "earlier")
         self.store.rename(self.path)

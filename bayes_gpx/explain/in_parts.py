@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from functools import wraps
 from itertools import chain
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
@@ -47,40 +48,61 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
                 )
         if streamed:
             rows, model = _streamed(model.training), model.without_rows()
+        elif X_new is None:
+            rows = _of_training(model.training)
         else:
-            rows = _at_hand(model, X_new, Z_new)
+            rows = _at_hand(model.training, X_new, Z_new)
         return _explain(explained, model, idata, rows, executor, **options)
 
     return cast(Verb, explained)
 
 
-def _streamed(training):
-    """Number of rows, and X and Z of one part after the other, in user units."""
+class _Rows(NamedTuple):
+    """Rows to explain: their labels, what tells them from others, and arguments for each part."""
 
-    def parts() -> Iterator[tuple]:
+    labels: np.ndarray
+    asked: tuple
+    parts: Iterator[dict[str, Any]]
+
+
+def _streamed(training):
+    """The training rows, read in parts, in user units."""
+
+    def parts():
         held: list[list[np.ndarray]] = []
         for frame in training.parts():
             read = training.read(frame)
             held.append([read.X.values, *_own_z(training, read.Z)])
             while sum(len(own[0]) for own in held) >= PART:
                 whole = [np.concatenate(column) for column in zip(*held, strict=True)]
-                yield tuple(column[:PART] for column in whole)
+                yield _arguments(column[:PART] for column in whole)
                 held = [[column[PART:] for column in whole]]
         whole = [np.concatenate(column) for column in zip(*held, strict=True)]
         if len(whole[0]):
-            yield tuple(whole)
+            yield _arguments(whole)
 
-    return training.n, parts()
+    return _Rows(np.arange(training.n), (), parts())
 
 
-def _at_hand(model, X_new, Z_new):
-    """The same of rows in memory."""
-    training = model.training
-    own = (training.X, training.Z)
-    X, Z = own if X_new is None else training.read_new(X_new, Z_new, needs_z=False)
+def _of_training(training):
+    """The training rows in memory, with their own deviations."""
+    positions = np.arange(training.n)
+    parts = ({"obs": positions // PART == k} for k in range(-(-training.n // PART)))
+    return _Rows(training.X.index, (), parts)
+
+
+def _at_hand(training, X_new, Z_new):
+    """New rows in memory."""
+    X, Z = training.read_new(X_new, Z_new, needs_z=False)
     tables = [X.values, *_own_z(training, Z)]
     starts = range(0, len(X), PART)
-    return len(X), (tuple(table[k : k + PART] for table in tables) for k in starts)
+    parts = (_arguments(table[k : k + PART] for table in tables) for k in starts)
+    return _Rows(X.index, (*tables, X.index), parts)
+
+
+def _arguments(tables):
+    """X and, where there is one of its own, Z as a verb takes them."""
+    return dict(zip(("X_new", "Z_new"), tables, strict=False))
 
 
 def _own_z(training, Z):
@@ -104,33 +126,36 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
             f"executor is a {type(executor).__name__}; expected one of concurrent.futures, or for "
             "Dask client.get_executor()."
         )
-    entropy, (n, parts) = np.random.SeedSequence(seed).entropy, rows
+    entropy, store, n = np.random.SeedSequence(seed).entropy, None, len(rows.labels)
     options |= {"keep": keep, "progressbar": False}
-    store = None
     if keep == "draws":
-        hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
-        arrays = [*hyper.values.values(), *model.training.scaled().values()]
-        said = [model.signature, verb.__name__, n, seed, sorted(map(str, options.items()))]
-        store = PartStore(path, digest(*arrays, str(said)), entropy)
+        store = PartStore(path, _asked(verb, model, idata, rows, seed, options), entropy)
         entropy = store.entropy
-    numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(parts))
-    first = next(numbered)
-    found = _of_part(verb, (model, idata), first[1], first[2], options)
+    numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(rows.parts))
+    number, part, own = next(numbered)
+    found = verb(model, idata, **part, seed=own, **options)
     if store is not None:
         store.begin(found, n)
-        if not store.holds(0):
-            store.write(0, found)
-        numbered = (part for part in numbered if not store.holds(part[0]))
-    tasks = (
-        (verb, (model, idata), number, part, own, options, store) for number, part, own in numbered
-    )
-    rest = _run(executor, (model, idata), tasks)
+        if not store.holds(number):
+            store.write(number, found)
+        numbered = (task for task in numbered if not store.holds(task[0]))
+    rest = _run(executor, verb, (model, idata), numbered, options, store)
     if store is not None:
         deque(rest, maxlen=0)
-        return store.finished()
+        return store.finished(rows.labels)
     same = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
     whole = xr.concat(chain([found], rest), "obs", combine_attrs="override", **same)
-    return whole.assign_coords(obs=np.arange(n))
+    return whole.assign_coords(obs=rows.labels)
+
+
+def _asked(verb, model, idata, rows, seed, options):
+    """Digest of all that decides the numbers: fit, data, rows and options."""
+    hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
+    training = model.training
+    arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
+    arrays += model.sums.values() if model.specification.fixed_basis else []
+    said = [model.signature, verb.__name__, len(rows.labels), seed]
+    return digest(*arrays, *rows.asked, said, pickle.dumps(sorted(options.items())))
 
 
 def _seed(entropy, number):
@@ -138,31 +163,27 @@ def _seed(entropy, number):
     return int(np.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(1)[0])
 
 
-def _of_part(verb, fitted, part, seed, options):
-    """What the verb says of some rows."""
-    return verb(*fitted, *part, seed=seed, **options)
-
-
 def _task(verb, fitted, number, part, seed, options, store):
     """One part, written to the store; or what was found of it."""
-    found = _of_part(verb, fitted, part, seed, options)
+    found = verb(*fitted, **part, seed=seed, **options)
     if store is None:
         return found
     store.write(number, found)
     return None
 
 
-def _run(executor, fitted, tasks) -> Iterator[Any]:
-    """Results of all tasks in their order, at most `WAITING` of them at a time."""
+def _run(executor, verb, fitted, numbered, options, store) -> Iterator[Any]:
+    """Results of all parts in their order, at most `WAITING` of them at a time."""
     if executor is None:
-        yield from (_task(*task) for task in tasks)
+        for number, part, seed in numbered:
+            yield _task(verb, fitted, number, part, seed, options, store)
         return
     client = getattr(executor, "_client", None)
     if client is not None:  # Dask's: what all tasks share is sent once
         fitted = client.scatter(fitted, broadcast=True, hash=False)
     waiting: deque[Future] = deque()
-    for verb, _, *rest in tasks:
-        waiting.append(executor.submit(_task, verb, fitted, *rest))
+    for part in numbered:
+        waiting.append(executor.submit(_task, verb, fitted, *part, options, store))
         if len(waiting) == WAITING:
             yield waiting.popleft().result()
     while waiting:

@@ -127,3 +127,48 @@ def test_finished_stores_are_replaced_and_others_refused(model, tmp_path):
 def test_refuses(model, options, message):
     with pytest.raises(ValueError, match=message):
         bx.predictions(model, THETA, **QUIET, **options)
+
+
+def test_another_table_of_the_same_size_does_not_resume(model, tmp_path, monkeypatch):
+    """Nor another baseline, though both are arrays that print alike."""
+
+    def stops(self, number, part):
+        raise KeyboardInterrupt
+
+    options = {"path": tmp_path / "store", **QUIET}
+    with ThreadPoolExecutor(1) as executor, monkeypatch.context() as patched:
+        patched.setattr(part_stores.PartStore, "write", stops)
+        with pytest.raises(KeyboardInterrupt):
+            bx.attributions(model, THETA, X, baseline=[0.0, 0.0], executor=executor, **options)
+    with ThreadPoolExecutor(1) as executor:
+        for table, baseline in ((X + 1e-9, [0.0, 0.0]), (X, [0.0, 1e-12])):
+            with pytest.raises(ValueError, match="no unfinished store of the same"):
+                bx.attributions(
+                    model, THETA, table, baseline=baseline, executor=executor, **options
+                )
+        found = bx.attributions(model, THETA, X, baseline=[0.0, 0.0], executor=executor, **options)
+    assert not found["attribution"].isnull().any()
+
+
+def test_rows_keep_their_labels_and_training_rows_their_own_deviations(tmp_path):
+    labels = [f"row {k}" for k in range(N)]
+    table = bx.GPX(X.set_axis(labels), FRAME["y"].set_axis(labels))
+    theta = {**THETA, "sigma_w": 0.4}
+    with ThreadPoolExecutor(1) as executor:
+        found = bx.weights(table, theta, executor=executor, keep="summary", **QUIET)
+        store = bx.weights(table, theta, executor=executor, path=tmp_path / "store", **QUIET)
+    expected = bx.weights(table, theta, keep="summary", **QUIET)
+    assert found["obs"].values.tolist() == store["obs"].values.tolist() == labels
+    moments_agree(found, expected)
+    moments_agree(store.load(), expected)
+
+
+def test_counts_keep_their_exposure():
+    exposure = np.linspace(1.0, 9.0, N)
+    counts = rng.poisson(exposure)
+    model = bx.GP(X, counts, likelihood="poisson", exposure=exposure)
+    theta = {"lengthscale": [0.7, 1.1], "amplitude": 0.5}
+    with ThreadPoolExecutor(1) as executor:
+        found = bx.predictions(model, theta, executor=executor, keep="summary", **QUIET)
+    expected = bx.predictions(model, theta, keep="summary", **QUIET)
+    np.testing.assert_allclose(found["rate_mean"], expected["rate_mean"], rtol=1e-10)
