@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 from arviz_stats.base import array_stats
 
@@ -144,7 +145,7 @@ def calibrate(
             raise ValueError("posterior= with several classes; expected truths from the prior.")
     rows = np.unique(np.linspace(0, model.training.n - 1, LOOKED_AT).astype(int))
     replicates = Replicates(model, method, rows, draws, posterior, quantities, fit)
-    folder, entropy = _folder(path, model, method, draws, posterior, fit, seed)
+    folder, entropy = _folder(path, replicates, seed)
     with progress_bar(progressbar) as progress:
         tracked = progress.track(
             _all_runs(replicates, entropy, runs, folder, executor),
@@ -188,17 +189,21 @@ def _run(replicates, entropy, number, folder):
     return found
 
 
-def _folder(path, model, method, draws, posterior, fit, seed):
+def _folder(path, replicates, seed):
     """Where runs are kept, and what their seeds are made from."""
     entropy = np.random.SeedSequence(seed).entropy
     if path is None:
         return None, entropy
-    folder = Path(path)
-    drawn = (
-        [] if posterior is None else [v.values for v in posterior["posterior"].data_vars.values()]
-    )
-    arrays = [*model.training.scaled().values(), *drawn]
-    asked = digest(*arrays, model.signature, method, draws, seed, str(sorted(fit.items())))
+    folder, model, posterior = Path(path), replicates.model, replicates.posterior
+    training = model.training
+    arrays = [*training.scaled().values(), training.X.values, training.y]
+    # Priors may be functions: what they draw tells them apart.
+    arrays += pm.draw([*model.variables.values()], draws=3, random_seed=0)
+    if posterior is not None:
+        arrays += [v.values for v in posterior["posterior"].data_vars.values()]
+    own = getattr(replicates.quantities, "__qualname__", None)
+    said = [replicates.method, replicates.draws, seed, own, sorted(replicates.options.items())]
+    asked = digest(*arrays, model.signature, said)
     known = folder / "asked.txt"
     if known.is_file():
         kept, _, kept_entropy = known.read_text().partition("\n")

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import arviz as az
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 import xarray as xr
 from scipy.stats import kstest
@@ -77,6 +78,27 @@ def test_what_is_drawn_given_f_has_the_joint_distribution():
     assert (np.abs(np.mean(draws, axis=0) - mean) < 5 * np.sqrt(np.diag(cov) / 4_000)).all()
 
 
+def test_truths_are_in_the_units_of_their_verbs():
+    """On data of odd scales: contributions add up to f, and y lies around it by the noise."""
+    far, of_y = 1e3 + 50.0 * Z, 200.0 + 30.0 * y
+    own = {"sigma_w": 0.2, "lengthscale": 1.0, "sigma": 0.1}
+    model = bx.GPX(5.0 + 0.01 * X, of_y, far, priors=own)
+    every = np.arange(N)
+    replicates = Replicates(model, "laplace", every)
+    truths = [replicates.truth(rng, k) for k in range(40)]
+    for truth in truths:
+        given = truth.values["contribution"].sum(axis=1) + of_y.mean()
+        np.testing.assert_allclose(given, truth.values["f"], atol=1e-5 * of_y.std())
+    apart = np.array([(t.values["y"] - t.values["f"], t.replicate - t.values["f"]) for t in truths])
+    share = apart.std() / (0.1 * of_y.std())
+    assert abs(share - 1.0) < 5 / np.sqrt(2 * apart.size)
+    # Weights themselves, by the prior's standard deviation in units of y per unit of z.
+    sizes = np.array([t.values["weight"] / np.hypot(t.theta["amplitude"], 0.2) for t in truths])
+    expected = of_y.std() / far.std(axis=0)
+    spread = np.sqrt((sizes**2).mean(axis=(0, 1)))
+    np.testing.assert_allclose(spread / expected, 1.0, atol=5 / np.sqrt(2 * 40))
+
+
 def test_runs_are_kept_and_go_on(gp, tmp_path, monkeypatch):
     alone = bx.calibrate(gp, runs=1, path=tmp_path / "runs", **FEW)
     run, called = Replicates.run, []
@@ -99,8 +121,10 @@ def test_runs_are_kept_and_go_on(gp, tmp_path, monkeypatch):
     assert first["derivative"].dims == ("chain", "draw", "row", "column")
     assert "too few" in more.attrs["verdict"]
     az.plot_ecdf_pit(more, group="prior_sbc", var_names=["amplitude"], backend="none")
-    with pytest.raises(ValueError, match="another calibration"):
-        bx.calibrate(gp, runs=3, path=tmp_path / "runs", **FEW | {"draws": 8})
+    other = bx.GP(X, y, scale=False, priors=FIXED | {"amplitude": pm.HalfNormal.dist(3.0)})
+    for model, options in ((gp, {"draws": 8}), (other, {}), (gp, {"quantities": print})):
+        with pytest.raises(ValueError, match="another calibration"):
+            bx.calibrate(model, runs=3, path=tmp_path / "runs", **FEW | options)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "note.txt").write_text("kept")
     with pytest.raises(ValueError, match="not empty"):
