@@ -181,7 +181,11 @@ def _run(replicates, entropy, number, folder):
                 group, _, own = name.partition("/")
                 found[group][own] = kept[name]
             return found
-    found = replicates.run(entropy, number)
+    try:
+        found = replicates.run(entropy, number)
+    except Exception as failed:
+        failed.add_note(f"This was run {number} of a calibration; runs in its path= are kept.")
+        raise
     if file is not None:
         with replaced(file) as opened:
             flat = {f"{group}/{k}": v for group, own in found.items() for k, v in own.items()}

@@ -6,10 +6,8 @@ Graphs are written for one draw, and compiled as functions of hyperparameters, d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from itertools import chain
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +26,7 @@ from bayes_gpx.draws.stores import Memory, Store
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.linear_algebra import with_jitter
 from bayes_gpx.numerics.progress import progress_bar
-from bayes_gpx.numerics.threads import THREADED_FROM, blas_threads, parallel_densities
+from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
@@ -40,13 +38,9 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.new_responses import NewResponses
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.quantities import Quantity
-    from bayes_gpx.posteriors.base import Build
 
 BLOCK_BYTES = 32 * 2**20
 """Size of the largest array that a block of rows may need."""
-
-TURN = 20
-"""Draws that a thread evaluates in a row, where several threads share them."""
 
 LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
@@ -95,81 +89,6 @@ class _PosteriorMoments:
             total = q(self.total(draw.asked))
             outputs += [total.mean, total.variance]
         return outputs
-
-
-def scalars(
-    model: ModelLike,
-    idata: Draws,
-    build: Build,
-    *,
-    rows: np.ndarray | None = None,
-    num_draws: int | None = None,
-    progressbar: bool = True,
-) -> tuple[list[np.ndarray], HyperparameterDraws, float]:
-    """Evaluate ``build``, a list of graphs of the training data alone, at every draw.
-
-    Parameters
-    ----------
-    build : Build
-        Graphs of one number, or of arrays.
-    rows : array of int, optional
-        Positions of the only rows that the arrays are wanted for, whose first axis is over rows.
-
-    Returns
-    -------
-    list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
-    """
-    hyper, n = hyperparameter_draws(model, idata, num_draws), model.training.n
-    structure = Structure.of(model, hyper)
-    blocks = [None]
-    if structure.strategy.by_sums:
-        blocks = _row_blocks(model, np.arange(n) if rows is None else rows)
-    with blas_threads(n), progress_bar(progressbar) as progress:
-        found = chain.from_iterable(
-            _each_draw(structure, build, data_of(model, structure, block), [*hyper], n)
-            for block in blocks
-        )
-        tracked = progress.track(
-            found, total=len(blocks) * len(hyper), description="Leaving each row out, by draw"
-        )
-        arrays, jitters = zip(*tracked, strict=True)
-    columns = [_joined_blocks(column, len(blocks)) for column in zip(*arrays, strict=True)]
-    if rows is not None and not structure.strategy.by_sums:
-        columns = [c if c.ndim == 1 else c[:, rows] for c in columns]
-    shape = len(hyper.chain), len(hyper.draw)
-    return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, max(jitters)
-
-
-def _each_draw(structure, build, data, draws, n):
-    """Yield the arrays of each draw and the jitter that they took, several draws at a time."""
-    staged = compiled(structure, build, ("jitter", *data), buffered=True)
-
-    def evaluated(some):
-        function, found = staged.given(*data.values()), []
-        for _, theta in some:
-            arrays, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
-            found.append(([np.array(array) for array in arrays], jitter))
-        return found
-
-    parts = [draws[k : k + TURN] for k in range(0, len(draws), TURN)]
-    pool = ThreadPoolExecutor(1 if n >= THREADED_FROM else parallel_densities(n))
-    try:
-        yield from chain.from_iterable(pool.map(evaluated, parts))
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _joined_blocks(arrays, blocks):
-    """Numbers (draw,) of the first block, or arrays (draw, rows, ...) of all blocks' rows."""
-    each = np.array_split(np.arange(len(arrays)), blocks)
-    stacked = [np.stack([arrays[k] for k in own]) for own in each]
-    return stacked[0] if stacked[0].ndim == 1 else np.concatenate(stacked, axis=1)
-
-
-def _row_blocks(model, rows):
-    """The rows in blocks whose design has `BLOCK_BYTES` at the most."""
-    size = max(1, BLOCK_BYTES // (8 * len(model.sums["cross"])))
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def explain(

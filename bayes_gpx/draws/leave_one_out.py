@@ -11,9 +11,10 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws, Labels
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
-from bayes_gpx.draws.evaluate import jets, scalars
+from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled
+from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -99,7 +100,7 @@ def log_likelihood(
             )
     index = model.training.X.index
     rows = None if obs is None else rows_labelled(index, obs)
-    (logp, terms), hyper, jitter = scalars(
+    (logp, terms), hyper, jitter = at_training_rows(
         model, idata, _left_out, rows=rows, num_draws=num_draws, progressbar=progressbar
     )
     log_scale = np.log(model.training.y_scaling.scale) if model.training.scales_y else 0.0

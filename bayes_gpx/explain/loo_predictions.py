@@ -11,11 +11,12 @@ from arviz_stats.base import array_stats
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.data.features import Scaling
-from bayes_gpx.draws.evaluate import origin, scalars
+from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, draw_left_out
 from bayes_gpx.draws.response_scale import mean_response
 from bayes_gpx.draws.results import under_one_name
+from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def loo_predictions(
     refuse_swapped(model, idata)
     if seed is not None:
         count("seed", seed, 0)
-    found, hyper, jitter = scalars(
+    found, hyper, jitter = at_training_rows(
         model, idata, _asked, num_draws=num_draws, progressbar=progressbar
     )
     terms, mean, spread, expected, *at_most = found

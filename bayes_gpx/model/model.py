@@ -168,10 +168,6 @@ class Model:
         if spec.normal and (design := fixed_design(process, theta, data)) is not None:
             self.specification = spec = replace(spec, fixed_basis=True)
             self._design = design
-            # PyMC evaluates what follows from constants when it derives a density. That does not
-            # need the design of all rows, and a product with what may change leaves it alone.
-            one = pytensor.shared(1.0, "one")
-            x, z = (None if v is None else v * one for v in (x, z))
         if data.streamed:
             _refuse_streamed(spec)
         given = Conditioning(

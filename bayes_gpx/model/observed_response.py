@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
+import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.shape_utils import rv_size_is_none
 from pytensor.graph.basic import Constant
@@ -58,7 +59,10 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
     """
     strategy, scaling = specification.strategy_of(), training.response_scaling
     draw = GENERATIVE.get(type(strategy))
-    density = (_by_rows if has_large_design(strategy, given) else _at_once)(strategy, given, ridge)
+    large = has_large_design(strategy, given)
+    if large or strategy.by_sums:
+        given = _unfolded(given)
+    density = (_by_rows if large else _at_once)(strategy, given, ridge)
 
     def log_density(value, *parts):
         if strategy.by_sums and isinstance(value, Constant):
@@ -81,6 +85,16 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
         **({} if draw is None else {"dist": dist}),
     )
     return density.parts
+
+
+def _unfolded(given):
+    """The same data, as products with what may change.
+
+    PyMC evaluates what follows from constants when it derives a density. That does not need the
+    design of all rows, and leaves alone what may change.
+    """
+    one = pytensor.shared(1.0, "one")
+    return replace(given, X=given.X * one, Z=None if given.Z is None else given.Z * one)
 
 
 class Density(NamedTuple):

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayes_gpx.draws.evaluate import scalars
+from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.inference.stochastic import BoundByRows
 from bayes_gpx.posteriors.minibatch import batch_of, bound_of
 
@@ -14,7 +14,7 @@ def inducing_values(model, idata, progressbar):
 
     The points are in user units: `U`, and `U_Z` of weighed features.
     """
-    (mean, chol), hyper, _ = scalars(model, idata, _moments, progressbar=progressbar)
+    (mean, chol), hyper, _ = at_training_rows(model, idata, _moments, progressbar=progressbar)
     training, lead = model.training, ("chain", "draw")
     coords = {"chain": hyper.chain, "draw": hyper.draw}
     classes = ("class",) if model.specification.observation.class_shape else ()

@@ -152,6 +152,21 @@ def test_no_array_of_the_design_s_size_is_made(name, blocks):
     assert peak < 8 * n * M
 
 
+def test_distances_of_all_rows_are_not_made(blocks):
+    """With one lengthscale they do not depend on hyperparameters, and could be made beforehand."""
+    n, M, rng = 60_000, 100, np.random.default_rng(2)
+    x, y = rng.normal(size=(n, D)), rng.normal(size=n)
+    blocks(1024)
+    model = bx.GP(x, y, approximation=bx.Inducing(M), ard=False)
+    tracemalloc.start()
+    density = Density(model.objective, jacobian=False)
+    evaluate = density.value_and_slope()
+    assert np.isfinite(evaluate(density.unconstrain({}))[0])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * n * M
+
+
 def test_a_fit_in_blocks_is_a_fit_in_one(blocks):
     whole = model_of("normal").fit("map", progressbar=False)["posterior"]
     blocks(SIZE)
