@@ -117,6 +117,7 @@ FLAGS = {
     r"^(likelihood|kernel|method|baseline)\b": r"--\1",
     r"\bapproximation=bx\.Inducing\(m\)": "--inducing M",
     r"\bapproximation=bx\.HSGP\(m\)": "--approximation hsgp:M",
+    r", and with priors=\{'sigma_w': 0\}": "",
     r"pass rows as X_new\. .*": "give a file of rows as NEW.",
 }
 """Arguments in Python, as messages name them, and the command line's options for them."""

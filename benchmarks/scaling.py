@@ -165,15 +165,17 @@ def draw(found):
         panels.setdefault(over, []).append((what, values))
     alone = [over for over in panels if len(panels[over]) == 1]
     groups = [[over] for over in panels if over not in alone] + [alone]
-    figure, axes = plt.subplots(1, len(groups), figsize=(5.0 * len(groups), 4.2))
-    for axis, group in zip(np.atleast_1d(axes), groups, strict=True):
+    height = -(-len(groups) // 2)
+    figure, axes = plt.subplots(height, 2, figsize=(11.0, 5.5 * height), layout="constrained")
+    for axis in axes.ravel()[len(groups) :]:
+        axis.set_axis_off()
+    for axis, group in zip(axes.ravel(), groups, strict=False):
         for over in group:
             for what, (sizes, seconds, _) in panels[over]:
                 label = what if len(group) == 1 else f"{what}: {over}"
                 axis.loglog(sizes, seconds, marker="o", label=label)
         axis.set(xlabel=group[0] if len(group) == 1 else "size", ylabel="processor seconds")
-        axis.legend(fontsize=7)
-    figure.tight_layout()
+        axis.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=2)
     figure.savefig(PICTURE, metadata={"Date": None})
 
 
