@@ -24,8 +24,8 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.threads import LOCK, ThreadedFunction, copy
 
-NATIVE_FROM = 1000
-"""Observations from which machine code is worth its compilation even to an optimiser."""
+NATIVE_BELOW = 1000
+"""Observations below which machine code is faster; from there on NumPy and LAPACK are as fast."""
 
 
 class Density:
@@ -39,7 +39,7 @@ class Density:
         hyperparameters themselves (False).
     long_run : bool
         Whether there will be thousands of calls, so that log density and gradient are worth
-        compiling to machine code. Large models always are.
+        compiling to machine code, where that is faster.
     """
 
     def __init__(self, model, *, jacobian, long_run=False):
@@ -57,8 +57,8 @@ class Density:
             self._free = [model.values_to_rvs[v] for v in values]
             self._forward = self._compile_forward()
             logp = model.logp(jacobian=jacobian)
-            worth = long_run or observations(model) >= NATIVE_FROM and not _any(logp, "by_sums")
-            self.native = worth and not _any(logp, "interpreted")
+            small = observations(model) < NATIVE_BELOW or _any(logp, "by_sums")
+            self.native = long_run and small and not _any(logp, "interpreted")
             slopes = pt.grad(logp, values)
             flat = pt.concatenate([g.ravel() for g in slopes])
             expanded = model.replace_rvs_by_values(model.unobserved_RVs)

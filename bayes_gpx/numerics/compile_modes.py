@@ -1,10 +1,17 @@
 """How PyTensor compiles what is called few times: in a moment, to NumPy and LAPACK."""
 
+from functools import reduce
+from math import prod
+from operator import mul
+
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
-from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
+from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter, node_rewriter
 from pytensor.link.basic import PerformLinker
+from pytensor.scalar import Mul, TrueDiv
+from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
 
@@ -23,6 +30,42 @@ def _spread(fgraph, node):
     like, values = node.inputs
     both = zip(like.type.broadcastable, like.shape, values.shape, strict=True)
     return [pt.alloc(values, *(own if same else other for same, other, own in both))]
+
+
+@node_rewriter([Sum])
+def _contracted(fgraph, node):
+    """Replace the sum of a product of arrays by a scalar product, which makes one array less.
+
+    The first factors are multiplied first, so that sums which begin alike, as derivatives of one
+    covariance do, share their products.
+    """
+    (product,) = node.inputs
+    if len(node.op.axis or range(product.ndim)) < product.ndim:
+        return None
+    above, below = _factors(product)
+    arrays = [v for v in above if not all(v.type.broadcastable)]
+    whole = all(v.type.broadcastable == product.type.broadcastable for v in arrays)
+    floats = all(v.dtype == "float64" for v in arrays)
+    if len(arrays) < 2 or not whole or not floats:
+        return None
+    *first, last = arrays
+    found = pt.dot(reduce(mul, first).ravel(), last.ravel())
+    scalars = [v.reshape(()) for v in above if all(v.type.broadcastable)]
+    return [prod([found, *scalars]) / prod(v.reshape(()) for v in below)]
+
+
+def _factors(product):
+    """Factors of a product of arrays, and the scalars that it is divided by."""
+    node = product.owner
+    if node is None or not isinstance(node.op, Elemwise):
+        return [product], []
+    if isinstance(node.op.scalar_op, Mul):
+        parts = [_factors(v) for v in node.inputs]
+        return [v for above, _ in parts for v in above], [v for _, below in parts for v in below]
+    if isinstance(node.op.scalar_op, TrueDiv) and all(node.inputs[1].type.broadcastable):
+        above, below = _factors(node.inputs[0])
+        return above, [*below, node.inputs[1]]
+    return [product], []
 
 
 HARMFUL_REWRITES = "local_add_canonizer", "local_log_sum_exp"
@@ -54,7 +97,8 @@ def _light(linker):
     mode = Mode(linker=linker, optimizer="fast_compile").excluding(
         *HARMFUL_REWRITES, *USELESS_REWRITES
     )
-    return mode.register((dfs_rewriter(_inlined, _spread), 90))
+    last = dfs_rewriter(_inlined, _spread, _contracted)
+    return mode.register((last, 90), (MergeOptimizer(), 91))
 
 
 MODE = _light("py")

@@ -30,6 +30,32 @@ def test_density_and_gradient_agree_across_backends(regression):
     assert_allclose(gradient, slope, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("family", [bx.GP, bx.GPX])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"approximation": bx.Inducing(8)},
+        {"approximation": bx.HSGP(4)},
+        {"approximation": bx.RandomFeatures(10)},
+        {"likelihood": "student_t"},
+    ],
+    ids=lambda options: str(next(iter(options.values()), "exact")),
+)
+def test_machine_code_of_every_model_gives_the_same_density(family, options):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(40, 2))
+    model = family(X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=40), **options)
+    found = []
+    for long_run in (False, True):
+        density = Density(model.objective, jacobian=True, long_run=long_run)
+        assert density.native is long_run
+        x = density.unconstrain({}) + 0.2
+        value, slope = density.value_and_slope()(x)
+        found.append([value, *slope])
+    assert_allclose(found[1], found[0], rtol=1e-8, atol=1e-8)
+
+
 def test_compiling_anew_changes_no_digit(tmp_path):
     script = """
 import sys, numpy as np, bayes_gpx as bx

@@ -33,15 +33,16 @@ class _Factored:
     def __init__(self, C, y):
         n = y.shape[0]
         # C's upper triangle is Fortran's lower one; the other stays zero throughout.
-        self.factor, self.alpha, self.logp = np.triu(C), np.array(y), -np.inf
+        self.factor, self.alpha, self.logp = np.zeros((n, n)), np.array(y), -np.inf
         self.diagonal = self.factor.ravel()[:: n + 1]
         self._order, self._info = np.array(n, np.int32), np.zeros((), np.int32)
+        C, k = np.ascontiguousarray(C), _address(self._order)
+        lapack.lacpy(_address(LOWER), k, k, _address(C), k, _address(self.factor), k)
         self._call(lapack.potrf)
         if self._info != 0 or not np.isfinite(self.diagonal[-1]):
             return
         half_logdet, one = np.log(self.diagonal).sum(), np.array(1, np.int32)
-        k, i = _address(self._order), _address(self._info)
-        root, alpha = _address(self.factor), _address(self.alpha)
+        i, root, alpha = map(_address, (self._info, self.factor, self.alpha))
         lapack.potrs(_address(LOWER), k, _address(one), root, k, alpha, k, i)
         self.logp = -0.5 * (y @ self.alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
 
@@ -53,13 +54,19 @@ class _Factored:
         """Have the factor's triangle hold that of its own inverse, transposed."""
         self._call(lapack.trtri, _address(PLAIN))
 
+    def add_square(self):
+        """Add alpha alpha' to what the factor's triangle holds."""
+        k, one, unit = _address(self._order), np.array(1, np.int32), np.array(1.0)
+        alpha, root = _address(self.alpha), _address(self.factor)
+        lapack.syr(_address(LOWER), k, _address(unit), alpha, _address(one), root, k)
+
     def _call(self, routine, *more):
         k, i = _address(self._order), _address(self._info)
         routine(_address(LOWER), *more, k, _address(self.factor), k, i)
 
 
 def normal_logp_and_slopes(C, y):
-    """Return log N(y | 0, C) with its derivatives in C (n, n) and -y (n,).
+    """Return log N(y | 0, C) with its derivatives in C's upper triangle (n, n) and -y (n,).
 
     A matrix that is not positive definite has log density -inf and zero slopes.
     """
@@ -67,18 +74,17 @@ def normal_logp_and_slopes(C, y):
     if found.logp == -np.inf:
         return -np.inf, np.zeros_like(found.factor), np.zeros_like(found.alpha)
     found.invert()
-    found.factor *= 0.5
+    found.factor *= -1.0
+    found.add_square()
     found.diagonal *= 0.5
-    slope = np.multiply.outer(0.5 * found.alpha, found.alpha)
-    slope -= found.factor
-    slope -= found.factor.T
-    return found.logp, slope, found.alpha
+    return found.logp, found.factor, found.alpha
 
 
 class NormalEvidence(Op):
     """(C, y) -> log N(y | 0, C), its derivative in C, and C^-1 y.
 
-    C (n, n) is taken as symmetric and only one triangle is read. Where C is not positive
+    C (n, n) is taken as symmetric and only its upper triangle is read: the derivative is zero below
+    the diagonal, and twice as large above it as if both triangles counted. Where C is not positive
     definite the log density is -inf and the gradient zero. Only the first output is
     differentiable.
     """

@@ -100,10 +100,10 @@ def _normal_evidence(op, node, **kwargs):
         logp = -0.5 * np.sum(y * alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
         _potri(u, k, factor.ctypes, k, i)
         for r in range(n):
+            factor[r, :r] = 0.0
             for c in range(r, n):
-                slope = 0.5 * (alpha[r] * alpha[c] - factor[r, c])
-                factor[r, c] = slope
-                factor[c, r] = slope
+                factor[r, c] = alpha[r] * alpha[c] - factor[r, c]
+            factor[r, r] *= 0.5
         return np.asarray(logp), factor, alpha
 
     return normal_evidence, _key("normal")
@@ -148,7 +148,7 @@ def _low_rank_evidence(op, node, **kwargs):
 
     @numba_njit
     def low_rank_evidence(F, D, y):
-        logp, in_F, in_D, alpha = compiled(F, D, y)
+        logp, in_F, in_D, alpha = compiled(F, np.ascontiguousarray(D), y)
         return np.asarray(logp), in_F, in_D, alpha
 
     return low_rank_evidence, _key("low rank")
