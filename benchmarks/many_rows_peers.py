@@ -6,9 +6,10 @@ fitting and predicting. `ptgp` is not in the `bench` extra, since it asks for an
 `pip install --no-deps ptgp`. `python benchmarks/many_rows_peers.py 10000 100000` takes other sizes.
 
 All fit hyperparameters: this package and GPyTorch with 200 inducing points, which GPyTorch's
-stochastic bound moves too; ptgp with 100, since its variances are NaN with 200; gpboost by Vecchia's approximation with 20 neighbours; `pm.gp.HSGP` by
-the mode of all variables, since NUTS does not finish (`rows.py`) and ADVI meets NaN; scikit-learn's 300 landmarks
-with a lengthscale by three-fold cross-validation.
+stochastic bound moves too; ptgp with 100, since its variances are NaN with 200; gpboost by
+Vecchia's approximation with 20 neighbours; `pm.gp.HSGP` by the mode of all variables, since NUTS
+does not finish (`rows.py`) and ADVI meets NaN; scikit-learn's 300 landmarks with a lengthscale by
+three-fold cross-validation.
 """
 
 import os
@@ -17,6 +18,7 @@ import sys
 import time
 
 import numpy as np
+
 from rows import REACH, SINES, memory, priors, simulated
 
 SIZES, HELD_OUT, POINTS, PTGP_POINTS, LIMIT = (10_000, 100_000), 5_000, 200, 100, 600
