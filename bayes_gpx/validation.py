@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import Executor
 from numbers import Real
 from typing import Any
 
@@ -48,6 +49,15 @@ def count(argument: str, value: Any, least: int = 1) -> None:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:
         raise ValueError(f"{argument} is {value!r}; expected a whole number of at least {least}.")
+
+
+def known_executor(executor: Executor | None) -> None:
+    """Raise ValueError for what cannot run tasks."""
+    if not isinstance(executor, Executor | None):
+        raise ValueError(
+            f"executor is a {type(executor).__name__}; expected one of concurrent.futures, or for "
+            "Dask client.get_executor()."
+        )
 
 
 def one_of(argument: str, value: Any, choices: Collection[str]) -> None:

@@ -20,7 +20,7 @@ from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.files import replaced
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import count, known_executor, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -129,6 +129,7 @@ def calibrate(
     ('chain', 'draw')
     """
     refuse_swapped(model, None)
+    known_executor(executor)
     count("runs", runs)
     count("draws", draws)
     one_of("method", method, [name for name in METHODS if name != "map"])

@@ -16,7 +16,7 @@ import xarray as xr
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.part_stores import PART, PartStore
 from bayes_gpx.system.digests import digest
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import count, known_executor, one_of
 
 WAITING = 16
 """Parts that are with an executor at a time, so that no more are held."""
@@ -121,11 +121,7 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
         )
     if seed is not None:
         count("seed", seed, 0)
-    if not isinstance(executor, Executor | None):
-        raise ValueError(
-            f"executor is a {type(executor).__name__}; expected one of concurrent.futures, or for "
-            "Dask client.get_executor()."
-        )
+    known_executor(executor)
     entropy, store, n = np.random.SeedSequence(seed).entropy, None, len(rows.labels)
     options |= {"keep": keep, "progressbar": False}
     if keep == "draws":

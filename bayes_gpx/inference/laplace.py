@@ -14,7 +14,7 @@ from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
-from bayes_gpx.inference.optimise import Optimum, climb
+from bayes_gpx.inference.optimise import Elsewhere, Optimum, climb
 from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM, parallel_densities
@@ -61,11 +61,12 @@ class WeightedLaplace(Method):
         *,
         draws: int = 1000,
         seed: int | None = None,
+        executor: Elsewhere | None = None,
         progressbar: bool = True,
     ) -> xr.DataTree:
         """Propose around the mode, weigh by the density, and resample; see the class."""
         density = Density(model, jacobian=True)
-        optima, mode, spread = mode_and_spread(density, starts, progressbar)
+        optima, mode, spread = mode_and_spread(density, starts, executor, progressbar)
         rng, count = np.random.default_rng(seed), max(PROPOSED * draws, FEWEST_PROPOSED)
         points, log_p, log_q, log_weights, khat = _weighed(
             density, mode, spread, count, rng, progressbar
@@ -140,7 +141,7 @@ def _heights(density, points, progressbar):
 
 
 def mode_and_spread(
-    density: Density, starts: Sequence[Start], progressbar: bool
+    density: Density, starts: Sequence[Start], executor: Elsewhere | None, progressbar: bool
 ) -> tuple[list[Optimum], np.ndarray, np.ndarray]:
     """Mode, and a square root of the inverse negative Hessian there, by differences of slopes.
 
@@ -152,7 +153,7 @@ def mode_and_spread(
     spread : array (d, d)
         The square root.
     """
-    optima = climb(density, starts, progressbar=progressbar)
+    optima = climb(density, starts, elsewhere=executor, progressbar=progressbar)
     mode = max(optima, key=lambda o: o.log_density).x
     value_and_slope = density.value_and_slope()
     step = 1e-4

@@ -43,7 +43,7 @@ class Density:
     """
 
     def __init__(self, model, *, jacobian, long_run=False):
-        self.model = model
+        self.model, self.jacobian = model, jacobian
         if model.discrete_value_vars:
             raise ValueError(
                 f"The model has discrete variables {model.discrete_value_vars}, which have no "

@@ -16,6 +16,7 @@ from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import mode_and_spread
 from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.optimise import Elsewhere
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.progress import foretell
 from bayes_gpx.system.warning import warn
@@ -56,6 +57,7 @@ class NUTS(Method):
         nuts_sampler: str = "nutpie",
         target_accept: float = 0.9,
         around: Start | None = None,
+        executor: Elsewhere | None = None,
         **kwargs: Any,
     ) -> xr.DataTree:
         """Sample; see the class.
@@ -77,7 +79,7 @@ class NUTS(Method):
         long_run = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
         density = Density(model, jacobian=True, long_run=long_run)
         if around is None:
-            optima, mode, spread = mode_and_spread(density, starts, progressbar)
+            optima, mode, spread = mode_and_spread(density, starts, executor, progressbar)
         else:
             mode = density.unconstrain(around)
             optima, spread = [], NEAR * np.eye(len(mode))

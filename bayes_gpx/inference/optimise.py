@@ -1,8 +1,9 @@
 """The mode of a log density, and fits at it."""
 
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pymc as pm
@@ -39,14 +40,31 @@ class Optimum:
     trace: np.ndarray
 
 
-def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True) -> list[Optimum]:
-    """Maximise from every start by L-BFGS with exact gradients, starts in parallel threads.
+@dataclass(frozen=True)
+class Elsewhere:
+    """An executor for starts of an optimiser, and how its processes come by the model."""
+
+    executor: Executor
+    model: Callable[[], pm.Model]
+    """Can be pickled, as PyMC's models can't."""
+
+
+def climb(
+    density: Density,
+    starts: Sequence[Start],
+    *,
+    elsewhere: Elsewhere | None = None,
+    progressbar: bool = True,
+) -> list[Optimum]:
+    """Maximise from every start by L-BFGS with exact gradients, several starts at a time.
 
     Parameters
     ----------
     density : Density
     starts : list of dict
         Constrained values by variable name.
+    elsewhere : Elsewhere, optional
+        Runs the starts, in the place of threads; its processes compile the density anew.
 
     Returns
     -------
@@ -62,7 +80,7 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
         blas_threads(n, workers),
         progress_bar(progressbar) as progress,
     ):
-        ends = pool.map(lambda start: _ascend(density, start), starts)
+        ends = _mapped(pool, density, starts, elsewhere)
         optima = list(progress.track(ends, total=len(starts), description=what))
     if not any(o.log_density > -LOST for o in optima):
         raise NowhereFinite(
@@ -78,6 +96,19 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
             ConvergenceWarning,
         )
     return optima
+
+
+def _mapped(pool, density, starts, elsewhere):
+    """Where the starts end, in their order."""
+    if elsewhere is None:
+        return pool.map(partial(_ascend, density), starts)
+    task = partial(_ascend_of, elsewhere.model, density.jacobian)
+    return elsewhere.executor.map(task, starts)
+
+
+def _ascend_of(model, jacobian, start):
+    """Where a start ends, in the process that this is called in."""
+    return _ascend(Density(model(), jacobian=jacobian), start)
 
 
 def _ascend(density, start):
@@ -126,11 +157,16 @@ class Maximum(Method):
     gives = "mode"
 
     def fit(
-        self, model: pm.Model, starts: Sequence[Start], *, progressbar: bool = True
+        self,
+        model: pm.Model,
+        starts: Sequence[Start],
+        *,
+        executor: Elsewhere | None = None,
+        progressbar: bool = True,
     ) -> xr.DataTree:
         """Climb from every start, and keep the highest end."""
         density = Density(model, jacobian=False)
-        optima = climb(density, starts, progressbar=progressbar)
+        optima = climb(density, starts, elsewhere=executor, progressbar=progressbar)
         best = max(optima, key=lambda o: o.log_density)
         draws = {k: np.asarray(v)[None, None] for k, v in density.expand()(best.x).items()}
         return as_tree(model, draws, {"lp": np.array([[best.log_density]])}, optima)

@@ -24,7 +24,7 @@ from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import of_one
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density
-from bayes_gpx.inference.optimise import NowhereFinite, climb
+from bayes_gpx.inference.optimise import Elsewhere, NowhereFinite, climb
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.system.warning import warn
@@ -69,6 +69,7 @@ class SVGP(Method):
         minibatch: int | None = None,
         steps: int | None = None,
         learning_rate: float | None = None,
+        executor: Elsewhere | None = None,
     ) -> xr.DataTree:
         """Climb to the top; or, given `minibatch`, take `steps` of `learning_rate`."""
         if minibatch is not None:
@@ -81,7 +82,7 @@ class SVGP(Method):
         density = Density(model, jacobian=False)
         value = density.value_and_slope()
         starts = sorted(starts, key=lambda start: -value(density.unconstrain(start))[0])[:CLIMBED]
-        optima = climb(density, starts, progressbar=progressbar)
+        optima = climb(density, starts, elsewhere=executor, progressbar=progressbar)
         best = max(optima, key=lambda o: o.log_density)
         values = density.expand()(best.x)
         return of_one(model, values, best.log_density, best.trace, optima)

@@ -11,12 +11,12 @@ from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.methods import METHODS, method_named
-from bayes_gpx.inference.optimise import Maximum, NowhereFinite
+from bayes_gpx.inference.optimise import Elsewhere, Maximum, NowhereFinite
 from bayes_gpx.model.svgp import bound_by_rows, inducing_values
 from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.system.memory import room_for_pairs
 from bayes_gpx.system.warning import warn
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import count, known_executor, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.aliases import Draws
@@ -63,6 +63,7 @@ def infer(
         if seed >= 2**64:
             raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
     chosen.refuse_unknown(method, kwargs)
+    known_executor(kwargs.get("executor"))
     given: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
     given["by_rows"] = partial(bound_by_rows, model)
     options = {"progressbar": progressbar, **kwargs, **{k: given[k] for k in chosen.takes}}
@@ -78,7 +79,7 @@ def infer(
     with room, blas_threads(order, chosen.threads(options)):
         starts = model.starts(start)
         if sampled:
-            options["around"] = _mode(model, starts, progressbar)
+            options["around"] = _mode(model, starts, options)
         idata = _fit_with_jitter(model, chosen, starts, options, sampled)
     name_method(idata, method)
     idata.attrs[model.signature_key] = model.signature
@@ -113,11 +114,12 @@ def _samples_latent(model, latent, method):
     return True
 
 
-def _mode(model, starts, progressbar):
+def _mode(model, starts, options):
     """Hyperparameters, by variable name, where their marginal density is largest."""
     if not model.objective.free_RVs:
         return {}
-    fit = _fit_with_jitter(model, Maximum(), starts, {"progressbar": progressbar})
+    own = {name: options.get(name) for name in ("executor", "progressbar")}
+    fit = _fit_with_jitter(model, Maximum(), starts, own)
     found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
     return {name: value.values for name, value in found.data_vars.items()}
 
@@ -126,7 +128,11 @@ def _fit_with_jitter(model, method, starts, options, sampled=False):
     """Fit; where no start has a finite density, again with more jitter, and say so."""
     normal = model.specification.normal
     size = float(model.training.scaled()["y"].var()) if normal else 1.0
+    executor = options.get("executor")
     for jitter in FIT_JITTERS:
+        if executor is not None:
+            again = partial(_objective, model, jitter * size)
+            options = options | {"executor": Elsewhere(executor, again)}
         with model.jittered(jitter * size):
             try:
                 idata = method.fit(model.pymc if sampled else model.objective, starts, **options)
@@ -136,6 +142,12 @@ def _fit_with_jitter(model, method, starts, options, sampled=False):
                 continue
         idata.attrs["relative_jitter"] = jitter
         return idata
+
+
+def _objective(model, jitter):
+    """The density of the hyperparameters, in a process that the model was sent to."""
+    with model.jittered(jitter):
+        return model.objective
 
 
 def _add_left_out(model, idata, progressbar):

@@ -424,9 +424,10 @@ class Model:
             instead of latent values.
         progressbar : bool
         **kwargs
-            For "nuts": `nuts_sampler` ("nutpie", "pymc", "numpyro" or "blackjax"), `cores`,
-            `target_accept` (0.9) and further options of the sampler. For "svgp": `minibatch`, and
-            with it `steps` (2000) and `learning_rate` (0.02).
+            `executor`, a `concurrent.futures.Executor` that runs the optimiser's starts, for Dask
+            ``client.get_executor()``. For "nuts": `nuts_sampler` ("nutpie", "pymc", "numpyro" or
+            "blackjax"), `cores`, `target_accept` (0.9) and further options of the sampler. For
+            "svgp": `minibatch`, and with it `steps` (2000) and `learning_rate` (0.02).
 
         Returns
         -------

@@ -1,7 +1,10 @@
 """MAP, Laplace and NUTS on models whose posterior is known, and on small real ones."""
 
-from concurrent.futures import ThreadPoolExecutor
+import multiprocessing
+import pickle
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 
 import arviz as az
 import numpy as np
@@ -350,3 +353,32 @@ def test_draws_that_an_interruption_left_are_whole():
         assert np.array_equal(kept[group]["a"], values[:2, :5])
     with pytest.raises(KeyboardInterrupt):
         nuts._drawn(tree.isel(chain=[2]), 8)
+
+
+class Sent(Executor):
+    """Runs what it is given in place, after it was pickled as if for another process."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        task, done = pickle.loads(pickle.dumps(partial(fn, *args, **kwargs))), Future()
+        done.set_result(task())
+        return done
+
+
+def test_starts_run_by_an_executor_end_where_threads_end(regression):
+    X, _, y, _, _ = regression
+    model, options = bx.GP(X, y), {"draws": 10, "seed": 1, "progressbar": False}
+    found, expected = (model.fit("laplace", **options, **o) for o in ({"executor": Sent()}, {}))
+    for group in ("starts", "posterior"):
+        xr.testing.assert_equal(found[group].to_dataset(), expected[group].to_dataset())
+    with pytest.raises(ValueError, match=r"expected one of concurrent\.futures"):
+        model.fit("map", executor=3)
+
+
+@pytest.mark.slow
+def test_starts_run_in_other_processes(regression):
+    X, _, y, _, _ = regression
+    model = bx.GP(X, y > y.mean(), likelihood="bernoulli")
+    expected = model.fit("map", progressbar=False)["posterior"].to_dataset()
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
+        found = model.fit("map", executor=executor, progressbar=False)
+    xr.testing.assert_allclose(found["posterior"].to_dataset(), expected, rtol=1e-6)
