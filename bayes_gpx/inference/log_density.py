@@ -27,6 +27,9 @@ from bayes_gpx.numerics.threads import LOCK, ThreadedFunction, copy
 NATIVE_BELOW = 1000
 """Observations below which machine code is faster; from there on NumPy and LAPACK are as fast."""
 
+BUFFERED_BELOW = 2000
+"""Observations below which arrays are kept for the next call; larger ones take too much memory."""
+
 
 class Density:
     """A model's log density on the unconstrained vector, compiled.
@@ -57,7 +60,8 @@ class Density:
             self._free = [model.values_to_rvs[v] for v in values]
             self._forward = self._compile_forward()
             logp = model.logp(jacobian=jacobian)
-            small = observations(model) < NATIVE_BELOW or _any(logp, "by_sums")
+            n = observations(model)
+            small = n < NATIVE_BELOW or _any(logp, "by_sums")
             self.native = long_run and small and not _any(logp, "interpreted")
             slopes = pt.grad(logp, values)
             flat = pt.concatenate([g.ravel() for g in slopes])
@@ -69,7 +73,7 @@ class Density:
             self._value_and_slope = pytensor.function(
                 [x],
                 joined[:2],
-                mode=_native_mode() if self.native else BUFFERED_MODE,
+                mode=_native_mode() if self.native else _plain_mode(n),
                 trust_input=True,
             )
             self._expand = pytensor.function([x], joined[2:], mode=MODE, trust_input=True)
@@ -124,7 +128,8 @@ class Density:
     def height(self) -> Callable[[np.ndarray], float]:
         """Function x -> log density, without the gradient's cost, for any thread."""
         x, logp = self._graph
-        compiled = ThreadedFunction([x], logp, mode=BUFFERED_MODE, trust_input=True)
+        mode = _plain_mode(observations(self.model))
+        compiled = ThreadedFunction([x], logp, mode=mode, trust_input=True)
 
         def evaluate(x):
             with np.errstate(all="ignore"):
@@ -160,6 +165,11 @@ def _any(graph, attribute):
     """
     above = (v.owner for v in ancestors([graph]) if v.owner is not None)
     return any(getattr(node.op, attribute, False) for node in above)
+
+
+def _plain_mode(n):
+    """PyTensor's Python linker, for a model of n observations."""
+    return BUFFERED_MODE if n < BUFFERED_BELOW else MODE
 
 
 def _native_mode():
