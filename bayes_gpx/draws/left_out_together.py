@@ -156,8 +156,8 @@ def densities_in_order(
 ) -> tuple[xr.DataArray, xr.DataArray]:
     """Log density of responses given all that come before them.
 
-    Responses at the same time are predicted together. The first `start` rows are predicted by
-    nothing; half of all rows by default.
+    Responses at the same time are predicted together. The first `start` rows are not scored; half
+    of all rows by default.
 
     Returns
     -------
