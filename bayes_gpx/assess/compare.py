@@ -123,7 +123,7 @@ def compare(
     >>> bx.compare(fits).index[0]
     'expquad'
     """
-    _refuse_incomparable(models)
+    refuse_incomparable(models)
     _refuse_mixed(models, groups, order, start)
     new = X_new, Z_new, y_new
     given = X_new is not None or y_new is not None
@@ -163,7 +163,7 @@ def _method(idata):
     return str(idata["posterior"].attrs.get("inference_method", "pm.sample"))
 
 
-def _refuse_incomparable(models):
+def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None:
     """Raise unless log densities of the fits are of the same thing."""
     if not isinstance(models, Mapping) or len(models) < 2:
         raise ValueError(

@@ -72,7 +72,10 @@ def test_a_group_is_predicted_as_if_its_rows_were_deleted(kind):
         assert_allclose(found["elpd_group"].sel(group=label), joint, rtol=rtol)
 
 
-@pytest.mark.parametrize("approximation", [bx.RandomFeatures(12, seed=4), bx.HSGP([4, 4], 2.0)])
+@pytest.mark.parametrize(
+    "approximation",
+    [pytest.param(bx.RandomFeatures(12, seed=4), marks=pytest.mark.slow), bx.HSGP([4, 4], 2.0)],
+)
 def test_joint_densities_are_differences_of_refits(approximation, monkeypatch):
     """Of basis functions, in blocks of whole groups where rows enter by sums."""
     from bayes_gpx.draws import training_rows
@@ -111,7 +114,7 @@ OTHERS = {
 }
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("kind", [pytest.param("bernoulli", marks=pytest.mark.slow), "poisson"])
 def test_other_likelihoods_remove_sites_together(kind):
     """Sites at the mode, which a general optimiser finds; joint densities by sampling."""
     y, logp = OTHERS[kind]
@@ -151,6 +154,7 @@ def test_other_likelihoods_remove_sites_together(kind):
             assert_allclose(found["elpd_group"].sel(group=label), laplace, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_bound_of_a_group_is_near_the_difference_of_bounds():
     """Variational posteriors of random features, with and without the group."""
 
@@ -187,6 +191,7 @@ def test_groups_of_one_row_are_leave_one_out(likelihood):
     assert_allclose(alone["elpd_group"], found["elpd"], rtol=1e-6)
 
 
+@pytest.mark.slow
 @LARGE_K
 def test_weights_are_those_of_the_joint_density():
     """Those of a group are importance ratios 1 / p(y_G | y_-G, theta), smoothed once."""

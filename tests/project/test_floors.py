@@ -40,7 +40,8 @@ plots: selection layout visuals predictions weights derivatives slopes attributi
     beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances
 export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/cautions sections/inference sections/checks
-    sections/observations sections/ranks sections/slopes sections/citing results report
+    sections/observations sections/ranks sections/slopes sections/models sections/citing results
+    report
 demo
 cli_arguments
 cli_rows
