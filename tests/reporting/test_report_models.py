@@ -44,6 +44,7 @@ def test_scores_and_shares_are_those_of_the_verbs(fits):
     assert [row[0] for row in scores.rows] == frame.index.tolist()
     assert [row[1] for row in scores.rows] == frame["elpd"].tolist()
     assert [row[4] for row in scores.rows] == frame["weight"].round(3).tolist()
+    assert all(f"{name}: {note}." in text for name, note in frame["note"].items())
     options = {"obs": [0, 4], "keep": "summary", "progressbar": False}
     each = [bx.attributions(*fit, **options) for fit in (own, line)]
     both = bx.combined(each, [frame["weight"].round(3)[name] for name in (OWN, "line")])
@@ -57,8 +58,10 @@ def test_scores_and_shares_are_those_of_the_verbs(fits):
     # At the left end a parabola is above its value at the mean, and the line below.
     means = [float(found["attribution_mean"].sel(obs=0, feature="x")) for found in each]
     assert means[0] > 0 > means[1]
-    assert "disagree on the sign of attributions that are clear in at least one of them" in text
-    assert "x in row 0" in text
+    assert (
+        "disagree on the sign of attributions" in text
+        and "on different sides of 0: x in row 0" in text
+    )
     share = (both["attribution_between"] ** 2).sum() / (both["attribution_sd"] ** 2).sum()
     assert f"{float(share):.0%} is between the models;" in text
 
@@ -73,7 +76,7 @@ def test_single_draws_count_equally_and_agreement_is_said(data):
     row = table(parts, "The attributions of each model").rows[0]
     np.testing.assert_allclose(row[4], (row[2] + row[3]) / 2)
     assert row[1] == "x"
-    assert "one side of 0, has the same sign in all" in text
+    assert "No attribution has opposite signs" in text
     assert "In each row the largest attribution is of the same feature in all models" in text
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from bayes_gpx.draws.intervals import interval_of
-from bayes_gpx.reporting.page import Prose, Section, Table
+from bayes_gpx.reporting.page import Points, Prose, Section, Table
 
 MOST_FEATURES = 6
 """Features of a row in the table, the largest by the average of the models."""
@@ -23,16 +23,21 @@ def _scores(findings):
         shown["held_out"] = "new rows"
     shown |= {"khat": "Pareto k"}
     rows = [
-        [str(name), *(float(row[column]) for column in shown), row["note"]]
-        for name, row in frame.iterrows()
+        [str(name), *(float(row[column]) for column in shown)] for name, row in frame.iterrows()
     ]
     yield Table(
         "Log predictive densities of rows that were left out (elpd), best model first, and stacking"
         " weights: the shares by which the models together predict best."
-        + (" The new rows' densities are of models fitted without them." if len(shown) > 5 else ""),
-        ["model", *shown.values(), "what it says"],
+        + (
+            " The new rows' densities are of models fitted without them."
+            if "held_out" in shown
+            else ""
+        ),
+        ["model", *shown.values()],
         rows,
     )
+    told = [f"{name}: {note}." for name, note in frame["note"].items()]
+    yield Points("What the differences say", told)
 
 
 def _explanations(findings):
@@ -59,7 +64,7 @@ def _explanations(findings):
         f"The {name}s of each model, and their average by "
         + ("equal weights" if findings.unscored else "the stacking weights")
         + f" with its sd{findings.unit(findings.model.training.y_name)}. The last column is the sd "
-        "of the models' means, the part of the sd that is due to which model is right.",
+        "of the models' means by these weights, the part of the sd that is due to which is right.",
         ["row", "feature", *of_models, "average", "sd", "between models"],
         rows,
     )
@@ -68,33 +73,39 @@ def _explanations(findings):
 def _agreement(findings):
     """Sentences on signs, on the largest share of each row, and on the variance between models."""
     name, whole = findings.share_name, findings.averaged
-    signs, firsts = [], []
+    signs, unsure, firsts = [], [], []
     for label in findings.chosen:
         each = {m: _at(findings, f, label) for m, f in findings.explained_by_models.items()}
-        means = np.stack([found[f"{name}_mean"].values for found in each.values()])
         ends = [
             interval_of(found, name, findings.prob).transpose("ci_bound", "feature").values
             for found in each.values()
         ]
-        clear = np.stack([(low > 0) | (high < 0) for low, high in ends])
-        apart = clear.any(axis=0) & (means > 0).any(axis=0) & (means < 0).any(axis=0)
+        above = np.stack([low > 0 for low, _ in ends])
+        below = np.stack([high < 0 for _, high in ends])
+        apart, clear = above.any(axis=0) & below.any(axis=0), above | below
         features = next(iter(each.values()))["feature"].values
         signs += [f"{feature} in row {label}" for feature in features[apart]]
-        first = features[np.abs(means).argmax(axis=1)]
+        some = clear.any(axis=0) & ~clear.all(axis=0) & ~apart
+        unsure += [f"{feature} in row {label}" for feature in features[some]]
+        first = [features[np.abs(found[f"{name}_mean"].values).argmax()] for found in each.values()]
         if len(set(first)) > 1:
             told = ", ".join(f"{f} by {m}" for m, f in zip(each, first, strict=True))
             firsts.append(f"in row {label} it is {told}")
     if signs:
         yield Prose(
-            f"The models disagree on the sign of {name}s that are clear in at least one of them: "
-            f"{'; '.join(signs)}.",
+            f"The models disagree on the sign of {name}s, with whole {findings.prob:.0%} intervals "
+            f"on different sides of 0: {'; '.join(signs)}.",
             "bad",
         )
     else:
         yield Prose(
-            f"Every {name} that is clear in one model, its whole {findings.prob:.0%} interval on "
-            "one side of 0, has the same sign in all.",
+            f"No {name} has opposite signs in two models, with whole {findings.prob:.0%} intervals "
+            "on different sides of 0.",
             "good",
+        )
+    if unsure:
+        yield Prose(
+            f"The sign is clear in some models, and not in others: {'; '.join(unsure)}.", "note"
         )
     if firsts:
         yield Prose(
