@@ -34,6 +34,7 @@ def fits(data):
     return {name: (m, m.fit("laplace", draws=40, **QUIET)) for name, m in models.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
 def test_scores_and_shares_are_those_of_the_verbs(fits):
     own, line = fits["expquad"], fits["linear"]
@@ -66,7 +67,6 @@ def test_scores_and_shares_are_those_of_the_verbs(fits):
     assert f"{float(share):.0%} is between the models;" in text
 
 
-@pytest.mark.slow
 def test_single_draws_count_equally_and_agreement_is_said(data):
     model, other = (bx.GP(*data, kernel=name) for name in ("expquad", "matern52"))
     own, like = ((m, m.fit("map", **QUIET)) for m in (model, other))
@@ -105,6 +105,7 @@ def test_labels_and_weights_at_places_have_their_own_shares(data, kind):
         np.testing.assert_allclose(mean, one[f"{findings.share_name}_mean"])
 
 
+@pytest.mark.slow
 def test_the_page_has_the_section_where_there_are_others(fits, tmp_path, monkeypatch):
     monkeypatch.setattr("bayes_gpx.reporting.report.SECTIONS", [])
     path, others = tmp_path / "report.html", {"line": fits["linear"]}
@@ -115,6 +116,7 @@ def test_the_page_has_the_section_where_there_are_others(fits, tmp_path, monkeyp
     assert MODELS.title not in path.read_text()
 
 
+@pytest.mark.slow
 def test_refuses_models_that_explain_something_else(data, fits, tmp_path):
     narrow = bx.GP(data[0][["x"]], data[1], priors={"lengthscale": 1.0, "amplitude": 1.0})
     alone = narrow, narrow.fit("laplace", draws=20, **QUIET)
