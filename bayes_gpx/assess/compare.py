@@ -12,7 +12,17 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
-from bayes_gpx.draws.leave_one_out import held_out_log_likelihood, log_likelihood
+from bayes_gpx.draws.leave_one_out import (
+    held_out_log_likelihood,
+    log_likelihood,
+    refuse_single_draw,
+)
+from bayes_gpx.draws.left_out_together import (
+    densities_in_order,
+    densities_of_groups,
+    read_groups,
+    read_order,
+)
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -23,6 +33,9 @@ TELLING = 4.0
 Sivula, Magnusson, Matamoros and Vehtari (2025).
 """
 
+LARGEST_K = 0.7
+"""Pareto k from which weights say little, however many draws there are: Vehtari et al. (2024)."""
+
 
 def compare(
     models: Mapping[str, tuple[Model, xr.DataTree]],
@@ -30,9 +43,17 @@ def compare(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     y_new: Column | None = None,
+    groups: str | Column | None = None,
+    order: str | Column | None = None,
+    start: int | None = None,
     method: Literal["stacking", "BB-pseudo-BMA", "pseudo-BMA"] = "stacking",
 ) -> pd.DataFrame:
-    """Compare models of the same response by leave-one-out and held-out predictive densities.
+    """Compare models of the same response by how well they predict rows that were left out.
+
+    Scores are log predictive densities of each row given all others; with `groups`, of each group
+    given the other groups; with `order`, of each row given all before it. Nothing is refitted: the
+    densities are in closed form for each draw of the hyperparameters, and importance weights
+    correct these draws for what they know of the rows that were left out.
 
     Parameters
     ----------
@@ -42,6 +63,14 @@ def compare(
         Rows that no model was fitted to, with the columns that all models need.
     y_new : array (m,)
         Their responses.
+    groups : str, or series or array (n,), optional
+        A column of X or Z, or a label for each row: rows that are left out together, such as those
+        of one patient. Scores are of whole groups.
+    order : str, or series or array (n,), optional
+        A column of X or Z, or a number or date for each row: what comes first. Models have normal
+        noise and no approximation. Scores are of the rows at each time, together.
+    start : int, optional
+        With `order`, rows at the beginning that are not scored; half of all rows by default.
     method : {"stacking", "BB-pseudo-BMA", "pseudo-BMA"}
         How weights of the models are found; see `arviz.compare`.
 
@@ -52,23 +81,33 @@ def compare(
 
         - `held_out`, `held_out_se`: sum of the log predictive densities of the new responses, each
           by itself, and its standard error; NaN without new rows;
-        - `khat`: largest Pareto k of the leave-one-out weights, which above .7 says that a few
-          draws decide the score of a row;
+        - `khat`: largest Pareto k of the weights, which above .7 says that a few draws decide a
+          score;
         - `fit`: the method that the fit is by;
-        - `note`: what the difference from the first model says, in words.
+        - `note`: what the difference from the first model says, in words; with `groups` or `order`
+          also whether `khat` is so large that refits are needed.
 
     Raises
     ------
     ValueError
         For fits by different methods, and models of different rows, responses or kinds of response,
-        whose densities cannot be compared.
+        whose densities cannot be compared; for `groups` or `order` that differ between models or do
+        not fit their rows, and for both at once; and where a model has no closed form for them.
+
+    Notes
+    -----
+    With `order`, the draws of the hyperparameters have to forget all later rows, not one, so that
+    `khat` grows as fewer rows come before. Bürkner, Gabry and Vehtari (2020) refit where it exceeds
+    .7; here a larger `start` leaves these rows out, or models are fitted to the rows before a time
+    and scored by `X_new` on those after it.
 
     References
     ----------
     Vehtari, Gelman and Gabry, "Practical Bayesian model evaluation using leave-one-out
     cross-validation and WAIC" (2017); Yao et al., "Using stacking to average Bayesian predictive
     distributions" (2018); Sivula et al., "Uncertainty in Bayesian leave-one-out cross-validation
-    based model comparison" (2025).
+    based model comparison" (2025); Bürkner, Gabry and Vehtari, "Approximate leave-future-out
+    cross-validation for Bayesian time series models" (2020).
 
     Examples
     --------
@@ -84,13 +123,12 @@ def compare(
     >>> bx.compare(fits).index[0]
     'expquad'
     """
-    _refuse_incomparable(models)
+    refuse_incomparable(models)
+    _refuse_mixed(models, groups, order, start)
     new = X_new, Z_new, y_new
     given = X_new is not None or y_new is not None
     held_out = {name: _held_out(*models[name], *new) for name in models} if given else {}
-    scored = {
-        name: arviz_stats.loo(_left_out(*fitted), pointwise=True) for name, fitted in models.items()
-    }
+    scored = {name: _scored(*fitted, groups, order, start) for name, fitted in models.items()}
     frame = arviz_stats.compare(scored, method=method, round_to="none")
     frame = frame.assign(held_out=np.nan, held_out_se=np.nan)
     for name, terms in held_out.items():
@@ -98,29 +136,34 @@ def compare(
         frame.loc[name, ["held_out", "held_out_se"]] = terms.sum(), spread
     frame["khat"] = pd.Series({name: float(one.pareto_k.max()) for name, one in scored.items()})
     frame["fit"] = pd.Series({name: _method(idata) for name, (_, idata) in models.items()})
-    n = next(iter(models.values()))[0].training.n
-    frame["note"] = [_note(row, n) for _, row in frame.iterrows()]
+    together = "groups" if groups is not None else "times" if order is not None else ""
+    count = next(iter(scored.values())).n_data_points
+    frame["note"] = [_note(row, count, together) for _, row in frame.iterrows()]
     return frame
 
 
-def _note(row, n):
-    """What a model's difference from the best says."""
+def _note(row, count, together):
+    """What a model's difference from the best says, by the scores of so many rows or groups."""
+    refit = ""
+    if together and row["khat"] > LARGEST_K:
+        refit = f"; Pareto k is {row['khat']:.1f}, so refit without the {together} to be sure"
     if row["rank"] == 0:
-        return "predicts best"
+        return f"predicts best{refit}"
     apart, se = abs(row["elpd_diff"]), row["dse"]
     if apart < TELLING:
-        return f"no telling from the best: elpd differs by less than {TELLING:g}"
+        return f"no telling from the best: elpd differs by less than {TELLING:g}{refit}"
     if apart < 2.0 * se:
-        return "no telling from the best: elpd differs by less than two standard errors"
-    small = f"; with {n} rows the standard error is uncertain" if n < 100 else ""
-    return f"predicts worse{small}"
+        return f"no telling from the best: elpd differs by less than two standard errors{refit}"
+    unit = together or "rows"
+    small = f"; with {count} {unit} the standard error is uncertain" if count < 100 else ""
+    return f"predicts worse{small}{refit}"
 
 
 def _method(idata):
     return str(idata["posterior"].attrs.get("inference_method", "pm.sample"))
 
 
-def _refuse_incomparable(models):
+def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None:
     """Raise unless log densities of the fits are of the same thing."""
     if not isinstance(models, Mapping) or len(models) < 2:
         raise ValueError(
@@ -163,13 +206,48 @@ def _refuse_incomparable(models):
             )
 
 
-def _left_out(model, idata):
-    """A DataTree with the posterior and the leave-one-out terms, dims without the model's name."""
-    terms = log_likelihood(model, idata, progressbar=False)["log_likelihood"]
-    posterior = idata["posterior"].to_dataset()
-    return xr.DataTree.from_dict(
-        {"posterior": posterior, "log_likelihood": terms.to_dataset(name="y")}
+def _refuse_mixed(models, groups, order, start):
+    """Raise unless all models agree on what is left out together."""
+    if groups is not None and order is not None:
+        raise ValueError("groups and order were both given; expected one of them, or neither.")
+    if start is not None and order is None:
+        raise ValueError("start was given without order; expected both, or no start.")
+    for argument, read, values in (("groups", _codes, groups), ("order", read_order, order)):
+        if values is None:
+            continue
+        each = {name: read(model.training, values) for name, (model, _) in models.items()}
+        first = next(iter(each))
+        for name, codes in each.items():
+            if not np.array_equal(codes, each[first]):
+                raise ValueError(
+                    f"{argument} {values!r} of {first!r} and {name!r} are not the same; expected "
+                    "one value for each row, as a series or an array."
+                )
+
+
+def _codes(training, groups):
+    return read_groups(training, groups)[0]
+
+
+def _scored(model, idata, groups, order, start):
+    """ArviZ's scores of one model; rows, groups or times are their points."""
+    refuse_single_draw(idata)
+    options, weights = {"progressbar": False}, {}
+    if groups is not None:
+        terms = densities_of_groups(model, idata, groups, **options)
+    elif order is not None:
+        terms, later = densities_in_order(model, idata, order, start, **options)
+        found = later.azstats.psislw(dim=["chain", "draw"])
+        weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
+    else:
+        terms = log_likelihood(model, idata, **options)["log_likelihood"]
+    tree = xr.DataTree.from_dict(
+        {
+            "posterior": idata["posterior"].to_dataset(),
+            "log_likelihood": terms.to_dataset(name="y"),
+        }
     )
+    return arviz_stats.loo(tree, pointwise=True, **weights)
 
 
 def _held_out(model, idata, X_new, Z_new, y_new):

@@ -51,6 +51,7 @@ SYMBOLS = {
     "cross": pt.dvector,
     "square": pt.dscalar,
     "n": pt.dscalar,
+    "groups": pt.lvector,
 }
 """Kind of each symbol beside the hyperparameters; `_compiled` adds the shapes of some."""
 
@@ -183,6 +184,7 @@ def _one_draw(structure, theta, symbols):
         symbol("label"),
         symbol("rng"),
         symbol("update"),
+        symbol("groups"),
     )
 
 

@@ -92,12 +92,7 @@ def log_likelihood(
     ('chain', 'draw', 'obs')
     """
     refuse_swapped(model, idata)
-    if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
-        if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:
-            raise ValueError(
-                "idata holds one draw, as from fit('map'), but leave-one-out comparison needs "
-                "draws of the posterior. Fit with method='laplace' or method='nuts'."
-            )
+    refuse_single_draw(idata)
     index = model.training.X.index
     rows = None if obs is None else rows_labelled(index, obs)
     (logp, terms), hyper, jitter = at_training_rows(
@@ -117,6 +112,16 @@ def log_likelihood(
         },
         attrs={"relative_jitter": jitter, "units": f"log density of {model.training.y_name}"},
     )
+
+
+def refuse_single_draw(idata: Draws) -> None:
+    """Raise for a fit with one draw, which importance weights cannot correct."""
+    if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
+        if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:
+            raise ValueError(
+                "idata holds one draw, as from fit('map'), but leave-one-out comparison needs "
+                "draws of the posterior. Fit with method='laplace' or method='nuts'."
+            )
 
 
 def held_out_log_likelihood(

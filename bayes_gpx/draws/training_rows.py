@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,8 @@ def at_training_rows(
     build: Build,
     *,
     rows: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    order: np.ndarray | None = None,
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> tuple[list[np.ndarray], HyperparameterDraws, float]:
@@ -42,6 +45,10 @@ def at_training_rows(
         Graphs of one number, or of arrays.
     rows : array of int, optional
         Positions of the only rows that the arrays are wanted for, whose first axis is over rows.
+    groups : array of int (n,), optional
+        Codes of groups of rows, for graphs that need all rows of a group at once.
+    order : array of int (n,), optional
+        Positions of all rows in the order in which graphs are given them.
 
     Returns
     -------
@@ -51,21 +58,36 @@ def at_training_rows(
     structure = Structure.of(model, hyper)
     blocks = [None]
     if structure.strategy.by_sums:
-        blocks = _row_blocks(model, np.arange(n) if rows is None else rows)
+        every = np.arange(n) if rows is None else rows
+        blocks = _row_blocks(model, every) if groups is None else _whole_groups(model, groups)
     with blas_threads(n), progress_bar(progressbar) as progress:
         found = chain.from_iterable(
-            _each_draw(structure, build, data_of(model, structure, block), [*hyper], n)
-            for block in blocks
+            _each_draw(structure, build, data, [*hyper], n)
+            for data in map(partial(_data, model, structure, groups, order), blocks)
         )
         tracked = progress.track(
-            found, total=len(blocks) * len(hyper), description="Leaving each row out, by draw"
+            found, total=len(blocks) * len(hyper), description="Leaving rows out, by draw"
         )
         arrays, jitters = zip(*tracked, strict=True)
     columns = [_joined_blocks(column, len(blocks)) for column in zip(*arrays, strict=True)]
+    if groups is not None and blocks[0] is not None:
+        back = np.argsort(np.concatenate(blocks))
+        columns = [c[:, back] for c in columns]
     if rows is not None and not structure.strategy.by_sums:
         columns = [c if c.ndim == 1 else c[:, rows] for c in columns]
     shape = len(hyper.chain), len(hyper.draw)
     return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, max(jitters)
+
+
+def _data(model, structure, groups, order, block):
+    """What graphs are given of a block of rows, or of all."""
+    data = data_of(model, structure, block)
+    if order is not None:
+        own = {"X", "y", "Z", "exposure"} & data.keys()
+        data |= {name: data[name][order] for name in own}
+    if groups is not None:
+        data["groups"] = groups if block is None else groups[block]
+    return data
 
 
 def _each_draw(structure, build, data, draws, n):
@@ -96,5 +118,17 @@ def _joined_blocks(arrays, blocks):
 
 def _row_blocks(model, rows):
     """The rows in blocks whose design has `BLOCK_BYTES` at the most."""
-    size = max(1, BLOCK_BYTES // (8 * len(model.sums["cross"])))
+    size = _block_size(model)
     return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def _whole_groups(model, groups):
+    """The rows in such blocks, each of whole groups: larger where a single group is."""
+    order, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
+    which = (np.cumsum(counts) - 1) // _block_size(model)
+    ends = np.cumsum(counts)[np.flatnonzero(np.diff(which))]
+    return np.split(order, ends)
+
+
+def _block_size(model):
+    return max(1, BLOCK_BYTES // (8 * len(model.sums["cross"])))

@@ -9,11 +9,12 @@ import xarray as xr
 from arviz_stats import loo
 from arviz_stats.base import array_stats
 
-from bayes_gpx.aliases import Draws
+from bayes_gpx.aliases import Column, Draws
 from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, draw_left_out
+from bayes_gpx.draws.left_out_together import first_of_each, read_groups
 from bayes_gpx.draws.response_scale import mean_response
 from bayes_gpx.draws.results import under_one_name
 from bayes_gpx.draws.training_rows import at_training_rows
@@ -30,11 +31,19 @@ FEWEST_SMOOTHED = 30
 
 
 def _asked(draw):
-    """Of each y_i given the others: log density, moments of f_i, mean response; P(Y_i <= y_i)."""
+    """Of each y_i given the others, or those of other groups: what `loo_predictions` makes all of.
+
+    Log density of all that is left out with it, and of itself; moments of f_i, mean response, and
+    P(Y_i <= y_i).
+    """
     given, observation = draw.given, draw.given.likelihood
-    _, terms, mean, spread = draw.strategy.leave_one_out(given)
+    if draw.groups is None:
+        _, terms, mean, spread = draw.strategy.leave_one_out(given)
+        joint = terms
+    else:
+        joint, terms, mean, spread = draw.strategy.leave_groups_out(given, draw.groups)
     expected = observation.expected(mean, spread, given.exposure).value
-    outputs = [terms, mean, spread, expected]
+    outputs = [joint, terms, mean, spread, expected]
     if observation.ordered:
         moments = (mean, spread, given.theta, given.exposure)
         outputs.append(observation.cumulative_predictive(given.y, *moments))
@@ -45,16 +54,21 @@ def loo_predictions(
     model: Model,
     idata: Draws,
     *,
+    groups: str | Column | None = None,
     num_draws: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """Predict each training response from the others, without refitting.
+    """Predict each training response from the others, or from other groups, without refitting.
 
     For each draw theta of the hyperparameters, ``p(y_i | y_-i, theta)`` follows from the fit in
     closed form or, if noise is not normal, by removing the observation's site from the posterior of
     f and integrating over f_i given the rest. The draws of theta also depend on y_i, which is
     corrected by Pareto-smoothed importance weights (PSIS).
+
+    With `groups`, such as the visits of one patient, all rows of a group are left out together, and
+    y_-i are the responses of the other groups. That is how well a new group is predicted, which
+    leaving out one row does not tell where its group's other rows are near.
 
     Parameters
     ----------
@@ -62,6 +76,8 @@ def loo_predictions(
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters. A single draw has no
         weights, so that its hyperparameters still depend on y_i.
+    groups : str, or series or array (n,), optional
+        A column of X or Z, or a label for each row; at least two groups.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     seed : int, optional
@@ -83,10 +99,17 @@ def loo_predictions(
         the last dim `class`; no `pit`, and with more than two labels no `residual`. Whatever the
         likelihood, these means and sds are there as `response_mean` and `response_sd` too.
 
+        With `groups` there is also `elpd_group` (group): the log density of all responses of a
+        group given the others. It is not the sum of their `elpd`, each of which is of one response
+        by itself, as are the draws of `y`. Rows of a group have the same `log_weights` and
+        `pareto_k`, those of their joint density.
+
     Raises
     ------
     ValueError
-        If `idata` belongs to another model.
+        If `idata` belongs to another model; for groups of another length, with missing labels or
+        with a single one; and where a group's joint density has no closed form: for more than two
+        labels, for sampled latent values, and for Student-t noise with an approximation.
 
     Warns
     -----
@@ -95,6 +118,10 @@ def loo_predictions(
 
     Notes
     -----
+    Where noise is not normal, a group's joint density is Laplace's approximation of it, or with an
+    approximation its variational bound. It gives `elpd_group` and the weights; `elpd` is
+    integrated over each f_i.
+
     PITs of the right model are uniform, but within one data set they are not independent. ArviZ's
     default test of uniformity, `pot_c`, allows for that; a Kolmogorov-Smirnov test does not::
 
@@ -127,13 +154,21 @@ def loo_predictions(
     refuse_swapped(model, idata)
     if seed is not None:
         count("seed", seed, 0)
+    codes, labels = None, None
+    if groups is not None:
+        codes, labels = read_groups(model.training, groups)
     found, hyper, jitter = at_training_rows(
-        model, idata, _asked, num_draws=num_draws, progressbar=progressbar
+        model, idata, _asked, groups=codes, num_draws=num_draws, progressbar=progressbar
     )
-    terms, mean, spread, expected, *at_most = found
+    joint, terms, mean, spread, expected, *at_most = found
     observation, training = model.specification.observation, model.training
     scaling = training.y_scaling if training.scales_y else Scaling(0.0, 1.0)
-    log_weights, pareto_k = _weights(model, hyper, terms)
+    if codes is None:
+        log_weights, pareto_k = _weights(model, hyper, terms)
+    else:
+        joint = joint[..., first_of_each(codes)]
+        of_groups, pareto_k = _weights(model, hyper, joint)
+        log_weights, pareto_k = of_groups[..., codes], pareto_k[codes]
     rng, each = np.random.default_rng(seed), OF_ONE if hyper.alone else 1
     f, y = draw_left_out(model, hyper, mean, spread, each, rng)
     every = _repeated(log_weights, each)
@@ -149,13 +184,12 @@ def loo_predictions(
         share = _repeated(log_weights, f.shape[1] // log_weights.shape[1])
         sd = np.sqrt(_averaged(np.exp(share), (response - first) ** 2))
     name, dims = observation.reported, ("obs", "class")[: first.ndim]
-    joint = (terms + log_weights).reshape((-1, training.n))
     variables = {
         "y": ((*LEAD, "obs"), scaling.center + scaling.scale * y),
         "log_weights": ((*LEAD, "obs"), every),
         f"{name}_mean": (dims, first),
         f"{name}_sd": (dims, sd),
-        "elpd": ("obs", np.logaddexp.reduce(joint) - np.log(scaling.scale)),
+        "elpd": ("obs", _log_averaged(log_weights, terms) - np.log(scaling.scale)),
         "pareto_k": ("obs", pareto_k),
     }
     variables |= under_one_name(variables, name)
@@ -168,6 +202,10 @@ def loo_predictions(
         variables["pit"] = ("obs", np.clip(pit, 0.0, 1.0))
     draw = np.arange(each) if hyper.alone else hyper.draw
     coords = {"chain": hyper.chain, "draw": draw, "obs": training.X.index}
+    if codes is not None:
+        size = np.bincount(codes)
+        elpd = _log_averaged(of_groups, joint) - size * np.log(scaling.scale)
+        variables["elpd_group"], coords["group"] = ("group", elpd), labels
     attrs = {"relative_jitter": jitter, "units": training.y_name, **origin(model)}
     if training.labels is not None:
         attrs["labels"] = [str(label) for label in training.labels]
@@ -178,6 +216,11 @@ def loo_predictions(
 def _averaged(weights, values):
     """Sums over draws of weights (chain, draw, n) times values (chain, draw, n[, C])."""
     return np.einsum("cdn,cdn...->n...", weights, values)
+
+
+def _log_averaged(log_weights, log_values):
+    """Logarithms (n,) of sums over draws of weights times values, from theirs (chain, draw, n)."""
+    return np.logaddexp.reduce((log_weights + log_values).reshape((-1, log_values.shape[-1])))
 
 
 def _repeated(log_weights, each):

@@ -71,7 +71,11 @@ def _refuse_no_number(name, prior):
             f"The prior of {name} is the variable {prior}, which was made before; expected what "
             "makes one. Wrap it: lambda name: pm.Deterministic(name, variable)."
         )
-    if np.asarray(prior).dtype.kind not in "iuf":
+    try:
+        kind = np.asarray(prior).dtype.kind
+    except ValueError:  # lists of different lengths
+        kind = "O"
+    if kind not in "iuf":
         raise ValueError(
             f"The prior of {name} is {prior!r}; expected a finite number, or a "
             f"distribution: pm.HalfNormal.dist(1), or {_form()}."
@@ -138,12 +142,25 @@ def _form(kind="HalfNormal", parameters="1"):
     return f"lambda name, dims: pm.{kind}(name, {parameters}, dims=dims)"
 
 
+DISCRETE = ("int", "uint", "bool")
+"""What names of types begin with that have no derivatives."""
+
+
+def _is_discrete(name):
+    return (
+        f"The prior of {name} is discrete; expected a distribution of real numbers, such as "
+        f"{_form()}."
+    )
+
+
 def _registered(dist, name, dims, size):
     """A variable of a distribution in the model on the stack; of each entry, where it has dims.
 
     It is made anew, so that several models may be given the same distribution.
     """
     shape = () if dims is None else (size,)
+    if dist.type.dtype.startswith(DISCRETE):
+        raise ValueError(_is_discrete(name))
     if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
         wanted = "a scalar" + (f" or {size} values" if dims else "")
         raise ValueError(f"The prior of {name} has shape {dist.type.shape}; expected {wanted}.")
@@ -161,6 +178,25 @@ def _from_prior(prior, name, dims, size):
     if hasattr(prior, "create_variable"):  # see `_makes_a_variable`
         variable = prior.create_variable(name)
     else:
+        variable = _called(prior, name, dims)
+    if variable is None or model.named_vars.get(model.name_for(name)) is not variable:
+        raise ValueError(
+            f"The prior of {name} returned {variable}; expected the variable that it created under "
+            f"that name, such as pm.HalfNormal({name!r}). Wrap an expression of other variables in "
+            f"pm.Deterministic({name!r}, ...)."
+        )
+    if variable.type.dtype.startswith(DISCRETE):
+        raise ValueError(_is_discrete(name))
+    shape = variable.type.shape
+    if len(shape) > (dims is not None) or (shape and shape[0] not in (None, size)):
+        wanted = "a scalar" + (f" or {size} values" if dims else "")
+        raise ValueError(f"The prior of {name} has shape {shape}; expected {wanted}.")
+    return variable
+
+
+def _called(prior, name, dims):
+    """What a prior returns; whatever it raises is said in a sentence with the prior's name."""
+    try:
         parameters = inspect.signature(prior).parameters
         positional = [
             key
@@ -169,32 +205,18 @@ def _from_prior(prior, name, dims, size):
             and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)
         ]
         named = {"dims": dims} if "dims" in parameters else {}
-        variable = _called(prior, name, [name] if positional else [], named)
-    if variable is None or model.named_vars.get(model.name_for(name)) is not variable:
+        return prior(*([name] if positional else []), **named)
+    except Exception as failure:
+        if isinstance(prior, type) and issubclass(prior, pm.Distribution):
+            kind = prior.__name__
+            raise ValueError(
+                f"The prior of {name} is pm.{kind}, which needs parameters. Pass "
+                f"pm.{kind}.dist(...), or {_form(kind, '...')}."
+            ) from failure
         raise ValueError(
-            f"The prior of {name} returned {variable}; expected the variable that it created under "
-            f"that name, such as pm.HalfNormal({name!r}). Wrap an expression of other variables in "
-            f"pm.Deterministic({name!r}, ...)."
-        )
-    shape = variable.type.shape
-    if len(shape) > (dims is not None) or (shape and shape[0] not in (None, size)):
-        wanted = "a scalar" + (f" or {size} values" if dims else "")
-        raise ValueError(f"The prior of {name} has shape {shape}; expected {wanted}.")
-    return variable
-
-
-def _called(prior, name, positional, named):
-    """What a prior returns; a distribution that lacks parameters is refused with its form."""
-    try:
-        return prior(*positional, **named)
-    except (TypeError, ValueError) as lacking:
-        if not (isinstance(prior, type) and issubclass(prior, pm.Distribution)):
-            raise
-        kind = prior.__name__
-        raise ValueError(
-            f"The prior of {name} is pm.{kind}, which needs parameters. Pass "
-            f"pm.{kind}.dist(...), or {_form(kind, '...')}."
-        ) from lacking
+            f"The prior of {name} failed when it was called: {type(failure).__name__}: {failure}. "
+            f"Expected what makes a variable, such as {_form()}."
+        ) from failure
 
 
 def fixed_value(h, value, training):

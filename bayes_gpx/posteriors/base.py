@@ -122,6 +122,25 @@ class LeftOut(NamedTuple):
     spread: Any
 
 
+class GroupsLeft(NamedTuple):
+    """What is known of each observation from those of other groups.
+
+    Attributes
+    ----------
+    joint : tensor (n,)
+        Log density of all y of its group given those of the others.
+    terms : tensor (n,)
+        Log density of y_i alone, given them.
+    mean, spread : tensor (n,)
+        Mean and variance of f_i given them.
+    """
+
+    joint: Any
+    terms: Any
+    mean: Any
+    spread: Any
+
+
 @dataclass(frozen=True, eq=False)
 class Asked:
     """Points at which a process is asked for something, as symbols.
@@ -213,6 +232,21 @@ class Strategy(ABC):
     def leave_one_out(self, given: Conditioning) -> LeftOut:
         """What is known of each observation from the others: `LeftOut`."""
 
+    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
+        """What is known of each observation from the others' groups, whose codes are (n,).
+
+        Raises
+        ------
+        ValueError
+            Where a strategy has no closed form for it.
+        """
+        raise ValueError(
+            "Groups cannot be left out of this fit in closed form: its latent values were sampled, "
+            "or it has several classes, or an approximation and a likelihood that is not "
+            "log-concave. Refit without each group: az.loo_kfold(..., group_by=groups) takes a "
+            "bx.SamplingWrapper(model, idata)."
+        )
+
     @abstractmethod
     def update(self, given: Conditioning, found: Found, fresh: Any) -> Tensor:
         """Weights that move a prior function to the posterior, with a column for each class.
@@ -260,6 +294,8 @@ class OneDraw:
     rng : generator or None
     update : tensor or None
         What `Strategy.update` found.
+    groups : tensor (n,) or None
+        Codes of groups of observations.
     """
 
     strategy: Strategy
@@ -269,6 +305,7 @@ class OneDraw:
     label: Any = None
     rng: Any = None
     update: Any = None
+    groups: Any = None
 
     def posterior(self, label: TensorLike | None = None) -> Callable[[Operator], Values]:
         """The posterior, of one class, from what was found before."""

@@ -24,9 +24,11 @@ from bayes_gpx.posteriors.base import (
     WHITENED,
     Collapsed,
     Found,
+    GroupsLeft,
     LeftOut,
     Strategy,
 )
+from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out, sum_of_group
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
 from bayes_gpx.posteriors.evidence.normal import (
     leave_one_out,
@@ -49,7 +51,7 @@ from bayes_gpx.posteriors.exact import exact, noisy_covariance
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.latent import latent
-from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
+from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE, LowRank, LowRankDesign
 from bayes_gpx.posteriors.prior_functions import by_class, prior_function
 from bayes_gpx.posteriors.softmax import Coupled
 from bayes_gpx.processes.basis_process import BasisProcess
@@ -57,6 +59,10 @@ from bayes_gpx.processes.operators import Derivative
 
 if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Conditioning
+
+LEAST_SITE = 1e-9
+"""Information of an observation that is left out, at the least, as a share of what f's variance
+makes of it: less says nothing, and the difference of two covariances would lose it."""
 
 LATENT_JITTER = 1e-8
 """Added to the covariance of latent values that are drawn, as a multiple of its mean diagonal."""
@@ -123,6 +129,14 @@ class Exact(_OnRows, Collapsed):
         C = noisy_covariance(given.process, given.X, sigma, given.Z, jitter=jitter)
         return _with_normal_noise(given, *leave_one_out(given.y, C))
 
+    def leave_groups_out(self, given, groups):
+        sigma, jitter = given.theta["sigma"], given.jitter
+        precision = Precision.of(
+            noisy_covariance(given.process, given.X, sigma, given.Z, jitter=jitter)
+        )
+        alpha = pt.dot(precision.H.T, pt.dot(precision.H, given.y))
+        return _groups_of_normal(given, *groups_left_out(precision, alpha, groups))
+
 
 class Laplace(_OnRows, Collapsed):
     """Another likelihood of one latent value, by Laplace's approximation at the mode."""
@@ -146,6 +160,14 @@ class Laplace(_OnRows, Collapsed):
         found = laplace_sites(given.likelihood, K, given.y, given.theta, given.exposure)
         spread = found.variance / found.left
         return _scored(given, found.logp, found.f - spread * found.alpha, spread)
+
+    def leave_groups_out(self, given, groups):
+        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
+        found = laplace_sites(given.likelihood, K, given.y, given.theta, given.exposure)
+        W, own = pt.maximum(found.W, LEAST_SITE / pt.diagonal(K)), pt.arange(K.shape[0])
+        precision = Precision.of(K[own, own].inc(1.0 / W))
+        height = given.likelihood.logp(found.f, given.y, given.theta, given.exposure)
+        return _groups_of_sites(given, groups, precision, found.f, found.alpha, W, height)
 
 
 class SoftmaxLaplace(_OnRows, Collapsed):
@@ -316,6 +338,14 @@ class LowRankNormal(_ThroughCoefficients, Collapsed):
         logp, variance = logp - self._penalty(seen), variance + seen.unseen
         return _with_normal_noise(given, logp, mean, variance)
 
+    def leave_groups_out(self, given, groups):
+        """As `leave_one_out`, with the same variance for each row of a group."""
+        seen, found = self.design(given), self.condition(given)
+        alpha = (given.y - pt.dot(seen.F, found.alpha)) / seen.D
+        precision = Precision(1.0 / seen.D, solve_root(found.root, seen.F.T) / seen.D, -1)
+        left = groups_left_out(precision, alpha, groups, seen.unseen)
+        return _groups_of_normal(given, *left)
+
 
 class FixedBasis(LowRankNormal):
     """Normal noise, and basis functions that no hyperparameter changes: rows enter by sums alone.
@@ -425,6 +455,19 @@ class Variational(_ThroughCoefficients, Collapsed):
         spread = known + (rest[:, None] if given.columns else rest)
         return _scored(given, found.bound, mean, spread)
 
+    def leave_groups_out(self, given, groups):
+        """The joint density is the bound of the group, whose best posterior is the one of all."""
+        likelihood = given.likelihood
+        if given.columns or not likelihood.concave:
+            return super().leave_groups_out(given, groups)
+        seen, rest, found = self._best(given)
+        W = pt.maximum(found.W, LEAST_SITE / pt.maximum(found.variance, LEAST_VARIANCE))
+        precision = Precision(W, solve_root(found.root, seen.F.T) * W, -1)
+        f, sd = pt.dot(seen.F, found.coefficients), pt.sqrt(found.variance + rest)
+        height = likelihood.expected_log(f, sd, given.y, given.theta, given.exposure)[0]
+        height = height + 0.5 * W * found.variance
+        return _groups_of_sites(given, groups, precision, f, found.slope, W, height, rest)
+
 
 class SampledCoefficients(_ThroughCoefficients):
     """Coefficients of basis functions that were sampled, and samples' own deviations with them."""
@@ -527,6 +570,38 @@ def _scored(given, evidence, mean, spread):
     if spread.ndim == 2:
         spread = pt.sqrt(spread)[:, :, None] * pt.eye(given.likelihood.classes)
     return LeftOut(evidence, given.likelihood.log_predictive(given.y, mean, spread), mean, spread)
+
+
+def _groups_of_normal(given, shift, variance, joint):
+    """`GroupsLeft` from moments of y_i given the other groups, (n,)."""
+    mean = given.y - shift
+    of_f = pt.maximum(variance - pt.sqr(given.theta["sigma"]), 0.0)
+    return GroupsLeft(joint, log_normal(given.y, mean, variance), mean, of_f)
+
+
+def _groups_of_sites(given, groups, precision, f, alpha, W, height, rest=0.0):
+    """`GroupsLeft` where each observation is a normal site: f + alpha / W, with variance 1 / W.
+
+    Once a group's sites are removed, the mode of what is left times its likelihood is where it was.
+    So Laplace's approximation of the joint density is there, made of log p(y | f), `height`, at
+    that mode. A group of one row needs no approximation.
+
+    Parameters
+    ----------
+    precision : Precision
+        Of the sites' centres.
+    f, alpha, W, height : tensor (n,)
+    rest : tensor (n,) or 0
+        Variances beside those that the sites know of.
+    """
+    shift, variance, centres = groups_left_out(precision, alpha, groups)
+    mean, spread = f + alpha / W - shift, pt.maximum(variance - 1.0 / W, 0.0) + rest
+    known = given.theta, given.exposure
+    terms = given.likelihood.log_predictive(given.y, mean, spread, *known)
+    own = height + 0.5 * (pt.sqr(alpha) / W - pt.log(W) + np.log(2.0 * np.pi))
+    joint = centres + sum_of_group(own, groups)
+    alone = pt.eq(sum_of_group(pt.ones_like(f), groups), 1.0)
+    return GroupsLeft(pt.switch(alone, terms, joint), terms, mean, spread)
 
 
 def _scored_by_values(given, f, mean, own):

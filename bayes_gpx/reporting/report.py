@@ -16,7 +16,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
-from bayes_gpx.reporting.sections import SECTIONS
+from bayes_gpx.reporting.sections import MODELS, SECTIONS
 from bayes_gpx.system.files import replaced, writable
 from bayes_gpx.validation import count
 
@@ -42,6 +42,7 @@ def report(
     obs: Labels | None = None,
     baseline: str | Table = "mean",
     units: Mapping[str, str] | None = None,
+    others: Mapping[str, tuple[Model, Draws]] | None = None,
     seed: int | None = None,
 ) -> Path:
     """Write one HTML file that describes a fit, whether to trust it, and what it explains.
@@ -70,6 +71,10 @@ def report(
         The baseline of attributions; see `attributions`.
     units : dict, optional
         Unit of each column and of the response, by name, such as ``bx.datasets.load(name).units``.
+    others : dict of (model, idata), optional
+        Further models of the same response, rows and columns, by name, fitted by the same method. A
+        section compares them with this model by `compare`, and shows what each says of the
+        observations that are explained, and their average by `combined`.
     seed : int, optional
         By default a seed is drawn at random; the report states it.
 
@@ -80,7 +85,7 @@ def report(
     Raises
     ------
     ValueError
-        If the path cannot be written to, or samples, labels, units or `idata` do not
+        If the path cannot be written to, or samples, labels, units, `idata` or other models do not
         fit the model, before anything is computed.
     """
     refuse_swapped(model, idata)
@@ -91,14 +96,15 @@ def report(
     if units is not None and not isinstance(units, dict):
         raise ValueError(f"units is {units!r}; expected a dict of unit by column name.")
     options = {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
-    findings = Findings(model, idata, X_new, Z_new, **options)
-    pages = [Page(section.key, section.title) for section in SECTIONS]
+    findings = Findings(model, idata, X_new, Z_new, others=others, **options)
+    sections = [*SECTIONS[:-1], MODELS, *SECTIONS[-1:]] if findings.others else SECTIONS
+    pages = [Page(section.key, section.title) for section in sections]
     reached = 0
     try:
         with mpl.rc_context():
             az.style.use(STYLE)
             mpl.rcParams.update(SIZES)  # type: ignore[arg-type]  # names of settings are strings
-            for page, section in zip(pages, SECTIONS, strict=True):
+            for page, section in zip(pages, sections, strict=True):
                 compose(section, findings, page)
                 reached += 1
     finally:

@@ -7,6 +7,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
+from bayes_gpx.assess.compare import compare, refuse_incomparable
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
@@ -21,10 +22,14 @@ from bayes_gpx.explain import (
     slopes,
     weights,
 )
+from bayes_gpx.explain.imputation import combined
 from bayes_gpx.export.arviz import predictive_checks
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.resampling import resampled
+
+OWN = "this model"
+"""Name of the report's model among others."""
 
 MOST_ROWS = 100
 """Rows that averages are taken over, at random where there are more."""
@@ -58,17 +63,25 @@ class Findings:
     y_new : array (m,) or None
         Responses at the new samples, labels as their codes.
     seed : int
+    others : dict
+        Further models and their fits, (model, idata), by name.
     prob : float
         Probability of all intervals.
     """
 
-    def __init__(self, model, idata, X_new, Z_new, *, y_new, obs, baseline, units, seed):
+    def __init__(
+        self, model, idata, X_new, Z_new, *, y_new, obs, baseline, units, seed, others=None
+    ):
         self.model, self.idata, self.X_new, self.Z_new = model, idata, X_new, Z_new
         self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
+        self.others = {} if others is None else others
+        if self.others:
+            self._refuse_unlike()
         self.prob = rcParams["stats.ci_prob"]
         self.hyper = hyperparameter_draws(model, idata)
         self.where = points(model, X_new, Z_new)
         read_baseline(model, baseline)
+        self._y_given = y_new
         self.y_new = None if y_new is None else self._observed(y_new)
         if obs is not None:
             rows_labelled(self.where.index, obs)
@@ -81,6 +94,65 @@ class Findings:
         if len(rows) > MOST_ROWS:
             rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
         self.some = index[rows]
+
+    def _refuse_unlike(self):
+        """Raise unless the other models are of the same rows, response and columns."""
+        if not isinstance(self.others, dict) or OWN in self.others:
+            raise ValueError(
+                f"others is {self.others!r}; expected a dict of (model, idata) by name, none of "
+                f"which is {OWN!r}."
+            )
+        refuse_incomparable(self.models)
+        own = _columns(self.model)
+        for name, (model, _) in self.others.items():
+            if _columns(model) != own:
+                raise ValueError(
+                    f"others[{name!r}] is a {model.specification.family} of {_columns(model)}; "
+                    f"expected the same kind of model of the same columns, {own}, so that its "
+                    "explanation is of the same features."
+                )
+
+    @property
+    def models(self):
+        """The report's model and the others, with their fits, by name."""
+        return {OWN: (self.model, self.idata), **self.others}
+
+    @property
+    def unscored(self):
+        """Whether a fit has a single draw, which importance weights cannot correct."""
+        return any(hyperparameter_draws(*fitted).alone for fitted in self.models.values())
+
+    @cached_property
+    def compared(self):
+        """Scores of the models by rows that were left out, and their weights."""
+        held_out = {"X_new": self.X_new, "Z_new": self.Z_new, "y_new": self._y_given}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of Pareto k, which the frame has
+            frame = compare(self.models, **(held_out if self._y_given is not None else {}))
+        return frame.assign(weight=frame["weight"].round(3))  # as a reader wants to see them
+
+    @property
+    def share_name(self):
+        """What `explained` calls a feature's share."""
+        return "contribution" if self.by_place else "attribution"
+
+    @cached_property
+    def explained_by_models(self):
+        """What `explained` is of each model, by its name; without draws."""
+        options = {**self.thinned, "obs": self.chosen, "keep": "summary", "progressbar": False}
+        verb = contributions if self.by_place else attributions
+        if not self.by_place:
+            options["baseline"] = self.baseline
+        return {
+            name: verb(model, idata, self.X_new, self.Z_new, **options)
+            for name, (model, idata) in self.models.items()
+        }
+
+    @cached_property
+    def averaged(self):
+        """The average of these, by the weights of `compared`."""
+        weights = None if self.unscored else self.compared["weight"][[*self.models]]
+        return combined(list(self.explained_by_models.values()), weights)
 
     def _observed(self, y_new):
         """Responses at the new samples, labels as their codes, (m,)."""
@@ -299,3 +371,9 @@ class Findings:
         options = {**self.thinned, "keep": "summary", "progressbar": False}
         pairs = None if few else "screened"
         return ranking(interactions(*self.asked, obs=self.some, pairs=pairs, **options))
+
+
+def _columns(model):
+    """What a model explains: the columns of its tables."""
+    training = model.training
+    return training.X.sources, None if training.Z is None else training.Z.sources

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for tests of code that uses this package: tables, responses, models.
+"""Hypothesis strategies for tests of code that uses this package: tables, models, priors.
 
 They need hypothesis (``pip install hypothesis``), which nothing else here imports.
 """
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 from hypothesis import strategies as st
 
 from bayes_gpx.model.gp import GP, GPX
@@ -87,3 +88,24 @@ def models(
         values = [draw(st.floats(low, high)) for _ in range(size)]
         theta[h.name] = np.array(values) if h.dim else np.asarray(values[0])
     return model, theta
+
+
+def priors(size: int | None = None) -> st.SearchStrategy[Any]:
+    """Priors of one positive hyperparameter, in every form that a model takes.
+
+    Parameters
+    ----------
+    size : int, optional
+        How many values the hyperparameter has; None for a scalar.
+    """
+    scales = st.floats(0.1, 10.0)
+    forms: list[st.SearchStrategy[Any]] = [
+        scales,
+        scales.map(pm.HalfNormal.dist),
+        scales.map(lambda scale: lambda name: pm.HalfNormal(name, scale)),
+        scales.map(lambda scale: lambda name, dims: pm.Gamma(name, 2.0, 1.0 / scale, dims=dims)),
+    ]
+    if size is not None:
+        several = st.lists(scales, min_size=size, max_size=size)
+        forms += [several, several.map(np.array), several.map(pm.HalfNormal.dist)]
+    return st.one_of(forms)

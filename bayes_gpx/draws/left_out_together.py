@@ -1,0 +1,190 @@
+"""Rows that are left out together: by groups, or all that come later; read and scored."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+
+from bayes_gpx.aliases import Column, Draws
+from bayes_gpx.data.features import read_response
+from bayes_gpx.draws.categorical_values import coded
+from bayes_gpx.draws.training_rows import at_training_rows
+from bayes_gpx.posteriors.evidence.groups import given_before
+from bayes_gpx.posteriors.exact import noisy_covariance
+from bayes_gpx.posteriors.strategies import Exact
+from bayes_gpx.validation import count, meant
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.draws.protocols import ModelLike
+
+LEAD = ("chain", "draw")
+"""Dims of draws, which come first."""
+
+
+def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarray, np.ndarray]:
+    """Codes 0, 1, ... of each row's group (n,), and the groups' labels as they appear.
+
+    Parameters
+    ----------
+    groups : str, or series or array (n,)
+        A column of X or Z, or a label for each row.
+
+    Raises
+    ------
+    ValueError
+        For another number of rows, missing labels, and a single group.
+    """
+    codes, labels = pd.factorize(_by_row(training, groups, "groups"))
+    if len(labels) < 2:
+        raise ValueError(
+            f"groups has the one label {labels[0]}; expected at least two groups, each of which "
+            "is predicted from the others."
+        )
+    return codes.astype(np.int64), np.asarray(labels)
+
+
+def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
+    """Rank 0, 1, ... of each row, (n,); rows that come at the same time share one.
+
+    Parameters
+    ----------
+    order : str, or series or array (n,)
+        A column of X or Z, or a number or date for each row.
+
+    Raises
+    ------
+    ValueError
+        For another number of rows, missing values, and what is neither numbers nor dates.
+    """
+    values = pd.Series(_by_row(training, order, "order")).infer_objects()
+    if values.dtype.kind not in "iufM":
+        raise ValueError(
+            f"order holds values of type {values.dtype}; expected numbers or dates, which say what "
+            "comes first."
+        )
+    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+
+
+def _by_row(training, values, argument):
+    """Values of a column by its name, or those that were given; none missing."""
+    if training.streamed:
+        raise ValueError(
+            f"{argument} needs all rows in memory; expected a model of a table, not of rows that "
+            "are read in parts."
+        )
+    if isinstance(values, str):
+        return _column(training, values, argument)
+    values = np.asarray(read_response(values, training.X, argument, lambda given: given))
+    missing = pd.isna(values)
+    if missing.any():
+        raise ValueError(
+            f"{argument} is missing in {missing.sum()} rows, first in row "
+            f"{training.X.index[missing][0]}; expected a value for each row."
+        )
+    return values
+
+
+def _column(training, name, argument):
+    for frame in (training.X, training.Z):
+        if frame is None or name not in frame.sources:
+            continue
+        values = coded(frame, frame.values, [name])[:, 0]
+        if name not in frame.levels:
+            return values
+        return np.asarray(frame.levels[name])[values.astype(int)]
+    of_Z = () if training.Z is None else training.Z.sources
+    known = list(dict.fromkeys([*training.X.sources, *of_Z]))
+    hint = meant(argument, name, known)
+    raise ValueError(
+        f"{argument}: no column {name!r} in the model's tables, which have {known}; expected one "
+        f"of these, or a value for each row.{hint}"
+    )
+
+
+def _joint(draw):
+    return [draw.strategy.leave_groups_out(draw.given, draw.groups).joint]
+
+
+def _in_order(draw):
+    if not isinstance(draw.strategy, Exact):
+        raise ValueError(
+            "order needs normal noise on all rows, whose density is a product of terms, each given "
+            "the rows before; expected likelihood='normal' and no approximation."
+        )
+    given = draw.given
+    sigma, jitter = given.theta["sigma"], given.jitter
+    C = noisy_covariance(given.process, given.X, sigma, given.Z, jitter=jitter)
+    return [given_before(given.y, C)]
+
+
+def densities_of_groups(
+    model: ModelLike, idata: Draws, groups: str | Column, *, progressbar: bool = True
+) -> xr.DataArray:
+    """Log density of all responses of a group given those of the others.
+
+    Returns
+    -------
+    xarray.DataArray
+        ``log p(y_G | y_-G, theta)`` of y in user units, (chain, draw, group).
+    """
+    codes, labels = read_groups(model.training, groups)
+    (joint,), hyper, _ = at_training_rows(
+        model, idata, _joint, groups=codes, progressbar=progressbar
+    )
+    joint = joint[..., first_of_each(codes)]
+    joint -= np.bincount(codes) * np.log(model.training.response_scaling.scale)
+    coords = {"chain": hyper.chain, "draw": hyper.draw, "group": labels}
+    return xr.DataArray(joint, coords, [*LEAD, "group"])
+
+
+def first_of_each(codes: np.ndarray) -> np.ndarray:
+    """Position of the first row of each group, from codes 0, 1, ..."""
+    return np.unique(codes, return_index=True)[1]
+
+
+def densities_in_order(
+    model: ModelLike,
+    idata: Draws,
+    order: str | Column,
+    start: int | None = None,
+    *,
+    progressbar: bool = True,
+) -> tuple[xr.DataArray, xr.DataArray]:
+    """Log density of responses given all that come before them.
+
+    Responses at the same time are predicted together. The first `start` rows are not scored; half
+    of all rows by default.
+
+    Returns
+    -------
+    terms : xarray.DataArray
+        ``log p(y_t | y_<t, theta)`` of y in user units, (chain, draw, time).
+    later : xarray.DataArray
+        ``log p(y_>=t | y_<t, theta)``: what draws know of the responses from then on.
+    """
+    training = model.training
+    ranks = read_order(training, order)
+    start = training.n // 2 if start is None else start
+    count("start", start, 0)
+    by_time = np.argsort(ranks, kind="stable")
+    begins = np.flatnonzero(np.diff(ranks[by_time], prepend=-1))
+    kept = begins >= start
+    if kept.sum() < 2:
+        raise ValueError(
+            f"order leaves {kept.sum()} times after the first {start} rows; expected at least two "
+            f"to score, of {len(begins)} times in all. Pass a smaller start."
+        )
+    (each,), hyper, _ = at_training_rows(
+        model, idata, _in_order, order=by_time, progressbar=progressbar
+    )
+    each = each - np.log(training.response_scaling.scale)
+    terms = np.add.reduceat(each, begins, axis=-1)
+    later = np.cumsum(terms[..., ::-1], axis=-1)[..., ::-1]
+    coords = {"chain": hyper.chain, "draw": hyper.draw, "time": np.flatnonzero(kept)}
+    dims = [*LEAD, "time"]
+    known = xr.DataArray(terms[..., kept], coords, dims)
+    return known, xr.DataArray(later[..., kept], coords, dims)

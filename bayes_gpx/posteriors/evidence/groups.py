@@ -1,0 +1,141 @@
+"""Groups of normal observations given all others, and observations given those before them."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from scipy.linalg import cho_solve, solve_triangular
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
+
+
+class Precision(NamedTuple):
+    """An inverse covariance of n observations: diag(own) + sign H'H.
+
+    Attributes
+    ----------
+    own : tensor (n,)
+    H : tensor (k, n)
+    sign : int
+    """
+
+    own: Tensor
+    H: Tensor
+    sign: int
+
+    @staticmethod
+    def of(C: Tensor) -> "Precision":  # noqa: N803
+        """From a covariance (n, n)."""
+        inverse = solve_root(cholesky(C), pt.eye(C.shape[0]))
+        return Precision(pt.zeros(C.shape[0]), inverse, 1)
+
+
+class GroupsLeftOut(Op):
+    """(own, H, alpha, extra, groups) -> shift, variance and joint log density, (n,) each.
+
+    See `groups_left_out`. Nothing is differentiable; all is NaN where a block of the precision is
+    not positive definite.
+    """
+
+    __props__ = ("sign",)
+
+    def __init__(self, sign):
+        self.sign = sign
+
+    def make_node(self, *inputs):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, inputs, [pt.dvector() for _ in range(3)])
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        own, H, alpha, extra, groups = inputs
+        found = np.full((3, len(alpha)), np.nan)
+        order = np.argsort(groups, kind="stable")
+        for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
+            low_rank = self.sign < 0 and len(H) < len(rows)
+            left_out = _left_out_by_coefficients if low_rank else _left_out
+            try:
+                of_group = left_out(self.sign, own[rows], H[:, rows], alpha[rows], extra[rows])
+            except (np.linalg.LinAlgError, ValueError):  # not positive definite, or not finite
+                continue
+            for values, value in zip(found, of_group, strict=True):
+                values[rows] = value
+        for storage, values in zip(output_storage, found, strict=True):
+            storage[0] = values
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return [shapes[2]] * 3
+
+
+def _left_out(sign, own, H, alpha, extra):
+    """Shift, variance and joint log density of one group, from the block of its rows."""
+    P = sign * (H.T @ H) + np.diag(own)
+    cov = cho_solve((np.linalg.cholesky(P), True), np.eye(len(own)))
+    shift = cov @ alpha
+    cov[np.diag_indices_from(cov)] += extra
+    root = np.linalg.cholesky(cov)
+    white = solve_triangular(root, shift, lower=True)
+    joint = -0.5 * (white @ white + len(own) * np.log(2 * np.pi)) - np.log(np.diag(root)).sum()
+    return shift, np.diag(cov), joint
+
+
+def _left_out_by_coefficients(sign, own, H, alpha, extra):
+    """The same where the sign is -1, in time that grows with the rows, not with their cube.
+
+    P^-1 = diag(1 / own) + W'W, with W from what H leaves when the group's rows are taken out.
+    """
+    D = 1.0 / own
+    root = np.linalg.cholesky(np.eye(len(H)) - (H * D) @ H.T)
+    W = solve_triangular(root, H * D, lower=True)
+    shift = D * alpha + W.T @ (W @ alpha)
+    D = D + extra
+    root = np.linalg.cholesky(np.eye(len(H)) + (W / D) @ W.T)
+    white = solve_triangular(root, W @ (shift / D), lower=True)
+    square = (shift**2 / D).sum() - white @ white
+    logdet = np.log(D).sum() + 2.0 * np.log(np.diag(root)).sum()
+    joint = -0.5 * (square + logdet + len(own) * np.log(2 * np.pi))
+    return shift, D + (W**2).sum(axis=0), joint
+
+
+def groups_left_out(
+    precision: Precision, alpha: Tensor, groups: Tensor, extra: Tensor | None = None
+) -> list[Tensor]:
+    """What the other groups say of each observation, and of each group.
+
+    Parameters
+    ----------
+    precision : Precision
+    alpha : tensor (n,)
+        It times the observations.
+    groups : tensor (n,)
+        Codes.
+    extra : tensor (n,), optional
+        Variances that are added to those of an observation that was left out.
+
+    Returns
+    -------
+    shift : (n,)
+        By how much an observation is above its mean given the other groups, ``P_GG^-1 alpha_G``.
+    variance : (n,)
+        Diagonal of its covariance with the others of its group, ``P_GG^-1``.
+    joint : (n,)
+        Log density of all observations of its group given the other groups.
+    """
+    extra = pt.zeros_like(alpha) if extra is None else extra
+    node = GroupsLeftOut(precision.sign).make_node(precision.own, precision.H, alpha, extra, groups)
+    return node.outputs
+
+
+def sum_of_group(values: Tensor, groups: Tensor) -> Tensor:
+    """Sum over the group of each observation, (n,)."""
+    sums = pt.zeros(groups.max() + 1)
+    return sums[groups].inc(values)[groups]
+
+
+def given_before(y: Tensor, C: Tensor) -> Tensor:  # noqa: N803
+    """Log density of each y_i given those before it, under N(0, C): (n,)."""
+    root = cholesky(C)
+    white = solve_root(root, y)
+    return -0.5 * (pt.sqr(white) + np.log(2 * np.pi)) - pt.log(pt.diagonal(root))
