@@ -1,8 +1,9 @@
 """The mode of a log density, and fits at it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import pymc as pm
@@ -62,7 +63,7 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
         blas_threads(n, workers),
         progress_bar(progressbar) as progress,
     ):
-        ends = pool.map(lambda start: _ascend(density, start), starts)
+        ends = pool.map(lambda start: ascend(density, start), starts)
         optima = list(progress.track(ends, total=len(starts), description=what))
     if not any(o.log_density > -LOST for o in optima):
         raise NowhereFinite(
@@ -80,11 +81,21 @@ def climb(density: Density, starts: Sequence[Start], *, progressbar: bool = True
     return optima
 
 
-def _ascend(density, start):
-    """Where one start ends; each call has functions of its own and may run in a thread."""
+class Climbable(Protocol):
+    """What can be climbed: a `Density`, or another function of an unconstrained vector."""
+
+    def unconstrain(self, start: Start) -> np.ndarray:
+        """Unconstrained vector of a start."""
+
+    def value_and_slope(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+        """Function x -> (value, gradient), for one thread; -inf where there is no value."""
+
+
+def ascend(density: Climbable, start: Start) -> Optimum:
+    """Climb from one start; each call has functions of its own and may run in a thread."""
     value_and_slope, trace = density.value_and_slope(), []
     x0 = density.unconstrain(start)
-    best = [LOST, x0]
+    best: list[Any] = [LOST, x0]
 
     def objective(x):
         value, slope = value_and_slope(x)
