@@ -43,6 +43,8 @@ SYMBOLS = {
     "baselines": pt.dmatrix,
     "rng": pt.random.type.random_generator_type,
     "update": pt.dvector,
+    "target_mean": pt.dvector,
+    "target_variance": pt.dvector,
     "exposure": pt.dvector,
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
@@ -104,7 +106,16 @@ class Structure:
 STACKED = {"alpha": 2, "root": 3, "update": 2}
 """Number of dimensions of each symbol that may have an axis of classes, where it has one."""
 
-CHANGING = ("jitter", "alpha", "root", "rng", "update", "label")
+CHANGING = (
+    "jitter",
+    "alpha",
+    "root",
+    "rng",
+    "update",
+    "label",
+    "target_mean",
+    "target_variance",
+)
 """Symbols whose values differ from draw to draw."""
 
 
@@ -161,6 +172,7 @@ def _one_draw(structure, theta, symbols):
     specification, symbol = structure.specification, symbols.get
     sums = Sums(*(symbols[name] for name in Sums._fields)) if "gram" in symbols else None
     baseline = symbol("baseline", symbol("baselines"))
+    target = symbol("target_mean"), symbol("target_variance")
     asked = symbol("X_new"), symbol("Z_new"), symbol("positions"), baseline, structure.intercept
     return OneDraw(
         structure.strategy,
@@ -183,6 +195,7 @@ def _one_draw(structure, theta, symbols):
         symbol("label"),
         symbol("rng"),
         symbol("update"),
+        target if "target_mean" in symbols else None,
     )
 
 

@@ -260,6 +260,8 @@ class OneDraw:
     rng : generator or None
     update : tensor or None
         What `Strategy.update` found.
+    target : tuple of tensors or None
+        Mean and variance (n,) that another model gives each observation from the others.
     """
 
     strategy: Strategy
@@ -269,6 +271,7 @@ class OneDraw:
     label: Any = None
     rng: Any = None
     update: Any = None
+    target: tuple | None = None
 
     def posterior(self, label: TensorLike | None = None) -> Callable[[Operator], Values]:
         """The posterior, of one class, from what was found before."""
