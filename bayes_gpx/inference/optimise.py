@@ -91,8 +91,11 @@ class Climbable(Protocol):
         """Function x -> (value, gradient), for one thread; -inf where there is no value."""
 
 
-def ascend(density: Climbable, start: Start) -> Optimum:
-    """Climb from one start; each call has functions of its own and may run in a thread."""
+def ascend(density: Climbable, start: Start, tolerance: float = 1e-11) -> Optimum:
+    """Climb from one start; each call has functions of its own and may run in a thread.
+
+    It ends where a step gains less than `tolerance`, as a share of the value.
+    """
     value_and_slope, trace = density.value_and_slope(), []
     x0 = density.unconstrain(start)
     best: list[Any] = [LOST, x0]
@@ -120,7 +123,7 @@ def ascend(density: Climbable, start: Start) -> Optimum:
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(x0 - reach, x0 + reach, strict=True)),
-        options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4 / unit},
+        options={"maxiter": 1000, "maxfun": 2000, "ftol": tolerance, "gtol": 1e-4 / unit},
     )
     result.fun, result.jac = result.fun * unit, result.jac * unit
     inside = (np.abs(result.x - x0) < 0.999 * reach).all()
