@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -73,10 +73,11 @@ class Projection:
         Returns
         -------
         model : GP
-            The reference's kernel, priors, scaling and rows, with `size` of its features.
+            The reference's kernel, priors, scaling and rows, with `size` of its features, in the
+            order of the data. New samples need these columns; a frame may hold others too.
         idata : xarray.DataTree
             Its `posterior` holds the projections of the reference's draws; `sample_stats` their
-            `kl`, and whether the optimiser `converged`. Both are for all verbs.
+            `kl`, and whether the optimiser `converged`. All verbs take this pair.
 
         Raises
         ------
@@ -188,7 +189,7 @@ def project(
     >>> found.suggested, found.path[0]
     (1, 'x1')
     >>> small, draws = found.submodel(1)
-    >>> bx.predictions(small, draws, X[:5], progressbar=False).sizes["obs"]
+    >>> bx.predictions(small, draws, X[:5, [1]], progressbar=False).sizes["obs"]
     5
     """
     _refuse(model, idata)
@@ -260,15 +261,15 @@ def _read_sizes(sizes, most):
     """Different numbers of features, in ascending order."""
     if sizes is None:
         return list(range(min(most, LARGEST) + 1))
-    chosen = sorted(set(sizes))
-    for size in chosen:
+    listed = np.ndim(sizes) == 1 and len(sizes)
+    for size in sizes if listed else ():
         count("sizes", size, 0)
-    if not chosen or chosen[-1] > most:
+    if not listed or max(sizes) > most:
         raise ValueError(
-            f"sizes is {list(sizes)}; expected whole numbers from 0 to {most}, the number of "
+            f"sizes is {sizes!r}; expected a list of whole numbers from 0 to {most}, the number of "
             "features on the path."
         )
-    return [int(size) for size in chosen]
+    return sorted({int(size) for size in sizes})
 
 
 def _refit(idata):
@@ -283,7 +284,7 @@ def _refit(idata):
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A path, and the reference and submodels on it: each with log densities of what is held out.
+    """A reference, a path, and the submodels on it, all of which score rows.
 
     Attributes
     ----------
@@ -322,11 +323,9 @@ def _score(model, idata, rows):
     return averaged(held_out_log_likelihood(model, idata, rows, progressbar=False))
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
-    """What a fold tells: its rows, their scores (sizes + 1, m), and the path found without them."""
+class _Part(NamedTuple):
+    """What a fold tells: scores of its rows (sizes + 1, m), and the path found without them."""
 
-    rows: np.ndarray
     scores: np.ndarray
     path: list[str]
 
@@ -378,7 +377,7 @@ class _Search:
         seed = int(np.random.default_rng(spawned).integers(2**31))
         fitted = model.fit(**self.options, seed=seed) if self.known is None else self.known
         found = self.found(model, fitted)
-        return _Part(rows, found.scores(training.rows(rows), self.sizes), found.path)
+        return _Part(found.scores(training.rows(rows), self.sizes), found.path)
 
 
 def _without(search, fold):

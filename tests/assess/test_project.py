@@ -272,6 +272,7 @@ REFUSED = [
     ({"path": ["x0", "x0"]}, "different"),
     ({"sizes": [4]}, "from 0 to 3"),
     ({"sizes": []}, "from 0 to 3"),
+    ({"sizes": 2}, "a list of whole numbers"),
     ({"sizes": [-1]}, "at least 0"),
     ({"path": ["x0"], "sizes": [2]}, "from 0 to 1"),
     ({"folds": 1}, "at least 2"),
