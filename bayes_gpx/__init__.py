@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.assess import metrics as metrics
     from bayes_gpx.assess.calibrate import calibrate as calibrate
     from bayes_gpx.assess.compare import compare as compare
+    from bayes_gpx.assess.project import project as project
     from bayes_gpx.data import datasets as datasets
     from bayes_gpx.explain import (
         attributions as attributions,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         plot_partial_dependence as plot_partial_dependence,
         plot_path as plot_path,
         plot_predictions as plot_predictions,
+        plot_project as plot_project,
         plot_relevance as plot_relevance,
         plot_slopes as plot_slopes,
         plot_waterfall as plot_waterfall,
@@ -129,6 +131,7 @@ _MAP = {
     "metrics": "bayes_gpx.assess.metrics",
     "compare": "bayes_gpx.assess.compare:compare",
     "calibrate": "bayes_gpx.assess.calibrate:calibrate",
+    "project": "bayes_gpx.assess.project:project",
     "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
     # data, keeping and showing
     "datasets": "bayes_gpx.data.datasets",
@@ -148,6 +151,7 @@ _MAP = {
     "plot_comparisons": "bayes_gpx.plots:plot_comparisons",
     "plot_path": "bayes_gpx.plots:plot_path",
     "plot_predictions": "bayes_gpx.plots:plot_predictions",
+    "plot_project": "bayes_gpx.plots:plot_project",
     "plot_relevance": "bayes_gpx.plots:plot_relevance",
     "plot_slopes": "bayes_gpx.plots:plot_slopes",
     "plot_waterfall": "bayes_gpx.plots:plot_waterfall",

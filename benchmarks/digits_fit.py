@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 import bayes_gpx as bx
 from bayes_gpx.inference.log_density import Density
-from bayes_gpx.inference.optimise import _ascend
+from bayes_gpx.inference.optimise import ascend
 from bayes_gpx.numerics.threads import blas_threads
 from digits_weights import NAMES, split, timed
 
@@ -86,7 +86,7 @@ def fit_ours(model, start):
         density, compiling = timed(lambda: Density(model.objective, jacobian=False))
         point = density.unconstrain(start)
         _, first = timed(lambda: density.value_and_slope()(point))
-        optimum, seconds = timed(lambda: _ascend(density, start))
+        optimum, seconds = timed(lambda: ascend(density, start))
     return optimum.log_density, optimum.evaluations, seconds, compiling + first
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from collections.abc import Callable
+from concurrent.futures import Executor
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 from bayes_gpx.assess.replicates import Replicates
+from bayes_gpx.assess.tasks import in_turn
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
@@ -148,28 +149,14 @@ def calibrate(
     replicates = Replicates(model, method, rows, draws, posterior, quantities, fit)
     folder, entropy = _folder(path, replicates, seed)
     with progress_bar(progressbar) as progress:
+        each = ((entropy, number, folder) for number in range(runs))
         tracked = progress.track(
-            _all_runs(replicates, entropy, runs, folder, executor),
+            in_turn(_run, replicates, each, executor),
             total=runs,
             description=f"Refitting by {method} to {runs} replicates",
         )
         found = [*tracked]
     return _as_tree(found, replicates)
-
-
-def _all_runs(replicates, entropy, runs, folder, executor) -> Iterator[dict]:
-    """Results of the runs in their order: those that are kept, and those that are missing."""
-    if executor is None:
-        for number in range(runs):
-            yield _run(replicates, entropy, number, folder)
-        return
-    client = getattr(executor, "_client", None)
-    sent = replicates if client is None else client.scatter(replicates, hash=False)
-    futures: list[Future] = [
-        executor.submit(_run, sent, entropy, number, folder) for number in range(runs)
-    ]
-    for future in futures:
-        yield future.result()
 
 
 def _run(replicates, entropy, number, folder):

@@ -13,6 +13,7 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.draws.leave_one_out import (
+    averaged,
     held_out_log_likelihood,
     log_likelihood,
     refuse_single_draw,
@@ -256,6 +257,4 @@ def _held_out(model, idata, X_new, Z_new, y_new):
         missing = "X_new" if X_new is None else "y_new"
         raise ValueError(f"{missing} is missing; expected X_new and y_new, or neither.")
     rows = model.training.read_observed(X_new, Z_new, y_new, model.specification.observation)
-    terms = held_out_log_likelihood(model, idata, rows, progressbar=False)
-    draws = terms.sizes["chain"] * terms.sizes["draw"]
-    return np.logaddexp.reduce(terms.values.reshape((draws, -1)), axis=0) - np.log(draws)
+    return averaged(held_out_log_likelihood(model, idata, rows, progressbar=False))

@@ -3,7 +3,7 @@
 What cannot be used is refused here, before any sampling, naming the row or column and the cure.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
@@ -73,6 +73,13 @@ class Frame:
     def rows(self, positions: np.ndarray | slice) -> "Frame":
         """Some of the rows alone."""
         return replace(self, values=self.values[positions], index=self.index[positions])
+
+    def only(self, sources: Sequence[str]) -> "Frame":
+        """Some of the user's own columns alone, in the order of all."""
+        columns = [c for c in self.columns if self._source_of.get(c, c) in sources]
+        places = [self.columns.index(c) for c in columns]
+        levels = {c: levels for c, levels in self.levels.items() if c in sources}
+        return replace(self, values=self.values[:, places], columns=tuple(columns), levels=levels)
 
     def first(self, k: int) -> "Frame":
         """The first k columns alone."""

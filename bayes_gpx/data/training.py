@@ -1,5 +1,6 @@
 """The training data of a model: read, checked, scaled; and the door for new samples."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -150,6 +151,13 @@ class TrainingData:
             y=self.y[positions],
             exposure=None if self.exposure is None else self.exposure[positions],
         )
+
+    def only(self, sources: Sequence[str]) -> "TrainingData":
+        """The same samples with some of X's own columns, on the scale of all; without Z."""
+        X = self.X.only(sources)
+        kept = np.isin(self.X.columns, X.columns)
+        scaling = Scaling(self.X_scaling.center[kept], self.X_scaling.scale[kept])
+        return replace(self, X=X, X_scaling=scaling)
 
     def read_new(
         self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True

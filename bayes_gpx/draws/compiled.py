@@ -43,6 +43,8 @@ SYMBOLS = {
     "baselines": pt.dmatrix,
     "rng": pt.random.type.random_generator_type,
     "update": pt.dvector,
+    "target_mean": pt.dvector,
+    "target_variance": pt.dvector,
     "exposure": pt.dvector,
     "U": pt.dmatrix,
     "U_Z": pt.dmatrix,
@@ -105,7 +107,16 @@ class Structure:
 STACKED = {"alpha": 2, "root": 3, "update": 2}
 """Number of dimensions of each symbol that may have an axis of classes, where it has one."""
 
-CHANGING = ("jitter", "alpha", "root", "rng", "update", "label")
+CHANGING = (
+    "jitter",
+    "alpha",
+    "root",
+    "rng",
+    "update",
+    "label",
+    "target_mean",
+    "target_variance",
+)
 """Symbols whose values differ from draw to draw."""
 
 
@@ -162,6 +173,7 @@ def _one_draw(structure, theta, symbols):
     specification, symbol = structure.specification, symbols.get
     sums = Sums(*(symbols[name] for name in Sums._fields)) if "gram" in symbols else None
     baseline = symbol("baseline", symbol("baselines"))
+    target = symbol("target_mean"), symbol("target_variance")
     asked = symbol("X_new"), symbol("Z_new"), symbol("positions"), baseline, structure.intercept
     return OneDraw(
         structure.strategy,
@@ -185,6 +197,7 @@ def _one_draw(structure, theta, symbols):
         symbol("rng"),
         symbol("update"),
         symbol("groups"),
+        target if "target_mean" in symbols else None,
     )
 
 

@@ -159,6 +159,12 @@ def held_out_log_likelihood(
     return xr.DataArray(terms, coords, ["chain", "draw", "obs"])
 
 
+def averaged(terms: xr.DataArray) -> np.ndarray:
+    """Log of the mean over draws of densities whose logs are (chain, draw, obs): (obs,)."""
+    each = terms.transpose("chain", "draw", "obs").values.reshape((-1, terms.sizes["obs"]))
+    return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
+
+
 def log_likelihood_given(model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray) -> np.ndarray:
     """Log density of each response given the values of functions at its row.
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import pymc as pm
@@ -101,21 +102,34 @@ def climb(
 def _mapped(pool, density, starts, elsewhere):
     """Where the starts end, in their order."""
     if elsewhere is None:
-        return pool.map(partial(_ascend, density), starts)
+        return pool.map(partial(ascend, density), starts)
     task = partial(_ascend_of, elsewhere.model, density.jacobian)
     return elsewhere.executor.map(task, starts)
 
 
 def _ascend_of(model, jacobian, start):
     """Where a start ends, in the process that this is called in."""
-    return _ascend(Density(model(), jacobian=jacobian), start)
+    return ascend(Density(model(), jacobian=jacobian), start)
 
 
-def _ascend(density, start):
-    """Where one start ends; each call has functions of its own and may run in a thread."""
+class Climbable(Protocol):
+    """What can be climbed: a `Density`, or another function of an unconstrained vector."""
+
+    def unconstrain(self, start: Start) -> np.ndarray:
+        """Unconstrained vector of a start."""
+
+    def value_and_slope(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+        """Function x -> (value, gradient), for one thread; -inf where there is no value."""
+
+
+def ascend(density: Climbable, start: Start, tolerance: float = 1e-11) -> Optimum:
+    """Climb from one start; each call has functions of its own and may run in a thread.
+
+    It ends where a step gains less than `tolerance`, as a share of the value.
+    """
     value_and_slope, trace = density.value_and_slope(), []
     x0 = density.unconstrain(start)
-    best = [LOST, x0]
+    best: list[Any] = [LOST, x0]
 
     def objective(x):
         value, slope = value_and_slope(x)
@@ -140,7 +154,7 @@ def _ascend(density, start):
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(x0 - reach, x0 + reach, strict=True)),
-        options={"maxiter": 1000, "maxfun": 2000, "ftol": 1e-11, "gtol": 1e-4 / unit},
+        options={"maxiter": 1000, "maxfun": 2000, "ftol": tolerance, "gtol": 1e-4 / unit},
     )
     result.fun, result.jac = result.fun * unit, result.jac * unit
     inside = (np.abs(result.x - x0) < 0.999 * reach).all()

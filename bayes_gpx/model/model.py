@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -98,6 +98,18 @@ class Model:
     def of_rows(self, training: TrainingData) -> Self:
         """The same model of other samples on its scale, outside of any other; not fitted."""
         return self.restored(training, self.specification, **self._settings)
+
+    def of_features(self, sources: Sequence[str]) -> Self:
+        """The same model of some of X's own columns, outside of any other; not fitted.
+
+        It keeps their scale, and the values that their hyperparameters are fixed at; without Z.
+        """
+        training = self.training.only(sources)
+        kept = np.isin(self.training.X.columns, training.X.columns)
+        by_feature = {h.name for h in self.specification.hyperparameters if h.dim == "feature"}
+        fixed = {name: self.fixed[name][kept] for name in by_feature & self.fixed.keys()}
+        settings = self._settings | {"priors": {**self.priors, **fixed}}
+        return self.restored(training, self.specification, **settings)
 
     def without_rows(self) -> Self:
         """The same model of data read in parts, with sums in the place of the rows."""

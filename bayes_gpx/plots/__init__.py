@@ -12,6 +12,7 @@ from bayes_gpx.plots.map import plot_map
 from bayes_gpx.plots.partial_dependence import plot_partial_dependence
 from bayes_gpx.plots.path import plot_path
 from bayes_gpx.plots.predictions import plot_predictions
+from bayes_gpx.plots.project import plot_project
 from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
 from bayes_gpx.plots.slopes import plot_slopes
 from bayes_gpx.plots.waterfall import plot_waterfall
@@ -32,6 +33,7 @@ __all__ = [
     "plot_partial_dependence",
     "plot_path",
     "plot_predictions",
+    "plot_project",
     "plot_relevance",
     "plot_slopes",
     "plot_waterfall",

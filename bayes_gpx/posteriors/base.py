@@ -296,6 +296,8 @@ class OneDraw:
         What `Strategy.update` found.
     groups : tensor (n,) or None
         Codes of groups of observations.
+    target : tuple of tensors or None
+        Mean and variance (n,) that another model gives each observation from the others.
     """
 
     strategy: Strategy
@@ -306,6 +308,7 @@ class OneDraw:
     rng: Any = None
     update: Any = None
     groups: Any = None
+    target: tuple | None = None
 
     def posterior(self, label: TensorLike | None = None) -> Callable[[Operator], Values]:
         """The posterior, of one class, from what was found before."""

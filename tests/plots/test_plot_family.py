@@ -34,6 +34,7 @@ def drawn():
     slopes = bx.slopes(model, idata, **quiet)
     plain = bx.GP(X, model.training.y)
     few = plain, known(plain, scattered(theta, 10))
+    alone = {name: theta[name] for name in plain.hyperparameters}
     relevance = bx.relevance(*few, progressbar=False)
     pairs = bx.ranking(bx.interactions(*few, progressbar=False))
     given = {
@@ -53,6 +54,7 @@ def drawn():
         "relevance": (bx.ranking(relevance),),
         "interactions": (pairs,),
         "importances": (relevance, bx.importances(*few, **quiet)),
+        "project": (bx.project(plain, alone, folds=2, progressbar=False),),
         "image": (attributions, (1, 2)),
         "map": (weights, X[["rain", "wind"]]),
     }
@@ -221,6 +223,6 @@ def test_a_model_in_the_place_of_a_dataset_is_refused(name):
     X = np.random.default_rng(1).normal(size=(8, 2))
     model, rest = bx.GP(X, X[:, 0]), OTHER_ARGUMENTS.get(name, ())
     for given in (model, X, None):
-        words = rf"The plot was given a {type(given).__name__}; expected the Dataset that .*bx\."
+        words = rf"The plot was given a {type(given).__name__}; expected the \w+ that .*bx\."
         with pytest.raises(ValueError, match=words):
             getattr(bx, name)(given, *rest)

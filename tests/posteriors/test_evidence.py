@@ -67,6 +67,26 @@ def test_leave_one_out_without_a_factor_is_not_finite(rng):
     assert not np.isfinite(mean).any() and not np.isfinite(variance).any()
 
 
+def test_gradients_of_what_is_left_out_are_finite_differences(rng):
+    """Of each output by itself, and of all in one sum: in C along a symmetric step, and in y."""
+    covariance, response = positive_definite(rng, 7), rng.normal(size=7)
+    a, q = rng.normal(size=(2, 7))
+    across, along = rng.normal(size=(7, 7)), rng.normal(size=7)
+    across += across.T
+    logp, mean, variance = leave_one_out(y, C)
+    sums = [1.7 * logp, mean @ a, variance @ q, 1.7 * logp + mean @ a + variance @ q]
+    for total in sums:
+        slopes = pt.grad(total, [C, y])
+        function = pytensor.function([C, y], [total, *slopes], mode=MODE)
+        _, in_C, in_y = function(covariance, response)
+        step = 1e-6
+        above, below = (function(covariance + e * across, response)[0] for e in (step, -step))
+        assert_allclose((in_C * across).sum(), (above - below) / (2 * step), rtol=1e-6)
+        above, below = (function(covariance, response + e * along)[0] for e in (step, -step))
+        assert_allclose(in_y @ along, (above - below) / (2 * step), rtol=1e-6, atol=1e-8)
+    assert not np.any(pytensor.function([C, y], slopes[0], mode=MODE)(-covariance, response))
+
+
 def test_shapes_are_inferred_without_computing():
     outputs = NormalEvidence()(C, y)
     shape = pytensor.function([C, y], outputs[1].shape, mode=MODE)

@@ -35,9 +35,10 @@ model: named_kernels specification priors lengthscale_prior bound_data latent_va
     placement interaction_model storage
 explain: in_parts predictions weights derivatives attributions sensitivities relevance ranking
     importances partial_dependence comparisons slopes sample_functions loo_predictions imputation
-assess: metrics compare replicates calibrate
+assess: metrics tasks compare replicates calibrate projection project
 plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
     beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances
+    project
 export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/models sections/citing results

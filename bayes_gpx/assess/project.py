@@ -1,0 +1,421 @@
+"""The smallest model that predicts as well as the whole one, found by projection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from scipy.stats import norm
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.assess.projection import Reference, project_to, thinned
+from bayes_gpx.assess.tasks import in_turn
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
+from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood
+from bayes_gpx.explain.relevance import relevance
+from bayes_gpx.inference.methods import METHODS
+from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.validation import count, names_among, one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.model.model import Model
+
+LARGEST = 20
+"""Features of the largest submodel, unless other sizes are asked for."""
+
+ROUND_OFF = 1e-6
+"""Nats that scores of the same model may differ by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Projection:
+    """What `bayes_gpx.project` found.
+
+    Attributes
+    ----------
+    table : pandas.DataFrame
+        A row for each `size`, the number of features: `elpd`, the sum of the log predictive
+        densities of all rows, each by a submodel that was found without its fold; `elpd_diff`, the
+        difference from that of the reference; `se`, the standard error of this difference; `kl`,
+        the divergence of the submodel's leave-one-out predictions from those of the reference, on
+        average over rows and draws, in nats; and `feature`, the last one that came in.
+    inclusion : xarray.DataArray
+        (fold, feature): at which size the search of each fold lets a feature in. So
+        ``(inclusion <= size).mean("fold")`` is the share of the folds whose submodel of that size
+        has it.
+    path : list of str
+        Features in the order of the search, with all rows.
+    suggested : int or None
+        The smallest size whose `elpd_diff` is at most one standard error below 0; None if that is
+        true of no size.
+    """
+
+    table: pd.DataFrame
+    inclusion: xr.DataArray
+    path: list[str]
+    suggested: int | None
+    _submodels: dict[int, tuple[Model, xr.DataTree]] = field(repr=False)
+
+    def submodel(self, size: int) -> tuple[Model, xr.DataTree]:
+        """The submodel of the first features on the path, and its projected draws.
+
+        Parameters
+        ----------
+        size : int
+            One of the table's, at least 1.
+
+        Returns
+        -------
+        model : GP
+            The reference's kernel, priors, scaling and rows, with `size` of its features, in the
+            order of the data. New samples need these columns; a frame may hold others too.
+        idata : xarray.DataTree
+            Its `posterior` holds the projections of the reference's draws; `sample_stats` their
+            `kl`, and whether the optimiser `converged`. All verbs take this pair.
+
+        Raises
+        ------
+        ValueError
+            For a size that was not asked for, and for 0: without features there is no model.
+        """
+        if size not in self._submodels:
+            raise ValueError(
+                f"size is {size!r}; expected one of {list(self._submodels)}, the sizes of "
+                "bx.project that have features."
+            )
+        return self._submodels[size]
+
+    def __repr__(self):
+        """The suggestion in a sentence, and the table."""
+        if self.suggested is None:
+            found = "no size predicts as well as the reference, within one standard error"
+        else:
+            names = ", ".join(map(str, self.path[: self.suggested])) or "no feature"
+            found = f"suggested size {self.suggested}: {names}"
+        return f"Projection, {found}\n\n{self.table.round(3)}"
+
+
+def project(
+    model: Model,
+    idata: Draws,
+    *,
+    path: Literal["relevance"] | Sequence[str] = "relevance",
+    sizes: Sequence[int] | None = None,
+    folds: int = 5,
+    clusters: int = 20,
+    executor: Executor | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+) -> Projection:
+    """Find the fewest features that predict as well as all of them, by projection.
+
+    The model with all features is the reference. A submodel has the same kernel, on the first
+    features of a search path, and for each draw of the reference those hyperparameters whose
+    predictions are closest to that draw's: they minimise the Kullback-Leibler divergence, summed
+    over rows, from the reference's leave-one-out predictive distributions to the submodel's [1]_. A
+    submodel is therefore never fitted to y by itself, and its uncertainty is the reference's, as
+    far as fewer features can express it. Submodels are scored by cross-validation, in which the
+    search is repeated without each fold: selecting features on the rows that then score them would
+    make small models look better than they are.
+
+    Parameters
+    ----------
+    model : GP
+        With normal noise, a kernel by name, and no approximation.
+    idata : xarray.DataTree or dict
+        Its fit; or a dict of fixed hyperparameters, which all folds then take as known.
+    path : "relevance" or list of str
+        In which order features come in: by their average `bayes_gpx.relevance` (KL-diff), in each
+        fold anew; or a given order, of some or all features.
+    sizes : list of int, optional
+        Numbers of features; from 0 to all features of the path, or to 20, by default. Size 0
+        predicts one normal distribution for all rows.
+    folds : int
+        The reference is fitted anew, by the method of `idata`, without each of so many parts of
+        the rows: the time is that of so many fits and searches more.
+    clusters : int
+        How many draws of the reference are projected, evenly spaced. The reference is scored by the
+        same draws. A search takes a fraction of a second for each of them and each size, which
+        grows with the cube of the number of rows.
+    executor : concurrent.futures.Executor, optional
+        Works on several folds at a time, Dask's ``client.get_executor()`` too.
+    seed : int, optional
+        Of the folds, and of the fits.
+    progressbar : bool
+
+    Returns
+    -------
+    Projection
+        With the table of sizes, the size that is suggested, and the submodels; `plot_project`
+        draws the table.
+
+    Raises
+    ------
+    ValueError
+        For a GPX, other likelihoods, approximations and callable kernels; for an `idata` of another
+        model, unknown features, sizes beyond the path, and more folds than rows.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If projections of some draws did not converge.
+
+    Notes
+    -----
+    Hyperparameters of a projection are not subject to the priors, whose information came in with
+    the reference. What is left out in a fold is left out of y; data keep the scale of all rows.
+
+    References
+    ----------
+    .. [1] Piironen and Vehtari, "Projection predictive model selection for Gaussian processes"
+       (2016); Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian processes
+       via sensitivity analysis of the posterior predictive distribution" (2019), for the path.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> rng = np.random.default_rng(1)
+    >>> X = rng.normal(size=(60, 3))
+    >>> model = bx.GP(X, 2.0 * np.sin(X[:, 1]) + 0.3 * rng.normal(size=60))
+    >>> idata = model.fit("map", progressbar=False)
+    >>> found = bx.project(model, idata, seed=1, progressbar=False)
+    >>> found.suggested, found.path[0]
+    (1, 'x1')
+    >>> small, draws = found.submodel(1)
+    >>> bx.predictions(small, draws, X[:5, [1]], progressbar=False).sizes["obs"]
+    5
+    """
+    _refuse(model, idata)
+    names = list(model.training.X.sources)
+    order = None
+    if isinstance(path, str):
+        one_of("path", path, ("relevance",))
+    else:
+        order = names = names_among("path", path, names)
+    chosen = _read_sizes(sizes, len(names))
+    count("folds", folds, 2)
+    if folds > model.training.n:
+        raise ValueError(f"folds is {folds} for {model.training.n} rows; expected at most as many.")
+    count("clusters", clusters)
+    if seed is not None:
+        count("seed", seed, 0)
+    if not isinstance(executor, Executor | None):
+        raise ValueError(
+            f"executor is a {type(executor).__name__}; expected one of concurrent.futures, or for "
+            "Dask client.get_executor()."
+        )
+    entropy = cast(int, np.random.SeedSequence(seed).entropy)
+    known, options = _refit(idata)
+    search = _Search(model, known, options, order, chosen, folds, clusters, entropy)
+    with progress_bar(progressbar) as progress:
+        task = progress.add_task("Projecting with all rows, and without each fold", total=folds + 1)
+        whole = search.found(model, idata)
+        progress.advance(task)
+        parts = []
+        for part in in_turn(_without, search, ((k,) for k in range(folds)), executor):
+            parts.append(part)
+            progress.advance(task)
+    table = _table(whole, parts, chosen)
+    enough = table.index[table["elpd_diff"] + table["se"] > -ROUND_OFF]
+    ranks = [[part.path.index(name) + 1 for name in whole.path] for part in parts]
+    return Projection(
+        table,
+        xr.DataArray(
+            ranks, {"fold": np.arange(folds), "feature": whole.path}, ["fold", "feature"], "size"
+        ),
+        whole.path,
+        int(enough[0]) if len(enough) else None,
+        whole.submodels,
+    )
+
+
+def _refuse(model, idata):
+    """Raise for what cannot be projected, or not refitted, before anything is computed."""
+    refuse_swapped(model, idata)
+    spec = model.specification
+    exact = spec.normal and spec.approximation is None and not spec.hierarchical
+    if spec.family != "GP" or not exact or not isinstance(spec.kernel, str):
+        kernel = spec.kernel if isinstance(spec.kernel, str) else "a function or a matrix"
+        raise ValueError(
+            f"The model is a {spec.family} with likelihood={spec.likelihood!r}, kernel={kernel}, "
+            f"approximation={spec.approximation} and representation={spec.representation!r}; "
+            "expected a bx.GP with normal noise, a kernel by name, no approximation and the "
+            "representation 'collapsed'."
+        )
+    if model.joined:
+        raise ValueError(
+            "The model is part of a larger pm.Model, which submodels would lose; expected a model "
+            "built by itself."
+        )
+    hyperparameter_draws(model, idata)
+
+
+def _read_sizes(sizes, most):
+    """Different numbers of features, in ascending order."""
+    if sizes is None:
+        return list(range(min(most, LARGEST) + 1))
+    listed = np.ndim(sizes) == 1 and len(sizes)
+    for size in sizes if listed else ():
+        count("sizes", size, 0)
+    if not listed or max(sizes) > most:
+        raise ValueError(
+            f"sizes is {sizes!r}; expected a list of whole numbers from 0 to {most}, the number of "
+            "features on the path."
+        )
+    return sorted({int(size) for size in sizes})
+
+
+def _refit(idata):
+    """What is known of fits to fewer rows: fixed hyperparameters, or else options of `fit`."""
+    if isinstance(idata, dict):
+        return idata, {}
+    posterior = idata["posterior"]
+    method = posterior.attrs.get("inference_method")
+    size = {"draws": posterior.sizes["draw"], "chains": posterior.sizes["chain"]}
+    return None, {"method": method if method in METHODS else "nuts", "progressbar": False, **size}
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """A reference, a path, and the submodels on it, all of which score rows.
+
+    Attributes
+    ----------
+    path : list of str
+    kl : dict of floats by size
+    submodels : dict by size
+        Those with features.
+    constant : tuple of arrays (S,)
+        Mean and variance of the submodels without.
+    reference : tuple of GP and its thinned draws
+    """
+
+    path: list[str]
+    kl: dict[int, float]
+    submodels: dict[int, tuple[Model, xr.DataTree]]
+    constant: tuple[np.ndarray, np.ndarray]
+    reference: tuple[Model, Draws]
+
+    def scores(self, rows: TrainingData, sizes: Sequence[int]) -> np.ndarray:
+        """Log densities of rows by submodels of k sizes, and last by the reference, (k + 1, m)."""
+        return np.stack(
+            [self._score(rows, size) for size in sizes] + [_score(*self.reference, rows)]
+        )
+
+    def _score(self, rows, size):
+        if size:
+            submodel, idata = self.submodels[size]
+            return _score(submodel, idata, rows.only(submodel.training.X.sources))
+        mean, variance = (v[:, None] for v in self.constant)
+        terms = norm.logpdf(rows.scaled()["y"], mean, np.sqrt(variance))
+        named = xr.DataArray(terms[None], dims=["chain", "draw", "obs"])
+        return averaged(named) - np.log(rows.response_scaling.scale)
+
+
+def _score(model, idata, rows):
+    return averaged(held_out_log_likelihood(model, idata, rows, progressbar=False))
+
+
+class _Part(NamedTuple):
+    """What a fold tells: scores of its rows (sizes + 1, m), and the path found without them."""
+
+    scores: np.ndarray
+    path: list[str]
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """What is done with all rows and without each fold, as it is sent to other processes.
+
+    Attributes
+    ----------
+    model : GP
+        Of all rows.
+    known, options : dict or None, dict
+        Of `_refit`.
+    order : list of str or None
+        A given path.
+    sizes : list of int
+    folds, clusters : int
+    entropy : int
+        All random numbers follow from it.
+    """
+
+    model: Model
+    known: dict[str, Any] | None
+    options: dict[str, Any]
+    order: list[str] | None
+    sizes: list[int]
+    folds: int
+    clusters: int
+    entropy: int
+
+    def found(self, model: Model, idata: Draws) -> _Found:
+        """The path of a fit, and its projections."""
+        some = thinned(idata, self.clusters)
+        path = self.order or _by_relevance(model, some)
+        reference = Reference.of(model, some)
+        submodels = {k: project_to(reference, path[:k]) for k in self.sizes if k}
+        kl = {k: float(tree["sample_stats"]["kl"].mean()) for k, (_, tree) in submodels.items()}
+        constant, kl[0] = _constant(reference)
+        return _Found(path, kl, submodels, constant, (model, some))
+
+    def without(self, fold: int) -> _Part:
+        """The same of a model that has not seen a fold, whose rows it scores."""
+        training, seeds = self.model.training, np.random.SeedSequence(self.entropy)
+        own = np.random.default_rng(seeds).permutation(training.n) % self.folds
+        rows, kept = np.flatnonzero(own == fold), np.flatnonzero(own != fold)
+        model = self.model.of_rows(training.rows(kept))
+        spawned = np.random.SeedSequence(self.entropy, spawn_key=(fold,))
+        seed = int(np.random.default_rng(spawned).integers(2**31))
+        fitted = model.fit(**self.options, seed=seed) if self.known is None else self.known
+        found = self.found(model, fitted)
+        return _Part(found.scores(training.rows(rows), self.sizes), found.path)
+
+
+def _without(search, fold):
+    return search.without(fold)
+
+
+def _by_relevance(model, idata):
+    """All features, the most relevant first."""
+    found = relevance(model, idata, keep="summary", progressbar=False)
+    average = found["average_relevance"].mean(["chain", "draw"])
+    order = np.argsort(-average.values, kind="stable")
+    return [model.training.X.sources[k] for k in order]
+
+
+def _constant(reference):
+    """The normal distributions, the same for all rows, that are closest to each draw's.
+
+    Their means and variances (S,), which are those of the mixture over rows; and the divergence on
+    average over rows and draws.
+    """
+    mean = reference.mean.mean(axis=1)
+    apart = reference.mean - mean[:, None]
+    variance = (reference.variance + apart**2).mean(axis=1)
+    kl = 0.5 * (np.log(variance)[:, None] - np.log(reference.variance)).mean()
+    return (mean, variance), float(kl)
+
+
+def _table(whole, parts, sizes):
+    """Scores of all rows, by the part that each was left out in."""
+    scores = np.concatenate([part.scores for part in parts], axis=1)
+    apart = scores[:-1] - scores[-1]
+    return pd.DataFrame(
+        {
+            "elpd": scores[:-1].sum(axis=1),
+            "elpd_diff": apart.sum(axis=1),
+            "se": np.sqrt(apart.shape[1]) * apart.std(axis=1, ddof=1),
+            "kl": [whole.kl[size] for size in sizes],
+            "feature": [whole.path[size - 1] if size else "" for size in sizes],
+        },
+        index=pd.Index(sizes, name="size"),
+    )

@@ -1,0 +1,80 @@
+"""How well submodels of growing size predict, beside the model of all features."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+
+from bayes_gpx.aliases import Backend
+from bayes_gpx.assess.project import Projection
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
+from bayes_gpx.plots.selection import short
+from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
+
+
+def _sizes(da, target, *, se, names, **kwargs):
+    backend, at = backend_from_object(target), np.arange(da.size)
+    backend.ylim((da.size - 0.5, -0.5), target)
+    backend.yticks(at, names, target)
+    ends = np.column_stack([da.values - se, da.values + se])
+    interval_bars(at, ends, target, across=True, width=3, **kwargs)
+    return backend.scatter(da.values, at, target, **kwargs)
+
+
+def _suggestion(da, target, *, row, **kwargs):
+    return backend_from_object(target).hline(row, target, **kwargs)
+
+
+def plot_project(
+    found: Projection, *, backend: Backend | None = None, **pc_kwargs: Any
+) -> PlotCollection:
+    """Plot the scores of all sizes, from top to bottom as features come in.
+
+    Each row is the difference of the expected log predictive density (elpd) from that of the model
+    with all features, with one standard error to both sides. A dotted line marks the size that is
+    suggested.
+
+    Parameters
+    ----------
+    found : Projection
+        What `bayes_gpx.project` returned.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed on to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For what is not the result of `bayes_gpx.project`.
+    """
+    if not isinstance(found, Projection):
+        raise ValueError(
+            f"The plot was given a {type(found).__name__}; expected the Projection that bx.project "
+            "returned."
+        )
+    table, backend = found.table, backend_named(backend)
+    names = [
+        f"{size}: + {short(feature)}" if size else "0: no feature"
+        for size, feature in table["feature"].items()
+    ]
+    data = table[["elpd_diff"]].to_xarray()
+    size = 7.0, 1.2 + 0.3 * len(names)
+    lay_out(pc_kwargs, 1, size, backend=backend, above=0.4)
+    pc = PlotCollection.wrap(data, backend=backend, **pc_kwargs)
+    pc.map(vertical_zero, "reference", data=data, color="gray", linestyle="C1", alpha=0.6)
+    if found.suggested is not None:
+        row = table.index.get_loc(found.suggested)
+        style = {"color": "C1", "linestyle": "C2"}
+        pc.map(_suggestion, "suggested", data=data, row=row, **style)
+    pc.map(_sizes, "point_estimate", data=data, se=table["se"].values, names=names, color="C0")
+    pc.map(axis_labels, "labels", data=data, x="difference of elpd from all features, in nats")
+    said = "none" if found.suggested is None else str(found.suggested)
+    add_title(pc, f"Submodels by number of features, suggested: {said}")
+    return pc
