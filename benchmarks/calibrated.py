@@ -75,7 +75,7 @@ def main():
             table["p_holm"] = found["uniformity"]["p_holm"].to_series()
         table.to_csv(given.out / f"{name}.csv", index_label="quantity")
         print(table.round(3).to_string(), flush=True)
-        az.plot_ecdf_pit(found, group="prior_sbc", method="envelope")
+        az.plot_ecdf_pit(found, group="prior_sbc")
         plt.savefig(given.out / f"{name}.png", dpi=80, bbox_inches="tight")
         plt.close("all")
 

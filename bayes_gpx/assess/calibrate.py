@@ -88,7 +88,7 @@ def calibrate(
     xarray.DataTree
         - `prior_sbc` or `posterior_sbc`: ranks as numbers in (0, 1), with dims `chain` (one),
           `draw` (runs) and those of the quantity, which ``az.plot_ecdf_pit(found,
-          group="prior_sbc", method="envelope")`` draws with simultaneous bands. Hyperparameters by name; `f`, `y`, `derivative`,
+          group="prior_sbc")`` draws. Hyperparameters by name; `f`, `y`, `derivative`,
           `attribution` from the mean, `relevance`, of a GPX `weight` and `contribution`, at three
           rows; and `log_likelihood`, of all responses given hyperparameters;
         - `truth`: the true values;
