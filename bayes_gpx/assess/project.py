@@ -20,7 +20,7 @@ from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood
 from bayes_gpx.explain.relevance import relevance
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
-from bayes_gpx.validation import count, names_among, one_of
+from bayes_gpx.validation import count, known_executor, names_among, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -206,11 +206,7 @@ def project(
     count("clusters", clusters)
     if seed is not None:
         count("seed", seed, 0)
-    if not isinstance(executor, Executor | None):
-        raise ValueError(
-            f"executor is a {type(executor).__name__}; expected one of concurrent.futures, or for "
-            "Dask client.get_executor()."
-        )
+    known_executor(executor)
     entropy = cast(int, np.random.SeedSequence(seed).entropy)
     known, options = _refit(idata)
     search = _Search(model, known, options, order, chosen, folds, clusters, entropy)

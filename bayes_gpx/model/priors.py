@@ -5,8 +5,11 @@ import inspect
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pymc.distributions.shape_utils import change_dist_size
+from pymc.distributions.transforms import Interval
+from pymc.pytensorf import constant_fold
 from pytensor.tensor.random.op import RandomVariable
 
 from bayes_gpx.validation import one_of
@@ -52,6 +55,7 @@ def create_variables(specification, priors, training, *, rename):
         prior = priors[h.name] if h.name in priors else _default(h, d, p)
         if _makes_a_variable(prior):
             theta[h.name] = _from_prior(prior, rename(h.name), dims, sizes.get(h.dim))
+            _refuse_below_zero(h.name, theta[h.name])
         else:
             _refuse_no_number(h.name, prior)
             fixed[h.name] = fixed_value(h, prior, training)
@@ -80,6 +84,29 @@ def _refuse_no_number(name, prior):
             f"The prior of {name} is {prior!r}; expected a finite number, or a "
             f"distribution: pm.HalfNormal.dist(1), or {_form()}."
         )
+
+
+def _refuse_below_zero(name, variable):
+    """Raise for a distribution of any real number; of what is computed from others, trust it."""
+    model = pm.modelcontext(None)
+    if variable not in model.free_RVs:
+        return
+    transform = model.rvs_to_transforms[variable]
+    if isinstance(transform, Interval):
+        least, _ = transform.args_fn(*variable.owner.inputs)
+        (least,) = [-np.inf] if least is None else constant_fold([least], raise_not_constant=False)
+        positive = isinstance(least, pt.TensorVariable) or np.all(least >= 0.0)
+    else:
+        positive = transform is not None or _is_custom(variable)
+    if not positive:
+        raise ValueError(
+            f"The prior of {name} has density below 0; expected one of positive numbers, such as "
+            f"{_form()}, or pm.LogNormal or pm.Gamma in its place."
+        )
+
+
+def _is_custom(variable):
+    return isinstance(variable.owner.op, CustomDistRV | CustomSymbolicDistRV)
 
 
 def _default(h, d, p):

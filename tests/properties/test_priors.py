@@ -42,6 +42,8 @@ WRONG = {
     "three values": pm.HalfNormal.dist(1.0, shape=3),
     "a vector": pm.Dirichlet.dist(np.ones(2)),
     "counts": pm.Poisson.dist(3.0),
+    "any real number": pm.Normal.dist(0.0, 1.0),
+    "partly below 0": pm.Uniform.dist(-1.0, 1.0),
     "without parameters": pm.Gamma,
     "a built-in type": int,
     "returns nothing": lambda name: None,
