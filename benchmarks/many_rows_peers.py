@@ -16,12 +16,13 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
 from rows import REACH, SINES, memory, priors, simulated
 
-SIZES, HELD_OUT, POINTS, PTGP_POINTS, LIMIT = (10_000, 100_000), 5_000, 200, 100, 600
+SIZES, HELD_OUT, POINTS, FEW_POINTS, LIMIT = (10_000, 100_000), 5_000, 200, 100, 600
 THREADS = {f"{library}_NUM_THREADS": "2" for library in ("OMP", "OPENBLAS", "MKL")}
 
 
@@ -45,12 +46,12 @@ def hsgp(X, y, new):
     return _ours(bx.GP(X, y, approximation=bx.HSGP(SINES, c=REACH), priors=priors()), new)
 
 
-def inducing(X, y, new):
+def inducing(X, y, new, points=POINTS):
     import bayes_gpx as bx
 
     few = np.random.default_rng(0).choice(len(X), 1000, replace=False)
     start = bx.GP(X[few], y[few]).fit("map", seed=0, progressbar=False)
-    return _ours(bx.GP(X, y, approximation=bx.Inducing(POINTS)), new, start=start)
+    return _ours(bx.GP(X, y, approximation=bx.Inducing(points)), new, start=start)
 
 
 def _ours(model, new, **fit):
@@ -142,7 +143,7 @@ def ptgp(X, y, new):
     from sklearn.cluster import MiniBatchKMeans
 
     x, own, x_new = standardised(X, y, new)
-    points = MiniBatchKMeans(PTGP_POINTS, random_state=0).fit(x).cluster_centers_
+    points = MiniBatchKMeans(FEW_POINTS, random_state=0).fit(x).cluster_centers_
     prior = priors()
     with pm.Model():
         lengthscale = prior["lengthscale"]("lengthscale", shape=2)
@@ -174,9 +175,10 @@ def nystroem(X, y, new):
 
 CASES = {
     "bayes_gpx, HSGP, mode": hsgp,
-    "bayes_gpx, Inducing, mode": inducing,
-    "ptgp, VFE, mode": ptgp,
-    "GPyTorch, SVGP": gpytorch,
+    "bayes_gpx, 200 inducing points, mode": inducing,
+    "bayes_gpx, 100 inducing points, mode": partial(inducing, points=FEW_POINTS),
+    "ptgp, 100 inducing points, mode": ptgp,
+    "GPyTorch, SVGP, 200 inducing points": gpytorch,
     "gpboost, Vecchia": gpboost,
     "pm.gp.HSGP, mode": pymc,
     "scikit-learn, Nystroem and BayesianRidge": nystroem,

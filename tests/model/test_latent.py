@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics.compile_modes import MODE
 
 RNG = np.random.default_rng(11)
@@ -273,6 +274,17 @@ def test_the_trace_of_minibatches_is_the_objective_of_all_rows():
     options = {"minibatch": N, "steps": 60, "learning_rate": 1e-9, "start": start}
     parts = model.fit("svgp", **options, **QUIET)
     assert_allclose(parts["elbo"]["elbo"][-1], whole["elbo"]["elbo"].max(), atol=0.05)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_bound_of_heavy_tails_is_found_wherever_it_is_asked(seed):
+    y = F + 0.3 * np.random.default_rng(seed).standard_t(2, size=N)
+    model = bx.GP(X, y, likelihood="student_t", ard=False, approximation=bx.Inducing(8))
+    density = Density(model.objective, jacobian=False)
+    start = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.3, "nu": 4.0}
+    evaluate, x = density.value_and_slope(), density.unconstrain(start)
+    way = np.random.default_rng(1).normal(size=(12, len(x)))
+    assert all(np.isfinite(evaluate(x + 0.3 * step)[0]) for step in way)
 
 
 def test_a_model_without_anything_to_infer_says_so():

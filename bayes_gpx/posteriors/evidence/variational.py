@@ -29,7 +29,7 @@ from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.posteriors.evidence.newton import ascend
 
-STEPS, HALVINGS = 100, 10
+STEPS, HALVINGS = 100, 30
 """Most steps to the maximum of the bound, and most halvings of one step."""
 
 TOLERANCE = 1e-9
@@ -413,7 +413,7 @@ def _newton(state, blocks):
     """
     slope = state.pull - state.coefficients
     if len(state.aim) == 1:
-        return np.linalg.solve(state.aim, slope[..., None])[..., 0]
+        return _uphill(state.aim[0], state.P[0], slope[0])[None]
     roots = [cho_factor(one, lower=True, check_finite=False) for one in state.aim]
 
     def curved(v):
@@ -431,6 +431,15 @@ def _newton(state, blocks):
     joint, near = (LinearOperator(shape, matvec=f, dtype=float) for f in (curved, apart))
     step, _ = cg(joint, slope.ravel(), rtol=SOLVED, atol=0.0, maxiter=slope.size, M=near)
     return step.reshape(slope.shape)
+
+
+def _uphill(curvature, metric, slope):
+    """A Newton step (M,); where the bound is not concave, one that goes uphill by this metric."""
+    try:
+        root = cho_factor(curvature, lower=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        root = cho_factor(metric, lower=True, check_finite=False)
+    return cho_solve(root, slope, check_finite=False)
 
 
 def _damping(damping, share, moved, before):
