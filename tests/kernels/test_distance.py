@@ -167,9 +167,8 @@ def test_many_near_pairs_are_taken_again_in_blocks(rng, monkeypatch):
     assert_allclose(found, ((A[:, None] - A[5:]) ** 2).sum(axis=2), rtol=1e-14)
 
 
-@pytest.mark.parametrize(
-    "weight_prior", [pytest.param("shared", marks=pytest.mark.slow), "horseshoe"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("weight_prior", ["shared", "horseshoe"])
 def test_machine_code_gives_the_same_density(regression, weight_prior):
     X, Z, y, _, _ = regression
     model = bx.GPX(X, y, Z, kernel="matern52 + linear", weight_prior=weight_prior)._pymc

@@ -166,7 +166,9 @@ def sums_of(G, y):
     return Sums(G.T @ G, G.T @ y, np.asarray(y @ y), np.asarray(float(len(y))))
 
 
-@pytest.mark.parametrize("mode", [MODE, NATIVE_MODE], ids=["python", "native"])
+@pytest.mark.parametrize(
+    "mode", [MODE, pytest.param(NATIVE_MODE, marks=pytest.mark.slow)], ids=["python", "native"]
+)
 def test_slopes_are_those_of_the_density(mode):
     G = sines(X, np.array([0.9, 1.3]))
     scales, variance = pt.dvector("scales"), pt.dscalar("variance")

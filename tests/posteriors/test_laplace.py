@@ -63,13 +63,8 @@ def test_gradients_are_differences_of_the_evidence(name):
         assert_allclose(function(at)[1], expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "logit",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != "logit"),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
 def test_machine_code_finds_the_same(name):
     """Also where observations say next to nothing, and where there is no mode."""
     likelihood, y, theta = CASES[name]

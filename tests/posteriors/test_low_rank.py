@@ -296,9 +296,8 @@ def test_noise_below_round_off_has_no_density(compile):
     assert np.isfinite(density(F, np.ones(30), value)[0])
 
 
-@pytest.mark.parametrize(
-    "approximation", [bx.Inducing(6), pytest.param(bx.RandomFeatures(20), marks=SLOW)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("approximation", [bx.Inducing(6), bx.RandomFeatures(20)])
 def test_machine_code_gives_the_same_density(approximation):
     model = MODELS["gp"](approximation)._pymc
     few, many = (Density(model, jacobian=True, long_run=many) for many in (False, True))
