@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         ranking as ranking,
         relevance as relevance,
         sample_functions as sample_functions,
+        shapley_values as shapley_values,
         slopes as slopes,
         weights as weights,
     )
@@ -115,6 +116,7 @@ _MAP = {
     "weights": "bayes_gpx.explain:weights",
     "contributions": "bayes_gpx.explain:contributions",
     "derivatives": "bayes_gpx.explain:derivatives",
+    "shapley_values": "bayes_gpx.explain:shapley_values",
     "slopes": "bayes_gpx.explain:slopes",
     "path_slopes": "bayes_gpx.explain:path_slopes",
     "attributions": "bayes_gpx.explain:attributions",

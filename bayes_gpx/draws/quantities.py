@@ -104,6 +104,14 @@ def attribution(model: Any, baseline: str | None, method: str, steps: int | None
     )
 
 
+def shapley_value(model: Any, baseline: str | None) -> Quantity:
+    """Shapley values against a baseline of that name, and the difference that they sum to."""
+    asked, X = attribution(model, baseline, "exact", None), model.training.X
+    players = tuple(tuple(map(int, np.flatnonzero(X.groups == k))) for k in range(len(X.sources)))
+    operator = _ShapleyValue(model.training.tied, players)
+    return replace(asked, operator=operator, attrs={"baseline": baseline, "method": "shapley"})
+
+
 def weight(model: Any, *, smooth: bool = False) -> Quantity:
     """Weights of a GPX, with or without `eps_w`."""
     _refuse_gp(model, "weights")
@@ -215,6 +223,17 @@ class _Attribution:
         Z = asked.Z_along if self.tied else asked.Z
         options = {"method": self.method, "steps": self.steps, "tied": self.tied}
         return operators.integrated_gradient(asked.X, asked.baseline, Z, **options)
+
+
+@dataclass(frozen=True)
+class _ShapleyValue:
+    tied: bool
+    players: tuple
+
+    def __call__(self, asked):
+        Z = asked.Z_along if self.tied else asked.Z
+        options = {"players": self.players, "tied": self.tied}
+        return operators.shapley_value(asked.X, asked.baseline, Z, **options)
 
 
 @dataclass(frozen=True)

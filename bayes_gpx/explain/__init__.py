@@ -11,6 +11,7 @@ from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.ranking import ranking
 from bayes_gpx.explain.relevance import interactions, relevance
 from bayes_gpx.explain.sample_functions import RandomFunctions, sample_functions
+from bayes_gpx.explain.shapley_values import shapley_values
 from bayes_gpx.explain.slopes import path_slopes, slopes
 from bayes_gpx.explain.weights import contributions, weights
 
@@ -30,6 +31,7 @@ __all__ = [
     "ranking",
     "relevance",
     "sample_functions",
+    "shapley_values",
     "slopes",
     "weights",
 ]

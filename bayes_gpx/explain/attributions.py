@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
@@ -13,7 +14,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import from_baseline, points_to_explain
+from bayes_gpx.draws.points import Points, from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
@@ -153,18 +154,20 @@ def attributions(
     refuse_swapped(model, idata)
     where = points_to_explain(model, X_new, Z_new, obs=obs)
     if isinstance(baseline, Mapping):
-        return _apart(model, idata, where, baseline, method, steps, **options)
+        if method == "taylor":
+            raise ValueError(
+                "method='taylor' with a dict of baselines; expected one. Call attributions for "
+                "each."
+            )
+        explained = partial(_explained, method=method, steps=steps)
+        return apart(model, idata, where, baseline, explained, **options)
     where = from_baseline(model, where, baseline)
     name = baseline if isinstance(baseline, str) else "given"
-    return _explained(model, idata, where, name, method, steps, **options)
+    return _explained(model, idata, where, name, method=method, steps=steps, **options)
 
 
-def _explained(model, idata, where, name, method, steps, **options):
-    if where.baseline.ndim > 1 and options.get("joint"):
-        raise ValueError(
-            f"joint=True with {len(where.baseline)} baselines to average over; expected one. Leave "
-            "joint out, or pass one baseline, or a dict of them."
-        )
+def _explained(model, idata, where, name, *, method, steps, **options):
+    refuse_joint(where, options)
     if method == "taylor":
         return _by_taylor(model, idata, where, name, steps, **options)
     quantity = quantities.attribution(model, name, method, steps)
@@ -183,8 +186,18 @@ def _explained(model, idata, where, name, method, steps, **options):
         found = _by_functions(model, idata, LatentQuantity(quantity), where, **options)
     else:
         found = explain(model, idata, quantity, where, **options)
-    _warn_if_incomplete(found, LEAST_DIFFERENCE * _spread(model.training, on))
+    warn_if_incomplete(model, found, on)
     return found
+
+
+def refuse_joint(where: Points, options: Mapping) -> None:
+    """Raise for joint draws of attributions that are averaged over several baselines."""
+    baseline = cast(np.ndarray, where.baseline)
+    if baseline.ndim > 1 and options.get("joint"):
+        raise ValueError(
+            f"joint=True with {len(baseline)} baselines to average over; expected one. Leave "
+            "joint out, or pass one baseline, or a dict of them."
+        )
 
 
 def _spread(training, on):
@@ -263,12 +276,23 @@ def _by_functions(model, idata, asked, where, on="response", **options):
         ) from none
 
 
-def _apart(model, idata, where, baselines, method, steps, *, seed=None, **options):
-    """Explain against each baseline by itself, side by side along a last dim."""
-    if method == "taylor":
-        raise ValueError(
-            "method='taylor' with a dict of baselines; expected one. Call attributions for each."
-        )
+def apart(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    baselines: Mapping[str, Table],
+    explained: Callable[..., xr.Dataset],
+    *,
+    seed: int | None = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Explain against each baseline by itself, side by side along a last dim.
+
+    Parameters
+    ----------
+    explained : callable
+        From a model, its fit, points with one baseline and that baseline's name to attributions.
+    """
     if not baselines:
         raise ValueError("baseline is an empty dict; expected a baseline for each of its keys.")
     if options.get("path") is not None:
@@ -284,7 +308,7 @@ def _apart(model, idata, where, baselines, method, steps, *, seed=None, **option
         count("seed", seed, 0)
     seeds = np.random.SeedSequence(seed).generate_state(len(starts))
     each = [
-        _explained(model, idata, start, "named", method, steps, seed=int(own), **options)
+        explained(model, idata, start, "named", seed=int(own), **options)
         for start, own in zip(starts.values(), seeds, strict=True)
     ]
     merged = xr.concat(
@@ -300,13 +324,16 @@ def _apart(model, idata, where, baselines, method, steps, *, seed=None, **option
         relative_jitter=max(found.attrs["relative_jitter"] for found in each),
         dependence=f"{merged.attrs['dependence']}, independent between baselines",
     )
-    rows = [np.atleast_2d(start.baseline_values).mean(axis=0) for start in starts.values()]
-    values = coded(model.training.X, np.stack(rows), each[0]["feature"].values)
-    values = xr.DataArray(values.T, dims=("feature", "baseline"))
-    return merged.assign(value=each[0]["value"], baseline_value=values)
+    given = [cast(np.ndarray, start.baseline_values) for start in starts.values()]
+    rows = np.stack([np.atleast_2d(values).mean(axis=0) for values in given])
+    means = coded(model.training.X, rows, list(each[0]["feature"].values))
+    named = xr.DataArray(means.T, dims=("feature", "baseline"))
+    return merged.assign(value=each[0]["value"], baseline_value=named)
 
 
-def _warn_if_incomplete(found, least):
+def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:
+    """Warn where attributions do not add up to the difference; see `LARGEST_RESIDUAL`."""
+    least = LEAST_DIFFERENCE * _spread(model.training, on)
     largest = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max())
     scale = max(largest, least)
     for name, size in (("", scale), ("_variance", scale**2)):

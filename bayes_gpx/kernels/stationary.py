@@ -31,7 +31,7 @@ class Stationary(Kernel):
         return self.profile.smoothness
 
     @property
-    def measured(self):
+    def measured(self) -> bool:
         """Whether its smoothness was found by differences."""
         return self.profile.measured
 

@@ -15,7 +15,7 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import LinearKernel
-from bayes_gpx.processes import expected_gradients, integrated_gradients
+from bayes_gpx.processes import expected_gradients, integrated_gradients, shapley
 from bayes_gpx.processes.operators import (
     AtPoints,
     Derivative,
@@ -27,6 +27,7 @@ from bayes_gpx.processes.operators import (
     IntegratedGradient,
     OfFeatures,
     Operator,
+    ShapleyValue,
     Value,
     bilinear,
 )
@@ -86,11 +87,41 @@ def _of_attributions(kernel, L, M):
     return part.reshape((-1, part.shape[2] * part.shape[3]))
 
 
+def _of_shapley_and_values(kernel, L, M):
+    products = shapley.factors(kernel, L.players)
+    if products is None:
+        return covariance(kernel, L.opened(M), M)
+    part = shapley.cross(products, L.x, pt.atleast_2d(L.start), M.x)
+    return shapley.among_columns(part, L.players, 1).reshape((-1, M.x.shape[0]))
+
+
+def _of_shapley(kernel, L, M):
+    products = shapley.factors(kernel, L.players)
+    if products is None or L.players != M.players:
+        return covariance(kernel, L.opened(M), M.opened(L))
+    starts = [pt.atleast_2d(operator.start) for operator in (L, M)]
+    points = L.x[:, None, None, None], starts[0][:, None, None], M.x[:, None], starts[1]
+    part = shapley.paired(products, *points).mean(axis=(1, 3)).dimshuffle(0, 2, 1, 3)
+    part = shapley.among_columns(part, L.players, 1, 3)
+    return part.reshape((-1, part.shape[2] * part.shape[3]))
+
+
+def _block_of_shapley(kernel, L):
+    products, starts = shapley.factors(kernel, L.players), pt.atleast_2d(L.start)
+    if products is None:
+        return shapley.block_by_coalitions(kernel, L.x, starts, L.players)
+    x = L.x[:, None, None]
+    part = shapley.paired(products, x, starts[:, None], x, starts).mean(axis=(1, 2))
+    return shapley.among_columns(part, L.players, 1, 2)
+
+
 PAIRS = {
     **dict.fromkeys(product((Value, Gradient, Hessian), repeat=2), _of_derivatives),
     (Value, Value): of_values,
     (IntegratedGradient, Value): _of_attributions_and_values,
     (IntegratedGradient, IntegratedGradient): _of_attributions,
+    (ShapleyValue, Value): _of_shapley_and_values,
+    (ShapleyValue, ShapleyValue): _of_shapley,
 }
 """Prior covariances of two operators, either first; other pairs are opened up until found here."""
 
@@ -138,6 +169,7 @@ BLOCKS = {
     Difference: _block_of_differences,
     IntegratedGradient: lambda k, L: integrated_gradients.block(k, L.x, L.start, L.nodes),
     ExpectedGradient: lambda k, L: expected_gradients.block(k, L.x, L.start, L.nodes),
+    ShapleyValue: _block_of_shapley,
 }
 """Prior covariances within each point that need no covariances between points."""
 
@@ -228,6 +260,10 @@ def _joined(L, other=None):
     joined = replace(L, X=pt.concatenate([L.X, pt.specify_shape(L.Z, (None, p))], axis=1))
     if not isinstance(L, FromBaseline):
         return joined
+    if isinstance(L, ShapleyValue):  # a feature of x and of z is one player; the one stays
+        players = [(*own, *(d + c for c in own)) for own in L.players]
+        players[0] += tuple(range(2 * d, d + p))
+        joined = replace(joined, players=tuple(players))
     ones = pt.ones((*tuple(L.start.shape)[:-1], p - d))
     return replace(joined, baseline=pt.concatenate([L.start, L.start, ones], axis=-1))
 

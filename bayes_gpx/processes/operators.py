@@ -15,10 +15,14 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.aliases import TensorLike
+from bayes_gpx.numerics.coalitions import Players, coalitions, mixed
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, rule, total_of
 
 PATH_NODES = 16
 """Nodes on each path where attributions meet other slopes: their exact forms are for values."""
+
+MOST_PLAYERS = 10
+"""Players up to which all coalitions are gone through."""
 
 
 class Operator(ABC):
@@ -301,6 +305,49 @@ class ExpectedGradient(Attribution):
         return Combination((each,), combine)
 
 
+@dataclass(frozen=True, eq=False)
+class ShapleyValue(FromBaseline):
+    """Shapley values of the game whose players move from the baseline to x.
+
+    Attributes
+    ----------
+    players : tuple of tuples of int
+        Columns of each; the component of a player stands at its first column, with zeros at the
+        others.
+    """
+
+    players: Players = field(kw_only=True)
+    name: ClassVar = "shapley_value"
+    axes: ClassVar = 1
+    by_quadrature: ClassVar = True  # all coalitions: what others open up comes first
+
+    def opened(self, other):
+        """Values of all coalitions.
+
+        Raises
+        ------
+        ValueError
+            For more than `MOST_PLAYERS`.
+        """
+        if len(self.players) > MOST_PLAYERS:
+            raise ValueError(
+                f"{len(self.players)} features, without a form for products over features: Shapley "
+                f"values go through all coalitions of at most {MOST_PLAYERS}. Expected an exact "
+                "model or inducing points, with a squared exponential, periodic or linear kernel, "
+                "or sums and products of these."
+            )
+        masks, shares = coalitions(self.players)
+        points = mixed(self.x, pt.atleast_2d(self.start), masks)
+
+        def combine(values):
+            shape = *tuple(points.shape)[:3], values.shape[1]
+            by_coalition = values.reshape(shape).mean(axis=1)
+            return pt.matmul(shares, by_coalition).reshape((-1, values.shape[1]))
+
+        flat = points.reshape((-1, self.x.type.shape[1]))
+        return Combination((Value(flat, smooth=True),), combine)
+
+
 def bilinear(of_pair: Callable, L: Operator, M: Operator) -> TensorVariable:
     """Covariance (len L, len M) of composites, from `of_pair` for two operators at points."""
     if isinstance(L, Composite):
@@ -394,6 +441,22 @@ def integrated_gradient(
     nodes = None if method == "exact" else rule(method, steps)
     kind = ExpectedGradient if pt.as_tensor_variable(baseline).ndim == 2 else IntegratedGradient
     return kind(X, Z, tied=tied, baseline=baseline, nodes=nodes)
+
+
+def shapley_value(
+    X: TensorLike,
+    baseline: TensorLike,
+    Z: TensorLike | None = None,
+    *,
+    players: Players,
+    tied: bool = False,
+) -> ShapleyValue:
+    """Shapley values of f(x) - f(baseline), at each row of X; see `gradient`.
+
+    Of several baselines (B, d), the average. Features that are not in a coalition are at the
+    baseline.
+    """
+    return ShapleyValue(X, Z, tied=tied, baseline=baseline, players=players)
 
 
 def difference(

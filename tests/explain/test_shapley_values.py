@@ -1,0 +1,137 @@
+"""Shapley values of models against dense conditioning on all coalitions, and their properties."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from bayes_gpx.numerics.coalitions import coalitions
+from oracle import expquad
+
+RNG = np.random.default_rng(3)
+X, X_NEW = RNG.normal(size=(20, 4)), RNG.normal(size=(3, 4))
+Y = np.sin(X[:, 0]) * X[:, 1] + 0.5 * X[:, 2] + 0.1 * RNG.normal(size=20)
+THETA = {"lengthscale": [0.9, 1.1, 1.4, 2.0], "amplitude": 1.2, "sigma": 0.2}
+QUIET = {"progressbar": False, "baseline": "zero"}
+ALONE = tuple((k,) for k in range(4))
+
+
+def dense(prior, y, points, shares):
+    """Mean (d,) and covariance (d, d) of shares of f at points, given noisy y at X."""
+    C = prior(X, X) + THETA["sigma"] ** 2 * np.eye(len(X))
+    cross = shares @ prior(points, X)
+    mean = cross @ np.linalg.solve(C, y)
+    cov = shares @ prior(points, points) @ shares.T - cross @ np.linalg.solve(C, cross.T)
+    return mean, cov
+
+
+def of_coalitions(x, players=ALONE):
+    masks, shares = coalitions(players)
+    return np.where(masks, x, 0.0), shares
+
+
+def expquads(A, B):
+    return THETA["amplitude"] ** 2 * expquad(A, B, np.array(THETA["lengthscale"]))
+
+
+def tied(A, B):
+    """Covariance of x'g(x), with an intercept."""
+    products = np.hstack([A, np.ones((len(A), 1))]) @ np.hstack([B, np.ones((len(B), 1))]).T
+    return expquads(A, B) * products
+
+
+@pytest.mark.parametrize("family", [bx.GP, bx.GPX])
+def test_exact_models_condition_all_coalitions(family):
+    own = {"scale": False} if family is bx.GP else {"scale": False, "intercept": True}
+    model = family(X, Y, **own)
+    theta = THETA if family is bx.GP else THETA | {"sigma_w": 0.0}
+    found = bx.shapley_values(model, theta, X_NEW, covariance=True, **QUIET)
+    for k, x in enumerate(X_NEW):
+        mean, cov = dense(expquads if family is bx.GP else tied, Y, *of_coalitions(x))
+        assert_allclose(found["attribution_mean"][k], mean, atol=1e-9)
+        assert_allclose(found["attribution_cov"][k], cov, atol=1e-9)
+    assert found["completeness_residual"].max() < 1e-10
+    assert found.attrs["method"] == "shapley"
+
+
+def test_a_categorical_column_is_one_player():
+    kind = pd.Categorical(RNG.choice(["a", "b", "c"], 20))
+    table = pd.DataFrame({"kind": kind, "size": X[:, 0]})
+    model = bx.GP(table, Y, scale=False)
+    theta = {"lengthscale": [1.0, 1.3], "amplitude": 1.0, "sigma": 0.2}
+    start = pd.DataFrame({"kind": pd.Categorical(["a"], categories=list("abc")), "size": [0.0]})
+    options = {"baseline": start, "progressbar": False}
+    found = bx.shapley_values(model, theta, table[:5], **options)
+    ends = [table[:5].copy() for _ in range(4)]
+    for moved, own in zip(ends, [(), ("kind",), ("size",), ("kind", "size")], strict=True):
+        for name in {"kind", "size"} - set(own):
+            moved[name] = start[name].iloc[0]
+        moved["kind"] = pd.Categorical(moved["kind"], categories=list("abc"))
+    none, kind, size, both = (
+        bx.predictions(model, theta, moved, progressbar=False)["f_mean"].values for moved in ends
+    )
+    expected = np.stack([(kind - none + both - size) / 2.0, (size - none + both - kind) / 2.0], 1)
+    assert_allclose(found["attribution_mean"], expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "approximation", [bx.Inducing(X[:9, :3]), bx.HSGP(3), bx.RandomFeatures(40)]
+)
+def test_approximations_sum_up_over_coalitions(approximation):
+    model = bx.GP(X[:, :3], Y, approximation=approximation, scale=False)
+    theta = {"lengthscale": [1.0, 1.2, 1.5], "amplitude": 1.0, "sigma": 0.2}
+    found = bx.shapley_values(model, theta, X_NEW[:1, :3], **QUIET)
+    masks, shares = coalitions(ALONE[:3])
+    points = np.where(masks, X_NEW[0, :3], 0.0)
+    options = {"joint": True, "draws": 1, "seed": 1, "progressbar": False}
+    values = bx.predictions(model, theta, points, **options)["f_mean"].values
+    assert_allclose(found["attribution_mean"][0], shares @ values, atol=1e-9)
+
+
+def test_several_baselines_are_averaged_and_a_dict_keeps_them_apart():
+    model, starts = bx.GP(X, Y, scale=False), X[:2]
+    each = [
+        bx.shapley_values(model, THETA, X_NEW, baseline=row, progressbar=False) for row in starts
+    ]
+    found = bx.shapley_values(model, THETA, X_NEW, baseline=starts, progressbar=False)
+    average = sum(one["attribution_mean"] for one in each) / 2.0
+    assert_allclose(found["attribution_mean"], average, atol=1e-10)
+    named = dict(zip("ab", starts, strict=True))
+    apart = bx.shapley_values(model, THETA, X_NEW, baseline=named, progressbar=False)
+    assert_allclose(apart["attribution_sd"].sel(baseline="b"), each[1]["attribution_sd"])
+
+
+def test_a_feature_that_does_nothing_gets_nothing_and_equal_ones_the_same():
+    theta = THETA | {"lengthscale": [1.0, 1.0, 1.5, 1e9]}
+    model = bx.GP(X, Y, scale=False)
+    found = bx.shapley_values(model, theta, X_NEW, **QUIET)
+    assert np.abs(found["attribution_mean"][:, 3]).max() < 1e-12
+    swapped = bx.GP(X[:, [1, 0, 2, 3]], Y, scale=False)
+    other = bx.shapley_values(swapped, theta, X_NEW[:, [1, 0, 2, 3]], **QUIET)
+    assert_allclose(found["attribution_mean"][:, 0], other["attribution_mean"][:, 1], atol=1e-10)
+
+
+def test_of_a_function_without_interactions_they_are_integrated_gradients():
+    model = bx.GP(X, Y, kernel="linear", scale=False)
+    theta = {name: THETA.get(name, 1.0) for name in model.hyperparameters}
+    found, other = (
+        verb(model, theta, X_NEW, **QUIET) for verb in (bx.shapley_values, bx.attributions)
+    )
+    for name in ("attribution_mean", "attribution_sd"):
+        assert_allclose(found[name], other[name], atol=1e-10)
+
+
+def test_labels_are_explained_on_the_latent_scale():
+    model = bx.GP(X, Y > 0.0, likelihood="bernoulli", scale=False)
+    theta = {"lengthscale": THETA["lengthscale"], "amplitude": 1.0}
+    with pytest.raises(ValueError, match="on='latent'"):
+        bx.shapley_values(model, theta, X_NEW, **QUIET)
+    found = bx.shapley_values(model, theta, X_NEW, on="latent", **QUIET)
+    assert found["completeness_residual"].max() < 1e-10
+
+
+def test_too_many_baselines_are_refused():
+    with pytest.raises(ValueError, match="expected at most 20"):
+        model = bx.GP(X, Y, scale=False)
+        bx.shapley_values(model, THETA, X_NEW, baseline=RNG.normal(size=(21, 4)))
