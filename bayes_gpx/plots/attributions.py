@@ -14,6 +14,7 @@ from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import (
     against,
+    called,
     panel_rows,
     refuse_no_dataset,
     refuse_several,
@@ -144,5 +145,5 @@ def _bars(dataset, name, added, obs, ci_prob, backend, pc_kwargs):
     pc.map(_names, "ticks", data=value, position=position, store_artist=False)
     pc.map(_title, "title", data=mean, text="obs")
     pc.map(axis_labels, "xlabel", data=mean, x=f"{name} [{dataset.attrs['units']}]")
-    add_title(pc, f"{name.capitalize()}s{added}: mean and {prob:.0%} interval")
+    add_title(pc, f"{called(name, dataset)}{added}: mean and {prob:.0%} interval")
     return pc

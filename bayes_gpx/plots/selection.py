@@ -113,7 +113,7 @@ def layered(found, layers):
 
 
 def _title(name, dataset, said):
-    parts = [f"{name.capitalize()}s", against(dataset), f"({'; '.join(said)})" if said else ""]
+    parts = [called(name, dataset), against(dataset), f"({'; '.join(said)})" if said else ""]
     return " ".join(filter(None, parts))
 
 
@@ -203,6 +203,12 @@ def panel_rows(dataset, obs):
 def covers_zero(interval):
     """Whether intervals include both signs."""
     return (interval.sel(ci_bound="lower") <= 0) & (interval.sel(ci_bound="upper") >= 0)
+
+
+def called(name, dataset):
+    """What a title calls the numbers of this name."""
+    shapley = dataset.attrs.get("method") == "shapley"
+    return "Shapley values" if shapley else f"{name.capitalize()}s"
 
 
 def against(dataset):

@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import ONE_UNIT, against, short, shown, with_values
+from bayes_gpx.plots.selection import ONE_UNIT, against, called, short, shown, with_values
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
 
 HALF = 0.32
@@ -141,7 +141,7 @@ def plot_waterfall(
     axis = f"f(x) - {origin} [{dataset.attrs['units']}]"
     pc.map(axis_labels, "xlabel", data=found_mean, x=axis)
     words = ", ".join(
-        filter(None, [f"{name.capitalize()}s of obs {short(found['obs'][0])}", against(dataset)])
+        filter(None, [f"{called(name, dataset)} of obs {short(found['obs'][0])}", against(dataset)])
     )
     add_title(pc, f"{words}\nsteps of the mean, with each step's {found.attrs['interval']}")
     return pc

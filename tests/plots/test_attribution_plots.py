@@ -309,3 +309,12 @@ def test_long_names_are_cut_and_nothing_leaves_the_figure(draw):
     # A hundredth of an inch is less than a pixel.
     assert box.x0 > -0.01 and box.y0 > -0.01
     assert box.x1 < width + 0.01 and box.y1 < height + 0.01
+
+
+def test_titles_say_what_was_computed():
+    X = np.random.default_rng(1).normal(size=(12, 2))
+    model = bx.GP(X, X[:, 0], scale=False)
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.1}
+    found = bx.shapley_values(model, theta, X[:1], progressbar=False)
+    figure = bx.plot_waterfall(found).viz["figure"].item()
+    assert "Shapley values of obs 0" in figure.get_suptitle()
