@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import explain, origin
@@ -53,6 +53,7 @@ def attributions(
     baseline: str | Table | Mapping[str, Table] = "mean",
     method: str = "exact",
     steps: int | None = None,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -85,6 +86,8 @@ def attributions(
         mean of f.
     steps : int, optional
         Steps of the simple quadratures; 50 by default.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     **options
@@ -151,7 +154,7 @@ def attributions(
     array([2.])
     """
     refuse_swapped(model, idata)
-    where = points_to_explain(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if isinstance(baseline, Mapping):
         return _apart(model, idata, where, baseline, method, steps, **options)
     where = from_baseline(model, where, baseline)

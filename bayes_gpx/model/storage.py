@@ -101,6 +101,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "y_center": training.y_scaling.center,
         "y_scale": training.y_scaling.scale,
         "labels": _plain(training.labels),
+        "groups": None if training.groups is None else training.groups.labels,
         "levels": {
             name: frame.levels
             for name, frame in (("X", training.X), ("Z", training.Z))
@@ -117,6 +118,8 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     }
     if isinstance(kernel, Precomputed):
         variables["covariance"] = (("feature", "feature_bis"), kernel.matrix)
+    if training.groups is not None:
+        variables["group"] = ("obs", training.groups.codes)
     if training.exposure is not None:
         variables["exposure"] = ("obs", training.exposure)
     coords = {"obs": training.X.index, "feature": list(training.X.columns)}
@@ -288,10 +291,17 @@ def _restored(data, settings, kernel, priors):
         Z,
         weighs="Z" in data,
         exposure=data["exposure"].values if observation.exposed else None,
+        groups=_groups(data, settings),
         intercept=settings["intercept"],
         scalings=tuple(scalings),
     )
     return family.restored(training, specification, **known)
+
+
+def _groups(data, settings):
+    """The label of each row's group; None for a model without groups."""
+    labels = settings.get("groups")
+    return None if labels is None else np.array(labels)[data["group"].values]
 
 
 def _without_rows(data, settings, scalings):
