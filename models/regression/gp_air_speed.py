@@ -97,9 +97,15 @@ def plot_airports(model, idata, X, airport, seen, run):
     axes.vlines(10**at, low, high, color="C1", linewidth=1)
     axes.plot(10**at, own["f_mean"], "o", color="C1", markersize=3, label="airports seen")
     apart = np.abs(own["f_mean"].values - np.interp(at, distance, new["f_mean"]))
-    for k in np.argsort(-apart)[:6]:
-        axes.annotate(seen[k], (10 ** at.iloc[k], own["f_mean"][k]), fontsize=8)
-    axes.set(xscale="log", xlabel="distance [miles]", ylabel="mean ground speed in midsummer [mph]")
+    named = []
+    for k in np.argsort(-apart)[:8]:  # those that differ most, one at each place
+        if all(abs(at.iloc[k] - at.iloc[j]) > 0.05 for j in named):
+            place, offset = (10 ** at.iloc[k], own["f_mean"][k]), (5, 3)
+            axes.annotate(seen[k], place, offset, textcoords="offset points", fontsize=9)
+            named.append(k)
+    axes.set(xlabel="distance [miles]", ylabel="mean ground speed in midsummer [mph]", xscale="log")
+    ticks = [100, 200, 500, 1000, 2000, 5000]
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.legend(loc="lower right")
     return figure
 
