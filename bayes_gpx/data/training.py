@@ -286,7 +286,7 @@ def read_training(
             f"X has shape {X.shape} and y has {y.shape}: are they swapped? Expected X (rows, "
             "features) and then y (rows,)."
         )
-    frame = read_features(X, "X", levels=levels)
+    frame = read_features(X, "X", levels=levels, dates=True)
     if weighs and Z is None and levels is not None:
         raise ValueError(
             "X holds labels, which have no weights; expected the features to weigh as Z, (rows, "
@@ -296,7 +296,7 @@ def read_training(
     exposure = _read_exposure(exposure, frame, observation)
     weighed = None
     if weighs:
-        weighed = frame if Z is None else read_features(Z, "Z", prefix="z")
+        weighed = frame if Z is None else read_features(Z, "Z", prefix="z", dates=True)
         _refuse_apart(frame, weighed, "X", "Z")
     if scalings is None:
         scaling = standard_scaling if scale else no_scaling

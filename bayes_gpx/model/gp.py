@@ -26,7 +26,9 @@ class GP(Model):
     ----------
     X : pandas or polars frame, xarray.DataArray or array (n, d); or what is read in parts
         A column of a categorical type, ``X["colour"].astype("category")``, is represented by an
-        indicator for each level, such as `colour=red`, which share one lengthscale; see Notes.
+        indicator for each level, such as `colour=red`, which share one lengthscale; see Notes. A
+        column of dates is read as days since the first row's, slopes along it are per day, and new
+        rows have dates too; times with a time zone are refused.
 
         Rows are read in parts, and never held in memory together, if X is the path of a Parquet or
         Arrow file, of a folder of these or a glob, such as ``"rides/*.parquet"``, or a list of

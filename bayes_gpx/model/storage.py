@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -104,6 +104,11 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "groups": None if training.groups is None else training.groups.labels,
         "levels": {
             name: frame.levels
+            for name, frame in (("X", training.X), ("Z", training.Z))
+            if frame is not None
+        },
+        "origins": {
+            name: {column: str(origin) for column, origin in frame.origins.items()}
             for name, frame in (("X", training.X), ("Z", training.Z))
             if frame is not None
         },
@@ -295,7 +300,17 @@ def _restored(data, settings, kernel, priors):
         intercept=settings["intercept"],
         scalings=tuple(scalings),
     )
+    training = _dated(training, settings.get("origins", {}))
     return family.restored(training, specification, **known)
+
+
+def _dated(training, origins):
+    """The training data, knowing which columns are days since which date."""
+    found = {}
+    for name, known in origins.items():
+        dates = {column: np.datetime64(text, "ns") for column, text in known.items()}
+        found[name] = replace(getattr(training, name), origins=dates)
+    return replace(training, **found)
 
 
 def _groups(data, settings):

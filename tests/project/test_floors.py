@@ -15,8 +15,8 @@ aliases
 validation
 numerics: lapack special jets quadrature linear_algebra gaussian_expectations compile_modes
     threads row_sums partial_evaluation progress
-data: categorical moments features groups response training row_source streamed sheets openml
-    datasets
+data: categorical dates moments features groups response training row_source streamed sheets
+    openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite additive precomputed
     normal_form smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients covariance
