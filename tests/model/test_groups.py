@@ -225,12 +225,11 @@ def test_a_group_for_each_row_is_noise():
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-9)
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "categorical"])
-def test_other_likelihoods_by_a_kernel_of_indicators(likelihood):
+def test_labels_by_a_kernel_of_indicators():
     """a^2 [g = g'] is a linear kernel of indicators of groups, which a function can be."""
-    y = np.digitize(Y, [0.0] if likelihood == "bernoulli" else [-0.5, 0.5])
+    y = np.digitize(Y, [-0.5, 0.5])
     theta = {name: value for name, value in GP_THETA.items() if name != "sigma"}
-    model = bx.GP(X, y, groups=G, likelihood=likelihood, scale=False)
+    model = bx.GP(X, y, groups=G, likelihood="categorical", scale=False)
     found = bx.predictions(model, theta, X_NEW, groups_new=G_NEW, **QUIET)
 
     def kernel(d):
@@ -239,7 +238,7 @@ def test_other_likelihoods_by_a_kernel_of_indicators(likelihood):
 
     names = [*"abcd", "new", "other"]
     held, new = np.column_stack([X, same(G, names)]), np.column_stack([X_NEW, same(G_NEW, names)])
-    other = bx.GP(held, y, kernel=kernel, likelihood=likelihood, scale=False)
+    other = bx.GP(held, y, kernel=kernel, likelihood="categorical", scale=False)
     expected = bx.predictions(other, {}, new, **QUIET)
     for variable in ("f_mean", "f_sd", "probability_mean"):
         np.testing.assert_allclose(found[variable], expected[variable], rtol=1e-7, atol=1e-9)
@@ -299,6 +298,17 @@ def test_labels_are_compared_as_text():
     assert model.training.groups.labels == ("3", "5")
     found = model.training.read_groups([3.0, 5.0, 7.5], model.training.X.rows(slice(3)))
     assert found.codes.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("obs", [None, [1, 4]])
+def test_features_are_taken_away_within_the_group(gp, obs):
+    options = {"baseline": "mean", **QUIET}
+    for rows in ({}, {"X_new": X_NEW, "groups_new": G_NEW}):
+        shares = bx.attributions(gp, GP_THETA, **rows, obs=obs, **options)
+        lost = bx.metrics.sufficiency(gp, GP_THETA, shares, **rows, kept=[0, 2], progressbar=False)
+        # All features at the baseline: what is lost is the difference that attributions sum to.
+        np.testing.assert_allclose(lost.sel(kept=0), shares["difference_mean"], atol=1e-9)
+        np.testing.assert_allclose(lost.sel(kept=2), 0.0, atol=1e-9)
 
 
 @pytest.mark.parametrize(
