@@ -116,13 +116,16 @@ def test_attributions_sum_to_differences_within_a_group(gp):
 
 
 def test_weights_of_known_and_new_groups(gpx):
-    found = bx.weights(gpx, GPX_THETA, X_NEW, groups_new=G_NEW, **QUIET)
+    found = bx.weights(gpx, GPX_THETA, X_NEW, groups_new=G_NEW, covariance=True, **QUIET)
+    together = bx.weights(gpx, GPX_THETA, X_NEW, groups_new=G_NEW, joint=True, **QUIET)
     z, C = np.column_stack([X, np.ones(15)]), covariance_of_weighed_y()
     prior = weights(X_NEW, G_NEW, X_NEW, G_NEW) + SIGMA_W**2 * np.eye(5)
     for j in range(3):
         mean, cov = conditioned(prior, weights(X_NEW, G_NEW, X, G) * z[:, j], C)
         np.testing.assert_allclose(found["weight_mean"][:, j], mean, **EXACT)
         np.testing.assert_allclose(found["weight_sd"][:, j], np.sqrt(np.diag(cov)), **EXACT)
+        np.testing.assert_allclose(found["weight_cov"][:, j, j], np.diag(cov), **EXACT)
+        np.testing.assert_allclose(together["weight_sd"][:, j], found["weight_sd"][:, j], **EXACT)
 
 
 def test_contributions_of_training_samples_have_their_own_deviations(gpx):
