@@ -44,6 +44,7 @@ def compare(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     y_new: Column | None = None,
+    groups_new: Column | None = None,
     groups: str | Column | None = None,
     order: str | Column | None = None,
     start: int | None = None,
@@ -64,6 +65,8 @@ def compare(
         Rows that no model was fitted to, with the columns that all models need.
     y_new : array (m,)
         Their responses.
+    groups_new : array (m,), optional
+        Their groups, where a model has groups of its own.
     groups : str, or series or array (n,), optional
         A column of X or Z, or a label for each row: rows that are left out together, such as those
         of one patient. Scores are of whole groups.
@@ -126,7 +129,7 @@ def compare(
     """
     refuse_incomparable(models)
     _refuse_mixed(models, groups, order, start)
-    new = X_new, Z_new, y_new
+    new = X_new, Z_new, y_new, groups_new
     given = X_new is not None or y_new is not None
     held_out = {name: _held_out(*models[name], *new) for name in models} if given else {}
     scored = {name: _scored(*fitted, groups, order, start) for name, fitted in models.items()}
@@ -251,10 +254,13 @@ def _scored(model, idata, groups, order, start):
     return arviz_stats.loo(tree, pointwise=True, **weights)
 
 
-def _held_out(model, idata, X_new, Z_new, y_new):
+def _held_out(model, idata, X_new, Z_new, y_new, groups_new):
     """Log predictive density of each new response, (m,)."""
     if X_new is None or y_new is None:
         missing = "X_new" if X_new is None else "y_new"
         raise ValueError(f"{missing} is missing; expected X_new and y_new, or neither.")
-    rows = model.training.read_observed(X_new, Z_new, y_new, model.specification.observation)
+    observation, own = model.specification.observation, groups_new
+    if model.training.groups is None:
+        own = None  # models with groups are compared with those without
+    rows = model.training.read_observed(X_new, Z_new, y_new, observation, own)
     return averaged(held_out_log_likelihood(model, idata, rows, progressbar=False))

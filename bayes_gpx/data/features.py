@@ -12,6 +12,7 @@ import narwhals as nw
 import numpy as np
 
 from bayes_gpx.data.categorical import codes, declared, indicator, is_missing, plain
+from bayes_gpx.data.dates import days_since, first_date, holds_dates, refuse_zone
 from bayes_gpx.data.moments import Moments
 
 MINIMUM_ROWS = 3
@@ -31,6 +32,8 @@ class Frame:
         Whether the rows came with labels of their own.
     levels : dict
         Levels of each categorical column, whose indicators are among the columns.
+    origins : dict
+        Of each column of dates, the date from which days are counted.
     """
 
     values: np.ndarray
@@ -38,6 +41,7 @@ class Frame:
     index: np.ndarray
     labelled: bool
     levels: dict = field(default_factory=dict)
+    origins: dict = field(default_factory=dict)
 
     def __len__(self):
         return len(self.values)
@@ -156,6 +160,7 @@ def read_features(
     like: Frame | None = None,
     minimum_rows: int = MINIMUM_ROWS,
     levels: tuple[str, ...] | None = None,
+    dates: bool = False,
 ) -> Frame:
     """Read a feature table.
 
@@ -173,6 +178,9 @@ def read_features(
     minimum_rows : int
     levels : tuple of str, optional
         For a table of one column, or a series or list: its levels, whatever its type.
+    dates : bool
+        Whether columns may hold dates, which are read as days since the first row's. Those of
+        `like` are days since the same date; as an array without names they may be such days.
 
     Returns
     -------
@@ -203,16 +211,30 @@ def read_features(
     else:
         given = _matched(table, like, name)
     values, columns, known = [], [], {} if like is None else like.levels
+    origins = {} if like is None else like.origins
     for j, column, own in given:
         if own is None:
-            values.append(_numeric(table.column(j), name, column, table.index))
+            entries, where = table.column(j), f"{name}, column {column!r},"
+            dated = (dates or column in origins) and holds_dates(entries)
+            if dated:
+                refuse_zone(entries, where)
+                origins = {column: first_date(entries), **origins}
+                entries = days_since(entries, origins[column])
+            elif column in origins and table.named:
+                raise ValueError(
+                    f"{where} holds no dates; expected dates as in the training data, which days "
+                    "are counted from. An array without names may hold days since "
+                    f"{origins[column]}."
+                )
+            values.append(_numeric(entries, name, column, table.index))
             columns.append(column)
             continue
         values.append(_indicators(table.column(j), own, name, column, table.index))
         columns += [indicator(column, level) for level in own]
         known = {**known, column: own}
     _refuse_repeated(columns, name)
-    return Frame(np.column_stack(values), tuple(columns), table.index, table.labelled, known)
+    stacked = np.column_stack(values)
+    return Frame(stacked, tuple(columns), table.index, table.labelled, known, origins)
 
 
 def read_response(
@@ -347,7 +369,7 @@ def _open(X, name, prefix):
             series = list(native.iter_columns())
             index = np.arange(len(native)) if labels is None else labels
             columns = [str(c) for c in native.columns]
-            reader = lambda j: series[j].to_numpy()  # noqa: E731
+            reader = lambda j: _entries(series[j], name)  # noqa: E731
             levels = lambda j: declared(series[j])  # noqa: E731
             return _Table(columns, reader, levels, index, labels is not None, True, len(native))
         names, values = None, _array(X, name)
@@ -357,6 +379,12 @@ def _open(X, name, prefix):
     reader = lambda j: values[:, j]  # noqa: E731
     levels = lambda j: None  # noqa: E731
     return _Table(names, reader, levels, index, labels is not None, names_given, len(values))
+
+
+def _entries(series, name):
+    """A column of a frame as an array; times with a zone are refused."""
+    refuse_zone(series, f"{name}, column {series.name!r},")
+    return series.to_numpy()
 
 
 def _array(X, name):
@@ -424,7 +452,9 @@ def _numeric(values, name, column, index):
     where = name if column is None else f"{name}, column {column!r},"
     kind = np.asarray(values).dtype.kind
     if kind in "mM":
-        raise ValueError(f"{where} holds dates; expected numbers. Convert them, e.g. to days.")
+        raise ValueError(
+            f"{where} holds dates or durations; expected numbers. Convert them, e.g. to days."
+        )
     if kind not in "biuf":
         values = _from_objects(np.asarray(values, dtype=object), where, index)
     values = np.asarray(values, dtype="float64")

@@ -336,6 +336,8 @@ def read_data(
     Arguments are those of `bayes_gpx.data.training.read_training` and of `read_streamed`.
     """
     source = row_source(X)
+    if source is not None and options.get("groups") is not None:
+        raise ValueError("X is read in parts, and groups was given; expected rows in memory.")
     options |= {"weighs": weighs, "intercept": intercept, "scale": scale}
     if source is None:
         return read_training(X, y, observation, Z, **options)

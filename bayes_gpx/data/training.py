@@ -18,6 +18,7 @@ from bayes_gpx.data.features import (
     refuse_misaligned,
     standard_scaling,
 )
+from bayes_gpx.data.groups import Groups, read_groups
 from bayes_gpx.data.moments import Moments
 
 INTERCEPT = "intercept"
@@ -59,6 +60,8 @@ class TrainingData:
         Of counts, or ones; None where noise is normal.
     scales_y : bool
         Whether y itself is scaled; else its scaling is that of the latent values alone.
+    groups : Groups or None
+        Which rows belong together, where the model has groups.
     """
 
     X: Frame
@@ -73,6 +76,7 @@ class TrainingData:
     labels: tuple | None = None
     exposure: np.ndarray | None = None
     scales_y: bool = True
+    groups: Groups | None = None
 
     streamed = False
     """Whether the rows are read in parts, and only a sample of them is held."""
@@ -131,7 +135,7 @@ class TrainingData:
         return {"feature": self.d, "z_feature": self.p}[dim]
 
     def scaled(self) -> dict[str, np.ndarray]:
-        """Dict of X, y and, with Z, Z on the model's scale; exposure times the prior mean rate."""
+        """X, y and, if any, Z on the model's scale, exposure times prior rate, groups' codes."""
         y = self.response_scaling.apply(self.y)
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
         if self.exposure is not None:
@@ -140,6 +144,8 @@ class TrainingData:
             scaled["exposure"] = self.exposure * moved
         if self.Z is not None:
             scaled["Z"] = self.Z_scaling.apply(self.Z.values)
+        if self.groups is not None:
+            scaled["group"] = self.groups.codes
         return scaled
 
     def rows(self, positions: np.ndarray | slice) -> "TrainingData":
@@ -150,6 +156,7 @@ class TrainingData:
             Z=None if self.Z is None else self.Z.rows(positions),
             y=self.y[positions],
             exposure=None if self.exposure is None else self.exposure[positions],
+            groups=None if self.groups is None else self.groups.rows(positions),
         )
 
     def only(self, sources: Sequence[str]) -> "TrainingData":
@@ -196,8 +203,30 @@ class TrainingData:
         _refuse_apart(X, Z, "X_new", "Z_new")
         return X, with_intercept(Z) if self.intercept else Z
 
+    def read_groups(self, groups_new: Any, X: Frame) -> Groups | None:
+        """Read the groups of new samples X; None for a model without groups.
+
+        Raises
+        ------
+        ValueError
+            If groups are missing or superfluous, or do not fit the rows.
+        """
+        if self.groups is None:
+            if groups_new is not None:
+                raise ValueError(
+                    "groups_new was given, but this model has no groups; leave it out."
+                )
+            return None
+        if groups_new is None:
+            raise ValueError(
+                "This model has groups; pass groups_new, a label for each row of X_new. A label "
+                f"such as {self.groups.labels[0]!r} continues that group, and any other one is a "
+                "new group, about which only the prior is known."
+            )
+        return read_groups(groups_new, X, "groups_new", self.groups.labels)
+
     def read_observed(
-        self, X_new: Any, Z_new: Any, y_new: Any, observation: Reader
+        self, X_new: Any, Z_new: Any, y_new: Any, observation: Reader, groups_new: Any = None
     ) -> "TrainingData":
         """Read new samples with their responses, on the scale of these; counts of exposure 1."""
         X, Z = self.read_new(X_new, Z_new)
@@ -207,7 +236,8 @@ class TrainingData:
             known = None if self.labels is None else np.array(self.labels)
             y, _ = read_response(y_new, X, "y_new", lambda values: observation.read(values, known))
         exposure = None if self.exposure is None else np.ones(len(X))
-        return replace(self, X=X, Z=Z, y=y, exposure=exposure)
+        groups = self.read_groups(groups_new, X)
+        return replace(self, X=X, Z=Z, y=y, exposure=exposure, groups=groups)
 
 
 def read_training(
@@ -221,6 +251,7 @@ def read_training(
     intercept: bool = False,
     scale: bool = True,
     levels: tuple[str, ...] | None = None,
+    groups: Any = None,
     scalings: tuple[Scaling, Scaling, Scaling | None] | None = None,
 ) -> TrainingData:
     """Read the training data of a model.
@@ -241,6 +272,8 @@ def read_training(
         Standardise X, Z and y.
     levels : tuple of str, optional
         Labels that X's one column may hold; they are not scaled.
+    groups : series or array (n,), optional
+        A label for each row.
     scalings : tuple of Scaling, optional
         Of X, y and Z, where they were frozen before.
 
@@ -253,7 +286,7 @@ def read_training(
             f"X has shape {X.shape} and y has {y.shape}: are they swapped? Expected X (rows, "
             "features) and then y (rows,)."
         )
-    frame = read_features(X, "X", levels=levels)
+    frame = read_features(X, "X", levels=levels, dates=True)
     if weighs and Z is None and levels is not None:
         raise ValueError(
             "X holds labels, which have no weights; expected the features to weigh as Z, (rows, "
@@ -263,7 +296,7 @@ def read_training(
     exposure = _read_exposure(exposure, frame, observation)
     weighed = None
     if weighs:
-        weighed = frame if Z is None else read_features(Z, "Z", prefix="z")
+        weighed = frame if Z is None else read_features(Z, "Z", prefix="z", dates=True)
         _refuse_apart(frame, weighed, "X", "Z")
     if scalings is None:
         scaling = standard_scaling if scale else no_scaling
@@ -291,6 +324,7 @@ def read_training(
         labels=None if labels is None else tuple(labels),
         exposure=exposure,
         scales_y=observation.scaled,
+        groups=None if groups is None else read_groups(groups, frame, "groups"),
     )
 
 

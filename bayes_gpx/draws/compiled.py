@@ -18,6 +18,7 @@ from bayes_gpx.numerics.partial_evaluation import Staged
 from bayes_gpx.numerics.threads import LOCK
 from bayes_gpx.posteriors.base import Asked, Conditioning, Found, OneDraw, inducing_operator
 from bayes_gpx.posteriors.evidence.sums import Sums
+from bayes_gpx.processes.grouped_process import in_groups
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,6 +55,8 @@ SYMBOLS = {
     "square": pt.dscalar,
     "n": pt.dscalar,
     "groups": pt.lvector,
+    "group": pt.lvector,
+    "group_new": pt.lvector,
 }
 """Kind of each symbol beside the hyperparameters; `_compiled` adds the shapes of some."""
 
@@ -174,7 +177,14 @@ def _one_draw(structure, theta, symbols):
     sums = Sums(*(symbols[name] for name in Sums._fields)) if "gram" in symbols else None
     baseline = symbol("baseline", symbol("baselines"))
     target = symbol("target_mean"), symbol("target_variance")
-    asked = symbol("X_new"), symbol("Z_new"), symbol("positions"), baseline, structure.intercept
+    asked = Asked(
+        symbol("X_new"),
+        symbol("Z_new"),
+        symbol("positions"),
+        baseline,
+        structure.intercept,
+        symbol("group_new"),
+    )
     return OneDraw(
         structure.strategy,
         Conditioning(
@@ -183,7 +193,7 @@ def _one_draw(structure, theta, symbols):
             ),
             specification.observation,
             theta,
-            symbol("X"),
+            in_groups(symbols["X"], symbols["group"]) if "group" in symbols else symbol("X"),
             symbol("y"),
             symbol("Z"),
             symbol("exposure"),
@@ -192,7 +202,7 @@ def _one_draw(structure, theta, symbols):
             sums,
         ),
         Found(symbols["alpha"], symbol("root")) if "alpha" in symbols else None,
-        Asked(*asked) if "X_new" in symbols else None,
+        asked if "X_new" in symbols else None,
         symbol("label"),
         symbol("rng"),
         symbol("update"),

@@ -58,6 +58,8 @@ def symbols_of(where: Points) -> tuple[dict[str, Any], dict[str, Any]]:
     at_points, start = {"X_new": where.X}, {}
     if where.Z is not None:
         at_points["Z_new"] = where.Z
+    if where.group is not None:
+        at_points["group_new"] = where.group
     if where.baseline is not None:
         start["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
     return at_points, start
@@ -261,7 +263,7 @@ def _asked(model, hyper, quantity, where, *options):
     training, operator = model.training, quantity.operator
     arrays = [*training.scaled().values(), training.X.values, training.y]
     arrays += [*hyper.values.values(), hyper.chain, hyper.draw, quantity.factor]
-    arrays += [where.X, where.Z, where.positions, where.index, where.baseline]
+    arrays += [where.X, where.Z, where.positions, where.index, where.baseline, where.group]
     said = getattr(operator, "__qualname__", None) or repr(operator)
     described = [model.signature, quantity.name, said, quantity.attrs, version("bayes_gpx")]
     return digest(*arrays, *described, options)

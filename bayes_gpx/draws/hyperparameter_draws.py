@@ -170,6 +170,7 @@ def _differences(model, idata):
         ("observed_data", "y"),
         ("constant_data", "X"),
         ("constant_data", "exposure"),
+        ("constant_data", "group"),
     ):
         known = idata[group] if group in idata.children else {}
         kept = model.in_model(name)

@@ -146,7 +146,9 @@ def held_out_log_likelihood(
     observation, scaled = model.specification.observation, rows.scaled()
     refuse_outside(model, rows.X.values, "The rows left out")
     values = rows.X.values, None if rows.Z is None else rows.Z.values
-    where = Points(scaled["X"], scaled.get("Z"), None, *values, rows.X.index)
+    where = Points(
+        scaled["X"], scaled.get("Z"), None, *values, rows.X.index, group=scaled.get("group")
+    )
     hyper = hyperparameter_draws(model, idata)
     terms = np.empty((len(hyper.chain), len(hyper.draw), rows.n))
     given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(rows.n))

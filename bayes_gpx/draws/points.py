@@ -37,6 +37,8 @@ class Points:
         The same in user units.
     rows : integer array or None
         Which of the given samples these are.
+    group : integer array or None
+        Codes of their groups; None where the model has none.
     """
 
     X: np.ndarray
@@ -48,6 +50,7 @@ class Points:
     baseline: np.ndarray | None = None
     baseline_values: np.ndarray | None = None
     rows: np.ndarray | None = None
+    group: np.ndarray | None = None
 
 
 def points(
@@ -55,6 +58,7 @@ def points(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     needs_z: bool = True,
 ) -> Points:
@@ -62,15 +66,18 @@ def points(
     if X_new is None:
         if Z_new is not None:
             raise ValueError("Z_new was given without X_new; pass both, or neither.")
+        if groups_new is not None:
+            raise ValueError("groups_new was given without X_new; pass both, or neither.")
         if model.training.streamed:
             raise ValueError(
                 "The training rows are read in parts, or were not saved with the fit; pass rows as "
                 "X_new. Predictions, weights, contributions, derivatives and attributions of all "
                 "of them go to a path=, or are summaries with keep='summary'."
             )
-        X, Z = model.training.X, model.training.Z
+        X, Z, groups = model.training.X, model.training.Z, model.training.groups
     else:
         X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
+        groups = model.training.read_groups(groups_new, X)
     rows = rows_labelled(X.index, obs)
     refuse_outside(model, X.values[rows], "X_new")
     scaled_Z = None if Z is None else model.training.Z_scaling.apply(Z.values[rows])
@@ -82,18 +89,21 @@ def points(
         None if Z is None else Z.values[rows],
         X.index[rows],
         rows=rows,
+        group=None if groups is None else groups.codes[rows],
     )
 
 
 def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray) -> Points:
-    """Samples at other X, in user units, each with the z of one of the rows of `where`.
+    """Samples at other X, in user units, each with z and group of one of the rows of `where`.
 
     Where z is x, it moves with x.
     """
-    training, held = model.training, None
+    training, held, group = model.training, None, None
     if not training.tied and where.Z_values is not None:
         held = where.Z_values[rows, : training.p - training.intercept]
-    return points(model, X, held)
+    if where.group is not None:
+        group = where.group[rows]
+    return replace(points(model, X, held, groups_new=group), group=group)
 
 
 BASELINES = {

@@ -178,39 +178,39 @@ def _refuse_gp(model, verb):
 
 
 def _value(asked):
-    return operators.evaluate(asked.X, asked.Z, sample=asked.sample)
+    return operators.evaluate(asked.points, asked.Z, sample=asked.sample)
 
 
 def _smooth_value(asked):
-    return operators.evaluate(asked.X, asked.Z, sample=asked.sample, smooth=True)
+    return operators.evaluate(asked.points, asked.Z, sample=asked.sample, smooth=True)
 
 
 def _gradient(asked):
-    return operators.gradient(asked.X, asked.Z)
+    return operators.gradient(asked.points, asked.Z)
 
 
 def _tied_gradient(asked):
-    return operators.gradient(asked.X, asked.Z_along, tied=True)
+    return operators.gradient(asked.points, asked.Z_along, tied=True)
 
 
 def _hessian(asked):
-    return operators.hessian(asked.X, asked.Z)
+    return operators.hessian(asked.points, asked.Z)
 
 
 def _tied_hessian(asked):
-    return operators.hessian(asked.X, asked.Z_along, tied=True)
+    return operators.hessian(asked.points, asked.Z_along, tied=True)
 
 
 def _weight(asked):
-    return operators.weight(asked.X, sample=asked.sample)
+    return operators.weight(asked.points, sample=asked.sample)
 
 
 def _smooth_weight(asked):
-    return operators.weight(asked.X, sample=asked.sample, smooth=True)
+    return operators.weight(asked.points, sample=asked.sample, smooth=True)
 
 
 def _contribution(asked):
-    return operators.contribution(asked.X, asked.Z, sample=asked.sample)
+    return operators.contribution(asked.points, asked.Z, sample=asked.sample)
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ class _Attribution:
     def __call__(self, asked):
         Z = asked.Z_along if self.tied else asked.Z
         options = {"method": self.method, "steps": self.steps, "tied": self.tied}
-        return operators.integrated_gradient(asked.X, asked.baseline, Z, **options)
+        return operators.integrated_gradient(asked.points, asked.baseline, Z, **options)
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class _ShapleyValue:
     def __call__(self, asked):
         Z = asked.Z_along if self.tied else asked.Z
         options = {"players": self.players, "tied": self.tied}
-        return operators.shapley_value(asked.X, asked.baseline, Z, **options)
+        return operators.shapley_value(asked.points, asked.baseline, Z, **options)
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ class _Difference:
 
     def __call__(self, asked):
         Z = asked.Z_along if self.tied else asked.Z
-        return operators.difference(asked.X, asked.baseline, Z, tied=self.tied)
+        return operators.difference(asked.points, asked.baseline, Z, tied=self.tied)
 
 
 @dataclass(frozen=True, eq=False)

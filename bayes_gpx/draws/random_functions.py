@@ -106,8 +106,8 @@ def draw_functions(
         update_of = compiled(structure, Update(waves), names).given(*data.values())
     except NoBasis as none:
         raise NoBasis(
-            f"The model's kernel has no random functions; expected sums and multiples of "
-            f"{', '.join(SPECTRAL)}, Linear and Constant."
+            "The model has no random functions; expected a kernel of sums and multiples of "
+            f"{', '.join(SPECTRAL)}, Linear and Constant, and no groups."
         ) from none
     keep_freed_memory()
     with blas_threads(model.training.n), progress_bar(progressbar) as progress:

@@ -67,6 +67,8 @@ def means(
         where = replace(spread[0], X=np.concatenate([s.X for s in spread]), baseline=None)
         if where.Z is not None:
             where = replace(where, Z=np.concatenate([s.Z for s in spread]))
+        if where.group is not None:
+            where = replace(where, group=np.concatenate([s.group for s in spread]))
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
         shown = progressbar and numbers is None

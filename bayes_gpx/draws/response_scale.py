@@ -154,8 +154,10 @@ class ResponseQuantity:
 
     def of(self, rows: np.ndarray, degree: int) -> ResponseQuantity:
         """The same of some observations, by polynomials of another degree."""
-        where, Z = self.where, self.where.Z
-        where = replace(where, X=where.X[rows], Z=None if Z is None else Z[rows])
+        where = self.where
+        own = {name: getattr(where, name) for name in ("X", "Z", "group")}
+        picked = {name: array[rows] for name, array in own.items() if array is not None}
+        where = replace(where, **picked)
         return replace(self, where=where, degree=degree)
 
     def answers(
@@ -230,7 +232,8 @@ class ResponseQuantity:
             Z = np.hstack([X, np.ones((len(X), int(training.intercept)))])
         elif Z is not None:
             Z = np.repeat(Z, self.together, axis=0)
-        return replace(where, X=X, Z=Z, baseline=None)
+        group = None if where.group is None else np.repeat(where.group, self.together)
+        return replace(where, X=X, Z=Z, baseline=None, group=group)
 
     def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
         """Slopes of the response times those of f, at the point or along the path.

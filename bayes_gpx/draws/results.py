@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.data.dates import unit_of
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.intervals import BOUNDS
@@ -150,6 +151,9 @@ class ResultBuilder:
             variables |= said
         elif values is not None and set(labels) <= {*frame.columns, INTERCEPT}:
             variables["value"] = (("obs", "feature"), _values_of(frame, values, labels))
+        if frame is not None and frame.origins:
+            units = {column: unit_of(origin) for column, origin in frame.origins.items()}
+            coords["unit"] = ("feature", [units.get(label, "") for label in labels])
         if quantity.center is not None:
             variables["center"] = ("feature", quantity.center[self._picked])
             variables["offset"] = training.y_scaling.center - np.sum(quantity.offset)

@@ -83,7 +83,7 @@ def _data(model, structure, groups, order, block):
     """What graphs are given of a block of rows, or of all."""
     data = data_of(model, structure, block)
     if order is not None:
-        own = {"X", "y", "Z", "exposure"} & data.keys()
+        own = {"X", "y", "Z", "exposure", "group"} & data.keys()
         data |= {name: data[name][order] for name in own}
     if groups is not None:
         data["groups"] = groups if block is None else groups[block]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import explain, origin
@@ -54,6 +54,7 @@ def attributions(
     baseline: str | Table | Mapping[str, Table] = "mean",
     method: str = "exact",
     steps: int | None = None,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -86,6 +87,8 @@ def attributions(
         mean of f.
     steps : int, optional
         Steps of the simple quadratures; 50 by default.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     **options
@@ -152,7 +155,7 @@ def attributions(
     array([2.])
     """
     refuse_swapped(model, idata)
-    where = points_to_explain(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if isinstance(baseline, Mapping):
         if method == "taylor":
             raise ValueError(

@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from arviz_base import rcParams
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain, origin
@@ -37,6 +37,7 @@ def comparisons(
     *,
     variables: Mapping[str, Sequence[Any]],
     average: bool = False,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     on: Literal["response", "latent"] = "response",
     **options: Any,
@@ -61,6 +62,8 @@ def comparisons(
         with the first.
     average : bool
         Whether to average over the rows; by row otherwise.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these rows.
     on : {"response", "latent"}
@@ -105,7 +108,7 @@ def comparisons(
     """
     refuse_swapped(model, idata)
     contrasts = _read(model.training.X, variables)
-    where = points(model, X_new, Z_new, obs=obs)
+    where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     for contrast in contrasts:
         for end in (0, 1):
             refuse_outside(model, contrast.at(where.X_values, end), f"variables, {contrast.label}")
@@ -203,8 +206,10 @@ class _Changes:
         return operators.Combination(tuple(ends), self._combined)
 
     def _at(self, asked, X):
-        moved = Asked(X, asked.Z, intercept=asked.intercept)
-        return operators.evaluate(X, moved.Z_along if self.tied else asked.Z, smooth=True)
+        moved = Asked(X, asked.Z, intercept=asked.intercept, group=asked.group)
+        return operators.evaluate(
+            moved.points, moved.Z_along if self.tied else asked.Z, smooth=True
+        )
 
     @staticmethod
     def _combined(*rows):

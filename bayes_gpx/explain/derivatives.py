@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
@@ -29,6 +29,7 @@ def derivatives(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     order: Literal[1, 2] = 1,
     **options: Any,
@@ -44,6 +45,8 @@ def derivatives(
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         New samples; None for the training samples.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     order : {1, 2}
@@ -106,7 +109,11 @@ def derivatives(
             "those second derivatives that are wanted."
         )
     return _explained(
-        model, idata, quantity, points_to_explain(model, X_new, Z_new, obs=obs), **options
+        model,
+        idata,
+        quantity,
+        points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs),
+        **options,
     )
 
 

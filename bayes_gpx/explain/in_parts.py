@@ -32,13 +32,14 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
         X_new: Any = None,  # noqa: N803
         Z_new: Any = None,  # noqa: N803
         *,
+        groups_new: Any = None,
         executor: Executor | None = None,
         **options: Any,
     ) -> xr.Dataset:
         refuse_swapped(model, idata)
         streamed = X_new is None and model.training.streamed and model.training.source is not None
         if not streamed and executor is None:
-            return verb(model, idata, X_new, Z_new, **options)
+            return verb(model, idata, X_new, Z_new, groups_new=groups_new, **options)
         for name in ("obs", "joint", "exposure"):
             if options.get(name) not in (None, False):
                 raise ValueError(
@@ -51,7 +52,7 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
         elif X_new is None:
             rows = _of_training(model.training)
         else:
-            rows = _at_hand(model.training, X_new, Z_new)
+            rows = _at_hand(model.training, X_new, Z_new, groups_new)
         return _explain(explained, model, idata, rows, executor, **options)
 
     return cast(Verb, explained)
@@ -72,7 +73,7 @@ def _streamed(training):
         held: list[list[np.ndarray]] = []
         for frame in training.parts():
             read = training.read(frame)
-            held.append([read.X.values, *_own_z(training, read.Z)])
+            held.append([read.X.values, *_own_z(training, read.Z).values()])
             while sum(len(own[0]) for own in held) >= PART:
                 whole = [np.concatenate(column) for column in zip(*held, strict=True)]
                 yield _arguments(column[:PART] for column in whole)
@@ -91,13 +92,16 @@ def _of_training(training):
     return _Rows(training.X.index, (), parts)
 
 
-def _at_hand(training, X_new, Z_new):
+def _at_hand(training, X_new, Z_new, groups_new):
     """New rows in memory."""
     X, Z = training.read_new(X_new, Z_new, needs_z=False)
-    tables = [X.values, *_own_z(training, Z)]
+    tables = {"X_new": X.values, **_own_z(training, Z)}
+    groups = training.read_groups(groups_new, X)
+    if groups is not None:
+        tables["groups_new"] = np.array(groups.labels)[groups.codes]
     starts = range(0, len(X), PART)
-    parts = (_arguments(table[k : k + PART] for table in tables) for k in starts)
-    return _Rows(X.index, (*tables, X.index), parts)
+    parts = ({name: table[k : k + PART] for name, table in tables.items()} for k in starts)
+    return _Rows(X.index, (*tables.values(), X.index), parts)
 
 
 def _arguments(tables):
@@ -106,10 +110,10 @@ def _arguments(tables):
 
 
 def _own_z(training, Z):
-    """Z's values without the intercept, in a list that is empty where Z is X or there is none."""
+    """Z's values without the intercept, by name; nothing where Z is X or there is none."""
     if Z is None or training.z_is_x:
-        return []
-    return [Z.values[:, : training.p - training.intercept]]
+        return {}
+    return {"Z_new": Z.values[:, : training.p - training.intercept]}
 
 
 def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", seed=None, **options):

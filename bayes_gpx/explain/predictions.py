@@ -29,6 +29,7 @@ def predictions(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     on: Literal["response", "latent"] = "response",
     exposure: Column | None = None,
@@ -46,6 +47,8 @@ def predictions(
     X_new, Z_new : frame or array (m, d), (m, p), optional
         New samples, with fresh `eps_w` in GPX; None for the training samples themselves, with
         their own. Z_new is needed where the model was given Z.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     on : {"response", "latent"}
@@ -105,7 +108,7 @@ def predictions(
     one_of("on", on, ("response", "latent"))
     one_of("keep", keep, ("draws", "summary"))
     several = model.specification.classes
-    where = points_to_explain(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     quantity = quantities.value(model, across=several is not None)
     given = len(where.X) if X_new is None else len(cast(Sized, X_new))
     exposures = _exposures(model, exposure, where, given)

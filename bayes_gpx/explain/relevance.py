@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points
 from bayes_gpx.explain.sensitivities import (
@@ -33,6 +33,7 @@ def relevance(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     method: Literal["exact", "finite_difference"] = "exact",
     step: float | None = None,
@@ -60,6 +61,8 @@ def relevance(
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Where relevance is computed; None for a new sample at each training point.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     method : {"exact", "finite_difference"}
@@ -140,7 +143,7 @@ def relevance(
     one_of("method", method, ("exact", "finite_difference"))
     if method == "exact" and step is not None:
         raise ValueError("step is for method='finite_difference'; leave it out.")
-    where, frame = points(model, X_new, Z_new, obs=obs), model.training.X
+    where, frame = points(model, X_new, Z_new, groups_new=groups_new, obs=obs), model.training.X
     names = frame.sources if features is None else names_among("features", features, frame.sources)
     picked, measures = Picked.of(frame, names), []
     attrs: dict[str, Any] = {"method": method}
@@ -162,6 +165,7 @@ def interactions(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     pairs: Sequence[Sequence[str]] | Literal["screened"] | None = None,
     factor: int = 1,
@@ -179,7 +183,7 @@ def interactions(
 
     Parameters
     ----------
-    model, idata, X_new, Z_new, obs, over, num_draws, keep, progressbar
+    model, idata, X_new, Z_new, groups_new, obs, over, num_draws, keep, progressbar
         As in `relevance`.
     pairs : list of pairs of str, or "screened", optional
         All pairs by default. "screened": the pairs among the more relevant half of the features,
@@ -238,11 +242,13 @@ def interactions(
     columns = frame.sources
     if len(columns) < 2:
         raise ValueError(f"The model has one feature, {columns[0]}; expected two or more.")
-    where = points(model, X_new, Z_new, obs=obs)
+    where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     options: dict[str, Any] = {"over": over, "num_draws": num_draws, "progressbar": progressbar}
     if isinstance(pairs, str):
         one_of("pairs", pairs, ("screened",))
-        first = relevance(model, idata, X_new, Z_new, obs=obs, keep="summary", **options)
+        first = relevance(
+            model, idata, X_new, Z_new, groups_new=groups_new, obs=obs, keep="summary", **options
+        )
         draws = first["average_relevance"]
         average = draws.mean([dim for dim in draws.dims if dim != "feature"])
         chosen = np.argsort(-average.values, kind="stable")[: max(2, -(-len(columns) // 2))]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
@@ -140,10 +140,15 @@ class RandomFunctions:
         self._options, self.joint = options, functions is None
 
     def predictions(
-        self, X_new: Table | None = None, Z_new: Table | None = None, *, obs: Labels | None = None
+        self,
+        X_new: Table | None = None,
+        Z_new: Table | None = None,
+        *,
+        groups_new: Column | None = None,
+        obs: Labels | None = None,
     ) -> xr.Dataset:
         """Values of the functions: `f` (chain, draw, obs), on the latent scale."""
-        where = self._points(X_new, Z_new, obs)
+        where = self._points(X_new, Z_new, groups_new, obs)
         return self._ask(quantities.value(self._model, smooth=True), where)
 
     def derivatives(
@@ -151,13 +156,14 @@ class RandomFunctions:
         X_new: Table | None = None,
         Z_new: Table | None = None,
         *,
+        groups_new: Column | None = None,
         obs: Labels | None = None,
         order: Literal[1, 2] = 1,
         on: Literal["response", "latent"] = "response",
     ) -> xr.Dataset:
         """Return `derivative` (chain, draw, obs, feature), or of `order` 2 `second_derivative`."""
         quantity = quantities.derivative(self._model, order)
-        return self._ask(quantity, self._points(X_new, Z_new, obs), on)
+        return self._ask(quantity, self._points(X_new, Z_new, groups_new, obs), on)
 
     def attributions(
         self,
@@ -167,18 +173,26 @@ class RandomFunctions:
         baseline: str | Table = "mean",
         method: str = "exact",
         steps: int | None = None,
+        groups_new: Column | None = None,
         obs: Labels | None = None,
         on: Literal["response", "latent"] = "response",
     ) -> xr.Dataset:
         """Return `attribution` (chain, draw, obs, feature), and `difference`, which they sum to."""
-        where = from_baseline(self._model, self._points(X_new, Z_new, obs), baseline)
+        where = from_baseline(self._model, self._points(X_new, Z_new, groups_new, obs), baseline)
         name = baseline if isinstance(baseline, str) else "given"
         return self._ask(quantities.attribution(self._model, name, method, steps), where, on)
 
-    def weights(self, X_new: Table | None = None, *, obs: Labels | None = None) -> xr.Dataset:
+    def weights(
+        self,
+        X_new: Table | None = None,
+        *,
+        groups_new: Column | None = None,
+        obs: Labels | None = None,
+    ) -> xr.Dataset:
         """Weight functions of a GPX: `weight` (chain, draw, obs, feature), without `eps_w`."""
         quantity = quantities.weight(self._model, smooth=True)
-        return self._ask(quantity, points(self._model, X_new, obs=obs, needs_z=False))
+        where = points(self._model, X_new, groups_new=groups_new, obs=obs, needs_z=False)
+        return self._ask(quantity, where)
 
     def log_likelihood(self) -> xr.DataArray:
         """Log density of each training response given the functions, (chain, draw, obs).
@@ -207,8 +221,8 @@ class RandomFunctions:
         )
         return terms.assign_attrs({FUNCTIONS: found.attrs[FUNCTIONS]})
 
-    def _points(self, X_new, Z_new, obs):
-        return points(self._model, X_new, Z_new, obs=obs)
+    def _points(self, X_new, Z_new, groups_new, obs):
+        return points(self._model, X_new, Z_new, groups_new=groups_new, obs=obs)
 
     def _ask(self, quantity, where, on="latent"):
         where, bent = replace(where, positions=None), bends(self._model, quantity, on)

@@ -122,7 +122,8 @@ def differences(model: Model, where: Points, picked: Picked, step: float) -> Mea
         here, *there = (found.at(slice(k * m, (k + 1) * m)) for k in range(count + 1))
         return picked.placed(_apart(likelihood, here, there).T / steps, picked.places)
 
-    return Measure(replace(where, X=X, Z=Z), 0, numbers)
+    group = None if where.group is None else np.tile(where.group, count + 1)
+    return Measure(replace(where, X=X, Z=Z, group=group), 0, numbers)
 
 
 def contrasts(model: Model, where: Points, picked: Picked, column: str) -> Measure:

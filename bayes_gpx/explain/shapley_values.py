@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
@@ -29,6 +29,7 @@ def shapley_values(
     Z_new: Table | None = None,
     *,
     baseline: str | Table | Mapping[str, Table] = "mean",
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -52,6 +53,8 @@ def shapley_values(
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
         Values of the features that have not moved, in user units, as in `attributions`. Of several
         rows, at most 20, the average: interventional Shapley values.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     **options
@@ -111,7 +114,7 @@ def shapley_values(
     array([[1.5, 0.5]])
     """
     refuse_swapped(model, idata)
-    where = points_to_explain(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if isinstance(baseline, Mapping):
         return apart(model, idata, where, baseline, _explained, **options)
     where = from_baseline(model, where, baseline)

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
@@ -29,6 +29,7 @@ def slopes(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     rope: tuple[float, float] | dict[str, tuple[float, float]] | None = None,
     ci_prob: float | None = None,
@@ -43,7 +44,7 @@ def slopes(
 
     Parameters
     ----------
-    model, idata, X_new, Z_new, obs
+    model, idata, X_new, Z_new, groups_new, obs
         As in `derivatives`.
     rope : tuple (low, high) or dict of feature to (low, high), optional
         Region of practical equivalence: slopes that count as zero, in units of y per unit of the
@@ -113,7 +114,7 @@ def slopes(
     training = model.training
     features = numbers_among(training.X, options.get("features")) or training.X.columns
     regions = None if rope is None else _regions(rope, features)
-    where = points_to_explain(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     quantity = quantities.derivative(model)
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
     found = _explained(model, idata, quantity, where, **options)
@@ -150,6 +151,7 @@ def path_slopes(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     baseline: str | Table = "mean",
     steps: int = 40,
@@ -163,7 +165,7 @@ def path_slopes(
 
     Parameters
     ----------
-    model, idata, X_new, Z_new
+    model, idata, X_new, Z_new, groups_new
         As in `derivatives`; z is held along the path where Z was given.
     obs : label
         Which observation; needed where there are several.
@@ -199,7 +201,7 @@ def path_slopes(
     """
     refuse_swapped(model, idata)
     prob, (t, w) = probability(ci_prob, rcParams["stats.ci_prob"]), rule("simpson", steps)
-    where, training = points(model, X_new, Z_new, obs=obs), model.training
+    where, training = points(model, X_new, Z_new, groups_new=groups_new, obs=obs), model.training
     if len(where.X) != 1:
         raise ValueError(
             f"{len(where.X)} observations; expected one, at the end of the path. Pass its label "

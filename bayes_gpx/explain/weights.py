@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
@@ -27,6 +27,7 @@ def weights(
     *,
     smooth: bool = False,
     units: Literal["centred", "original"] = "centred",
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -47,6 +48,8 @@ def weights(
         mean. "original": coefficients of the features and the response as they were given, which
         can be compared with those of a linear regression. The last feature is then `intercept`, the
         prediction where all features are 0; this may be far from the data and uncertain.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     **options
@@ -90,7 +93,7 @@ def weights(
     one_of("units", units, ("centred", "original"))
     kind = quantities.weight if units == "centred" else quantities.coefficient
     quantity = kind(model, smooth=smooth)
-    where = points_to_explain(model, X_new, Z_new, obs=obs, needs_z=False)
+    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs, needs_z=False)
     return explain(model, idata, quantity, where, **options)
 
 
@@ -101,6 +104,7 @@ def contributions(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
 ) -> xr.Dataset:
@@ -114,6 +118,8 @@ def contributions(
     X_new, Z_new : frame or array, optional
         New samples, with fresh `eps_w`; None for the training samples themselves, with their
         own.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     **options
@@ -155,5 +161,5 @@ def contributions(
     """
     refuse_swapped(model, idata)
     quantity = quantities.contribution(model)
-    where = points_to_explain(model, X_new, Z_new, obs=obs)
+    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     return explain(model, idata, quantity, where, **options)

@@ -29,6 +29,7 @@ def sample_posterior_predictive(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     exposure: Column | None = None,
     joint: bool = True,
     seed: int | None = None,
@@ -49,6 +50,8 @@ def sample_posterior_predictive(
         model's scale.
     X_new, Z_new : frame or array, optional
         New samples; None for the training samples.
+    groups_new : array (m,), optional
+        The groups of new samples, where the model has groups.
     exposure : array (m,), optional
         Of new counts.
     joint : bool
@@ -89,7 +92,8 @@ def sample_posterior_predictive(
             "draw each row by itself, or fewer new samples."
         )
     options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
-    drawn = predictions(model, idata, X_new, Z_new, exposure=exposure, **options)["y"]
+    options |= {"groups_new": groups_new, "exposure": exposure}
+    drawn = predictions(model, idata, X_new, Z_new, **options)["y"]
     name, obs = model.in_model("y"), model.in_model("obs")
     found = {"posterior_predictive" if X_new is None else "predictions": drawn.rename(obs=obs)}
     if X_new is None:

@@ -34,6 +34,9 @@ def structure(model: Any) -> list[tuple[str, str]]:
         rows.append(("Lengthscales", each))
     if spec.family == "GPX":
         rows.append(("Weights", WEIGHTS[spec.weight_prior]))
+    if data.groups is not None:
+        own = "a level" if spec.family == "GP" else "weight functions"
+        rows.append(("Groups", f"{len(data.groups.labels)}, each with {own} of its own"))
     rows += [
         ("Likelihood", spec.likelihood + (f", {spec.link} link" if spec.link else "")),
         ("Approximation", "none" if spec.approximation is None else str(spec.approximation)),

@@ -26,7 +26,9 @@ class GP(Model):
     ----------
     X : pandas or polars frame, xarray.DataArray or array (n, d); or what is read in parts
         A column of a categorical type, ``X["colour"].astype("category")``, is represented by an
-        indicator for each level, such as `colour=red`, which share one lengthscale; see Notes.
+        indicator for each level, such as `colour=red`, which share one lengthscale; see Notes. A
+        column of dates is read as days since the first row's, slopes along it are per day, and new
+        rows have dates too; times with a time zone are refused.
 
         Rows are read in parts, and never held in memory together, if X is the path of a Parquet or
         Arrow file, of a folder of these or a glob, such as ``"rides/*.parquet"``, or a list of
@@ -65,6 +67,12 @@ class GP(Model):
         Whether to standardise X and, for "normal" and "student_t", y (sd with ddof 0), and to
         centre f at the log of the mean rate for counts. Priors and hyperparameters then refer to
         standardised data; every result is in user units.
+    groups : series or array (n,), optional
+        A label for each row, such as the person who was measured. Each group g then has a level of
+        its own, ``f(x, g) = f(x) + u_g`` with u_g ~ N(0, group_amplitude^2), which the data of all
+        groups estimate together. Verbs take `groups_new` with `X_new`: a known label continues its
+        group, and any other one is a new group, whose level is drawn from its prior. Rows with the
+        same new label share one. See Notes.
     representation : {"collapsed", "hierarchy"}
         The variables in `pymc`, the model's `pymc.Model`. "collapsed": hyperparameters and y; the
         function is integrated out or, if noise is not normal, represented by whitened latent
@@ -90,6 +98,10 @@ class GP(Model):
     `HSGP`, rows enter by sums alone. These are made once; a density then takes memory M^2 and time
     M^3, whatever n is. Beyond 2000 rows such a fit has no leave-one-out terms by itself;
     ``bx.log_likelihood(model, idata, obs=rows)`` computes those of some rows.
+
+    Groups need exact models, without `approximation`. A group does not change with x, so
+    attributions and derivatives are those within a group; of a GP they are the same in all groups.
+    ``bx.loo_predictions(model, idata, groups=groups)`` predicts each group from all others.
 
     Both representations have the same prior of y. `fit` infers the same hyperparameters by the same
     density, in which f is integrated out, and explanations are the same. Only `pymc` differs: with
@@ -132,6 +144,7 @@ class GP(Model):
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | None = None,
+        groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         name: str = "",
     ) -> None:
@@ -143,6 +156,7 @@ class GP(Model):
             approximation=approximation,
             link=link,
             representation=representation,
+            grouped=groups is not None,
         )
         refuse_exposure(exposure, specification.observation)
         training = read_data(
@@ -153,6 +167,7 @@ class GP(Model):
             scale=scale,
             levels=specification.levels,
             exposure=exposure,
+            groups=groups,
         )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
@@ -176,6 +191,11 @@ class GPX(Model):
         own weight. Where rows are read in parts, names of columns.
     kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
         As in `GP`; `scale` standardises Z too.
+    groups : series or array (n,), optional
+        As in `GP`, but each group has weight functions of its own beside those of all groups:
+        ``g_l(x) + v_l,g(x)``, where v has the same kernel with `group_amplitude` in the place of
+        `amplitude`. A constant in Z (`intercept`) gives groups a level that varies with x. This
+        needs a kernel by its name, and weight_prior="shared" or "per_feature".
     representation : {"collapsed", "hierarchy"}
         As in `GP`. A hierarchy has the weight functions `g`, `eps_w` (unless `sigma_w` is fixed at
         0) and the weights `w`, their sum, all (obs, z_feature) in units of y per unit of z, and `f`
@@ -231,6 +251,7 @@ class GPX(Model):
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | None = None,
+        groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         name: str = "",
         weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
@@ -245,6 +266,7 @@ class GPX(Model):
             approximation,
             link,
             representation=representation,
+            grouped=groups is not None,
         )
         refuse_exposure(exposure, specification.observation)
         training = read_data(
@@ -257,5 +279,6 @@ class GPX(Model):
             scale=scale,
             levels=specification.levels,
             exposure=exposure,
+            groups=groups,
         )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)

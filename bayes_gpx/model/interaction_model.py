@@ -77,13 +77,12 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
         tuple(names),
         model.in_model("feature"),
     )
-    noise = {
-        name: p for name, p in model.priors.items() if name in spec.observation.hyperparameters
-    }
+    others = {*spec.observation.hyperparameters, *(h.name for h in spec.group_amplitudes)}
+    kept = {name: prior for name, prior in model.priors.items() if name in others}
     return GP.restored(
         model.training,
         replace(spec, kernel=kernel),
-        priors=noise,
+        priors=kept,
         scale=model.scale,
         name=model.name,
     )

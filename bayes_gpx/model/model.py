@@ -29,6 +29,7 @@ from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
+from bayes_gpx.processes.grouped_process import in_groups
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -168,6 +169,9 @@ class Model:
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
+        if data.groups is not None:
+            group = enter(self.in_model("group"), data.groups.codes, dims=(self.in_model("obs"),))
+            x = in_groups(x, group)
         inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
         exposure = None
         if spec.observation.exposed:
@@ -310,6 +314,7 @@ class Model:
                 "features": self.training.X.columns,
                 "z_features": self.training.Z and self.training.Z.columns,
                 "n": self.training.n,
+                **({} if self.training.groups is None else {"groups": self.training.groups.labels}),
                 **(
                     {}
                     if spec.approximation is None
@@ -416,9 +421,9 @@ class Model:
 
             "svgp", for models with inducing points, is "map" with the trace of the bound in the
             group `elbo` and the posterior of the inducing values in `variational`. With `minibatch`
-            it uses that many rows at a time, for very large n. It is not calibrated, since it leaves
-            out the uncertainty of the hyperparameters: with 30 labels, its 90 % intervals of f held
-            58 % of the truths (`benchmarks/calibrated.py`).
+            it uses that many rows at a time, for very large n. It is not calibrated, since it
+            leaves out the uncertainty of the hyperparameters: with 30 labels, its 90 % intervals of
+            f held 58 % of the truths (`benchmarks/calibrated.py`).
 
             With few rows, what "map" and "svgp" miss is mainly the uncertainty of the
             hyperparameters: with 60 labels, their 90 % intervals contained 6 of 10 probabilities

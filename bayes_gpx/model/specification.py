@@ -21,6 +21,7 @@ from bayes_gpx.posteriors.strategies import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.gaussian_process import GaussianProcess
+from bayes_gpx.processes.grouped_process import GroupedProcess
 from bayes_gpx.processes.weight_process import WeightProcess
 from bayes_gpx.validation import one_of
 
@@ -107,6 +108,8 @@ class Specification:
         Number of labels, of a likelihood of several latent values.
     representation : {"collapsed", "hierarchy"}
         Of the model in PyMC. No graph of a verb depends on it, so it is not compared.
+    grouped : bool
+        Whether rows belong to groups, which have a level, or weights, of their own.
     fixed_basis : bool
         Whether no hyperparameter changes the basis functions, and samples have no deviations of
         their own from these: the model finds out when it builds the process.
@@ -122,6 +125,7 @@ class Specification:
     classes: int | None = None
     representation: str = field(default="collapsed", compare=False)
     fixed_basis: bool = False
+    grouped: bool = False
 
     def __post_init__(self):
         # The default link is None, so that specifications with it by name and without are equal.
@@ -149,10 +153,29 @@ class Specification:
                 f"approximation is {self.approximation!r}, whose basis functions a precomputed "
                 "covariance does not have; expected None or bx.Inducing(m)."
             )
+        if self.grouped:
+            self._refuse_groups()
         for summand in self.summands:
             for factor in summand:
                 if isinstance(factor.kind, str):
                     one_of("kernel", factor.kind, KERNELS)
+
+    def _refuse_groups(self):
+        """Raise for what groups do not go together with."""
+        if self.approximation is not None:
+            raise ValueError(
+                f"groups was given, and approximation={self.approximation!r}; expected "
+                "approximation=None, since groups are for exact models."
+            )
+        if self.family != "GPX":
+            return
+        for wrong, expected in (
+            (self.calls_kernel, "a kernel by its name, whose amplitude the model knows"),
+            (self.weight_prior == "horseshoe", "weight_prior='shared' or 'per_feature'"),
+            (self.hierarchical, "representation='collapsed'"),
+        ):
+            if wrong:
+                raise ValueError(f"groups was given to a GPX; expected {expected}.")
 
     def __reduce__(self):
         """Pickle the fields alone, without the cached properties."""
@@ -229,6 +252,24 @@ class Specification:
         )
 
     @cached_property
+    def group_amplitudes(self):
+        """Hyperparameters that scale groups' own parts: their levels, or their weight functions."""
+        if not self.grouped:
+            return ()
+        if self.family == "GP":
+            name = "group_amplitude"
+            return (Hyperparameter(name, name, None, amplitude, may_be_zero=True),)
+        return tuple(
+            replace(
+                of_all,
+                name=f"{of_all.name.removesuffix('amplitude')}group_amplitude",
+                kind="group_amplitude",
+                may_be_zero=True,
+            )
+            for of_all in self.amplitudes
+        )
+
+    @cached_property
     def hyperparameters(self):
         """All hyperparameters but those that a callable kernel creates."""
         own = []
@@ -248,7 +289,7 @@ class Specification:
             Hyperparameter(name, name, None, partial(_of_noise, h))
             for name, h in self.observation.hyperparameters.items()
         )
-        return (*own, *self.amplitudes, *weights, *noise)
+        return (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)
 
     def process(self, theta, d, called=None):
         """Prior process on the model's scale, from hyperparameters by name.
@@ -260,10 +301,7 @@ class Specification:
         called : pymc.gp.cov.Covariance, optional
             What a callable kernel returned; see `call_kernel`.
         """
-        if self.calls_kernel:
-            summands = [called]
-        else:
-            summands = [self._product(summand, theta, d) for summand in self.summands]
+        summands = [called] if self.calls_kernel else self._products(theta, d)
         amplitudes = [theta[a.name] for a in self.amplitudes]
         if not self.by_feature:
             if amplitudes:
@@ -286,7 +324,16 @@ class Specification:
         process = self.process(theta, d, called)
         if isinstance(process, WeightProcess):
             process = replace(process, n_features=p)
+        if self.grouped:
+            return GroupedProcess(process, self._of_each_group(theta, d, p))
         return process if corners is None else expanded(process, self.approximation, corners)
+
+    def _of_each_group(self, theta, d, p):
+        """Prior of what each group has of its own: a level, or weights by the same kernels."""
+        amplitudes = [theta[a.name] for a in self.group_amplitudes]
+        if self.family == "GP":
+            return GaussianProcess(pm.gp.cov.Constant(amplitudes[0] ** 2))
+        return WeightProcess(self._products(theta, d), 0.0, amplitudes, p)
 
     @property
     def expanded(self):
@@ -321,6 +368,10 @@ class Specification:
                 "the argument d as its input_dim."
             )
         return cov_func
+
+    def _products(self, theta, d):
+        """Covariance functions of the summands, without amplitudes."""
+        return [self._product(summand, theta, d) for summand in self.summands]
 
     def _product(self, summand, theta, d):
         product = None

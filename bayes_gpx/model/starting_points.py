@@ -29,6 +29,7 @@ def starts(training, specification):
         by_kind = {
             "lengthscale": reach * apart,
             "amplitude": signal * size / z_norm,
+            "group_amplitude": own * size / z_norm,
             "sigma_w": own * size / z_norm,
             "relative sigma_w": own,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -101,8 +101,14 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "y_center": training.y_scaling.center,
         "y_scale": training.y_scaling.scale,
         "labels": _plain(training.labels),
+        "groups": None if training.groups is None else training.groups.labels,
         "levels": {
             name: frame.levels
+            for name, frame in (("X", training.X), ("Z", training.Z))
+            if frame is not None
+        },
+        "origins": {
+            name: {column: str(origin) for column, origin in frame.origins.items()}
             for name, frame in (("X", training.X), ("Z", training.Z))
             if frame is not None
         },
@@ -117,6 +123,8 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     }
     if isinstance(kernel, Precomputed):
         variables["covariance"] = (("feature", "feature_bis"), kernel.matrix)
+    if training.groups is not None:
+        variables["group"] = ("obs", training.groups.codes)
     if training.exposure is not None:
         variables["exposure"] = ("obs", training.exposure)
     coords = {"obs": training.X.index, "feature": list(training.X.columns)}
@@ -288,10 +296,27 @@ def _restored(data, settings, kernel, priors):
         Z,
         weighs="Z" in data,
         exposure=data["exposure"].values if observation.exposed else None,
+        groups=_groups(data, settings),
         intercept=settings["intercept"],
         scalings=tuple(scalings),
     )
+    training = _dated(training, settings.get("origins", {}))
     return family.restored(training, specification, **known)
+
+
+def _dated(training, origins):
+    """The training data, knowing which columns are days since which date."""
+    found = {}
+    for name, known in origins.items():
+        dates = {column: np.datetime64(text, "ns") for column, text in known.items()}
+        found[name] = replace(getattr(training, name), origins=dates)
+    return replace(training, **found)
+
+
+def _groups(data, settings):
+    """The label of each row's group; None for a model without groups."""
+    labels = settings.get("groups")
+    return None if labels is None else np.array(labels)[data["group"].values]
 
 
 def _without_rows(data, settings, scalings):

@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_ROWS, QUANTITIES, short, shown
+from bayes_gpx.plots.selection import MOST_ROWS, QUANTITIES, shown, with_unit
 from bayes_gpx.plots.visuals import (
     axis_labels,
     horizontal_zero,
@@ -41,7 +41,7 @@ def _rug(da, target, *, value, **kwargs):
 
 def _labels(da, target, *, value, y):
     ticks_along(value, target)
-    return axis_labels(da, target, x=short(da["feature"].item()), y=y)
+    return axis_labels(da, target, x=with_unit(da), y=y)
 
 
 def plot_dependence(

@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import panel_features, refuse_no_dataset, refuse_several, short
+from bayes_gpx.plots.selection import panel_features, refuse_no_dataset, refuse_several, with_unit
 from bayes_gpx.plots.visuals import (
     axis_labels,
     coloured_points,
@@ -56,7 +56,7 @@ def _labels(da, target, *, mean, sd, positive, **kwargs):
         target,
         **kwargs,
     )
-    return axis_labels(da, target, x=short(da["feature"].item()), y="derivative")
+    return axis_labels(da, target, x=with_unit(da), y="derivative")
 
 
 def plot_derivatives(

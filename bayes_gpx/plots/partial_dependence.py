@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, short
+from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, with_unit
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, level_names, ticks_along
 from bayes_gpx.validation import count, one_of
 
@@ -46,7 +46,7 @@ def _line(da, target, *, value, **kwargs):
 
 def _labels(da, target, *, value, y):
     ticks_along(value, target)
-    return axis_labels(da, target, x=short(da["feature"].item()), y=y)
+    return axis_labels(da, target, x=with_unit(da), y=y)
 
 
 def plot_partial_dependence(

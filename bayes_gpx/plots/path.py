@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import against, refuse_no_dataset, refuse_several, short
+from bayes_gpx.plots.selection import against, refuse_no_dataset, refuse_several, with_unit
 from bayes_gpx.plots.visuals import axis_labels, horizontal_zero
 from bayes_gpx.validation import count, one_of
 
@@ -42,7 +42,7 @@ def _labels(da, target, *, value, way, mean, sd):
     backend.title(f"attribution {mean:.3g} ± {sd.item():.2g}\n{parts}", target, size=10)
     ends = [f"baseline\n{value.values[0]:.4g}", f"x\n{value.values[-1]:.4g}"]
     backend.xticks([0.0, 1.0], ends, target)
-    return axis_labels(da, target, x=short(da["feature"].item()), y="derivative")
+    return axis_labels(da, target, x=with_unit(da), y="derivative")
 
 
 def plot_path(

@@ -15,7 +15,7 @@ from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import named
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, refuse_no_dataset, short
+from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, refuse_no_dataset, short, with_unit
 from bayes_gpx.plots.visuals import axis_labels, coloured_points, few_numbers, interval_bars
 from bayes_gpx.validation import one_of, probability
 
@@ -156,7 +156,9 @@ def plot_predictions(
         vertical += f" [{short(dataset.attrs['units'])}]"
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
-    horizontal = f"predicted {what if number else vertical}" if along is None else short(along)
+    horizontal = f"predicted {what if number else vertical}"
+    if along is not None:
+        horizontal = with_unit(chosen["value"].sel(feature=along))
     probable = name == "probability"
     pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical, probable=probable)
     add_title(pc, "\n".join([*said, *some]))

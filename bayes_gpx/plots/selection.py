@@ -232,6 +232,13 @@ def with_values(value):
     ]
 
 
+def with_unit(da):
+    """Text of the one feature that a panel is about, with its unit where that is known."""
+    feature = short(da["feature"])
+    unit = da.coords["unit"].item() if "unit" in da.coords else ""
+    return f"{feature} [{unit}]" if unit else feature
+
+
 def short(label, longest=LONGEST_NAME):
     """Text of a feature's or an observation's label, cut to what fits beside a panel."""
     if isinstance(label, xr.DataArray):

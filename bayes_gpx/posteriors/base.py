@@ -14,6 +14,7 @@ from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.grouped_process import in_groups
 from bayes_gpx.processes.operators import Operator, evaluate
 
 WHITENED = "white"
@@ -39,6 +40,7 @@ class Conditioning:
     theta : dict of tensors
         Hyperparameters by name and, where they were sampled, latent values by the names above.
     X : tensor (n, d)
+        With the codes of groups as a last column, where the process is one of groups.
     y : tensor (n,)
         As the likelihood codes it, on the model's scale.
     Z : tensor (n, p) or None
@@ -155,6 +157,8 @@ class Asked:
         Where attributions start.
     intercept : bool
         Whether Z, where it is X, has a column of ones too.
+    group : tensor (m,) or None
+        Codes of the groups that the points belong to.
     """
 
     X: Any
@@ -162,6 +166,12 @@ class Asked:
     positions: Any = None
     baseline: Any = None
     intercept: bool = False
+    group: Any = None
+
+    @cached_property
+    def points(self) -> Tensor:
+        """X as operators take it: with the groups as a last column, where there are any."""
+        return self.X if self.group is None else in_groups(self.X, self.group)
 
     @property
     def sample(self) -> str | Tensor:

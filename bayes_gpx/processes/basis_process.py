@@ -9,7 +9,8 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.aliases import TensorLike
 from bayes_gpx.processes.approximations import HSGP, RandomFeatures
 from bayes_gpx.processes.base import KernelProcess, Process
-from bayes_gpx.processes.basis_functions import Basis, TimesFeatures, along_path, basis_of
+from bayes_gpx.processes.basis_functions import Basis, NoBasis, TimesFeatures, along_path, basis_of
+from bayes_gpx.processes.grouped_process import GroupedProcess
 from bayes_gpx.processes.operators import (
     AtPoints,
     Composite,
@@ -144,6 +145,8 @@ def expanded(
     -------
     BasisProcess
     """
+    if isinstance(process, GroupedProcess):
+        raise NoBasis("A process of groups has no basis functions; expected one without groups.")
     X = pt.as_tensor_variable(X)
     if not isinstance(process, WeightProcess):
         return BasisProcess(((basis_of(process.kernel, approximation, X), 1.0),))
@@ -154,6 +157,8 @@ def expanded(
 
 def own_variances(process: Process) -> TensorVariable | None:
     """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
+    if isinstance(process, GroupedProcess):
+        return own_variances(process.common)
     weights = process.own if isinstance(process, BasisProcess) else process
     if not isinstance(weights, WeightProcess):
         return None

@@ -24,7 +24,10 @@ CASES = {
         lambda X, y: (X.assign(age=["old"] * len(X)), y),
         r"column 'age'.*'old' \(str\).*astype\('category'\)",
     ),
-    "dates": (lambda X, y: (X.assign(age=pd.Timestamp("2020-01-01")), y), "column 'age'.*dates"),
+    "durations": (
+        lambda X, y: (X.assign(age=pd.Timedelta("1D")), y),
+        "column 'age'.*dates or durations; expected numbers",
+    ),
     "constant column": (
         lambda X, y: (X.assign(age=3.0), y),
         r"constant columns \['age'\].*scale=False",

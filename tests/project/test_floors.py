@@ -15,11 +15,12 @@ aliases
 validation
 numerics: lapack special jets coalitions quadrature linear_algebra gaussian_expectations
     compile_modes threads row_sums partial_evaluation progress
-data: categorical moments features response training row_source streamed sheets openml datasets
+data: categorical dates moments features groups response training row_source streamed sheets
+    openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite additive precomputed
     normal_form smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients shapley
-    covariance base gaussian_process weight_process basis_functions basis_process
+    covariance base gaussian_process weight_process grouped_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
     evidence/sums evidence/row_bounds evidence/groups evidence/numba_forms base gaussian exact

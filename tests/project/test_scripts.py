@@ -23,6 +23,8 @@ FIGURES = {
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
     "gp_flights": {"delays", "distance", "carriers"},
+    "gp_air_speed": {"airports"},
+    "gp_time": {"forecast"},
 }
 TABLES = {
     "gpc_breast_cancer": {"misclassified", "scores"},
@@ -35,6 +37,8 @@ AUTHORS = {
     "gp_diabetes": "Yoshikawa",
     "gp_bike": "Paananen",
     "gp_flights": "Solin",
+    "gp_air_speed": "Gelman",
+    "gp_time": "Rasmussen",
 }
 
 
@@ -160,6 +164,28 @@ def test_flights_with_few_rows(run, monkeypatch):
         scores.loc[["day and hour", "and distance"], "crps"] < scores["crps"]["mean of all"]
     ).all()
     assert scores["coverage_90"].drop("trees of 300 flights").between(0.85, 0.97).all()
+
+
+@pytest.mark.slow
+def test_air_speed_knows_airports_and_says_what_it_does_not(run):
+    """Levels help with airports that were seen, and widen the prediction of those that were not."""
+    out = run("gp_air_speed", "--method", "map", LEARNT=3, SCORED=4)
+    assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_air_speed"]
+    scores = pd.read_csv(out / "scores.csv").pivot(index="model", columns="of")
+    rmse, sd = scores["rmse"]["flights to seen airports"], scores["mean_sd"].iloc[0]
+    assert rmse["a level for each airport"] < rmse["no groups"]
+    assert sd["flights to new airports"] > sd["flights to seen airports"]
+
+
+@pytest.mark.slow
+def test_forecasts_of_bikes_are_better_than_last_season(run, monkeypatch):
+    """Where the weather is known; so without statsmodels, which is no dependency."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    out = run("gp_time", ORIGINS=2, ROWS=200)
+    assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_time"]
+    error = pd.read_csv(out / "scores.csv").pivot(index="model", columns="horizon")
+    error = error["mean_absolute_error"].mean(axis=1)
+    assert error["GPX, weather known"] < error["last season"]
 
 
 def test_scores_of_normal_forecasts_of_flights():

@@ -1,0 +1,69 @@
+"""Groups of rows that belong together, such as measurements of one person: labels as codes."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from bayes_gpx.data.categorical import is_missing, plain
+from bayes_gpx.data.features import Frame, read_response
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The group of each row.
+
+    Attributes
+    ----------
+    codes : integer array (n,)
+        Positions among the labels.
+    labels : tuple of str
+        Of the known groups and, after them, of new ones.
+    """
+
+    codes: np.ndarray
+    labels: tuple[str, ...]
+
+    def rows(self, positions: np.ndarray | slice) -> "Groups":
+        """Of some of the rows alone, with the labels of all."""
+        return replace(self, codes=self.codes[positions])
+
+
+def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = ()) -> Groups:
+    """Read a label for each row of the frame; those that are not known come after those that are.
+
+    Labels are compared as text, whole numbers without a decimal point.
+
+    Raises
+    ------
+    ValueError
+        For another number of rows, another index, missing labels and, where no groups are known
+        yet, a single group.
+    """
+    if isinstance(groups, str):
+        raise ValueError(
+            f"{name} is the text {groups!r}; expected a label for each row, such as "
+            f"frame[{groups!r}]."
+        )
+    values = read_response(groups, frame, name, lambda column: np.asarray(column, dtype=object))
+    for label, row in zip(values, frame.index, strict=True):
+        if is_missing(label):
+            raise ValueError(
+                f"{name} has no label at row {plain(row)!r}; expected one for each row. Give rows "
+                "of which the group is unknown a label of their own, or drop them."
+            )
+    texts = [_text(label) for label in values]
+    labels = tuple(dict.fromkeys([*known, *texts]))
+    if len(labels) < 2:
+        raise ValueError(
+            f"{name} has the one label {labels[0]!r}; expected at least two groups. Leave groups "
+            "out where all rows belong together."
+        )
+    place = {label: code for code, label in enumerate(labels)}
+    return Groups(np.array([place[text] for text in texts], dtype=np.int64), labels)
+
+
+def _text(label):
+    """A label as text: 3, 3.0 and "3" are one label, as a column with gaps may have any of them."""
+    whole = isinstance(label, float | np.floating) and float(label).is_integer()
+    return str(int(label)) if whole else str(plain(label))

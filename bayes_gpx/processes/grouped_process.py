@@ -1,0 +1,68 @@
+"""Processes of samples in groups: one part that all groups share, and one for each group."""
+
+from dataclasses import dataclass, replace
+
+import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.aliases import TensorLike
+from bayes_gpx.processes.base import KernelProcess
+
+
+@dataclass(frozen=True)
+class GroupedProcess(KernelProcess):
+    """The sum of a process that is the same for all groups and one that is each group's own.
+
+    Those of different groups are independent of each other. Operators are asked at `in_groups`:
+    points whose last column is the code of the group that each belongs to. A group is held where x
+    varies, so derivatives and attributions have components for the other columns only.
+
+    Parameters
+    ----------
+    common : KernelProcess
+    within : KernelProcess
+        The prior of each group's own part.
+    """
+
+    common: KernelProcess
+    within: KernelProcess
+
+    def _covariance(self, L, M):
+        ours, theirs = _bare(L), _bare(M)
+        if L.X is M.X:  # processes tell by this that samples are the same
+            theirs = replace(theirs, X=ours.X)
+        within = self.within.covariance(ours, theirs)
+        m, n = L.x.shape[0], M.x.shape[0]
+        by_points = within.reshape((m, within.shape[0] // m, n, within.shape[1] // n))
+        by_points = by_points * _same_group(L, M)[:, None, :, None]
+        return self.common.covariance(ours, theirs) + by_points.reshape(within.shape)
+
+    def _variance(self, L):
+        return self.common.variance(_bare(L)) + self.within.variance(_bare(L))
+
+    def _block(self, L):
+        return self.common.block(_bare(L)) + self.within.block(_bare(L))
+
+    def _summed(self, L, M, weights):
+        ours, theirs = _bare(L), _bare(M)
+        own = self.within.summed(ours, theirs, weights * _same_group(L, M))
+        return self.common.summed(ours, theirs, weights) + own
+
+    def cross(self, L):  # noqa: D102
+        return self.common.cross(_bare(L)) + self.within.cross(_bare(L))
+
+
+def in_groups(X: TensorLike, codes: TensorLike) -> TensorVariable:
+    """Points (m, d) with the codes (m,) of their groups as a last column."""
+    column = pt.as_tensor_variable(codes).astype("float64")[:, None]
+    return pt.concatenate([pt.as_tensor_variable(X), column], axis=1)
+
+
+def _bare(L):
+    """The operator at its points without their groups."""
+    return replace(L, X=L.x[:, :-1])
+
+
+def _same_group(L, M) -> TensorVariable:
+    """1 where rows of L and of M are in one group, else 0, (m, n)."""
+    return pt.eq(L.x[:, -1][:, None], M.x[:, -1][None]).astype("float64")
