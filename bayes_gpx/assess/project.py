@@ -249,6 +249,11 @@ def _refuse(model, idata):
             "expected a bx.GP with normal noise, a kernel by name, no approximation and the "
             "representation 'collapsed'."
         )
+    if spec.beliefs is not None:
+        raise ValueError(
+            "The model has beliefs, which may be about features that submodels lack; expected a "
+            "model without beliefs."
+        )
     if model.joined:
         raise ValueError(
             "The model is part of a larger pm.Model, which submodels would lose; expected a model "
