@@ -23,6 +23,7 @@ FIGURES = {
     "gpc_breast_cancer": {"calibration", "misclassified"},
     "gp_bike_poisson": {"coverage", "hours"},
     "gp_flights": {"delays", "distance", "carriers"},
+    "gp_beliefs": {"slopes"},
 }
 TABLES = {
     "gpc_breast_cancer": {"misclassified", "scores"},
@@ -35,6 +36,7 @@ AUTHORS = {
     "gp_diabetes": "Yoshikawa",
     "gp_bike": "Paananen",
     "gp_flights": "Solin",
+    "gp_beliefs": "Efron",
 }
 
 
@@ -160,6 +162,19 @@ def test_flights_with_few_rows(run, monkeypatch):
         scores.loc[["day and hour", "and distance"], "crps"] < scores["crps"]["mean of all"]
     ).all()
     assert scores["coverage_90"].drop("trees of 300 flights").between(0.85, 0.97).all()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::bayes_gpx.ExtrapolationWarning")
+def test_what_is_known_of_diabetes_helps(run):
+    out = run("gp_beliefs", "--method", "map")
+    assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_beliefs"]
+    scores = pd.read_csv(out / "scores.csv", index_col="model")
+    assert scores["rmse"]["with beliefs"] < scores["rmse"]["without"]
+    assert scores["f_sd"]["with beliefs"] < scores["f_sd"]["without"]
+    assert scores["coverage_90"].between(0.85, 0.97).all()
+    _, idata = bx.load(out / "fit_beliefs.nc")
+    assert (idata["beliefs"]["violation"] < 0.2).all()
 
 
 def test_scores_of_normal_forecasts_of_flights():
