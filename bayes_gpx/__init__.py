@@ -52,6 +52,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.export.shap import to_shap as to_shap
     from bayes_gpx.kernels.additive import Additive as Additive
     from bayes_gpx.kernels.precomputed import Precomputed as Precomputed
+    from bayes_gpx.model import beliefs as beliefs
     from bayes_gpx.model.gp import GP as GP, GPX as GPX
     from bayes_gpx.model.interaction_model import interaction_model as interaction_model
     from bayes_gpx.model.lengthscale_prior import lengthscale_prior as lengthscale_prior
@@ -107,6 +108,7 @@ _MAP = {
     "interaction_model": "bayes_gpx.model.interaction_model:interaction_model",
     "lengthscale_prior": "bayes_gpx.model.lengthscale_prior:lengthscale_prior",
     "Precomputed": "bayes_gpx.kernels.precomputed:Precomputed",
+    "beliefs": "bayes_gpx.model.beliefs",
     "Inducing": "bayes_gpx.processes.approximations:Inducing",
     "HSGP": "bayes_gpx.processes.approximations:HSGP",
     "optimise_inducing": "bayes_gpx.model.placement:optimise_inducing",

@@ -141,6 +141,11 @@ def calibrate(
             "model is part of a larger pm.Model, or its rows are read in parts; expected a model "
             "of a table in memory, built by itself."
         )
+    if model.specification.beliefs is not None:
+        raise ValueError(
+            "model has beliefs, which truths drawn from its priors do not know; expected a model "
+            "without beliefs."
+        )
     if posterior is not None:
         refuse_other_model(model, posterior)
         if model.specification.classes is not None:

@@ -250,6 +250,11 @@ def _refuse(model, idata):
             "The model has groups, whose levels the submodel without features would lack; expected "
             "a model without groups."
         )
+    if spec.beliefs is not None:
+        raise ValueError(
+            "The model has beliefs, which may be about features that submodels lack; expected a "
+            "model without beliefs."
+        )
     if model.joined:
         raise ValueError(
             "The model is part of a larger pm.Model, which submodels would lose; expected a model "

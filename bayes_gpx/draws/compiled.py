@@ -200,6 +200,7 @@ def _one_draw(structure, theta, symbols):
             inducing_operator(symbol("U"), symbol("U_Z")),
             symbols["jitter"],
             sums,
+            specification.beliefs,
         ),
         Found(symbols["alpha"], symbol("root")) if "alpha" in symbols else None,
         asked if "X_new" in symbols else None,

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.likelihoods.base import Likelihood
     from bayes_gpx.posteriors.base import Strategy
+    from bayes_gpx.posteriors.beliefs import Beliefs
     from bayes_gpx.processes.base import Process
 
 
@@ -19,6 +20,7 @@ class SpecificationLike(Protocol):
 
     likelihood: str
     classes: int | None
+    beliefs: Beliefs | None
 
     @property
     def normal(self) -> bool:

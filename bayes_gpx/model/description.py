@@ -42,6 +42,8 @@ def structure(model: Any) -> list[tuple[str, str]]:
         ("Approximation", "none" if spec.approximation is None else str(spec.approximation)),
         ("Representation", spec.representation),
     ]
+    if spec.beliefs is not None:
+        rows.append(("Beliefs", ", ".join(spec.beliefs.names)))
     scaled = "the features" + (" and the response" if data.scales_y else "")
     said = f"{scaled} standardised" if model.scale else "in the units of the data"
     return [*rows, ("Scale of hyperparameters", said)]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
+from bayes_gpx.draws.believed import believed
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
@@ -91,6 +92,8 @@ def infer(
     by_sums = model.specification.fixed_basis and model.training.n > ROWS_WORTH_LOO
     if found >= DRAWS_WORTH_LOO and not by_sums:
         _add_left_out(model, idata, progressbar)
+    if spec.beliefs is not None:
+        idata["beliefs"] = xr.DataTree(believed(model, idata, progressbar=progressbar))
     return idata
 
 

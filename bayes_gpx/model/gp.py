@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.streamed import read_data
 from bayes_gpx.likelihoods import refuse_exposure
+from bayes_gpx.model.beliefs import Belief, read_beliefs
 from bayes_gpx.model.model import Model
 from bayes_gpx.model.specification import Specification
 
@@ -78,6 +80,10 @@ class GP(Model):
         function is integrated out or, if noise is not normal, represented by whitened latent
         values. "hierarchy": also f (obs), in user units, with y observed around it, for PyMC's own
         functions and for further terms of a larger model; see Notes.
+    beliefs : sequence of beliefs
+        What is known of the function beside the data: `bx.beliefs.Increasing` and `Decreasing`,
+        `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. With normal noise
+        and without an approximation.
     name : str
         Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
 
@@ -146,6 +152,7 @@ class GP(Model):
         exposure: Column | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
+        beliefs: Sequence[Belief] = (),
         name: str = "",
     ) -> None:
         specification = Specification(
@@ -169,6 +176,8 @@ class GP(Model):
             exposure=exposure,
             groups=groups,
         )
+        known = read_beliefs(beliefs, training, specification)
+        specification = replace(specification, beliefs=known)
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
 
@@ -189,7 +198,7 @@ class GPX(Model):
     Z : like X, (n, p), optional; or list of str
         Features that have weights; X itself by default. Each level of a categorical column has its
         own weight. Where rows are read in parts, names of columns.
-    kernel, ard, likelihood, link, approximation, exposure, priors, scale, name
+    kernel, ard, likelihood, link, approximation, exposure, priors, scale, beliefs, name
         As in `GP`; `scale` standardises Z too.
     groups : series or array (n,), optional
         As in `GP`, but each group has weight functions of its own beside those of all groups:
@@ -253,6 +262,7 @@ class GPX(Model):
         exposure: Column | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
+        beliefs: Sequence[Belief] = (),
         name: str = "",
         weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
         intercept: bool = False,
@@ -281,4 +291,6 @@ class GPX(Model):
             exposure=exposure,
             groups=groups,
         )
+        known = read_beliefs(beliefs, training, specification)
+        specification = replace(specification, beliefs=known)
         super().__init__(training, specification, priors=priors, scale=scale, name=name)

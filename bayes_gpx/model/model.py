@@ -30,6 +30,7 @@ from bayes_gpx.model.priors import create_variables, fixed_value, grouped
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.processes.grouped_process import in_groups
+from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -105,6 +106,11 @@ class Model:
 
         It keeps their scale, and the values that their hyperparameters are fixed at; without Z.
         """
+        if self.specification.beliefs is not None:
+            raise ValueError(
+                "The model has beliefs, which may be about features that are left out; expected a "
+                "model without beliefs."
+            )
         training = self.training.only(sources)
         kept = np.isin(self.training.X.columns, training.X.columns)
         by_feature = {h.name for h in self.specification.hyperparameters if h.dim == "feature"}
@@ -195,6 +201,7 @@ class Model:
             z,
             exposure,
             inducing_operator(**inducing),
+            beliefs=spec.beliefs,
         )
         if spec.classes is not None:
             pm.modelcontext(None).add_coord(self.in_model("class"), [str(v) for v in data.labels])
@@ -309,6 +316,7 @@ class Model:
                 **({} if spec.link is None else {"link": spec.link}),
                 "weight_prior": spec.weight_prior,
                 **({"representation": spec.representation} if spec.hierarchical else {}),
+                **({"beliefs": digest(spec.beliefs)} if spec.beliefs else {}),
                 "scale": self.scale,
                 "fixed": {name: value.tolist() for name, value in self.fixed.items()},
                 "features": self.training.X.columns,

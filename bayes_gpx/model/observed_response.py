@@ -15,9 +15,16 @@ from pytensor.graph.replace import clone_replace
 
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.numerics.row_sums import parameters_of
+from bayes_gpx.posteriors.beliefs import sites, with_sites
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
-from bayes_gpx.posteriors.strategies import Exact, FixedBasis, LowRankNormal, has_large_design
+from bayes_gpx.posteriors.strategies import (
+    Exact,
+    ExactWithBeliefs,
+    FixedBasis,
+    LowRankNormal,
+    has_large_design,
+)
 
 
 def observe(specification, given, training, *, rename, ridge=None, sums=None):
@@ -63,6 +70,8 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
     if large or strategy.by_sums:
         given = _unfolded(given)
     density = (_by_rows if large else _at_once)(strategy, given, ridge)
+    if given.beliefs is not None:
+        pm.Potential(rename("beliefs"), strategy.log_belief(*density.parts))
 
     def log_density(value, *parts):
         if strategy.by_sums and isinstance(value, Constant):
@@ -131,6 +140,14 @@ def _normal(C, size):  # noqa: N803
     return pm.MvNormal.dist(pt.zeros(C.shape[0]), C, size=size)
 
 
+def _normal_with_beliefs(C, low, high, size):  # noqa: N803
+    """Y (..., n) on the model's scale given beliefs, from the covariance of both (n + k, n + k)."""
+    n = C.shape[0] - low.shape[0]
+    believed, noisy = with_sites(C[n:, n:], pt.zeros(0), sites(C[n:, n:], pt.zeros(0), low, high))
+    gain = pt.linalg.solve(noisy, C[n:, :n], assume_a="pos").T
+    return pm.MvNormal.dist(pt.dot(gain, believed), C[:n, :n] - pt.dot(gain, C[n:, :n]), size=size)
+
+
 def _low_rank_normal(F, D, *others):  # noqa: N803
     """Y (..., n) on the model's scale, from a design (n, M) and variances (n,) around it."""
     size = others[-1]
@@ -158,7 +175,12 @@ def streamed(specification, given, training, *, rename, ridge, sums):
     return parts
 
 
-GENERATIVE = {Exact: _normal, LowRankNormal: _low_rank_normal, FixedBasis: _fixed_basis}
+GENERATIVE = {
+    Exact: _normal,
+    ExactWithBeliefs: _normal_with_beliefs,
+    LowRankNormal: _low_rank_normal,
+    FixedBasis: _fixed_basis,
+}
 """What draws y from the parts of a density, where that is y's own and not an approximation."""
 
 

@@ -17,6 +17,7 @@ import pytensor.tensor as pt
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import named
 from bayes_gpx.model.named_kernels import KERNELS, NamedKernel, amplitude
+from bayes_gpx.posteriors.beliefs import Beliefs
 from bayes_gpx.posteriors.strategies import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
@@ -113,6 +114,8 @@ class Specification:
     fixed_basis : bool
         Whether no hyperparameter changes the basis functions, and samples have no deviations of
         their own from these: the model finds out when it builds the process.
+    beliefs : Beliefs or None
+        What is believed of the function beside the data.
     """
 
     family: str
@@ -126,6 +129,7 @@ class Specification:
     representation: str = field(default="collapsed", compare=False)
     fixed_basis: bool = False
     grouped: bool = False
+    beliefs: Beliefs | None = None
 
     def __post_init__(self):
         # The default link is None, so that specifications with it by name and without are equal.
@@ -348,6 +352,7 @@ class Specification:
             approximated=self.approximation is not None,
             inducing=isinstance(self.approximation, Inducing),
             fixed_basis=self.fixed_basis,
+            beliefs=self.beliefs is not None,
             names=names,
         )
 

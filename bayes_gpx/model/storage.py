@@ -26,6 +26,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swap
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.specification import Specification
+from bayes_gpx.posteriors.beliefs import Beliefs
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.system.digests import BLANK, intact, sealed
@@ -279,6 +280,8 @@ def _restored(data, settings, kernel, priors):
             Z = _frame(data["Z"], settings).drop(
                 columns=[INTERCEPT] if settings["intercept"] else []
             )
+    if spec.get("beliefs"):
+        spec["beliefs"] = Beliefs.of_fields(spec["beliefs"]["statements"])
     specification, y = Specification(**spec), data["y"].values
     if settings.get("labels"):
         y = np.array(settings["labels"])[y.astype(int)]

@@ -12,10 +12,11 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
+from bayes_gpx.posteriors.beliefs import Beliefs
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.grouped_process import in_groups
-from bayes_gpx.processes.operators import Operator, evaluate
+from bayes_gpx.processes.operators import Operator, evaluate, stack
 
 WHITENED = "white"
 """Name, beside the hyperparameters, of whitened latent values or coefficients that were sampled."""
@@ -51,6 +52,8 @@ class Conditioning:
         Added to variances, as a multiple of their mean.
     sums : Sums or None
         All that a strategy `by_sums` needs of the rows; X, y and Z may be missing then.
+    beliefs : Beliefs or None
+        What is believed of the process beside the data.
     """
 
     process: Process
@@ -63,6 +66,7 @@ class Conditioning:
     inducing: Operator | None = None
     jitter: Any = 0.0
     sums: Sums | None = None
+    beliefs: Beliefs | None = None
 
     @cached_property
     def observed(self) -> Operator:
@@ -73,6 +77,19 @@ class Conditioning:
     def smooth(self) -> Operator:
         """The smooth part of what was observed."""
         return evaluate(self.X, self.Z, smooth=True)
+
+    @cached_property
+    def known(self) -> Operator:
+        """What was observed and, after it, what is believed something of."""
+        return self._with_beliefs(self.observed)
+
+    @cached_property
+    def known_smooth(self) -> Operator:
+        """The smooth part of `known`."""
+        return self._with_beliefs(self.smooth)
+
+    def _with_beliefs(self, observed):
+        return observed if self.beliefs is None else stack(observed, self.beliefs.operator)
 
     @property
     def labels(self) -> Sequence[int | None]:

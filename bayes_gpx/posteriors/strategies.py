@@ -1,4 +1,4 @@
-"""How data become a posterior: eight strategies, each final, on rows or through coefficients.
+"""How data become a posterior: nine strategies, each final, on rows or through coefficients.
 
 On rows, the n latent values at the observations are conditioned on. Through coefficients, of basis
 functions or of inducing values, there are M of them; see `bayes_gpx.posteriors.low_rank`.
@@ -28,6 +28,7 @@ from bayes_gpx.posteriors.base import (
     LeftOut,
     Strategy,
 )
+from bayes_gpx.posteriors.beliefs import joint_logp, sites, with_sites
 from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out, sum_of_group
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
 from bayes_gpx.posteriors.evidence.normal import (
@@ -73,35 +74,35 @@ class _OnRows(Strategy):
 
     def posterior(self, given, found, label=None):
         alpha = found.alpha if label is None else found.alpha[:, label]
-        return Posterior(given.process, given.observed, given.y, alpha, found.root)
+        return Posterior(given.process, given.known, given.y, alpha, found.root)
 
     def update(self, given, found, fresh):
         """Matheron's rule: alpha less C times the prior function's values, noise added."""
-        values = prior_function(given, fresh)(given.smooth)
-        own = self._observed_variance(given, found) - given.process.variance(given.smooth)
+        values = prior_function(given, fresh)(given.known_smooth)
+        own = self._observed_variance(given, found) - given.process.variance(given.known_smooth)
         noise = pt.sqrt(pt.maximum(own, 0.0))
         noise = noise[:, None] if given.columns else noise
-        values = values + noise * fresh.normal((given.y.shape[0], *given.columns))
+        values = values + noise * fresh.normal((found.alpha.shape[0], *given.columns))
         return found.alpha - self._weights(given, found, values, fresh)
 
     def _observed_variance(self, given, found):
-        """Prior variance of what was observed (n,), noise included where it is normal."""
+        """Prior variance of what is known, noise included where it is normal."""
         return pt.sqr(found.root).sum(axis=1)
 
     def _weights(self, given, found, values, fresh):
-        """C times such observations, (n,) or (n, C)."""
+        """C times such values, (n,) or (n, C)."""
         return solve(found.root, values)
 
     def function(self, given, update, fresh):
         prior, process = prior_function(given, fresh), given.process
 
         def summed(operator, weights):
-            return process.summed(operator, given.smooth, weights[None]).reshape((-1,))
+            return process.summed(operator, given.known_smooth, weights[None]).reshape((-1,))
 
         def moved(operator):
             if isinstance(operator, Derivative):
                 return by_class(summed, operator, update, given)
-            return pt.dot(process.covariance(operator, given.smooth), update)
+            return pt.dot(process.covariance(operator, given.known_smooth), update)
 
         return lambda operator: prior(operator) + moved(operator)
 
@@ -136,6 +137,62 @@ class Exact(_OnRows, Collapsed):
         )
         alpha = pt.dot(precision.H.T, pt.dot(precision.H, given.y))
         return _groups_of_normal(given, *groups_left_out(precision, alpha, groups))
+
+
+class ExactWithBeliefs(_OnRows, Collapsed):
+    """Normal noise on every row, and beliefs, each of which is a row more.
+
+    Where rows are left out, the sites of beliefs stay what all rows made them.
+    """
+
+    def parts(self, given, ridge=0.0):
+        bounds = map(pt.constant, (given.beliefs.low, given.beliefs.high))
+        return [self._covariance(given, ridge=ridge), *bounds]
+
+    def _covariance(self, given, **added):
+        """Covariance of y and of what is believed something of, noise included."""
+        sigma = given.theta["sigma"] * pt.ones(given.y.shape[0])
+        sd = pt.concatenate([sigma, given.beliefs.sd])
+        return noisy_covariance(given.process, given.known, sd, given.Z, **added)
+
+    def signature(self, likelihood):
+        return "(m,m),(k),(k)"
+
+    def log_density(self, likelihood, y, C, low, high):  # noqa: N803
+        """Of y given the beliefs."""
+        joint = joint_logp(C, y, low, high)
+        return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_belief(C, low, high))
+
+    def log_belief(self, C: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: N803
+        """Log probability of the beliefs under the prior, or density of those that are values."""
+        n = C.shape[0] - pt.as_tensor(low).shape[0]
+        return joint_logp(C[n:, n:], pt.zeros(0), low, high)
+
+    def condition(self, given):
+        y, C, _ = self._seen(given)
+        root = cholesky(C)
+        return Found(solve(root, y), root)
+
+    def _seen(self, given):
+        """All that is observed, beliefs as sites; its covariance; and the log of their factors."""
+        C = self._covariance(given, jitter=given.jitter)
+        found = sites(C, given.y, given.beliefs.low, given.beliefs.high)
+        return *with_sites(C, given.y, found), found.log_factor
+
+    def leave_one_out(self, given):
+        y, C, log_factor = self._seen(given)
+        prior = self._covariance(given, jitter=given.jitter)
+        beliefs = self.log_belief(prior, given.beliefs.low, given.beliefs.high)
+        joint, mean, variance = leave_one_out(y, C)
+        n = given.y.shape[0]
+        return _with_normal_noise(given, joint + log_factor - beliefs, mean[:n], variance[:n])
+
+    def leave_groups_out(self, given, groups):
+        y, C, _ = self._seen(given)
+        n, precision = given.y.shape[0], Precision.of(C)
+        alpha = pt.dot(precision.H.T, pt.dot(precision.H, y))[:n]
+        own = Precision(precision.own[:n], precision.H[:, :n], precision.sign)
+        return _groups_of_normal(given, *groups_left_out(own, alpha, groups))
 
 
 class Laplace(_OnRows, Collapsed):
@@ -617,6 +674,7 @@ def strategy_of(
     approximated: bool,
     inducing: bool,
     fixed_basis: bool,
+    beliefs: bool,
     names: Container[str],
 ) -> Strategy:
     """The strategy for data of a model, and what draws of its posterior hold.
@@ -630,6 +688,8 @@ def strategy_of(
         Whether the process is seen through coefficients, and whether of inducing values.
     fixed_basis : bool
         Whether they are those of basis functions that no hyperparameter changes.
+    beliefs : bool
+        Whether anything is believed beside the data.
     names : container of str
         Hyperparameters, and latent values beside them where they were sampled.
     """
@@ -640,5 +700,5 @@ def strategy_of(
     if approximated:
         return LowRankNormal() if normal else Variational()
     if normal:
-        return Exact()
+        return ExactWithBeliefs() if beliefs else Exact()
     return Laplace() if classes is None else SoftmaxLaplace()

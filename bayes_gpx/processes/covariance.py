@@ -18,6 +18,7 @@ from bayes_gpx.kernels.elementary import LinearKernel
 from bayes_gpx.processes import expected_gradients, integrated_gradients, shapley
 from bayes_gpx.processes.operators import (
     AtPoints,
+    Contribution,
     Derivative,
     Difference,
     ExpectedGradient,
@@ -176,11 +177,7 @@ BLOCKS = {
 
 def weighed_covariance(summands, L, M):
     """As `covariance`, of z' g(x); summands are pairs of a kernel and its weights' variances."""
-    for operator in (L, M):
-        if isinstance(operator, OfFeatures):
-            raise ValueError(
-                f"{operator.name} is not asked jointly with slopes; ask for each on its own."
-            )
+    L, M = _as_values(L, M), _as_values(M, L)
     if L.tied or M.tied:
         joined, other = _joined(L, M), _joined(M, L)
         if isinstance(L, FromBaseline) and isinstance(M, FromBaseline) and L.baseline is M.baseline:
@@ -195,6 +192,21 @@ def weighed_covariance(summands, L, M):
         spread = part.reshape((m, part.shape[0] // m, n, part.shape[1] // n))
         total = total + (spread * scale[:, None, :, None]).reshape(part.shape)
     return total
+
+
+def _as_values(L, other):
+    """Smooth weights and contributions as values z' g(x), each at a z of one feature alone.
+
+    The other operator, of the smooth part, knows the number of features.
+    """
+    if not isinstance(L, OfFeatures):
+        return L
+    p, m = other.Z.type.shape[1], L.x.shape[0]
+    only = pt.tile(pt.eye(p), (m, 1))
+    if isinstance(L, Contribution):
+        only = only * pt.repeat(pt.as_tensor_variable(L.Z), p, axis=0)
+    at = pt.specify_shape(pt.repeat(L.x, p, axis=0), (None, L.x.type.shape[1]))
+    return Value(at, pt.specify_shape(only, (None, p)), smooth=True)
 
 
 def weighed_summed(summands, L, M, weights):

@@ -23,15 +23,15 @@ processes: operators approximations path_moments integrated_gradients expected_g
     covariance base gaussian_process weight_process grouped_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
-    evidence/sums evidence/row_bounds evidence/groups evidence/numba_forms base gaussian exact
-    low_rank laplace softmax latent prior_functions strategies minibatch pathwise
-    predictive_derivatives
+    evidence/sums evidence/row_bounds evidence/groups evidence/intervals evidence/numba_forms
+    beliefs base gaussian exact low_rank laplace softmax latent prior_functions strategies minibatch
+    pathwise predictive_derivatives
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
     part_stores quantities compiled categorical_values results response_scale new_responses evaluate
-    training_rows leave_one_out left_out_together response_means random_functions
-model: named_kernels specification priors lengthscale_prior bound_data latent_variables
+    training_rows believed leave_one_out left_out_together response_means random_functions
+model: named_kernels specification beliefs priors lengthscale_prior bound_data latent_variables
     data_sums observed_response inducing_points starting_points svgp fitting description model gp
     placement interaction_model storage
 explain: in_parts predictions weights derivatives attributions shapley_values sensitivities

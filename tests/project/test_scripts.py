@@ -25,6 +25,7 @@ FIGURES = {
     "gp_flights": {"delays", "distance", "carriers"},
     "gp_air_speed": {"airports"},
     "gp_time": {"forecast"},
+    "gp_beliefs": {"slopes"},
 }
 TABLES = {
     "gpc_breast_cancer": {"misclassified", "scores"},
@@ -39,6 +40,7 @@ AUTHORS = {
     "gp_flights": "Solin",
     "gp_air_speed": "Gelman",
     "gp_time": "Rasmussen",
+    "gp_beliefs": "Efron",
 }
 
 
@@ -186,6 +188,19 @@ def test_forecasts_of_bikes_are_better_than_last_season(run, monkeypatch):
     error = pd.read_csv(out / "scores.csv").pivot(index="model", columns="horizon")
     error = error["mean_absolute_error"].mean(axis=1)
     assert error["GPX, weather known"] < error["last season"]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::bayes_gpx.ExtrapolationWarning")
+def test_what_is_known_of_diabetes_helps(run):
+    out = run("gp_beliefs", "--method", "map")
+    assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_beliefs"]
+    scores = pd.read_csv(out / "scores.csv", index_col="model")
+    assert scores["rmse"]["with beliefs"] < scores["rmse"]["without"]
+    assert scores["f_sd"]["with beliefs"] < scores["f_sd"]["without"]
+    assert scores["coverage_90"].between(0.85, 0.97).all()
+    _, idata = bx.load(out / "fit_beliefs.nc")
+    assert (idata["beliefs"]["violation"] < 0.2).all()
 
 
 def test_scores_of_normal_forecasts_of_flights():

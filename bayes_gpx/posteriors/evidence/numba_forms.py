@@ -8,6 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import llvmlite.binding
+import numba
 import numpy as np
 import pytensor
 from numba.extending import overload, register_jitable
@@ -29,6 +30,7 @@ from bayes_gpx.kernels import distance
 from bayes_gpx.kernels.distance import CLOSE, LEAST, ScaleSlopes, SquaredDistances
 from bayes_gpx.numerics import lapack
 from bayes_gpx.posteriors.evidence import laplace, normal, sums
+from bayes_gpx.posteriors.evidence.intervals import IntervalSites, interval_sites
 from bayes_gpx.posteriors.evidence.laplace import (
     LaplaceEvidence,
     at_mode,
@@ -165,6 +167,19 @@ def _sums_evidence(op, node, **kwargs):
         return np.asarray(logp), in_scales, np.asarray(in_variance)
 
     return sums_evidence, _key("sums")
+
+
+@register_funcify_and_cache_key(IntervalSites)
+def _interval_sites(op, node, **kwargs):
+    """In Python, which numba calls back: SciPy's functions of normal tails have no form here."""
+
+    @numba_njit
+    def sites(C, y, low, high):
+        with numba.objmode(mean="float64[::1]", variance="float64[::1]", log_factor="float64"):
+            mean, variance, log_factor = interval_sites(C, y, low, high)
+        return mean, variance, np.asarray(log_factor)
+
+    return sites, None
 
 
 @numba_njit

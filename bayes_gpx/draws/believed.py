@@ -1,0 +1,123 @@
+"""How beliefs fare: before the data, given the data alone, and given both."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import xarray as xr
+from scipy.special import ndtr
+
+from bayes_gpx.draws.training_rows import at_training_rows
+from bayes_gpx.posteriors.strategies import Exact
+from bayes_gpx.system.warning import warn
+
+if TYPE_CHECKING:
+    from bayes_gpx.aliases import Draws
+    from bayes_gpx.draws.protocols import ModelLike
+    from bayes_gpx.posteriors.base import OneDraw
+    from bayes_gpx.posteriors.beliefs import Beliefs
+
+NUM_DRAWS = 200
+"""Draws of the hyperparameters that probabilities of beliefs are averaged over, at the most."""
+
+UNLIKELY = 0.01
+"""A belief of which the data alone leave a smaller probability contradicts them."""
+
+
+class BeliefWarning(UserWarning):
+    """Beliefs contradict the data."""
+
+
+def _moments(draw: OneDraw) -> list:
+    """Means and variances of what is believed something of, (k,), and of bounded beliefs at rows.
+
+    Variances of the prior; means and variances given the data alone, and given the beliefs too; and
+    the latter at all training rows (n,), for each belief in bounds.
+    """
+    given, beliefs = draw.given, cast("Beliefs", draw.given.beliefs)
+    operator = beliefs.operator
+    alone, by_data = replace(given, beliefs=None), Exact()
+    known = by_data.posterior(alone, by_data.condition(alone))(operator)
+    posterior = draw.strategy.posterior(given, draw.strategy.condition(given))
+    rows = beliefs.everywhere(given.X, given.Z).values()
+    found = [known, *map(posterior, [operator, *rows])]
+    moments = [moment for q in found for moment in (q.mean, q.variance)]
+    return [given.process.variance(operator), *moments]
+
+
+def believed(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.Dataset:
+    """What became of each belief, averaged over draws of the hyperparameters.
+
+    Returns
+    -------
+    xarray.Dataset
+        By `statement`, one for each point of a belief, in user units: its `low` and `high` bounds,
+        or `low` and `high` equal to the value that was stated, with the `sd` of its noise; mean and
+        sd of the quantity given the data alone (`data_mean`, `data_sd`) and given the beliefs too
+        (`posterior_mean`, `posterior_sd`); and the probability that it lies within the bounds:
+        `prior_probability`, `data_probability`, `posterior_probability`. Of a value it is that of
+        a quantity, its noise included, at least as far from what was expected. By `belief`:
+        `violation`, the mean over the training rows of the posterior probability that the quantity
+        lies outside the bounds there; NaN for values.
+
+    Warns
+    -----
+    BeliefWarning
+        For beliefs to which the data alone give less than 0.01 at one of their points.
+    """
+    beliefs = cast("Beliefs", model.specification.beliefs)
+    arrays, *_ = at_training_rows(
+        model, idata, _moments, num_draws=NUM_DRAWS, progressbar=progressbar
+    )
+    prior, *rest = [a.reshape((-1, a.shape[-1])) for a in arrays]
+    low, high, sd = beliefs.low, beliefs.high, beliefs.sd
+    stages = {"prior": (np.zeros_like(prior), prior), "data": rest[:2], "posterior": rest[2:4]}
+    names = [s.name for s in beliefs.statements]
+    unit = np.array([s.unit for s in beliefs.statements])
+    center = np.array([s.center for s in beliefs.statements])
+    found = {"low": center + unit * low, "high": center + unit * high, "sd": unit * sd}
+    for stage, (mean, variance) in stages.items():
+        probability = _probability(mean, variance, low, high, sd)
+        found[f"{stage}_probability"] = probability.mean(axis=0)
+        if stage != "prior":
+            spread = np.sqrt(variance.mean(axis=0) + mean.var(axis=0))
+            found[f"{stage}_mean"] = center + unit * mean.mean(axis=0)
+            found[f"{stage}_sd"] = unit * spread
+    kinds, violation = beliefs.names, {}
+    at_rows = zip(rest[4::2], rest[5::2], strict=True)
+    bounded = dict.fromkeys(s.name for s in beliefs.statements if not s.known)
+    for name, moments in zip(bounded, at_rows, strict=True):
+        own = names.index(name)
+        violation[name] = 1.0 - _probability(*moments, low[own], high[own], sd[own]).mean()
+    dataset = xr.Dataset(
+        {name: ("statement", value) for name, value in found.items()}
+        | {"violation": ("belief", [violation.get(name, np.nan) for name in kinds])},
+        coords={
+            "statement": np.arange(len(names)),
+            "belief_of_statement": ("statement", names),
+            "belief": kinds,
+        },
+    )
+    unlikely = found["data_probability"] < UNLIKELY
+    against = list(dict.fromkeys(np.array(names)[unlikely].tolist()))
+    if against:
+        warn(
+            f"The data alone give {against} a probability below {UNLIKELY} at one of their points; "
+            "expected beliefs that the data do not contradict. Look at data_mean, data_sd and "
+            "data_probability in idata['beliefs'], and compare leave-one-out densities with those "
+            "of a model without these beliefs.",
+            BeliefWarning,
+        )
+    return dataset
+
+
+def _probability(mean, variance, low, high, sd):
+    """Probability of bounds, or of a distance from the mean that is at least that of a value."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        spread = np.sqrt(variance)
+        below, above = (low - mean) / spread, (high - mean) / spread
+        inside = ndtr(above) - ndtr(below)
+        distance = np.abs(low - mean) / np.sqrt(variance + sd**2)
+    return np.where(low == high, 2.0 * ndtr(-distance), inside)

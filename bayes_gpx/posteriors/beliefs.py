@@ -1,0 +1,170 @@
+"""What is believed of a process beside the data: noisy values of operators, or their bounds.
+
+A belief is about L f + noise, for one component of an operator L at one point: its value is known,
+or that it lies between two bounds. With normal noise the first is one more observation, and the
+second becomes one by expectation propagation; see `bayes_gpx.posteriors.evidence.intervals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.posteriors.evidence.intervals import IntervalSites
+from bayes_gpx.posteriors.evidence.normal import normal_logp
+from bayes_gpx.processes.operators import Combination, Operator, Stack, evaluate, gradient, hessian
+
+SLOPES = {"gradient": (gradient, 1), "hessian": (hessian, 2)}
+"""Operators whose components beliefs are about, beside values, and their order."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is believed of one component of an operator at one point, on the model's scale.
+
+    Attributes
+    ----------
+    name : str
+        Of the belief that it is part of.
+    operator : {"value", "gradient", "hessian"}
+    x : tuple of float (d,)
+    z : tuple of float (p,) or None
+        Where features are weighed; the value is that of z' g(x).
+    component : int
+        Among those of the operator at a point; 0 of a value.
+    low, high : float
+        Bounds; where they are equal, the value that is observed.
+    sd : float
+        Of the noise around L f.
+    tied : bool
+        Whether slopes are those of a function whose z moves with x.
+    unit, center : float
+        In user units a value is `center` plus `unit` times the one here.
+    """
+
+    name: str
+    operator: str
+    x: tuple
+    z: tuple | None
+    component: int
+    low: float
+    high: float
+    sd: float
+    tied: bool
+    unit: float
+    center: float
+
+    @property
+    def known(self) -> bool:
+        """Whether it states a value, not bounds."""
+        return self.low == self.high
+
+
+class Sites(NamedTuple):
+    """Beliefs as normal observations: values and variances beside `sd`, and a log factor."""
+
+    mean: Tensor
+    variance: Tensor
+    log_factor: Tensor
+
+
+@dataclass(frozen=True)
+class Beliefs:
+    """All that is believed beside the data: hashable, without symbols.
+
+    Attributes
+    ----------
+    statements : tuple of Statement
+    """
+
+    statements: tuple[Statement, ...]
+
+    @staticmethod
+    def of_fields(statements: Sequence[Mapping[str, Any]]) -> Beliefs:
+        """From the statements' fields, as a file holds them."""
+        points = ({k: s[k] and tuple(s[k]) for k in ("x", "z")} for s in statements)
+        pairs = zip(statements, points, strict=True)
+        return Beliefs(tuple(Statement(**{**fields, **point}) for fields, point in pairs))
+
+    @property
+    def names(self) -> list[str]:
+        """Each belief once, in order."""
+        return list(dict.fromkeys(s.name for s in self.statements))
+
+    @property
+    def low(self) -> np.ndarray:
+        """Lower bounds (k,)."""
+        return np.array([s.low for s in self.statements])
+
+    @property
+    def high(self) -> np.ndarray:
+        """Upper bounds (k,), or the values that are known, where the lower ones are the same."""
+        return np.array([s.high for s in self.statements])
+
+    @property
+    def sd(self) -> np.ndarray:
+        """Standard deviations of the noise (k,)."""
+        return np.array([s.sd for s in self.statements])
+
+    @property
+    def operator(self) -> Operator:
+        """What is believed something of, a component for each statement."""
+        runs = groupby(self.statements, lambda s: (s.operator, s.tied))
+        return Stack(tuple(_of_run(*kind, list(run)) for kind, run in runs))
+
+    def everywhere(self, X: Tensor, Z: Tensor | None) -> dict[str, Operator]:  # noqa: N803
+        """What each belief in bounds is about, at other points (n, d), with features (n, p)."""
+        found = {}
+        for s in self.statements:
+            if s.known or s.name in found:
+                continue
+            own = Z
+            if s.z is not None:
+                of_one_feature = s.operator == "value"
+                ones = pt.ones((X.shape[0], 1))
+                own = ones * np.array(s.z) if of_one_feature else cast("Tensor", Z)
+                own = pt.specify_shape(own, (None, len(s.z)))
+            found[s.name] = _components(s.operator, X, own, s.tied, s.component)
+        return found
+
+
+def _of_run(operator, tied, statements):
+    """One operator for neighbouring statements of one kind."""
+    X = pt.constant(np.array([s.x for s in statements]))
+    weighed = statements[0].z is not None
+    Z = pt.constant(np.array([s.z for s in statements])) if weighed else None
+    return _components(operator, X, Z, tied, np.array([s.component for s in statements]))
+
+
+def _components(operator, X, Z, tied, own):
+    """One component at each of m points: `own` of each (m,), or the same of all."""
+    if operator == "value":
+        return evaluate(X, Z, smooth=True)
+    slopes, axes = SLOPES[operator]
+    picked = pt.arange(X.shape[0]) * X.type.shape[1] ** axes + own
+    return Combination((slopes(X, Z, tied=tied),), lambda rows: rows[picked])
+
+
+def sites(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Sites:  # noqa: N803
+    """Sites of beliefs given y (n,), from the covariance C of y and, after it, of the beliefs."""
+    return Sites(*IntervalSites().make_node(C, y, low, high).outputs)
+
+
+def joint_logp(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: N803
+    """Log density of y and probability or density of beliefs, under N(0, C): a scalar graph."""
+    found = sites(C, y, low, high)
+    seen, noisy = with_sites(C, y, found)
+    return normal_logp(seen, noisy) + found.log_factor
+
+
+def with_sites(C: Tensor, y: Tensor, found: Sites) -> tuple[Tensor, Tensor]:  # noqa: N803
+    """All that is observed (n + k,), y first, and its covariance."""
+    own = pt.arange(C.shape[0])
+    extra = pt.concatenate([pt.zeros(y.shape[0]), found.variance])
+    return pt.concatenate([y, found.mean]), C[own, own].inc(extra)

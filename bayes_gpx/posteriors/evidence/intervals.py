@@ -1,0 +1,186 @@
+"""Normal values of which only an interval is known, by expectation propagation.
+
+Each interval becomes a normal site, a value observed with noise, so that what follows is normal.
+
+References
+----------
+Cunningham, Hennig and Lacoste-Julien, "Gaussian probabilities and expectation propagation" (2011);
+Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), section 3.6.
+"""
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+from scipy.special import log_ndtr
+
+SWEEPS = 500
+"""At most so many passes over all sites."""
+
+TOLERANCE = 1e-9
+"""Sites are found when no posterior mean or sd moves by more than this, in prior sds."""
+
+LARGEST_MISS = 1e-6
+"""Sites that still move by more than this after all passes count as not found."""
+
+LEAST_SITE = 1e-10
+"""Information of a site at the least, as a share of the prior's: a site of less says nothing."""
+
+FAR, NARROW = 5.0, 3e-3
+"""Beyond so many sds into a tail moments are a continued fraction, and for intervals so narrow that
+the density hardly changes in them a series: differences of distribution functions would lose them.
+"""
+
+NEGLIGIBLE = 37.0
+"""A bound beyond which exp(-this) of the probability lies is none."""
+
+FRACTION = 40
+"""Levels of the continued fraction: exact to round-off at `FAR`, where it converges slowest."""
+
+
+def truncated_moments(low, high):
+    """Log probability of an interval under a standard normal, and mean and variance inside it."""
+    if low > 0.0:  # where differences of distribution functions lose digits: mirror it
+        logp, mean, variance = truncated_moments(-high, -low)
+        return logp, -mean, variance
+    log_high, log_low = log_ndtr(high), log_ndtr(low)
+    logp = log_high + np.log1p(-np.exp(log_low - log_high))
+    if (high - low) * max(1.0, -low) < NARROW:
+        middle, variance = 0.5 * (low + high), (high - low) ** 2 / 12.0
+        return logp, middle * (1.0 - variance), variance
+    if high < -FAR and (high - low) * -high > NEGLIGIBLE:
+        return logp, *_of_tail(-high)
+    at_low, at_high = (
+        np.exp(-0.5 * (z**2 + np.log(2 * np.pi)) - logp) if np.isfinite(z) else 0.0
+        for z in (low, high)
+    )
+    mean, inside = at_low - at_high, 1.0
+    inside += low * at_low if np.isfinite(low) else 0.0
+    inside -= high * at_high if np.isfinite(high) else 0.0
+    return logp, mean, inside - mean**2
+
+
+def _of_tail(t):
+    """Mean and variance of a standard normal below -t, by Laplace's continued fraction.
+
+    Its levels are y_k = k / (t + y_{k+1}); the mean is -(t + y_1).
+    """
+    later = 0.0
+    for level in range(FRACTION, 2, -1):
+        later = level / (t + later)
+    second = 2.0 / (t + later)
+    first = 1.0 / (t + second)
+    return -(t + first), (second - first) / (t + second)
+
+
+def sites_of(m, S, low, high):
+    """Normal sites for g ~ N(m, S) that lies between bounds, (k,) each.
+
+    Returns
+    -------
+    mean, variance : array (k,)
+        Each site is N(g_i | mean, variance), up to a factor.
+    log_factor : float
+        Sum of the logs of these factors; -inf where no sites were found. The log probability of the
+        box is this plus the log density of `mean` under N(m, S + diag(variance)).
+    """
+    k, scale = len(m), np.sqrt(np.diag(S))
+    tau, nu = np.zeros(k), np.zeros(k)
+    mean, cov = m.copy(), S.copy()
+    logs, moved = np.zeros(k), np.inf
+    for _ in range(SWEEPS):
+        before = mean.copy(), np.sqrt(np.diag(cov))
+        for i in range(k):
+            own = cov[i, i]
+            precision = 1.0 / own - tau[i]
+            v = 1.0 / precision
+            center, sd = v * (mean[i] / own - nu[i]), np.sqrt(v)
+            logs[i], shift, share = truncated_moments(
+                (low[i] - center) / sd, (high[i] - center) / sd
+            )
+            tau_new = max(precision * (1.0 / share - 1.0), LEAST_SITE * precision)
+            nu_new = (center + sd * shift) * (precision + tau_new) - center * precision
+            step, column = tau_new - tau[i], cov[:, i].copy()
+            gain = 1.0 / (1.0 + step * own)
+            mean += gain * column * (nu_new - nu[i] - step * mean[i])
+            cov -= (step * gain) * np.outer(column, column)
+            tau[i], nu[i] = tau_new, nu_new
+        sd = np.sqrt(np.diag(cov))
+        steps = np.abs(mean - before[0]), np.abs(sd - before[1])
+        moved = max((step / scale).max() for step in steps)
+        if moved < TOLERANCE:
+            break
+    if not moved < LARGEST_MISS:
+        return np.full(k, np.nan), np.full(k, np.nan), -np.inf
+    mean, cov = _with_sites(m, S, tau, nu)  # without the round-off of all steps
+    own = np.diag(cov)
+    v = 1.0 / (1.0 / own - tau)
+    center = v * (mean / own - nu)
+    sd = np.sqrt(v)
+    for i in range(k):
+        logs[i] = truncated_moments((low[i] - center[i]) / sd[i], (high[i] - center[i]) / sd[i])[0]
+    site, variance = nu / tau, 1.0 / tau
+    spread = v + variance
+    densities = -0.5 * (np.log(2 * np.pi * spread) + (site - center) ** 2 / spread)
+    return site, variance, (logs - densities).sum()
+
+
+def _with_sites(m, S, tau, nu):
+    """Mean and covariance of N(m, S) times the sites."""
+    root = np.sqrt(tau)
+    B = np.eye(len(m)) + root[:, None] * S * root
+    half = solve_triangular(cholesky(B, lower=True), root[:, None] * S, lower=True)
+    cov = S - half.T @ half
+    return m + cov @ (nu - tau * m), cov
+
+
+class IntervalSites(Op):
+    """(C, y, low, high) -> means and variances of sites (k,), and the log of their factors.
+
+    C is the covariance of y (n,) and, after it, of k values that lie between bounds. Where the
+    bounds are equal the value is known, and its site has no variance. Sites are differentiated
+    nowhere: at a fixed point of expectation propagation the derivative of the log evidence in C is
+    the one with the sites held.
+    """
+
+    __props__ = ()
+
+    def make_node(self, C, y, low, high):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in (C, y, low, high)]
+        return Apply(self, inputs, [pt.dvector(), pt.dvector(), pt.dscalar()])
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        for storage, value in zip(output_storage, interval_sites(*inputs), strict=True):
+            storage[0] = np.asarray(value)
+
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        return [DisconnectedType()() for _ in inputs]
+
+    def connection_pattern(self, node):  # noqa: D102
+        return [[False] * 3 for _ in node.inputs]
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return [shapes[2], shapes[2], ()]
+
+
+def interval_sites(C, y, low, high):
+    """See `IntervalSites`."""
+    mean, variance = np.array(low), np.zeros(len(low))
+    unknown = low != high
+    if not unknown.any():
+        return mean, variance, 0.0
+    seen = np.concatenate([np.ones(len(y), bool), ~unknown])
+    inside = ~seen
+    try:
+        root = cholesky(C[np.ix_(seen, seen)], lower=True)
+        white = solve_triangular(root, C[np.ix_(seen, inside)], lower=True)
+        known = solve_triangular(root, np.concatenate([y, low[~unknown]]), lower=True)
+        S = C[np.ix_(inside, inside)] - white.T @ white
+        with np.errstate(all="ignore"):
+            found = sites_of(white.T @ known, S, low[unknown], high[unknown])
+    except (LinAlgError, ValueError):  # not positive definite, or not finite
+        found = np.nan, np.nan, -np.inf
+    mean[unknown], variance[unknown], log_factor = found
+    return mean, variance, log_factor
