@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from pymc.printing import str_for_dist
 
 FAMILIES = {
     "GP": "GP: a Gaussian process of the features",
@@ -70,7 +71,9 @@ def _prior(model, name):
         values = np.ravel(model.fixed[name])
         values = values[:1] if (values == values[0]).all() else values
         return "fixed at " + ", ".join(f"{value:.4g}" for value in values)
-    written = model.variables[name].str_repr()
+    variable = model.variables[name]
+    # A variable made from ``pm.HalfNormal.dist(1)`` was not given a method for this by PyMC.
+    written = variable.str_repr() if hasattr(variable, "str_repr") else str_for_dist(variable)
     made_of = written.partition("Deterministic(f(")[2].removesuffix("))")
     return f"made of {made_of}" if made_of else written.partition("~")[2].strip()
 

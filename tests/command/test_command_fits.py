@@ -24,6 +24,7 @@ def test_the_run_is_a_fit_like_any_other(folder):
     assert idata.attrs["seed"] == "5"
 
 
+@pytest.mark.slow
 def test_quiet_says_nothing(folder, tmp_path, capsys):
     options = ["--target", "kind", "--features", "a", "--likelihood", "bernoulli", "--model", "gp"]
     where = ["--method", "map", "--out", str(tmp_path / "labels"), "--quiet"]
@@ -115,7 +116,7 @@ def rides(tmp_path):
     return table, tmp_path / "rides"
 
 
-@pytest.mark.parametrize("form", ["{}", "{}/*.parquet"])
+@pytest.mark.parametrize("form", [pytest.param("{}", marks=pytest.mark.slow), "{}/*.parquet"])
 def test_files_in_parts_are_one_table(form, rides, tmp_path, refused):
     table, folder = rides
     out = ["--method", "map", "--quiet", "--out", str(tmp_path / "run")]

@@ -132,6 +132,7 @@ def test_nuts_draws_from_the_posterior(gamma, nuts_sampler):
     assert idata.attrs["verdict"].startswith("Converged")
 
 
+@pytest.mark.slow
 def test_correlation_costs_nuts_no_steps():
     """Of sd 1 along two diagonals and .02 across them: unrotated, a draw takes dozens of steps."""
     sds, turn = np.diag([1.0, 0.02, 1.0]), np.linalg.qr(np.arange(9.0).reshape(3, 3) % 4)[0]

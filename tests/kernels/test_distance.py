@@ -17,7 +17,9 @@ from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
 
 
-@pytest.mark.parametrize("mode", [MODE, NATIVE_MODE], ids=["python", "native"])
+@pytest.mark.parametrize(
+    "mode", [MODE, pytest.param(NATIVE_MODE, marks=pytest.mark.slow)], ids=["python", "native"]
+)
 @pytest.mark.parametrize("one", [True, False])
 def test_distances_and_their_pullback(rng, mode, one):
     A, B, G = rng.normal(size=(5, 3)), rng.normal(size=(4, 3)), rng.normal(size=(5, 4))
@@ -43,7 +45,9 @@ def test_round_off_is_clipped():
         assert (squared_distances(*points).eval(mode=MODE) >= 0).all()
 
 
-@pytest.mark.parametrize("mode", [MODE, NATIVE_MODE], ids=["python", "native"])
+@pytest.mark.parametrize(
+    "mode", [MODE, pytest.param(NATIVE_MODE, marks=pytest.mark.slow)], ids=["python", "native"]
+)
 @pytest.mark.parametrize("one", [True, False])
 @pytest.mark.parametrize("spread", [1.0, 1e8])
 def test_scaled_distances_and_slopes_in_the_scale(rng, mode, one, spread):

@@ -38,6 +38,12 @@ def test_structure_and_priors_are_those_that_were_given(regression):
     assert not any(line.endswith(" ") for line in repr(model).splitlines())
 
 
+def test_priors_that_were_made_outside_of_a_model_are_named_too(regression):
+    X, _, y, *_ = regression
+    model = bx.GP(X, y, priors={"sigma": pm.HalfNormal.dist(0.25)})
+    assert tables(model)[2]["sigma"] == ("", "HalfNormal(0, 0.25)")
+
+
 def test_what_is_not_there_is_not_said(regression):
     X, _, y, *_ = regression
     labels = np.where(y > y.mean(), "high", "low")

@@ -104,9 +104,10 @@ def test_slopes_have_no_level_but_know_that_responses_have(gp):
     np.testing.assert_allclose(elsewhere["derivative_mean"], found["derivative_mean"], **EXACT)
 
 
-def test_attributions_sum_to_differences_within_a_group(gp):
+@pytest.mark.parametrize("verb", [bx.attributions, bx.shapley_values])
+def test_attributions_sum_to_differences_within_a_group(gp, verb):
     baseline = np.array([0.1, -0.4])
-    found = bx.attributions(gp, GP_THETA, X_NEW, groups_new=G_NEW, baseline=baseline, **QUIET)
+    found = verb(gp, GP_THETA, X_NEW, groups_new=G_NEW, baseline=baseline, **QUIET)
     start = np.tile(baseline, (5, 1))
     cross = levels(X_NEW, G_NEW, X, G) - levels(start, G_NEW, X, G)
     prior = 2 * AMPLITUDE**2 * np.eye(5) * (1 - k(X_NEW, start))

@@ -200,6 +200,7 @@ def test_impossible_beliefs_are_refused(table, belief, message):
         ({"approximation": bx.HSGP(5)}, "beliefs with approximation=HSGP"),
         ({"likelihood": "student_t"}, "beliefs with likelihood='student_t'"),
         ({"representation": "hierarchy"}, "beliefs with representation='hierarchy'"),
+        ({"groups": list("aabbbaabba")}, "beliefs together with groups"),
     ],
 )
 def test_models_that_cannot_use_beliefs_refuse_them(table, options, message):

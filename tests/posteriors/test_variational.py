@@ -133,7 +133,9 @@ def test_two_classes_differ_like_one_logit():
     assert slope.shape == (N, 2)
 
 
-@pytest.mark.parametrize("name", ["logit", "categorical", "student_t"])
+@pytest.mark.parametrize(
+    "name", ["logit", "categorical", pytest.param("student_t", marks=pytest.mark.slow)]
+)
 def test_the_result_does_not_depend_on_what_came_before(name):
     function, logs = compiled(name)
     logs = logs - 3.0

@@ -14,7 +14,7 @@ from bayes_gpx.data.sheets import read_sheet
 from bayes_gpx.testing import strategies
 
 tried = settings(
-    max_examples=4,
+    max_examples=3,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

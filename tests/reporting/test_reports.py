@@ -142,6 +142,7 @@ def test_tables_agree_with_the_verbs(page, fitted):
         assert np.isclose(page.cells, value, rtol=1e-10).any()
 
 
+@pytest.mark.slow
 def test_every_label_has_its_average_slopes(data):
     X = data[0][:9]
     labels = pd.Series(np.repeat(["low", "mid", "high"], 3), name="grade")
