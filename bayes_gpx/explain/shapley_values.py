@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -16,6 +16,7 @@ from bayes_gpx.draws.points import from_baseline, points_to_explain
 from bayes_gpx.draws.response_scale import bends
 from bayes_gpx.explain.attributions import MOST_BASELINES, apart, refuse_joint, warn_if_incomplete
 from bayes_gpx.explain.in_parts import in_parts
+from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -29,6 +30,7 @@ def shapley_values(
     Z_new: Table | None = None,
     *,
     baseline: str | Table | Mapping[str, Table] = "mean",
+    method: Literal["exact"] = "exact",
     groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
@@ -53,6 +55,8 @@ def shapley_values(
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
         Values of the features that have not moved, in user units, as in `attributions`. Of several
         rows, at most 20, the average: interventional Shapley values.
+    method : {"exact"}
+        All orders of the features; there is no other method yet.
     groups_new : series or array (m,), optional
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
@@ -114,6 +118,7 @@ def shapley_values(
     array([[1.5, 0.5]])
     """
     refuse_swapped(model, idata)
+    one_of("method", method, ("exact",))
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if isinstance(baseline, Mapping):
         return apart(model, idata, where, baseline, _explained, **options)

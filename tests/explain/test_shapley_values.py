@@ -135,3 +135,5 @@ def test_too_many_baselines_are_refused():
     with pytest.raises(ValueError, match="expected at most 20"):
         model = bx.GP(X, Y, scale=False)
         bx.shapley_values(model, THETA, X_NEW, baseline=RNG.normal(size=(21, 4)))
+    with pytest.raises(ValueError, match="'permutations'; expected one of"):
+        bx.shapley_values(model, THETA, X_NEW, method="permutations")
