@@ -24,6 +24,8 @@ import bayes_gpx as bx
 ROWS = 30
 CHAINS = {"draws": 200, "tune": 300, "chains": 2}
 """Of each refit by NUTS: 400 draws, of which 99 are ranked among."""
+SHORT = CHAINS | {"tune": 250}
+"""As many draws in fewer than 1000 steps, from where machine code would be compiled each time."""
 
 rng = np.random.default_rng(21)
 X = rng.normal(size=(ROWS, 2))
@@ -35,13 +37,13 @@ COUNTS = rng.poisson(np.exp(0.5 * X[:, 0]))
 MODELS = {
     "gpx_nuts": (lambda: bx.GPX(X, NUMBERS, Z), "nuts", CHAINS),
     "gpx_laplace": (lambda: bx.GPX(X, NUMBERS, Z), "laplace", {}),
-    "inducing_nuts": (lambda: bx.GP(X, NUMBERS, approximation=bx.Inducing(8)), "nuts", CHAINS),
+    "inducing_nuts": (lambda: bx.GP(X, NUMBERS, approximation=bx.Inducing(8)), "nuts", SHORT),
     "bernoulli_latent": (
         lambda: bx.GP(X, LABELS, likelihood="bernoulli"),
         "nuts",
-        CHAINS | {"latent": "sample"},
+        SHORT | {"latent": "sample"},
     ),
-    "bernoulli_marginal": (lambda: bx.GP(X, LABELS, likelihood="bernoulli"), "nuts", CHAINS),
+    "bernoulli_marginal": (lambda: bx.GP(X, LABELS, likelihood="bernoulli"), "nuts", SHORT),
     "poisson_laplace": (lambda: bx.GP(X, COUNTS, likelihood="poisson"), "laplace", {}),
     "svgp": (
         lambda: bx.GP(X, LABELS, likelihood="bernoulli", approximation=bx.Inducing(8)),
