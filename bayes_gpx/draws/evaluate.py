@@ -329,7 +329,10 @@ def _moments(model, hyper, tracked, quantity, where, moment, each, first):
     def size_of(known):
         if moment == "cov":
             return len(where.X)
-        return max(1, BLOCK_BYTES // (8 * max(c * paths * max(known, each), pairs, squares)))
+        if quantity.points > 1 and not model.specification.expanded:
+            return 1  # all pairs of one row's points
+        points = max(c, quantity.points) * paths
+        return max(1, BLOCK_BYTES // (8 * max(points * max(known, each), pairs, squares)))
 
     labels = () if quantity.across else range(model.specification.classes or 0)
     return _in_blocks(model, hyper, tracked, build, where, size_of, labels, first)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.numerics.coalitions import Orders, Players, coalitions
 from bayes_gpx.numerics.quadrature import METHODS, rule
 from bayes_gpx.processes import operators
 from bayes_gpx.validation import one_of
@@ -104,12 +105,19 @@ def attribution(model: Any, baseline: str | None, method: str, steps: int | None
     )
 
 
-def shapley_value(model: Any, baseline: str | None) -> Quantity:
-    """Shapley values against a baseline of that name, and the difference that they sum to."""
+def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None) -> Quantity:
+    """Shapley values against a baseline of that name, and the difference that they sum to.
+
+    By the coalitions of `orders`, or by products over features.
+    """
     asked, X = attribution(model, baseline, "exact", None), model.training.X
     players = tuple(tuple(map(int, np.flatnonzero(X.groups == k))) for k in range(len(X.sources)))
-    operator = _ShapleyValue(model.training.tied, players)
-    return replace(asked, operator=operator, attrs={"baseline": baseline, "method": "shapley"})
+    among = None if orders is None else coalitions(players, orders)
+    operator = ShapleyOperator(model.training.tied, players, orders)
+    points = 2 ** len(players) if model.specification.expanded else 1
+    points = points if among is None else len(among.masks)
+    attrs = {"baseline": baseline, "method": "shapley"}
+    return replace(asked, operator=operator, attrs=attrs, points=points)
 
 
 def weight(model: Any, *, smooth: bool = False) -> Quantity:
@@ -226,13 +234,18 @@ class _Attribution:
 
 
 @dataclass(frozen=True)
-class _ShapleyValue:
-    tied: bool
-    players: tuple
+class ShapleyOperator:
+    """Shapley values of players, by the coalitions of some orders or by products over features."""
 
-    def __call__(self, asked):
+    tied: bool
+    players: Players
+    orders: Orders | None
+
+    def __call__(self, asked: Any) -> operators.ShapleyValue:
+        """The operator at points."""
         Z = asked.Z_along if self.tied else asked.Z
-        options = {"players": self.players, "tied": self.tied}
+        among = None if self.orders is None else coalitions(self.players, self.orders)
+        options: dict[str, Any] = {"players": self.players, "among": among, "tied": self.tied}
         return operators.shapley_value(asked.points, asked.baseline, Z, **options)
 
 
@@ -280,6 +293,8 @@ class Quantity:
         Whether the mean response, not being linear in f, has it by the chain rule alone.
     across : bool
         Whether the components are all classes' values, jointly, instead of features.
+    points : int
+        How many points each row stands for, where all of them are gone through.
     attrs : dict
         What else the result's attrs say.
     """
@@ -298,6 +313,7 @@ class Quantity:
     square: bool = False
     bends: bool = False
     across: bool = False
+    points: int = 1
     attrs: dict = field(default_factory=dict)
     mixes: np.ndarray | None = None
 

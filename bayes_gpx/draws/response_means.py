@@ -14,7 +14,6 @@ from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import refuse_classes
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 if TYPE_CHECKING:
@@ -72,11 +71,12 @@ def means(
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
         shown = progressbar and numbers is None
-        found = jets(model, hyper, where, 1, smooth=True, only=chosen, progressbar=shown)
+        options = {"smooth": True, "only": chosen, "progressbar": shown}
+        found = jets(model, hyper, where, asked.order, **options)
         for number, (_, _, mean, variance, _) in zip(chosen, found, strict=True):
             for k, part in enumerate(parts):
                 here = slice(ends[k], ends[k + 1])
-                own = [Jet(jet.value[here], jet.first[here]) for jet in (mean, variance)]
+                own = [jet.at(here) for jet in (mean, variance)]
                 yield number, k, slice(None), part.expected(*own, response)
 
     m, quantity = len(asked.where.X), asked.quantity

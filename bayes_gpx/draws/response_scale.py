@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -130,6 +130,7 @@ class ResponseQuantity:
     latent: Quantity
     where: Points
     degree: int = LEVELS[0]
+    order: ClassVar = 1
 
     @property
     def quantity(self) -> Quantity:
@@ -227,7 +228,11 @@ class ResponseQuantity:
             return where
         t = chebyshev(self.degree)[:, None]
         X = where.baseline + t * (where.X[:, None] - where.baseline)
-        X, Z, training = X.reshape((-1, where.X.shape[1])), where.Z, self.model.training
+        return self.at(where, X)
+
+    def at(self, where: Points, X: np.ndarray) -> Points:
+        """Points where each observation is at several X, (m, ..., d)."""
+        X, Z, training = X.reshape((-1, X.shape[-1])), where.Z, self.model.training
         if training.tied:
             Z = np.hstack([X, np.ones((len(X), int(training.intercept)))])
         elif Z is not None:

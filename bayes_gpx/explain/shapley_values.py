@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,16 +11,23 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
+from bayes_gpx.draws.coalition_values import ResponseShapley, monte_carlo_errors
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import from_baseline, points_to_explain
+from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_scale import bends
 from bayes_gpx.explain.attributions import MOST_BASELINES, apart, refuse_joint, warn_if_incomplete
 from bayes_gpx.explain.in_parts import in_parts
-from bayes_gpx.validation import one_of
+from bayes_gpx.numerics.coalitions import Orders
+from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
+from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
+
+MOST_POINTS = 8192
+"""Points up to which each row is explained by values at coalitions."""
 
 
 @in_parts
@@ -30,7 +38,8 @@ def shapley_values(
     Z_new: Table | None = None,
     *,
     baseline: str | Table | Mapping[str, Table] = "mean",
-    method: Literal["exact"] = "exact",
+    method: Literal["exact", "permutations"] = "exact",
+    permutations: int = 256,
     groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
@@ -55,8 +64,11 @@ def shapley_values(
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
         Values of the features that have not moved, in user units, as in `attributions`. Of several
         rows, at most 20, the average: interventional Shapley values.
-    method : {"exact"}
-        All orders of the features; there is no other method yet.
+    method : {"exact", "permutations"}
+        All orders of the features, or some random ones and their reverses, the same for all rows
+        and draws, which are drawn by `seed`.
+    permutations : int
+        How many orders the method "permutations" tries, an even number of at least four.
     groups_new : series or array (m,), optional
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
@@ -71,16 +83,22 @@ def shapley_values(
         As of `attributions`: `attribution` (chain, draw, obs, feature), `attribution_mean`,
         `attribution_sd`, `attribution_cov` with ``covariance=True``, `difference`, `value`,
         `baseline` and residuals, in units of y; ``attrs["method"]`` is "shapley". A categorical
-        column is one feature.
+        column is one feature. By permutations also `attribution_mc_error` (obs, feature), the
+        standard error of `attribution_mean` for having tried some orders; sds and covariances are
+        those of the average over these orders.
+
+        Of labels and counts, unless ``on="latent"``, all this is of the probability or the rate, by
+        random functions over coalitions, as `attributions` says.
 
     Raises
     ------
     ValueError
-        For the response of labels and counts, which is not linear in f: pass ``on="latent"``; for
-        more than 20 baselines; for what `attributions` refuses; and for more than 7 features with a
-        kernel that is no sum of products over features, such as a Matern kernel of several columns
-        or `Additive`, or more than 10 with `HSGP` and `RandomFeatures`, since all coalitions are
-        gone through there.
+        For more than 20 baselines; for what `attributions` refuses; and where coalitions are gone
+        through, of more than 10 features, unless by permutations, and of so many coalitions and
+        baselines that they make more than 8192 points for each row. Coalitions are gone through for
+        kernels that are no sum of products over features, such as a Matern kernel of several
+        columns or `Additive`, for `HSGP` and `RandomFeatures`, for the response of labels and
+        counts, and by permutations.
 
     Warns
     -----
@@ -118,7 +136,9 @@ def shapley_values(
     array([[1.5, 0.5]])
     """
     refuse_swapped(model, idata)
-    one_of("method", method, ("exact",))
+    one_of("method", method, ("exact", "permutations"))
+    if method == "permutations":
+        options["orders"] = _orders(permutations, options.get("seed"))
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if isinstance(baseline, Mapping):
         return apart(model, idata, where, baseline, _explained, **options)
@@ -127,20 +147,78 @@ def shapley_values(
     return _explained(model, idata, where, name, **options)
 
 
-def _explained(model, idata, where, name, **options):
+def _orders(permutations, seed):
+    count("permutations", permutations, 4)
+    if permutations % 2:
+        raise ValueError(
+            f"permutations is {permutations}; expected an even number: each order is "
+            "tried with its reverse."
+        )
+    if seed is not None:
+        count("seed", seed, 0)
+    return Orders(permutations, int(np.random.SeedSequence(seed).generate_state(1)[0]))
+
+
+def _explained(model, idata, where, name, *, orders=None, **options):
     refuse_joint(where, options)
-    quantity, on = quantities.shapley_value(model, name), options.get("on", "response")
-    if bends(model, quantity, on):
+    on, baselines = options.get("on", "response"), len(np.atleast_2d(where.baseline))
+    if baselines > MOST_BASELINES:
         raise ValueError(
-            f"likelihood={model.specification.likelihood!r}: Shapley values are known of f, which "
-            "its response is not linear in; expected on='latent'."
+            f"baseline has {baselines} rows; expected at most {MOST_BASELINES}. Pass a random "
+            "subset of the rows, or the centres of that many clusters."
         )
-    count = len(np.atleast_2d(where.baseline))
-    if count > MOST_BASELINES:
-        raise ValueError(
-            f"baseline has {count} rows; expected at most {MOST_BASELINES}. Pass a random subset "
-            "of the rows, or the centres of that many clusters."
-        )
-    found = explain(model, idata, quantity, where, **options)
+    quantity = quantities.shapley_value(model, name, orders)
+    response = bends(model, quantity, on)
+    if orders is None and (response or not _has_products(model, idata, quantity, where, on)):
+        quantity = quantities.shapley_value(model, name, Orders())
+    _refuse_many(quantity, baselines)
+    if response:
+        asked = ResponseShapley(model, quantity, where)
+        found = by_functions(model, idata, asked, where, **options)
+    else:
+        found = explain(model, idata, quantity, where, **options)
+    if orders is not None:
+        own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
+        errors = monte_carlo_errors(model, idata, quantity, where, response, **own)
+        found = _with_errors(found, errors, quantity)
     warn_if_incomplete(model, found, on)
+    return found
+
+
+def _has_products(model, idata, quantity, where, on):
+    """Whether the covariance of all rows at once is known, tried for the first row of few draws."""
+    if len(quantity.components) <= MOST_PAIRED or model.specification.expanded:
+        return True
+    arrays = ("X", "Z", "positions", "X_values", "Z_values", "index", "rows", "group")
+    own = {name: getattr(where, name) for name in arrays}
+    one = replace(where, **{name: v if v is None else v[:1] for name, v in own.items()})
+    few = None if isinstance(idata, Mapping) else idata["posterior"].sizes["chain"]
+    options = {"num_draws": few, "keep": "summary", "on": on, "progressbar": False}
+    try:
+        explain(model, idata, quantity, one, **options)
+    except NoProduct:
+        return False
+    return True
+
+
+def _refuse_many(quantity, baselines):
+    """Raise where coalitions and baselines make too many points of each row."""
+    points, players, orders = quantity.points, len(quantity.components), quantity.operator.orders
+    if points * baselines <= MOST_POINTS:
+        return
+    if orders is None or orders.count is None:
+        cure = "method='permutations', or fewer baselines"
+    else:
+        cure = f"permutations={MOST_POINTS // (baselines * players) // 2 * 2}, or fewer baselines"
+    raise ValueError(
+        f"{players} features and {baselines} baselines make {points * baselines} points to go "
+        f"through for each row; expected at most {MOST_POINTS}. Pass {cure}."
+    )
+
+
+def _with_errors(found, errors, quantity):
+    dims = [dim for dim in ("obs", "class", "feature") if dim in found["attribution_mean"].dims]
+    errors = xr.DataArray(errors, {"feature": list(quantity.components)}, dims)
+    errors = errors.sel(feature=found["feature"].values)
+    found["attribution_mc_error"] = errors.variable.transpose(*found["attribution_mean"].dims)
     return found

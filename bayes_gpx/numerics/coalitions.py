@@ -1,6 +1,10 @@
 """Coalitions of features, and the weights of Shapley values."""
 
+from __future__ import annotations
+
 import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 import pytensor.tensor as pt
@@ -10,20 +14,100 @@ Players = tuple[tuple[int, ...], ...]
 """The columns of each player, together all columns."""
 
 
-def coalitions(players: Players) -> tuple[np.ndarray, np.ndarray]:
-    """All coalitions as masks of columns (s, d), and what Shapley values give each, (d, s).
+@dataclass(frozen=True, eq=False)
+class Coalitions:
+    """Coalitions, and Shapley values as sums of what these are worth.
 
-    The value of a player with several columns stands at its first one; the others have zeros.
+    Attributes
+    ----------
+    masks : array of bool (s, d)
+        Which columns have moved.
+    shares : array (d, s)
+        What the Shapley value of a player gives each coalition, in the row of its first column; the
+        rows of its other columns are zeros.
+    before, after : integer array (orders, players)
+        The coalitions before and after a player's turn, in each of several random orders, which
+        come in pairs: the second half holds the reversed orders. Empty for all coalitions.
     """
-    count, d = len(players), sum(map(len, players))
+
+    masks: np.ndarray
+    shares: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+
+    def beside(self, p: int) -> Coalitions:
+        """The same of x and z side by side, the first columns of z moving with x."""
+        s, d = self.masks.shape
+        masks = np.hstack([self.masks, self.masks, np.zeros((s, p - d), bool)])
+        shares = np.vstack([self.shares, np.zeros((p, s))])
+        return replace(self, masks=masks, shares=shares)
+
+    def errors(self, values: np.ndarray) -> np.ndarray:
+        """Monte Carlo errors (..., players) of Shapley values of coalitions' values (..., s).
+
+        Those of the mean over pairs of orders; an order and its reverse are not independent.
+        """
+        gains = values[..., self.after] - values[..., self.before]
+        *outer, orders, players = gains.shape
+        each = gains.reshape((*outer, 2, orders // 2, players)).mean(axis=-3)
+        return each.std(axis=-2, ddof=1) / math.sqrt(orders // 2)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """Random orders of players, half of them the reverse of the others; or all coalitions.
+
+    Attributes
+    ----------
+    count : int or None
+        None for all coalitions.
+    seed : int
+    """
+
+    count: int | None = None
+    seed: int = 0
+
+
+def all_coalitions(players: Players) -> Coalitions:
+    """All subsets of the players."""
+    count = len(players)
     joined = (np.arange(2**count)[:, None] >> np.arange(count)) & 1 == 1
-    masks, shares = np.zeros((2**count, d), bool), np.zeros((d, 2**count))
     of_size = np.array([1.0 / math.comb(count - 1, k) for k in range(count)]) / count
     others = joined.sum(axis=1)[:, None] - joined
+    shares = np.where(joined, 1.0, -1.0) * of_size[np.minimum(others, count - 1)]
+    none = np.zeros((0, count), int)
+    return Coalitions(*_of_columns(players, joined, shares.T), none, none)
+
+
+@lru_cache(maxsize=8)
+def coalitions(players: Players, orders: Orders) -> Coalitions:
+    """The coalitions that players go through in some orders."""
+    if orders.count is None:
+        return all_coalitions(players)
+    count = len(players)
+    turns = np.tile(np.arange(count), (orders.count // 2, 1))
+    turns = np.random.default_rng(orders.seed).permuted(turns, axis=1)
+    place = np.argsort(np.concatenate([turns, turns[:, ::-1]]), axis=1)
+    joined = place[:, None] < np.arange(count + 1)[:, None]
+    distinct, numbers = np.unique(joined.reshape((-1, count)), axis=0, return_inverse=True)
+    numbers = numbers.reshape((-1, count + 1))
+    before, after = (np.take_along_axis(numbers, place + k, axis=1) for k in (0, 1))
+    shares = np.zeros((count, len(distinct)))
+    for at, sign in ((after, 1.0), (before, -1.0)):
+        np.add.at(shares, (np.arange(count), at), sign / len(place))
+    return Coalitions(*_of_columns(players, distinct, shares), before, after)
+
+
+def _of_columns(
+    players: Players, joined: np.ndarray, shares: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Masks and shares of columns, from those of players (s, players) and (players, s)."""
+    d = sum(map(len, players))
+    masks, wide = np.zeros((len(joined), d), bool), np.zeros((d, len(joined)))
     for k, own in enumerate(players):
         masks[:, list(own)] = joined[:, [k]]
-        shares[own[0]] = np.where(joined[:, k], 1.0, -1.0) * of_size[others[:, k]]
-    return masks, shares
+        wide[own[0]] = shares[k]
+    return masks, wide
 
 
 def mixed(x: TensorVariable, baselines: TensorVariable, masks: np.ndarray) -> TensorVariable:

@@ -20,6 +20,10 @@ class Jet(NamedTuple):
     first: np.ndarray | None = None
     second: np.ndarray | None = None
 
+    def at(self, points: slice) -> "Jet":
+        """Those of some of the points."""
+        return Jet(*(None if part is None else part[points] for part in self))
+
     def shifted(self, constant: float) -> "Jet":
         """The sum with a number that does not vary with x."""
         return self._replace(value=self.value + constant)

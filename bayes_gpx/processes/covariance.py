@@ -89,15 +89,22 @@ def _of_attributions(kernel, L, M):
 
 
 def _of_shapley_and_values(kernel, L, M):
-    products = shapley.factors(kernel, L.players)
+    products = _products(kernel, L)
     if products is None:
         return covariance(kernel, L.opened(M), M)
     part = shapley.cross(products, L.x, pt.atleast_2d(L.start), M.x)
     return shapley.among_columns(part, L.players, 1).reshape((-1, M.x.shape[0]))
 
 
+def _products(kernel, *operators):
+    """The kernel as a sum of products over players; None where coalitions are gone through."""
+    if any(L.among is not None for L in operators):
+        return None
+    return shapley.factors(kernel, operators[0].players)
+
+
 def _of_shapley(kernel, L, M):
-    products = shapley.factors(kernel, L.players)
+    products = _products(kernel, L, M)
     if products is None or L.players != M.players:
         return covariance(kernel, L.opened(M), M.opened(L))
     starts = [pt.atleast_2d(operator.start) for operator in (L, M)]
@@ -108,7 +115,9 @@ def _of_shapley(kernel, L, M):
 
 
 def _block_of_shapley(kernel, L):
-    products, starts = shapley.factors(kernel, L.players), pt.atleast_2d(L.start)
+    products, starts = _products(kernel, L), pt.atleast_2d(L.start)
+    if L.among is not None:
+        return _block_of_any(kernel, L)
     if products is None:
         return shapley.block_by_coalitions(kernel, L.x, starts, L.players)
     x = L.x[:, None, None]
@@ -275,7 +284,8 @@ def _joined(L, other=None):
     if isinstance(L, ShapleyValue):  # a feature of x and of z is one player; the one stays
         players = [(*own, *(d + c for c in own)) for own in L.players]
         players[0] += tuple(range(2 * d, d + p))
-        joined = replace(joined, players=tuple(players))
+        among = None if L.among is None else L.among.beside(p)
+        joined = replace(joined, players=tuple(players), among=among)
     ones = pt.ones((*tuple(L.start.shape)[:-1], p - d))
     return replace(joined, baseline=pt.concatenate([L.start, L.start, ones], axis=-1))
 

@@ -15,7 +15,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.aliases import TensorLike
-from bayes_gpx.numerics.coalitions import Players, coalitions, mixed
+from bayes_gpx.numerics.coalitions import Coalitions, Players, all_coalitions, mixed
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, rule, total_of
 
 PATH_NODES = 16
@@ -314,9 +314,12 @@ class ShapleyValue(FromBaseline):
     players : tuple of tuples of int
         Columns of each; the component of a player stands at its first column, with zeros at the
         others.
+    among : Coalitions or None
+        Which coalitions are gone through; None for all of them, or their closed form.
     """
 
     players: Players = field(kw_only=True)
+    among: Coalitions | None = field(default=None, kw_only=True)
     name: ClassVar = "shapley_value"
     axes: ClassVar = 1
     by_quadrature: ClassVar = True  # all coalitions: what others open up comes first
@@ -329,20 +332,20 @@ class ShapleyValue(FromBaseline):
         ValueError
             For more than `MOST_PLAYERS`.
         """
-        if len(self.players) > MOST_PLAYERS:
+        if self.among is None and len(self.players) > MOST_PLAYERS:
             raise ValueError(
                 f"{len(self.players)} features, without a form for products over features: Shapley "
-                f"values go through all coalitions of at most {MOST_PLAYERS}. Expected an exact "
-                "model or inducing points, with a squared exponential, periodic or linear kernel, "
-                "or sums and products of these."
+                f"values go through all coalitions of at most {MOST_PLAYERS}. Pass "
+                "method='permutations'; or use an exact model or inducing points, with a squared "
+                "exponential, periodic or linear kernel, or sums and products of these."
             )
-        masks, shares = coalitions(self.players)
-        points = mixed(self.x, pt.atleast_2d(self.start), masks)
+        among = all_coalitions(self.players) if self.among is None else self.among
+        points = mixed(self.x, pt.atleast_2d(self.start), among.masks)
 
         def combine(values):
             shape = *tuple(points.shape)[:3], values.shape[1]
             by_coalition = values.reshape(shape).mean(axis=1)
-            return pt.matmul(shares, by_coalition).reshape((-1, values.shape[1]))
+            return pt.matmul(among.shares, by_coalition).reshape((-1, values.shape[1]))
 
         flat = points.reshape((-1, self.x.type.shape[1]))
         return Combination((Value(flat, smooth=True),), combine)
@@ -449,6 +452,7 @@ def shapley_value(
     Z: TensorLike | None = None,
     *,
     players: Players,
+    among: Coalitions | None = None,
     tied: bool = False,
 ) -> ShapleyValue:
     """Shapley values of f(x) - f(baseline), at each row of X; see `gradient`.
@@ -456,7 +460,7 @@ def shapley_value(
     Of several baselines (B, d), the average. Features that are not in a coalition are at the
     baseline.
     """
-    return ShapleyValue(X, Z, tied=tied, baseline=baseline, players=players)
+    return ShapleyValue(X, Z, tied=tied, baseline=baseline, players=players, among=among)
 
 
 def difference(

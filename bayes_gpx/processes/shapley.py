@@ -30,11 +30,15 @@ from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import Constant, LinearKernel
 from bayes_gpx.kernels.profiles import ExpQuad
 from bayes_gpx.kernels.stationary import Stationary
-from bayes_gpx.numerics.coalitions import Players, coalitions, mixed
+from bayes_gpx.numerics.coalitions import Players, all_coalitions, mixed
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre
 
 MOST_PAIRED = 7
-"""Players up to which all pairs of coalitions are gone through, where a kernel is no product."""
+"""Players up to which pairs of coalitions of many rows are gone through at once."""
+
+
+class NoProduct(ValueError):
+    """A kernel is no product over features, and these are many."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,17 +211,17 @@ def block_by_coalitions(
 
     Raises
     ------
-    ValueError
+    NoProduct
         For more than `MOST_PAIRED` players.
     """
     if len(players) > MOST_PAIRED:
-        raise ValueError(
+        raise NoProduct(
             f"{len(players)} features and a kernel that is no product over features: Shapley "
-            f"values of at most {MOST_PAIRED} are known for it. Expected a squared exponential, "
-            "periodic or linear kernel, or sums and products of these, such as the default."
+            f"values of all rows at once are known of at most {MOST_PAIRED}. Pass `among`, and one "
+            "row at a time."
         )
-    masks, shares = coalitions(players)
-    points = mixed(x, baselines, masks)
+    among = all_coalitions(players)
+    points = mixed(x, baselines, among.masks)
     pairs = points[:, :, None, :, None], points[:, None, :, None]
     between = kernel.derivative(*pairs, 0, 0).mean(axis=(1, 2))
-    return pt.matmul(pt.matmul(shares, between), shares.T)
+    return pt.matmul(pt.matmul(among.shares, between), among.shares.T)

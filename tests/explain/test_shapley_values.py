@@ -6,14 +6,16 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.numerics.coalitions import coalitions
+from bayes_gpx.explain.shapley_values import _orders
+from bayes_gpx.numerics.coalitions import all_coalitions, coalitions
 from oracle import expquad
 
 RNG = np.random.default_rng(3)
 X, X_NEW = RNG.normal(size=(20, 4)), RNG.normal(size=(3, 4))
 Y = np.sin(X[:, 0]) * X[:, 1] + 0.5 * X[:, 2] + 0.1 * RNG.normal(size=20)
 THETA = {"lengthscale": [0.9, 1.1, 1.4, 2.0], "amplitude": 1.2, "sigma": 0.2}
-QUIET = {"progressbar": False, "baseline": "zero"}
+SILENT = {"progressbar": False}
+QUIET = SILENT | {"baseline": "zero"}
 ALONE = tuple((k,) for k in range(4))
 
 
@@ -27,7 +29,8 @@ def dense(prior, y, points, shares):
 
 
 def of_coalitions(x, players=ALONE):
-    masks, shares = coalitions(players)
+    among = all_coalitions(players)
+    masks, shares = among.masks, among.shares
     return np.where(masks, x, 0.0), shares
 
 
@@ -82,7 +85,8 @@ def test_approximations_sum_up_over_coalitions(approximation):
     model = bx.GP(X[:, :3], Y, approximation=approximation, scale=False)
     theta = {"lengthscale": [1.0, 1.2, 1.5], "amplitude": 1.0, "sigma": 0.2}
     found = bx.shapley_values(model, theta, X_NEW[:1, :3], **QUIET)
-    masks, shares = coalitions(ALONE[:3])
+    among = all_coalitions(ALONE[:3])
+    masks, shares = among.masks, among.shares
     points = np.where(masks, X_NEW[0, :3], 0.0)
     options = {"joint": True, "draws": 1, "seed": 1, "progressbar": False}
     values = bx.predictions(model, theta, points, **options)["f_mean"].values
@@ -122,18 +126,122 @@ def test_of_a_function_without_interactions_they_are_integrated_gradients():
         assert_allclose(found[name], other[name], atol=1e-10)
 
 
-def test_labels_are_explained_on_the_latent_scale():
+LIKELIHOODS = {
+    "bernoulli": (Y > 0.0, "probability_mean"),
+    "poisson": (np.round(np.exp(Y)).astype(int), "rate_mean"),
+    "categorical": (np.digitize(Y, [-0.5, 0.5]), "probability_mean"),
+}
+
+
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize("family", [bx.GP, bx.GPX])
+def test_of_the_response_they_are_sums_of_mean_responses(family, likelihood):
+    y, name = LIKELIHOODS[likelihood]
+    model = family(X[:, :2], y, likelihood=likelihood)
+    theta = dict.fromkeys(model.hyperparameters, 1.0)
+    theta |= {"sigma_w": 0.0} if family is bx.GPX else {}
+    among, rows = all_coalitions(ALONE[:2]), X_NEW[:2, :2]
+    found = bx.shapley_values(model, theta, rows, baseline="zero", draws=100, seed=1, **SILENT)
+    points = np.where(among.masks, rows[:, None], 0.0).reshape((-1, 2))
+    mean = bx.predictions(model, theta, points, keep="summary", **SILENT)[name].values
+    expected = np.einsum("ds,ms...->md...", among.shares, mean.reshape((2, 4, *mean.shape[1:])))
+    # Several classes' means are by quasi-random points.
+    assert_allclose(found["attribution_mean"], expected, atol=1e-9)
+    total = found["attribution"].sum("feature")
+    assert_allclose(total, found["difference"], atol=1e-12)
+    spread = found["attribution"].std(("chain", "draw"))
+    assert_allclose(found["attribution"].mean(("chain", "draw")), expected, atol=0.5 * spread.max())
+
+
+def test_labels_on_the_latent_scale():
     model = bx.GP(X, Y > 0.0, likelihood="bernoulli", scale=False)
     theta = {"lengthscale": THETA["lengthscale"], "amplitude": 1.0}
-    with pytest.raises(ValueError, match="on='latent'"):
-        bx.shapley_values(model, theta, X_NEW, **QUIET)
     found = bx.shapley_values(model, theta, X_NEW, on="latent", **QUIET)
     assert found["completeness_residual"].max() < 1e-10
+
+
+def test_all_coalitions_of_many_features_of_a_kernel_that_is_no_product():
+    wide, row = RNG.normal(size=(20, 8)), RNG.normal(size=(1, 8))
+    model = bx.GP(wide, Y, kernel="matern52", scale=False)
+    theta = {"lengthscale": np.linspace(1.0, 3.0, 8), "amplitude": 1.1, "sigma": 0.2}
+    found = bx.shapley_values(model, theta, row, covariance=True, **QUIET)
+    among = all_coalitions(tuple((k,) for k in range(8)))
+    points = np.where(among.masks, row, 0.0)
+
+    def prior(A, B):
+        apart = np.sqrt((((A[:, None] - B) / theta["lengthscale"]) ** 2).sum(-1) * 5.0)
+        return theta["amplitude"] ** 2 * (1.0 + apart + apart**2 / 3.0) * np.exp(-apart)
+
+    C, cross = prior(wide, wide) + 0.04 * np.eye(20), among.shares @ prior(points, wide)
+    cov = among.shares @ prior(points, points) @ among.shares.T
+    cov -= cross @ np.linalg.solve(C, cross.T)
+    assert_allclose(found["attribution_mean"][0], cross @ np.linalg.solve(C, Y), atol=1e-9)
+    assert_allclose(found["attribution_cov"][0], cov, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", [bx.GP, bx.GPX])
+def test_random_orders_average_what_changes_at_each_turn(family):
+    own = {"scale": False} if family is bx.GP else {"scale": False, "intercept": True}
+    model = family(X, Y, **own)
+    theta = THETA if family is bx.GP else THETA | {"sigma_w": 0.0}
+    options = QUIET | {"method": "permutations", "permutations": 6, "seed": 4}
+    found = bx.shapley_values(model, theta, X_NEW, covariance=True, **options)
+    orders = coalitions(ALONE, _orders(6, 4))
+    assert_allclose(orders.shares.sum(axis=1), 0.0, atol=1e-15)
+    assert found["completeness_residual"].max() < 1e-10
+    for k, x in enumerate(X_NEW):
+        points = np.where(orders.masks, x, 0.0)
+        mean, cov = dense(expquads if family is bx.GP else tied, Y, points, orders.shares)
+        assert_allclose(found["attribution_mean"][k], mean, atol=1e-9)
+        assert_allclose(found["attribution_cov"][k], cov, atol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "bernoulli"])
+def test_the_monte_carlo_error_is_that_of_means_at_coalitions(likelihood):
+    y, name = (Y, "f_mean") if likelihood == "normal" else (Y > 0.0, "probability_mean")
+    model = bx.GP(X, y, likelihood=likelihood, scale=False)
+    theta = {name: THETA[name] for name in model.hyperparameters}
+    options = QUIET | {"method": "permutations", "permutations": 6, "seed": 4, "draws": 50}
+    found = bx.shapley_values(model, theta, X_NEW, **options)
+    orders = coalitions(ALONE, _orders(6, 4))
+    points = np.where(orders.masks, X_NEW[:, None], 0.0).reshape((-1, 4))
+    values = bx.predictions(model, theta, points, keep="summary", **SILENT)[name].values
+    expected = orders.errors(values.reshape((3, -1)))
+    assert_allclose(found["attribution_mc_error"], expected, atol=1e-9)
+
+
+def test_random_orders_of_many_features():
+    wide, row = RNG.normal(size=(20, 12)), RNG.normal(size=(1, 12))
+    options = QUIET | {"method": "permutations", "permutations": 40, "seed": 0}
+    for own in ({"kernel": "matern32"}, {"approximation": bx.RandomFeatures(30)}):
+        model = bx.GP(wide, Y, **own)
+        theta = dict.fromkeys(model.hyperparameters, 1.0) | {"lengthscale": np.full(12, 3.0)}
+        with pytest.raises(ValueError, match="method='permutations'"):
+            bx.shapley_values(model, theta, row, **QUIET)
+        found = bx.shapley_values(model, theta, row, **options)
+        assert found["completeness_residual"].max() < 1e-10
+        assert (found["attribution_mc_error"] < found["attribution_sd"]).all()
+
+
+def test_a_categorical_column_has_one_turn():
+    kind = pd.Categorical(RNG.choice(["a", "b", "c"], 20))
+    table = pd.DataFrame({"kind": kind, "size": X[:, 0]})
+    model = bx.GP(table, Y, scale=False)
+    theta = {"lengthscale": [1.0, 1.3], "amplitude": 1.0, "sigma": 0.2}
+    start = pd.DataFrame({"kind": pd.Categorical(["a"], categories=list("abc")), "size": [0.0]})
+    options = {"baseline": start, "progressbar": False}
+    exact = bx.shapley_values(model, theta, table[:5], **options)
+    found = bx.shapley_values(
+        model, theta, table[:5], method="permutations", permutations=4, **options
+    )
+    # Two players have two orders, which are each other's reverse.
+    assert_allclose(found["attribution_mean"], exact["attribution_mean"], atol=1e-12)
+    assert_allclose(found["attribution_mc_error"], 0.0, atol=1e-12)
 
 
 def test_too_many_baselines_are_refused():
     with pytest.raises(ValueError, match="expected at most 20"):
         model = bx.GP(X, Y, scale=False)
         bx.shapley_values(model, THETA, X_NEW, baseline=RNG.normal(size=(21, 4)))
-    with pytest.raises(ValueError, match="'permutations'; expected one of"):
-        bx.shapley_values(model, THETA, X_NEW, method="permutations")
+    with pytest.raises(ValueError, match="expected an even number"):
+        bx.shapley_values(model, THETA, X_NEW, method="permutations", permutations=5)

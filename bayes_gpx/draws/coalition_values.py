@@ -1,0 +1,141 @@
+"""What f or the mean response is at coalitions, of which Shapley values are sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, cast
+
+import numpy as np
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.points import Points
+from bayes_gpx.draws.quantities import Quantity, ShapleyOperator
+from bayes_gpx.draws.response_means import means
+from bayes_gpx.draws.response_scale import ResponseQuantity, mean_response
+from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
+from bayes_gpx.numerics.coalitions import Coalitions, Orders, coalitions
+from bayes_gpx.numerics.jets import Jet
+
+
+@dataclass(frozen=True, eq=False)
+class ResponseShapley(ResponseQuantity):
+    """Shapley values of the mean response: from values at coalitions, not slopes along a path.
+
+    Attributes
+    ----------
+    latent : Quantity
+        Shapley values of f by coalitions.
+    """
+
+    order: ClassVar = 0
+
+    @property
+    def among(self) -> Coalitions:
+        """The coalitions that are gone through."""
+        operator = cast(ShapleyOperator, self.latent.operator)
+        return coalitions(operator.players, cast(Orders, operator.orders))
+
+    @property
+    def together(self) -> int:
+        """Points for each observation."""
+        return self.latent.points * len(self._starts)
+
+    @property
+    def _starts(self):
+        return np.atleast_2d(cast(np.ndarray, self.where.baseline))
+
+    @property
+    def operators(self) -> tuple[Callable, ...]:
+        """Values of f."""
+        return (quantities.value(self.model, smooth=True).operator,)
+
+    def spread(self, where: Points) -> Points:
+        """All coalitions of the first observation, from each baseline, then those of the second."""
+        X = np.where(self.among.masks, where.X[:, None, None], self._starts[:, None])
+        return self.at(where, X)
+
+    def answers(
+        self, ask: Callable[..., Iterator], count: int
+    ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
+        """Yield number, rows and answers of functions or draws; see `ResponseQuantity`."""
+        rows = np.arange(len(self.where.X))
+        yield from ((number, rows[own], found) for number, _, own, found in ask([self], None))
+
+    def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Shares (k, d) and differences (k,), or (k, C, d) and (k, C), of the response to f."""
+        (f,), classes = values, self.model.specification.classes
+        f = f if classes else f + self._center
+        mean = mean_response(self.model.specification.observation, f[None, None])[0, 0]
+        return self._shared(mean)
+
+    def expected(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> list[np.ndarray]:
+        """Means of what `combine` gives, where f is normal."""
+        return self._shared(self._expected(mean, variance, response))
+
+    def _expected(self, mean, variance, response):
+        """Expected responses (m s,), or (m s, C), at all points."""
+        if self.model.specification.classes is not None:
+            return np.stack([jet.value for jet in expected_probabilities(mean, variance)], axis=1)
+        return response(mean.value + self._center, variance.value, slopes=False)
+
+    def by_coalition(self, values: np.ndarray) -> np.ndarray:
+        """Values (m, [C,] s) of coalitions, on average over baselines, from those of all points."""
+        paths = self.together // self.latent.points
+        by_row = values.reshape((-1, paths, self.latent.points, *values.shape[1:]))
+        return np.moveaxis(by_row.mean(axis=1), 1, -1)
+
+    def _shared(self, values):
+        of_coalitions = self.by_coalition(values)
+        shares = of_coalitions @ self.among.shares.T
+        none, whole = (np.flatnonzero(found)[0] for found in _ends(self.among.masks))
+        return [shares, of_coalitions[..., whole] - of_coalitions[..., none]]
+
+
+@dataclass(frozen=True, eq=False)
+class CoalitionMeans(ResponseShapley):
+    """Means of f, or of the response, at coalitions.
+
+    Attributes
+    ----------
+    response : bool
+        Of the response.
+    """
+
+    response: bool = field(kw_only=True)
+
+    @property
+    def quantity(self) -> Quantity:
+        """One component for each coalition."""
+        scale = self.model.training.y_scaling.scale
+        return replace(self.latent, factor=np.full(self.latent.points, scale), mixes=None)
+
+    def expected(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> list[np.ndarray]:
+        """Means (m, s), or (m, C, s), and no differences."""
+        found = self._expected(mean, variance, response) if self.response else mean.value
+        values = self.by_coalition(found)
+        return [values, values[..., 0]]
+
+
+def monte_carlo_errors(
+    model: Any, idata: Draws, quantity: Quantity, where: Points, response: bool, **options: Any
+) -> np.ndarray:
+    """Errors (m, players), or (m, C, players), of mean Shapley values for having tried some orders.
+
+    Parameters
+    ----------
+    quantity : Quantity
+        Shapley values by random orders.
+    response : bool
+        Of the mean response, or of f.
+    **options
+        See `means`.
+    """
+    asked = CoalitionMeans(model, quantity, where, response=response)
+    return asked.among.errors(means(model, idata, asked, **options)[0])
+
+
+def _ends(masks):
+    """Where no player has moved, and where all have."""
+    return ~masks.any(axis=1), masks.all(axis=1)
