@@ -95,6 +95,11 @@ baseline_option = click.option(
     "--baseline", default="mean", show_default=True, metavar="NAME|FILE",
     help="What rows are compared with: mean, median, zero, or a table of up to 20 rows.",
 )  # fmt: skip
+division_option = click.option(
+    "--division", type=click.Choice(["integrated_gradients", "shapley"]),
+    default="integrated_gradients", show_default=True,
+    help="How the difference from the baseline is divided among features.",
+)  # fmt: skip
 
 
 @commands.command()
@@ -240,12 +245,13 @@ def fit(
 @run_folder
 @click.argument("new", type=ROWS)
 @baseline_option
+@division_option
 @click.option("--out", required=True, type=Place("a name for a CSV file", exists=False),
               help="CSV file.")  # fmt: skip
 @drop_missing
 @seed
 @quiet
-def explain(run, new, baseline, out, drop_missing, seed, quiet):
+def explain(run, new, baseline, division, out, drop_missing, seed, quiet):
     """Explain the predictions of the rows of NEW by the fit in RUN.
 
     Writes one line for each row and feature, with the value of the feature, its weight and
@@ -269,7 +275,7 @@ def explain(run, new, baseline, out, drop_missing, seed, quiet):
     X = rows_of(model, new, drop_missing, say)
     start = baseline_of(model, baseline, drop_missing, say)
     warn_outside(model, X)
-    blocks = explained(model, idata, X, baseline=start, seed=seed)
+    blocks = explained(model, idata, X, baseline=start, division=division, seed=seed)
     done = 0
     options = {"label": "Explaining", "file": sys.stderr, "hidden": quiet}
     with replaced(out) as file, click.progressbar(length=len(X), **options) as bar:
@@ -292,12 +298,13 @@ def explain(run, new, baseline, out, drop_missing, seed, quiet):
 @run_folder
 @click.argument("new", required=False, type=ROWS)
 @baseline_option
+@division_option
 @click.option("--out", type=Place("a name for an HTML file", exists=False),
               help=f"HTML file; by default {REPORT} in RUN.")  # fmt: skip
 @drop_missing
 @seed
 @quiet
-def report(run, new, baseline, out, drop_missing, seed, quiet):
+def report(run, new, baseline, division, out, drop_missing, seed, quiet):
     """Write an HTML report about the fit in RUN.
 
     The report says whether the fit can be trusted, and explains the rows of NEW, or by default
@@ -323,7 +330,8 @@ def report(run, new, baseline, out, drop_missing, seed, quiet):
     if X is not None:
         warn_outside(model, X)
     say("Writing the report: some seconds to a minute ...")
-    path = write(model, idata, X, y_new=y, path=out or run / REPORT, baseline=start, seed=seed)
+    options = {"baseline": start, "division": division, "seed": seed}
+    path = write(model, idata, X, y_new=y, path=out or run / REPORT, **options)
     say(f"wrote {path}")
 
 

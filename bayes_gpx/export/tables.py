@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,11 +11,14 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws, Table
 from bayes_gpx.data.categorical import indicator
-from bayes_gpx.explain import attributions, contributions, predictions, weights
+from bayes_gpx.explain import attributions, contributions, predictions, shapley_values, weights
 from bayes_gpx.export.long_form import to_pandas
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
+
+DIVISIONS = {"integrated_gradients": attributions, "shapley": shapley_values}
+"""Verbs that divide the difference from a baseline among features, by their methods' names."""
 
 CHUNK = 100
 """Rows that are explained at once, and written before the next."""
@@ -39,7 +43,13 @@ def _inert(value):
 
 
 def explained(
-    model: Model, idata: Draws, X: Any, *, baseline: str | Table, seed: int | None
+    model: Model,
+    idata: Draws,
+    X: Any,
+    *,
+    baseline: str | Table,
+    division: str = "integrated_gradients",
+    seed: int | None,
 ) -> Iterator[Any]:
     """Blocks of explanations in long form, a row for each observation and feature.
 
@@ -50,8 +60,10 @@ def explained(
         each with _mean, _sd, _lower and _upper; and the same of the prediction. The value of a
         category is its level, and its weight that of this level.
     """
-    verbs: list[Callable[..., xr.Dataset]]
-    verbs = [attributions] if model.training.Z is None else [weights, contributions, attributions]
+    verbs: dict[str, Callable[..., xr.Dataset]] = {}
+    if model.training.Z is not None:
+        verbs |= {"weight": weights, "contribution": contributions}
+    against = partial(DIVISIONS[division], baseline=baseline)
     seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
     for k, own in enumerate(seeds):
         rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
@@ -59,10 +71,8 @@ def explained(
         options: dict[str, Any] = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
         predicted = predictions(*asked, **options)
         name = model.specification.observation.reported
-        found = {}
-        for verb in verbs:
-            more: dict[str, Any] = {"baseline": baseline} if verb is attributions else {}
-            found[verb.__name__.removesuffix("s")] = verb(*asked, **more, **options)
+        found = {said: verb(*asked, **options) for said, verb in verbs.items()}
+        found["attribution"] = against(*asked, **options)
         shares = found["attribution"]
         if "level" in shares.coords and "weight" in found:
             found["weight"] = _of_own_levels(found["weight"], shares["level"])

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import arviz as az
 import jinja2
@@ -14,11 +14,12 @@ import matplotlib as mpl
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
+from bayes_gpx.export.tables import DIVISIONS
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import MODELS, SECTIONS
 from bayes_gpx.system.files import replaced, writable
-from bayes_gpx.validation import count
+from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -41,6 +42,7 @@ def report(
     y_new: Column | None = None,
     obs: Labels | None = None,
     baseline: str | Table = "mean",
+    division: Literal["integrated_gradients", "shapley"] = "integrated_gradients",
     units: Mapping[str, str] | None = None,
     others: Mapping[str, tuple[Model, Draws]] | None = None,
     seed: int | None = None,
@@ -69,6 +71,9 @@ def report(
         a middle and the highest prediction, among rows whose label is unique.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), or frame row
         The baseline of attributions; see `attributions`.
+    division : {"integrated_gradients", "shapley"}
+        How the difference from the baseline is divided among features, one observation at a time:
+        as by `attributions` or as by `shapley_values`.
     units : dict, optional
         Unit of each column and of the response, by name, such as ``bx.datasets.load(name).units``.
     others : dict of (model, idata), optional
@@ -95,8 +100,9 @@ def report(
     count("seed", seed, 0)
     if units is not None and not isinstance(units, dict):
         raise ValueError(f"units is {units!r}; expected a dict of unit by column name.")
+    one_of("division", division, DIVISIONS)
     options = {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
-    findings = Findings(model, idata, X_new, Z_new, others=others, **options)
+    findings = Findings(model, idata, X_new, Z_new, division=division, others=others, **options)
     sections = [*SECTIONS[:-1], MODELS, *SECTIONS[-1:]] if findings.others else SECTIONS
     pages = [Page(section.key, section.title) for section in sections]
     reached = 0

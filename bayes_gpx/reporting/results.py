@@ -11,7 +11,6 @@ from bayes_gpx.assess.compare import compare, refuse_incomparable
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
-    attributions,
     contributions,
     interactions,
     loo_predictions,
@@ -24,6 +23,7 @@ from bayes_gpx.explain import (
 )
 from bayes_gpx.explain.imputation import combined
 from bayes_gpx.export.arviz import predictive_checks
+from bayes_gpx.export.tables import DIVISIONS
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.resampling import resampled
@@ -58,6 +58,8 @@ class Findings:
     model, idata, X_new, Z_new
         As the verbs take them.
     baseline : as `bayes_gpx.attributions` takes it
+    division : str
+        Of `bayes_gpx.export.tables.DIVISIONS`.
     units : dict
         Unit of each column and of the response, by name; "" where unknown.
     y_new : array (m,) or None
@@ -70,8 +72,21 @@ class Findings:
     """
 
     def __init__(
-        self, model, idata, X_new, Z_new, *, y_new, obs, baseline, units, seed, others=None
+        self,
+        model,
+        idata,
+        X_new,
+        Z_new,
+        *,
+        y_new,
+        obs,
+        baseline,
+        units,
+        seed,
+        division="integrated_gradients",
+        others=None,
     ):
+        self.division = division
         self.model, self.idata, self.X_new, self.Z_new = model, idata, X_new, Z_new
         self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
         self.others = {} if others is None else others
@@ -140,7 +155,7 @@ class Findings:
     def explained_by_models(self):
         """What `explained` is of each model, by its name; without draws."""
         options = {**self.thinned, "obs": self.chosen, "keep": "summary", "progressbar": False}
-        verb = contributions if self.by_place else attributions
+        verb = contributions if self.by_place else DIVISIONS[self.division]
         if not self.by_place:
             options["baseline"] = self.baseline
         return {
@@ -305,7 +320,7 @@ class Findings:
     def attributed(self):
         """Attributions of the observations that are explained."""
         options = {"baseline": self.baseline, **self.sampled}
-        return attributions(*self.asked, obs=self.chosen, **options)
+        return DIVISIONS[self.division](*self.asked, obs=self.chosen, **options)
 
     @property
     def by_place(self):

@@ -36,6 +36,17 @@ def test_explained_rows_are_what_the_verbs_say(folder):
     assert_allclose(found["prediction_mean"], np.repeat(predicted["y_mean"].values, 2))
 
 
+def test_differences_are_divided_by_shapley_values_where_asked(folder, tmp_path):
+    out = tmp_path / "e.csv"
+    words = ["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out), "--quiet"]
+    assert cli.main([*words, "--division", "shapley"]) == 0
+    model, idata = bx.load(folder / "run" / "fit.nc")
+    options = {"keep": "summary", "progressbar": False}
+    expected = bx.shapley_values(model, idata, pd.read_csv(folder / "new.csv"), **options)
+    found = pd.read_csv(out)["attribution_mean"]
+    assert_allclose(found, expected["attribution_mean"].values.ravel())
+
+
 def test_the_seed_decides_and_parquet_is_read(folder, tmp_path):
     told = []
     for sheet, seed in (("new.csv", "1"), ("new.parquet", "1"), ("new.csv", "2")):

@@ -10,6 +10,7 @@ from bayes_gpx.reporting.page import number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections.cautions import CAUTIONS
 from bayes_gpx.reporting.sections.checks import CHECKS
+from bayes_gpx.reporting.sections.citing import CITING
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS
 from bayes_gpx.reporting.sections.slopes import SLOPES
 
@@ -93,6 +94,19 @@ def test_weighed_features_explain_what_happens_at_a_place(data):
     captions = [part.caption for make in SLOPES.makers for part in make(findings)]
     assert any("at their places" in caption for caption in captions)
     assert not any("baseline" in text for text in told(CAUTIONS, findings)[1:])
+
+
+def test_a_difference_is_divided_by_shapley_values_where_asked(data):
+    model = bx.GP(*data)
+    findings = Findings(model, THETA, None, None, y_new=None, division="shapley", **OPTIONS)
+    _, text = told(OBSERVATIONS, findings)
+    assert "by Shapley values" in text
+    options = {"obs": findings.chosen, "baseline": findings.baseline, "keep": "summary"}
+    found = bx.shapley_values(model, THETA, progressbar=False, **options)
+    for mean in found["attribution_mean"].values.ravel():
+        assert number(abs(mean)) in text
+    _, cited = told(CITING, findings)
+    assert "n-person games" in cited and "integrated gradients" not in cited
 
 
 def test_levels_have_predictions_in_place_of_slopes(data):

@@ -17,6 +17,10 @@ GRADIENTS = (
     "M. Sundararajan, A. Taly and Q. Yan, Axiomatic attribution for deep networks, 2017: "
     "integrated gradients."
 )
+SHAPLEY = (
+    "L. S. Shapley, A value for n-person games, 1953; M. Sundararajan and A. Najmi, The many "
+    "Shapley values for model explanation, 2020: Shapley values against a baseline."
+)
 RELEVANCE = (
     "T. Paananen, M. R. Andersen and A. Vehtari, Uncertainty-aware sensitivity analysis using "
     "Rényi divergences, 2021: relevance and interactions."
@@ -25,7 +29,8 @@ RELEVANCE = (
 
 def _works(findings):
     works = [GPX] if findings.model.specification.family == "GPX" else []
-    works += [ATTRIBUTIONS, GRADIENTS, RELEVANCE]
+    works += [SHAPLEY] if findings.division == "shapley" else [ATTRIBUTIONS, GRADIENTS]
+    works.append(RELEVANCE)
     works.append(
         f"bayes_gpx {version('bayes_gpx')}, on PyMC {version('pymc')}, PyTensor "
         f"{version('pytensor')} and ArviZ {version('arviz')}."

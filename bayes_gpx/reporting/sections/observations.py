@@ -10,6 +10,12 @@ from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, p
 MOST_FEATURES = 6
 """Features whose attributions have a sentence each; the others share one."""
 
+HOW = {
+    "integrated_gradients": "by integrated gradients",
+    "shapley": "by Shapley values, the average over all orders in which features could change",
+}
+"""What is said of each division of a difference among features."""
+
 
 def _chosen(findings):
     if findings.by_place:
@@ -23,8 +29,9 @@ def _chosen(findings):
         name = "the given baseline" if against == "given" else f"the baseline, {against!r}"
         yield Prose(
             f"Each prediction is compared with the prediction at {name}, and the difference is "
-            f"divided among the features, each share with a {findings.prob:.0%} interval. This "
-            "describes the model, not what would happen if a feature were changed.",
+            f"divided among the features {HOW[findings.division]}, each share with a "
+            f"{findings.prob:.0%} interval. This describes the model, not what would happen if a "
+            "feature were changed.",
         )
     for label in findings.chosen:
         yield from _one(findings, label)
