@@ -72,9 +72,9 @@ class ResponseShapley(ResponseQuantity):
 
     def expected(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> list[np.ndarray]:
         """Means of what `combine` gives, where f is normal."""
-        return self._shared(self._expected(mean, variance, response))
+        return self._shared(self.values(mean, variance, response))
 
-    def _expected(self, mean, variance, response):
+    def values(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> np.ndarray:
         """Expected responses (m s,), or (m s, C), at all points."""
         if self.model.specification.classes is not None:
             return np.stack([jet.value for jet in expected_probabilities(mean, variance)], axis=1)
@@ -94,46 +94,56 @@ class ResponseShapley(ResponseQuantity):
 
 
 @dataclass(frozen=True, eq=False)
-class CoalitionMeans(ResponseShapley):
-    """Means of f, or of the response, at coalitions.
-
-    Attributes
-    ----------
-    response : bool
-        Of the response.
-    """
-
-    response: bool = field(kw_only=True)
+class LatentShapley(ResponseShapley):
+    """Shapley values of f itself."""
 
     @property
     def quantity(self) -> Quantity:
-        """One component for each coalition."""
-        scale = self.model.training.y_scaling.scale
-        return replace(self.latent, factor=np.full(self.latent.points, scale), mixes=None)
+        """As `latent`."""
+        return self.latent
 
-    def expected(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> list[np.ndarray]:
-        """Means (m, s), or (m, C, s), and no differences."""
-        found = self._expected(mean, variance, response) if self.response else mean.value
-        values = self.by_coalition(found)
+    def values(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> np.ndarray:
+        """Means of f (m s,), or (m s, C), at all points."""
+        return mean.value
+
+
+@dataclass(frozen=True, eq=False)
+class _CoalitionMeans(ResponseShapley):
+    """Means over draws of the values at coalitions, of which others are sums."""
+
+    asked: ResponseShapley = field(kw_only=True)
+
+    @property
+    def quantity(self):
+        factor = np.full(self.latent.points, self.asked.quantity.factor[0])
+        return replace(self.asked.quantity, factor=factor, mixes=None)
+
+    @property
+    def smooth(self):
+        return self.asked.smooth
+
+    def noise(self, theta):
+        return self.asked.noise(theta)
+
+    def expected(self, mean, variance, response):
+        values = self.by_coalition(self.asked.values(mean, variance, response))
         return [values, values[..., 0]]
 
 
 def monte_carlo_errors(
-    model: Any, idata: Draws, quantity: Quantity, where: Points, response: bool, **options: Any
+    model: Any, idata: Draws, asked: ResponseShapley, **options: Any
 ) -> np.ndarray:
     """Errors (m, players), or (m, C, players), of mean Shapley values for having tried some orders.
 
     Parameters
     ----------
-    quantity : Quantity
-        Shapley values by random orders.
-    response : bool
-        Of the mean response, or of f.
+    asked : ResponseShapley
+        By random orders.
     **options
         See `means`.
     """
-    asked = CoalitionMeans(model, quantity, where, response=response)
-    return asked.among.errors(means(model, idata, asked, **options)[0])
+    each = _CoalitionMeans(model, asked.latent, asked.where, asked=asked)
+    return asked.among.errors(means(model, idata, each, **options)[0])
 
 
 def _ends(masks):

@@ -12,29 +12,20 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws import evaluate as one_to_all, quantities
+from bayes_gpx.draws.answers import gathered
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
-from bayes_gpx.draws.evaluate import (
-    DEPENDENCE,
-    by_class,
-    factors_of,
-    finished,
-    joined,
-    keep_freed_memory,
-    symbols_of,
-)
+from bayes_gpx.draws.evaluate import DEPENDENCE, factors_of, finished, keep_freed_memory, symbols_of
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
-from bayes_gpx.draws.mixtures import Conditional
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, mean_response, responds
-from bayes_gpx.draws.results import ResultBuilder
-from bayes_gpx.draws.stores import Memory, Store, refuse_foreign
+from bayes_gpx.draws.stores import refuse_foreign
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.pathwise import Evaluate, Update
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
@@ -147,30 +138,19 @@ def answer(
     exact : list of arrays, optional
         Means of the quantity (m, c), and of its total (m,).
     """
-    one_of("keep", keep, ("draws", "summary"))
     model, each, quantity = functions.model, functions.each, asked.quantity
-    c = quantity.width
-    m, (chains, draws) = len(where.X), functions.shape
-    sampled = keep == "draws"
-    streamed = path if sampled else None
-    gathered = by_class(model, streamed, lambda: ResultBuilder(quantity, features, m, covariance))
-    shapes = [g.shapes((chains, draws, m)) if sampled else {} for g in gathered]
-    place = Memory(shapes, None) if streamed is None else Store(streamed, shapes[0], None)
-    for number, rows, (mean, *total) in _answers(functions, asked, where, progressbar):
-        size, kept = np.size(mean) // (c * len(gathered)), (*divmod(number, draws), rows)
-        none = np.zeros((size, c, c))  # what a function answers is a normal without variance
-        for label, own in enumerate(gathered):
-            of_all = mean, *total
-            of_one, *its_total = of_all if len(gathered) == 1 else (v[:, label] for v in of_all)
-            of_one = np.ravel(of_one)
-            part = Conditional(of_one, none, "block", own.drawn, quantity)
-            own.add(rows, part, None, [*its_total, np.zeros(size)])
-            if not sampled:
-                continue
-            certain = np.zeros((1, 1, *part.mean.shape))
-            for name, array in own.sample(part, None, certain).items():
-                place.arrays[label][name][kept] = array[0]
-    dataset = joined(model, gathered, where, place)
+    answers = _answers(functions, asked, where, progressbar)
+    dataset, place = gathered(
+        model,
+        quantity,
+        where,
+        functions.shape,
+        answers,
+        features=features,
+        covariance=covariance,
+        keep=keep,
+        path=path,
+    )
     attrs = {
         "relative_jitter": max(functions.jitters),
         "dependence": DEPENDENCE[True],
@@ -179,9 +159,9 @@ def answer(
     }
     if exact is not None:
         dataset = with_means(dataset, quantity, exact)
-        how = "" if len(gathered) == 1 else ", by quasi-random points"
+        how = ", by quasi-random points" if "class" in dataset.dims else ""
         attrs["moments"] = f"{EXACT}{how}, sds and covariances of the functions"
-    return finished(dataset, model, quantity, functions.hyper, each, sampled, place, attrs)
+    return finished(dataset, model, quantity, functions.hyper, each, keep == "draws", place, attrs)
 
 
 def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -> np.ndarray:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,6 +18,7 @@ from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.response_scale import ResponseQuantity
 
 
@@ -61,6 +63,33 @@ def means(
         found = [part.reshape(m.shape) for part in functions[slopes](m.ravel(), V.ravel())]
         return found if slopes else found[0]
 
+    m, quantity = len(asked.where.X), asked.quantity
+    factor = quantity.factor
+    shape = (m, *observation.class_shape)
+    totals = [np.zeros((*shape, len(factor))), np.zeros(shape)]
+    for _, rows, (shares, *between) in by_draw(model, hyper, asked, response, progressbar):
+        for total, column in zip(totals, [quantity.mixed(shares, -1), *between], strict=False):
+            total[rows] += column / len(hyper)
+    if not asked.latent.total:
+        return [totals[0] * factor]
+    return [totals[0] * factor, totals[1] * factor[0]]
+
+
+def by_draw(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    asked: ResponseQuantity,
+    response: Any,
+    progressbar: bool,
+) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
+    """Yield number of a draw, rows, and what `asked` expects there of a normal f.
+
+    Parameters
+    ----------
+    response : callable or None
+        See `ResponseQuantity.expected`; None where nothing is asked of the response.
+    """
+
     def ask(parts, numbers):
         spread = [part.spread(part.where) for part in parts]
         where = replace(spread[0], X=np.concatenate([s.X for s in spread]), baseline=None)
@@ -71,24 +100,16 @@ def means(
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
         shown = progressbar and numbers is None
-        options = {"smooth": True, "only": chosen, "progressbar": shown}
+        options = {"smooth": asked.smooth, "only": chosen, "progressbar": shown}
         found = jets(model, hyper, where, asked.order, **options)
-        for number, (_, _, mean, variance, _) in zip(chosen, found, strict=True):
+        for number, (_, theta, mean, variance, _) in zip(chosen, found, strict=True):
+            variance = variance.shifted(asked.noise(theta))
             for k, part in enumerate(parts):
                 here = slice(ends[k], ends[k + 1])
                 own = [jet.at(here) for jet in (mean, variance)]
                 yield number, k, slice(None), part.expected(*own, response)
 
-    m, quantity = len(asked.where.X), asked.quantity
-    factor = quantity.factor
-    shape = (m, *observation.class_shape)
-    totals = [np.zeros((*shape, len(factor))), np.zeros(shape)]
-    for _, rows, (shares, *between) in asked.answers(ask, len(hyper)):
-        for total, column in zip(totals, [quantity.mixed(shares, -1), *between], strict=False):
-            total[rows] += column / len(hyper)
-    if not asked.latent.total:
-        return [totals[0] * factor]
-    return [totals[0] * factor, totals[1] * factor[0]]
+    yield from asked.answers(ask, len(hyper))
 
 
 @lru_cache(maxsize=8)

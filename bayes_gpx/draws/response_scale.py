@@ -6,7 +6,7 @@ each function, attributions add up to the response at x less that at the baselin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -222,6 +222,15 @@ class ResponseQuantity:
             if not len(left):
                 return parts, largest
 
+    @property
+    def smooth(self) -> bool:
+        """Whether a GPX's own deviations of new samples are left out."""
+        return True
+
+    def noise(self, theta: Mapping[str, Any]) -> float:
+        """Variance of what is beside f in what is asked about, on the model's scale."""
+        return 0.0
+
     def spread(self, where: Points) -> Points:
         """All places on the path of the first observation, then those of the second."""
         if not self.latent.total:
@@ -252,7 +261,7 @@ class ResponseQuantity:
         slopes = values[1].reshape((*f.shape, -1))
         if not self.latent.total:
             return [(self._response(f)[1][..., None] * slopes)[:, 0]]
-        across, w = _fine(self.degree, self.degree // 2)
+        across, w = fine(self.degree, self.degree // 2)
         slope = (w * self._response(f @ across.T)[1]) @ across
         mean = self._response(f[:, [0, -1]])[0]
         shares = self._way[rows] * np.einsum("mk,mkd->md", slope, slopes)
@@ -264,7 +273,7 @@ class ResponseQuantity:
         slopes = slopes.reshape((*f.shape[:2], -1, f.shape[2]))
         if not self.latent.total:
             return [np.einsum("mcj,mdj->mcd", _jacobian(f[:, 0]), slopes[:, 0])]
-        across, w = _fine(self.degree, self.degree // 2)
+        across, w = fine(self.degree, self.degree // 2)
         inside = np.einsum(
             "fcjm,f,ft->tcjm", _jacobian(across @ f).transpose(1, 2, 3, 0), w, across, optimize=True
         )
@@ -304,7 +313,7 @@ class ResponseQuantity:
         if not self.latent.total:
             slope, bend = response(m, V, slopes=True)
             return [(slope[..., None] * m_d + bend[..., None] * half_V_d)[:, 0]]
-        across, w = _fine(self.degree, self.degree // 4 if self.degree > LEVELS[0] else 1)
+        across, w = fine(self.degree, self.degree // 4 if self.degree > LEVELS[0] else 1)
         slope, bend = response(m @ across.T, np.maximum(V @ across.T, 0.0), slopes=True)
         shares = np.einsum("mk,mkd->md", (w * slope) @ across, m_d)
         shares += np.einsum("mk,mkd->md", (w * bend) @ across, half_V_d)
@@ -322,7 +331,7 @@ class ResponseQuantity:
         if not self.latent.total:
             return [slopes]
         slopes = slopes.reshape((-1, self.together, *slopes.shape[1:]))
-        across, w = _fine(self.degree, self.degree // 4 if self.degree > LEVELS[0] else 1)
+        across, w = fine(self.degree, self.degree // 4 if self.degree > LEVELS[0] else 1)
         shares = self._way[:, None] * np.einsum("k,mkcd->mcd", w @ across, slopes)
         value = np.stack([jet.value for jet in jets], axis=1).reshape(slopes.shape[:3])
         return [shares, self._between(value[:, [0, -1]], slice(None))]
@@ -353,7 +362,7 @@ def _jacobian(f):
 
 
 @lru_cache(maxsize=16)
-def _fine(degree, panels):
+def fine(degree: int, panels: int) -> tuple[np.ndarray, np.ndarray]:
     """Matrix from a polynomial's values to those at nodes of a quadrature, and its weights."""
     t, w = gauss_legendre(16, panels)
     return interpolation(degree, t), w

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import log_variance, quantities
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
+from bayes_gpx.draws.log_variance import LogVarianceGradients, is_of_y
 from bayes_gpx.draws.points import Points, from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
@@ -25,6 +26,9 @@ from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
+
+OF = ("value", "log_variance")
+"""What can be divided among features."""
 
 MOST_BASELINES = 20
 """Most baselines whose average gets an exact covariance; its time grows with their square."""
@@ -54,6 +58,7 @@ def attributions(
     baseline: str | Table | Mapping[str, Table] = "mean",
     method: str = "exact",
     steps: int | None = None,
+    of: Literal["value", "log_variance"] = "value",
     groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
@@ -87,6 +92,10 @@ def attributions(
         mean of f.
     steps : int, optional
         Steps of the simple quadratures; 50 by default.
+    of : {"value", "log_variance"}
+        What is divided among features: the value of f, or of the mean response, or the log of the
+        predictive variance, which says what makes predictions uncertain: that of a new y where
+        noise is normal, that of f with ``on="latent"``. A share of log(2) doubles the variance.
     groups_new : series or array (m,), optional
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
@@ -115,6 +124,9 @@ def attributions(
         exact over the normal approximation of f, and sds and covariances are those of the draws.
         ``method="taylor"`` gives `attribution_mean` and `difference_mean` alone.
 
+        The log variance is a number for each draw of the hyperparameters, without units. Means and
+        sds are those over draws; the sd of a single draw is NaN.
+
     Raises
     ------
     ValueError
@@ -122,7 +134,8 @@ def attributions(
         functions, an unknown method, fewer than one step, a kernel whose process is not
         differentiable, samples or idata that do not fit the model; several rows with
         ``joint=True``, and a dict with `path`; "taylor" of anything but a response that is not
-        linear in f, from one baseline.
+        linear in f, from one baseline; and the log variance of y where noise is not normal, of
+        several classes, and from several baselines at once.
 
     Warns
     -----
@@ -155,6 +168,7 @@ def attributions(
     array([2.])
     """
     refuse_swapped(model, idata)
+    one_of("of", of, OF)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if isinstance(baseline, Mapping):
         if method == "taylor":
@@ -162,15 +176,17 @@ def attributions(
                 "method='taylor' with a dict of baselines; expected one. Call attributions for "
                 "each."
             )
-        explained = partial(_explained, method=method, steps=steps)
+        explained = partial(_explained, method=method, steps=steps, of=of)
         return apart(model, idata, where, baseline, explained, **options)
     where = from_baseline(model, where, baseline)
     name = baseline if isinstance(baseline, str) else "given"
-    return _explained(model, idata, where, name, method=method, steps=steps, **options)
+    return _explained(model, idata, where, name, method=method, steps=steps, of=of, **options)
 
 
-def _explained(model, idata, where, name, *, method, steps, **options):
+def _explained(model, idata, where, name, *, method, steps, of, **options):
     refuse_joint(where, options)
+    if of == "log_variance":
+        return _of_log_variance(model, idata, where, name, method, **options)
     if method == "taylor":
         return _by_taylor(model, idata, where, name, steps, **options)
     quantity = quantities.attribution(model, name, method, steps)
@@ -189,6 +205,19 @@ def _explained(model, idata, where, name, *, method, steps, **options):
         found = _by_functions(model, idata, LatentQuantity(quantity), where, **options)
     else:
         found = explain(model, idata, quantity, where, **options)
+    warn_if_incomplete(model, found, on)
+    return found
+
+
+def _of_log_variance(model, idata, where, name, method, on="response", **options):
+    if where.baseline.ndim > 1 or method != "exact":
+        raise ValueError(
+            f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}; "
+            "expected one baseline and 'exact' for the log variance. Pass a dict of baselines."
+        )
+    quantity = quantities.attribution(model, name, method, None)
+    asked = LogVarianceGradients(model, quantity, where, of_y=is_of_y(model, on))
+    found = log_variance.explained(model, idata, asked, **options)
     warn_if_incomplete(model, found, on)
     return found
 
@@ -337,8 +366,8 @@ def apart(
 def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:
     """Warn where attributions do not add up to the difference; see `LARGEST_RESIDUAL`."""
     least = LEAST_DIFFERENCE * _spread(model.training, on)
-    largest = float(np.abs(found["difference_mean"]).max() + found["difference_sd"].max())
-    scale = max(largest, least)
+    largest = np.abs(found["difference_mean"]).max() + found["difference_sd"].fillna(0.0).max()
+    scale = max(float(largest), least)
     for name, size in (("", scale), ("_variance", scale**2)):
         residual = float(found[f"completeness_residual{name}"].max())
         if residual > LARGEST_RESIDUAL * size:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import quantities
-from bayes_gpx.draws.coalition_values import ResponseShapley, monte_carlo_errors
+from bayes_gpx.draws import log_variance, quantities
+from bayes_gpx.draws.coalition_values import LatentShapley, ResponseShapley, monte_carlo_errors
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
+from bayes_gpx.draws.log_variance import LogVarianceShapley, is_of_y
 from bayes_gpx.draws.points import from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_scale import bends
-from bayes_gpx.explain.attributions import MOST_BASELINES, apart, refuse_joint, warn_if_incomplete
+from bayes_gpx.explain.attributions import (
+    MOST_BASELINES,
+    OF,
+    apart,
+    refuse_joint,
+    warn_if_incomplete,
+)
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.numerics.coalitions import Orders
 from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
@@ -40,6 +48,7 @@ def shapley_values(
     baseline: str | Table | Mapping[str, Table] = "mean",
     method: Literal["exact", "permutations"] = "exact",
     permutations: int = 256,
+    of: Literal["value", "log_variance"] = "value",
     groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
@@ -69,6 +78,9 @@ def shapley_values(
         and draws, which are drawn by `seed`.
     permutations : int
         How many orders the method "permutations" tries, an even number of at least four.
+    of : {"value", "log_variance"}
+        What is divided among features: f, or the mean response, or the log of the predictive
+        variance; see `attributions`.
     groups_new : series or array (m,), optional
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
@@ -98,7 +110,7 @@ def shapley_values(
         baselines that they make more than 8192 points for each row. Coalitions are gone through for
         kernels that are no sum of products over features, such as a Matern kernel of several
         columns or `Additive`, for `HSGP` and `RandomFeatures`, for the response of labels and
-        counts, and by permutations.
+        counts, for the log variance, and by permutations.
 
     Warns
     -----
@@ -139,12 +151,13 @@ def shapley_values(
     one_of("method", method, ("exact", "permutations"))
     if method == "permutations":
         options["orders"] = _orders(permutations, options.get("seed"))
+    one_of("of", of, OF)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if isinstance(baseline, Mapping):
-        return apart(model, idata, where, baseline, _explained, **options)
+        return apart(model, idata, where, baseline, partial(_explained, of=of), **options)
     where = from_baseline(model, where, baseline)
     name = baseline if isinstance(baseline, str) else "given"
-    return _explained(model, idata, where, name, **options)
+    return _explained(model, idata, where, name, of=of, **options)
 
 
 def _orders(permutations, seed):
@@ -159,7 +172,7 @@ def _orders(permutations, seed):
     return Orders(permutations, int(np.random.SeedSequence(seed).generate_state(1)[0]))
 
 
-def _explained(model, idata, where, name, *, orders=None, **options):
+def _explained(model, idata, where, name, *, of, orders=None, **options):
     refuse_joint(where, options)
     on, baselines = options.get("on", "response"), len(np.atleast_2d(where.baseline))
     if baselines > MOST_BASELINES:
@@ -168,19 +181,25 @@ def _explained(model, idata, where, name, *, orders=None, **options):
             "subset of the rows, or the centres of that many clusters."
         )
     quantity = quantities.shapley_value(model, name, orders)
-    response = bends(model, quantity, on)
-    if orders is None and (response or not _has_products(model, idata, quantity, where, on)):
+    closed = of == "value" and not bends(model, quantity, on)
+    if orders is None and not (closed and _has_products(model, idata, quantity, where, on)):
         quantity = quantities.shapley_value(model, name, Orders())
     _refuse_many(quantity, baselines)
-    if response:
+    asked: ResponseShapley
+    if of == "log_variance":
+        asked = LogVarianceShapley(
+            model, quantity, where, of_y=is_of_y(model, options.pop("on", on))
+        )
+        found = log_variance.explained(model, idata, asked, **options)
+    elif closed:
+        asked = LatentShapley(model, quantity, where)
+        found = explain(model, idata, quantity, where, **options)
+    else:
         asked = ResponseShapley(model, quantity, where)
         found = by_functions(model, idata, asked, where, **options)
-    else:
-        found = explain(model, idata, quantity, where, **options)
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
-        errors = monte_carlo_errors(model, idata, quantity, where, response, **own)
-        found = _with_errors(found, errors, quantity)
+        found = _with_errors(found, monte_carlo_errors(model, idata, asked, **own), quantity)
     warn_if_incomplete(model, found, on)
     return found
 

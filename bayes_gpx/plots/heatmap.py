@@ -13,7 +13,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
+from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown, whole
 from bayes_gpx.plots.visuals import SIGNED, axis_labels, cells, colour_bar, symmetric
 
 GRAY, KEPT = 0.8, 0.25
@@ -105,7 +105,7 @@ def plot_heatmap(
     drawn = {"places": np.arange(len(observations)), "names": observations, "dim": "obs"}
     drawn["rotation"] = 90 if upright else 0
     pc.map(_names, "observations", data=mean, store_artist=False, **drawn)
-    total_name = "f(x) - f(baseline)" if name == "attribution" else "f(x)"
+    total_name = whole(name, dataset) if name == "attribution" else "f(x)"
     axis = f"observations, from the smallest {total_name} to the largest"
     pc.map(axis_labels, "xlabel", data=mean, x=axis)
     colour_bar(pc, norm, SIGNED, found.attrs["label"], aspect=30)

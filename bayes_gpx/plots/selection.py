@@ -208,7 +208,20 @@ def covers_zero(interval):
 def called(name, dataset):
     """What a title calls the numbers of this name."""
     shapley = dataset.attrs.get("method") == "shapley"
-    return "Shapley values" if shapley else f"{name.capitalize()}s"
+    words = "Shapley values" if shapley else f"{name.capitalize()}s"
+    return f"{words} of the log variance" if _of_log_variance(dataset) else words
+
+
+def whole(name, dataset):
+    """What the numbers of this name add up to."""
+    if name != "attribution":
+        return "f(x) - offset"
+    of = "log variance" if _of_log_variance(dataset) else "f"
+    return f"{of}(x) - {of}(baseline)"
+
+
+def _of_log_variance(dataset):
+    return dataset.attrs.get("of") == "log_variance"
 
 
 def against(dataset):

@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import ONE_UNIT, against, called, short, shown, with_values
+from bayes_gpx.plots.selection import ONE_UNIT, against, called, short, shown, whole, with_values
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
 
 HALF = 0.32
@@ -113,18 +113,17 @@ def plot_waterfall(
     total = one["difference"] if "difference" in one else draws.sum("feature")
     parts = [draws.isel(feature=i, drop=True) for i in first]
     mean = [one[f"{name}_mean"].values[i] for i in first]
-    whole = one["difference_mean"] if "difference" in one else one[f"{name}_mean"].sum("feature")
+    added = one["difference_mean"] if "difference" in one else one[f"{name}_mean"].sum("feature")
     names = with_values(one["value"].isel(feature=first))
     if len(first) < len(order):
         parts.append(total - sum(parts))
-        mean.append(float(whole) - sum(mean))
+        mean.append(float(added) - sum(mean))
         left = len(order) - len(first)
         names.append("1 other feature" if left == 1 else f"{left} other features")
     start = np.concatenate([[0.0], np.cumsum(mean)[:-1], [0.0]])
-    origin = "f(baseline)" if name == "attribution" else "offset"
-    names.append(f"f(x) - {origin}")
+    names.append(whole(name, dataset))
     steps = xr.concat([*parts, total], "step", coords="minimal", compat="override")
-    found_mean = xr.Dataset({name: ("step", [*mean, float(whole)])})
+    found_mean = xr.Dataset({name: ("step", [*mean, float(added)])})
     prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
     bounds = steps.azstats.eti(prob=prob, dim=["chain", "draw"])
     interval = xr.Dataset({name: bounds.drop_vars("obs", errors="ignore")})
@@ -138,7 +137,7 @@ def plot_waterfall(
     pc.map(_bars, "credible_interval", data=interval, start=start, color="black", width=1.5)
     pc.map(_numbers, "numbers", data=found_mean, interval=interval, start=start, size=9)
     pc.map(_names, "ticks", data=found_mean, names=names, store_artist=False)
-    axis = f"f(x) - {origin} [{dataset.attrs['units']}]"
+    axis = f"{whole(name, dataset)} [{dataset.attrs['units']}]"
     pc.map(axis_labels, "xlabel", data=found_mean, x=axis)
     words = ", ".join(
         filter(None, [f"{called(name, dataset)} of obs {short(found['obs'][0])}", against(dataset)])

@@ -102,6 +102,14 @@ def test_a_waterfall_of_contributions_starts_at_the_offset(regression):
     assert axes.get_xlabel() == "f(x) - offset [pressure]"
 
 
+def test_titles_say_that_the_log_variance_is_divided():
+    data = attributed(1).assign_attrs(of="log_variance")
+    figure = bx.plot_waterfall(data, backend="matplotlib").viz["figure"].item()
+    assert "of the log variance" in figure.get_suptitle()
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert labels[-1] == "log variance(x) - log variance(baseline)"
+
+
 def test_a_waterfall_is_of_one_observation():
     data = attributed(5)
     with pytest.raises(

@@ -31,7 +31,7 @@ inference: base methods diagnostics log_density resampling datatree optimise lap
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
     part_stores quantities compiled categorical_values results response_scale new_responses evaluate
     training_rows believed leave_one_out left_out_together response_means coalition_values
-    random_functions
+    answers log_variance random_functions
 model: named_kernels specification beliefs priors lengthscale_prior bound_data latent_variables
     data_sums observed_response inducing_points starting_points svgp fitting description model gp
     placement interaction_model storage

@@ -1,0 +1,140 @@
+"""The log variance of predictions, divided among features: of f, or of a new y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.answers import gathered
+from bayes_gpx.draws.coalition_values import ResponseShapley
+from bayes_gpx.draws.evaluate import DEPENDENCE, finished
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.protocols import ModelLike
+from bayes_gpx.draws.quantities import Quantity
+from bayes_gpx.draws.response_means import by_draw
+from bayes_gpx.draws.response_scale import ResponseQuantity, fine
+from bayes_gpx.numerics.jets import Jet
+from bayes_gpx.validation import one_of
+
+
+@dataclass(frozen=True, eq=False)
+class _LogVariance(ResponseQuantity):
+    """What both ways to divide it share.
+
+    Attributes
+    ----------
+    of_y : bool
+        Whether observation noise is part of the variance.
+    """
+
+    of_y: bool = field(kw_only=True)
+
+    @property
+    def smooth(self) -> bool:
+        """No: the deviations of a new sample are part of its variance."""
+        return False
+
+    @property
+    def quantity(self) -> Quantity:
+        """As `latent`, without units."""
+        latent = self.latent
+        units = f"log of the variance of {self.model.training.y_name if self.of_y else 'f'}"
+        return replace(latent, factor=np.ones(len(latent.factor)), units=units, bends=False)
+
+    def noise(self, theta: Mapping[str, Any]) -> float:
+        """Variance of the noise, where it counts."""
+        return float(theta["sigma"]) ** 2 if self.of_y else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class LogVarianceGradients(_LogVariance):
+    """Integrated gradients of the log variance."""
+
+    def expected(
+        self, mean: Jet, variance: Jet, response: Callable[..., Any] | None
+    ) -> list[np.ndarray]:
+        """Shares (m, d) and differences (m,), of one draw."""
+        across, w = fine(self.degree, self.degree)
+        V = variance.value.reshape((-1, self.together))
+        V_d = cast(np.ndarray, variance.first).reshape((*V.shape, -1))
+        between = np.maximum(V @ across.T, np.finfo(float).tiny)
+        shares = self._way * np.einsum("mf,mfd->md", w / between, across @ V_d)
+        return [shares, self._between(np.log(V[:, [0, -1]]), slice(None))]
+
+
+@dataclass(frozen=True, eq=False)
+class LogVarianceShapley(_LogVariance, ResponseShapley):
+    """Shapley values of the log variance."""
+
+    def values(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> np.ndarray:
+        """Log variances (m s,) at all points."""
+        return np.log(variance.value)
+
+
+def is_of_y(model: ModelLike, on: str) -> bool:
+    """Whether the variance of y is meant, rather than that of f.
+
+    Raises
+    ------
+    ValueError
+        Of several classes, and of y where noise is not normal.
+    """
+    one_of("on", on, ("response", "latent"))
+    specification = model.specification
+    if specification.classes is not None:
+        raise ValueError(
+            "of='log_variance' with likelihood='categorical': several classes have no one "
+            "variance. Expected another likelihood, such as 'bernoulli' of one class against the "
+            "others."
+        )
+    if on == "response" and not specification.normal:
+        raise ValueError(
+            f"of='log_variance' with likelihood={specification.likelihood!r}: the variance of y is "
+            "divided where noise is normal. Expected on='latent', for the variance of f."
+        )
+    return on == "response"
+
+
+def explained(
+    model: ModelLike,
+    idata: Draws,
+    asked: LogVarianceGradients | LogVarianceShapley,
+    *,
+    num_draws: int | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    **options: Any,
+) -> xr.Dataset:
+    """One value for each draw of the hyperparameters; options as those of `gathered`.
+
+    Raises
+    ------
+    ValueError
+        For options of conditional draws, which there are none of.
+    """
+    unused = [name for name in ("draws", "joint") if options.pop(name, None)]
+    if unused:
+        raise ValueError(
+            f"of='log_variance' is one number for each draw of the hyperparameters, without "
+            f"{' and '.join(unused)}; leave them out."
+        )
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    shape = len(hyper.chain), len(hyper.draw)
+    answers, quantity = by_draw(model, hyper, asked, None, progressbar), asked.quantity
+    found, place = gathered(model, quantity, asked.where, shape, answers, **options)
+    if len(hyper) == 1:  # one draw has no spread
+        sds = [name for name in found if str(name).endswith(("_sd", "_cov"))]
+        found = found.assign({name: found[name] * np.nan for name in sds})
+    attrs = {
+        "of": "log_variance",
+        "dependence": DEPENDENCE[True],
+        "samples": "new samples",
+        "moments": "of the draws of the hyperparameters, given which it is one number",
+    }
+    sampled = options.get("keep", "draws") == "draws"
+    return finished(found, model, quantity, hyper, 1, sampled, place, attrs)
