@@ -208,7 +208,7 @@ def explain(
     else:
         asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
-        place = Store(path, shapes[0], seed, asked, sums)
+        place = Store(path, shapes[0], seed, asked, sums, along=quantity.along)
     for own in gathered:
         own.keep_for_intervals(len(hyper), prob, place)
     keep_freed_memory()

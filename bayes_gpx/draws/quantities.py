@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.kernels.summands import CONSTANT
 from bayes_gpx.numerics.quadrature import METHODS, rule
 from bayes_gpx.processes import operators
 from bayes_gpx.validation import one_of
@@ -110,6 +111,27 @@ def shapley_value(model: Any, baseline: str | None) -> Quantity:
     players = tuple(tuple(map(int, np.flatnonzero(X.groups == k))) for k in range(len(X.sources)))
     operator = _ShapleyValue(model.training.tied, players)
     return replace(asked, operator=operator, attrs={"baseline": baseline, "method": "shapley"})
+
+
+def component(model: Any, names: tuple[str, ...], order: int) -> Quantity:
+    """Parts of f by the kernel's summands of these names; the last one may be the constant alone.
+
+    The constant has the center of y, and is added where no summand of the kernel is constant.
+    """
+    scaling, given = model.training.y_scaling, CONSTANT in names
+    center = np.ravel(scaling.center)[0]
+    found = names if given or not center else (*names, CONSTANT)
+    return Quantity(
+        name="component",
+        operator=_Components(order),
+        components=found,
+        mixes=None if found == names else np.eye(len(found), len(names)),
+        factor=np.full(len(found), scaling.scale),
+        offset=np.where(np.array(found) == CONSTANT, center, 0.0),
+        units=latent_units(model),
+        total=("f", _value),
+        summands=True,
+    )
 
 
 def weight(model: Any, *, smooth: bool = False) -> Quantity:
@@ -237,6 +259,14 @@ class _ShapleyValue:
 
 
 @dataclass(frozen=True)
+class _Components:
+    order: int
+
+    def __call__(self, asked):
+        return operators.components(asked.points, self.order)
+
+
+@dataclass(frozen=True)
 class _Difference:
     tied: bool
 
@@ -280,6 +310,8 @@ class Quantity:
         Whether the mean response, not being linear in f, has it by the chain rule alone.
     across : bool
         Whether the components are all classes' values, jointly, instead of features.
+    summands : bool
+        Whether they are summands of f, along `component`, instead of features.
     attrs : dict
         What else the result's attrs say.
     """
@@ -298,8 +330,14 @@ class Quantity:
     square: bool = False
     bends: bool = False
     across: bool = False
+    summands: bool = False
     attrs: dict = field(default_factory=dict)
     mixes: np.ndarray | None = None
+
+    @property
+    def along(self) -> str:
+        """The dim of the components."""
+        return "component" if self.summands else "feature"
 
     @property
     def width(self) -> int:

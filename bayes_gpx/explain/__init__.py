@@ -3,6 +3,7 @@
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.explain.attributions import attributions
 from bayes_gpx.explain.comparisons import comparisons
+from bayes_gpx.explain.components import components
 from bayes_gpx.explain.derivatives import derivatives
 from bayes_gpx.explain.importances import importances
 from bayes_gpx.explain.loo_predictions import loo_predictions
@@ -19,6 +20,7 @@ __all__ = [
     "RandomFunctions",
     "attributions",
     "comparisons",
+    "components",
     "contributions",
     "derivatives",
     "importances",

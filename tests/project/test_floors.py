@@ -18,7 +18,7 @@ numerics: lapack special jets coalitions quadrature linear_algebra gaussian_expe
 data: categorical dates moments features groups response training row_source streamed sheets
     openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite additive precomputed
-    normal_form smoothness from_pymc
+    normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients shapley
     covariance base gaussian_process weight_process grouped_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
@@ -34,13 +34,14 @@ draws: protocols hyperparameter_draws points level_moves mixture_intervals inter
 model: named_kernels specification beliefs priors lengthscale_prior bound_data latent_variables
     data_sums observed_response inducing_points starting_points svgp fitting description model gp
     placement interaction_model storage
-explain: in_parts predictions weights derivatives attributions shapley_values sensitivities
+explain: in_parts predictions weights components derivatives attributions shapley_values
+    sensitivities
     relevance ranking importances partial_dependence comparisons slopes sample_functions
     loo_predictions imputation
 assess: metrics tasks compare replicates calibrate projection project
-plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
-    beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances
-    project
+plots: selection layout visuals predictions weights components derivatives slopes attributions
+    waterfall beeswarm dependence heatmap image map path partial_dependence comparisons relevance
+    importances project
 export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/models sections/citing results
