@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         sample_functions as sample_functions,
         shapley_values as shapley_values,
         slopes as slopes,
+        sobol as sobol,
         weights as weights,
     )
     from bayes_gpx.explain.imputation import combined as combined
@@ -120,6 +121,7 @@ _MAP = {
     "weights": "bayes_gpx.explain:weights",
     "contributions": "bayes_gpx.explain:contributions",
     "components": "bayes_gpx.explain:components",
+    "sobol": "bayes_gpx.explain:sobol",
     "derivatives": "bayes_gpx.explain:derivatives",
     "shapley_values": "bayes_gpx.explain:shapley_values",
     "slopes": "bayes_gpx.explain:slopes",
