@@ -134,6 +134,22 @@ def component(model: Any, names: tuple[str, ...], order: int) -> Quantity:
     )
 
 
+def fanova_shapley_value(model: Any, shares: np.ndarray, order: int) -> Quantity:
+    """Shares (d, c) of each feature in components of up to `order` features, the constant last."""
+    return Quantity(
+        name="attribution",
+        operator=_Components(order),
+        components=model.training.X.columns,
+        mixes=shares,
+        factor=np.full(len(shares), model.training.y_scaling.scale),
+        units=latent_units(model),
+        samples=SMOOTH,
+        bends=True,
+        total=("difference", _varying),
+        attrs={"method": "fanova"},
+    )
+
+
 def weight(model: Any, *, smooth: bool = False) -> Quantity:
     """Weights of a GPX, with or without `eps_w`."""
     _refuse_gp(model, "weights")
@@ -233,6 +249,10 @@ def _smooth_weight(asked):
 
 def _contribution(asked):
     return operators.contribution(asked.points, asked.Z, sample=asked.sample)
+
+
+def _varying(asked):
+    return operators.varying(asked.points)
 
 
 @dataclass(frozen=True)

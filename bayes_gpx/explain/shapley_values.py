@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -15,7 +15,10 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import from_baseline, points_to_explain
 from bayes_gpx.draws.response_scale import bends
 from bayes_gpx.explain.attributions import MOST_BASELINES, apart, refuse_joint, warn_if_incomplete
+from bayes_gpx.explain.components import components_of, kernel_of
 from bayes_gpx.explain.in_parts import in_parts
+from bayes_gpx.kernels.additive import ElementarySymmetric
+from bayes_gpx.posteriors.component_variances import orthogonal
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ def shapley_values(
     Z_new: Table | None = None,
     *,
     baseline: str | Table | Mapping[str, Table] = "mean",
-    method: Literal["exact"] = "exact",
+    method: Literal["exact", "fanova"] = "exact",
     groups_new: Column | None = None,
     obs: Labels | None = None,
     **options: Any,
@@ -55,8 +58,11 @@ def shapley_values(
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
         Values of the features that have not moved, in user units, as in `attributions`. Of several
         rows, at most 20, the average: interventional Shapley values.
-    method : {"exact"}
-        All orders of the features; there is no other method yet.
+    method : {"exact", "fanova"}
+        "exact": features that have not moved are at the baseline. "fanova": they are averaged over
+        the measure of an orthogonal additive kernel, ``bx.Additive(..., measure=...)``, instead,
+        and each component of f is divided evenly among its features [3]_. There is no baseline
+        then, and any number of features.
     groups_new : series or array (m,), optional
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
@@ -70,8 +76,9 @@ def shapley_values(
     xarray.Dataset
         As of `attributions`: `attribution` (chain, draw, obs, feature), `attribution_mean`,
         `attribution_sd`, `attribution_cov` with ``covariance=True``, `difference`, `value`,
-        `baseline` and residuals, in units of y; ``attrs["method"]`` is "shapley". A categorical
-        column is one feature.
+        `baseline` and residuals, in units of y; ``attrs["method"]`` is "shapley", or
+        "fanova", whose `difference` is from the mean of f under the measure. A categorical column
+        is one feature.
 
     Raises
     ------
@@ -104,6 +111,7 @@ def shapley_values(
     .. [1] Shapley, "A value for n-person games" (1953); Sundararajan and Najmi, "The many Shapley
        values for model explanation" (2020), whose baseline Shapley values these are.
     .. [2] Owen, "Multilinear extensions of games" (1972).
+    .. [3] Owen, "Sobol' indices and Shapley value" (2014).
 
     Examples
     --------
@@ -118,7 +126,12 @@ def shapley_values(
     array([[1.5, 0.5]])
     """
     refuse_swapped(model, idata)
-    one_of("method", method, ("exact",))
+    one_of("method", method, ("exact", "fanova"))
+    if method == "fanova":
+        _refuse_baseline(baseline)
+        quantity = _of_components(model)
+        where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
+        return _complete(model, idata, where, quantity, **options)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if isinstance(baseline, Mapping):
         return apart(model, idata, where, baseline, _explained, **options)
@@ -129,18 +142,45 @@ def shapley_values(
 
 def _explained(model, idata, where, name, **options):
     refuse_joint(where, options)
-    quantity, on = quantities.shapley_value(model, name), options.get("on", "response")
-    if bends(model, quantity, on):
-        raise ValueError(
-            f"likelihood={model.specification.likelihood!r}: Shapley values are known of f, which "
-            "its response is not linear in; expected on='latent'."
-        )
     count = len(np.atleast_2d(where.baseline))
     if count > MOST_BASELINES:
         raise ValueError(
             f"baseline has {count} rows; expected at most {MOST_BASELINES}. Pass a random subset "
             "of the rows, or the centres of that many clusters."
         )
+    return _complete(model, idata, where, quantities.shapley_value(model, name), **options)
+
+
+def _complete(model, idata, where, quantity, **options):
+    """Explain f, with a warning where Shapley values do not add up."""
+    on = options.get("on", "response")
+    if bends(model, quantity, on):
+        raise ValueError(
+            f"likelihood={model.specification.likelihood!r}: Shapley values are known of f, which "
+            "its response is not linear in; expected on='latent'."
+        )
     found = explain(model, idata, quantity, where, **options)
     warn_if_incomplete(model, found, on)
     return found
+
+
+def _refuse_baseline(baseline):
+    if not (isinstance(baseline, str) and baseline == "mean"):
+        raise ValueError(
+            "baseline was given with method='fanova', which averages over the kernel's measure "
+            "instead; expected none. Pass rows as the measure: bx.Additive(..., measure=rows)."
+        )
+
+
+def _of_components(model):
+    """The quantity of method "fanova": each component of f divided among its features."""
+    kernel, d = kernel_of(model), model.training.d
+    if model.training.X.levels:
+        raise ValueError(
+            "method='fanova' with categorical columns, whose indicators are no independent "
+            "features; expected columns of numbers."
+        )
+    order = cast(ElementarySymmetric, orthogonal(kernel, d).kernel).order
+    parts, _ = components_of(model, order)
+    shares = [[(c in p.columns) / max(len(p.columns), 1) for p in parts] for c in range(d)]
+    return quantities.fanova_shapley_value(model, np.array(shares), order)

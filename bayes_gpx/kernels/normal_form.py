@@ -59,7 +59,7 @@ class Term:
             return replace(self, variance=self.variance if variance is None else variance)
         return replace(self, variance=self.variance * variance)
 
-    def among(self, part, d, *axes: int) -> TensorVariable:
+    def among(self, part: TensorVariable, d: int, *axes: int) -> TensorVariable:
         """Widen these axes of an array from the term's features to all d features, with zeros."""
         if self.columns is None:
             return part

@@ -79,6 +79,12 @@ def summands(kernel: Kernel, d: int, order: int) -> list[Summand]:
     return found
 
 
+def varying(kernel: Kernel, d: int) -> Kernel:
+    """A kernel of points with d columns without its constants."""
+    parts = [part.kernel for part in summands(kernel, d, 0) if part.name != CONSTANT]
+    return reduce(Sum, parts) if parts else Constant(pt.zeros(()))
+
+
 def _effects(term, d, order):
     additive, own = term.kernel, _own(term, d)
     for size in range(1, min(order, additive.order) + 1):

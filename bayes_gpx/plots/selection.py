@@ -207,7 +207,7 @@ def covers_zero(interval):
 
 def called(name, dataset):
     """What a title calls the numbers of this name."""
-    shapley = dataset.attrs.get("method") == "shapley"
+    shapley = dataset.attrs.get("method") in ("shapley", "fanova")
     return "Shapley values" if shapley else f"{name.capitalize()}s"
 
 

@@ -15,7 +15,7 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import LinearKernel
-from bayes_gpx.kernels.summands import summands
+from bayes_gpx.kernels.summands import summands, varying
 from bayes_gpx.processes import expected_gradients, integrated_gradients, shapley
 from bayes_gpx.processes.operators import (
     AtPoints,
@@ -32,6 +32,7 @@ from bayes_gpx.processes.operators import (
     Operator,
     ShapleyValue,
     Value,
+    Varying,
     bilinear,
 )
 
@@ -135,6 +136,15 @@ def _of_summands(kernel, L, M):
     return pt.stack([covariance(part.kernel, value, M) for part in parts], axis=1)
 
 
+def _of_varying_and_others(kernel, L, M):
+    other = Value(M.X) if isinstance(M, Varying) else M
+    return covariance(varying(kernel, L.x.type.shape[1]), Value(L.X), other)
+
+
+def _block_of_varying(kernel, L):
+    return varying(kernel, L.x.type.shape[1]).diag(L.x)[:, None, None]
+
+
 def _block_of_components(kernel, L):
     parts = summands(kernel, L.x.type.shape[1], L.order)
     variances = pt.stack([part.kernel.diag(L.x) for part in parts], axis=1)
@@ -146,6 +156,9 @@ PAIRS = {
     (Value, Value): of_values,
     (IntegratedGradient, Value): _of_attributions_and_values,
     (IntegratedGradient, IntegratedGradient): _of_attributions,
+    **dict.fromkeys(
+        product((Varying,), (Value, Gradient, Hessian, Varying)), _of_varying_and_others
+    ),
     (Components, Value): _of_components_and_others,
     (Components, Gradient): _of_components_and_others,
     (Components, Hessian): _of_components_and_others,
@@ -200,6 +213,7 @@ BLOCKS = {
     IntegratedGradient: lambda k, L: integrated_gradients.block(k, L.x, L.start, L.nodes),
     ExpectedGradient: lambda k, L: expected_gradients.block(k, L.x, L.start, L.nodes),
     Components: _block_of_components,
+    Varying: _block_of_varying,
     ShapleyValue: _block_of_shapley,
 }
 """Prior covariances within each point that need no covariances between points."""

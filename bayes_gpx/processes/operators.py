@@ -173,6 +173,14 @@ class Components(AtPoints):
     own_noise: ClassVar = False
 
 
+@dataclass(frozen=True, eq=False)
+class Varying(AtPoints):
+    """Values of f without its constants: the sum of all other components."""
+
+    name: ClassVar = "varying"
+    own_noise: ClassVar = False
+
+
 class OfFeatures(OfSamples):
     """What only a weight process has: a component for each column of Z."""
 
@@ -415,6 +423,11 @@ def contribution(
 def components(X: TensorLike, order: int) -> Components:
     """Part of f of each summand of the kernel at each row of X; they sum to `evaluate(X)`."""
     return Components(X, order)
+
+
+def varying(X: TensorLike) -> Varying:
+    """Value f(x) without the constants of its kernel, at each row of X."""
+    return Varying(X)
 
 
 def gradient(X: TensorLike, Z: TensorLike | None = None, *, tied: bool = False) -> Gradient:
