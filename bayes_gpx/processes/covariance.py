@@ -156,9 +156,10 @@ PAIRS = {
     (Value, Value): of_values,
     (IntegratedGradient, Value): _of_attributions_and_values,
     (IntegratedGradient, IntegratedGradient): _of_attributions,
-    **dict.fromkeys(
-        product((Varying,), (Value, Gradient, Hessian, Varying)), _of_varying_and_others
-    ),
+    (Varying, Value): _of_varying_and_others,
+    (Varying, Gradient): _of_varying_and_others,
+    (Varying, Hessian): _of_varying_and_others,
+    (Varying, Varying): _of_varying_and_others,
     (Components, Value): _of_components_and_others,
     (Components, Gradient): _of_components_and_others,
     (Components, Hessian): _of_components_and_others,
