@@ -14,11 +14,21 @@ from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, refuse_no_dataset, refuse_several, short
-from bayes_gpx.plots.visuals import axis_labels, few_numbers, horizontal_zero, interval_bars
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    few_numbers,
+    horizontal_zero,
+    interval_bars,
+    is_plotly,
+)
 from bayes_gpx.validation import one_of
 
 MOST_POINTS = 200
 """Points with intervals in a panel; of more rows, so many are shown, evenly spaced."""
+
+
+WIDEST = 30
+"""Letters of a title in one line."""
 
 
 def _one(da, value):
@@ -50,8 +60,10 @@ def _labels(da, target, *, value, share, y):
     feature = short(da["along"])
     unit = value["unit"].sel(feature=da["along"].item()).item() if "unit" in value.coords else ""
     few_numbers(target)
-    said = "" if share.isnull() else f" ({round(100 * share.item())}%)"
-    backend_from_object(target).title(f"{short(da['component'])}{said}", target)
+    said = "" if share.isnull() else f"({round(100 * share.item())}%)"
+    name, line = short(da["component"], 30), "<br>" if is_plotly(target) else "\n"
+    between = " " if len(name) + len(said) < WIDEST or not said else line
+    backend_from_object(target).title(f"{name}{between}{said}", target)
     return axis_labels(da, target, x=f"{feature} [{unit}]" if unit else feature, y=y)
 
 
