@@ -111,7 +111,7 @@ def components(
     >>> theta["sigma"] = 0.01
     >>> found = bx.components(model, theta, [[3.0]], keep="summary", progressbar=False)
     >>> found["component_mean"].to_series().round(2).to_dict()
-    {(0, 'linear'): 2.99, (0, 'expquad'): -0.53}
+    {(0, 'linear'): 2.95, (0, 'expquad'): -0.49}
     """
     refuse_swapped(model, idata)
     parts, names = components_of(model, order)

@@ -16,11 +16,12 @@ from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.explain.components import components_of, kernel_of
 from bayes_gpx.kernels.summands import CONSTANT, REMAINDER
 from bayes_gpx.posteriors.component_variances import component_variances, orthogonal
-from bayes_gpx.posteriors.gaussian import Posterior
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
     from bayes_gpx.posteriors.base import OneDraw
+    from bayes_gpx.posteriors.gaussian import Posterior
+    from bayes_gpx.posteriors.low_rank import LowRank
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class _Variances:
     def __call__(self, draw: OneDraw) -> list:
         found = draw.strategy.condition(draw.given)
         posterior = draw.strategy.posterior(draw.given, found)
-        return component_variances(cast("Posterior", posterior), self.order)
+        return component_variances(cast("Posterior | LowRank", posterior), self.order)
 
 
 def sobol(
@@ -51,7 +52,7 @@ def sobol(
     ----------
     model : GP
         Its kernel is one `Additive` with a measure, perhaps times a constant and plus constants.
-        Exact, or with Laplace's approximation.
+        Exact, with Laplace's approximation, or with inducing points.
     idata : xarray.DataTree or dict
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     order : int
@@ -74,7 +75,7 @@ def sobol(
     Raises
     ------
     ValueError
-        For other kernels, approximations, groups, beliefs and several classes.
+        For other kernels, groups, beliefs and several classes.
 
     Notes
     -----
@@ -103,10 +104,8 @@ def sobol(
     refuse_classes(model, "sobol")
     kernel, d = kernel_of(model), model.training.d
     additive = orthogonal(kernel, d)
-    if model.specification.approximation is not None or model.specification.beliefs is not None:
-        raise ValueError(
-            "sobol needs the rows themselves; expected a model without approximation and beliefs."
-        )
+    if model.specification.beliefs is not None:
+        raise ValueError("sobol does not know what beliefs say; expected a model without beliefs.")
     parts, names = components_of(model, order)
     arrays, hyper, jitter = at_training_rows(
         model, idata, _Variances(order), num_draws=num_draws, progressbar=progressbar

@@ -27,10 +27,9 @@ from bayes_gpx.kernels.centred import ZeroMean
 from bayes_gpx.kernels.composite import Active
 from bayes_gpx.kernels.elementary import Constant
 from bayes_gpx.kernels.normal_form import Term, terms
-from bayes_gpx.numerics.linear_algebra import solve
+from bayes_gpx.numerics.linear_algebra import solve, solve_root
 from bayes_gpx.posteriors.gaussian import Posterior
-from bayes_gpx.processes.gaussian_process import GaussianProcess
-from bayes_gpx.processes.operators import Value
+from bayes_gpx.posteriors.low_rank import LowRank
 
 
 def orthogonal(kernel: Kernel, d: int) -> Term:
@@ -52,13 +51,14 @@ def orthogonal(kernel: Kernel, d: int) -> Term:
     )
 
 
-def component_variances(posterior: Posterior, order: int) -> list[Tensor]:
+def component_variances(posterior: Posterior | LowRank, order: int) -> list[Tensor]:
     """Expected variances of components, on the model's scale.
 
     Parameters
     ----------
-    posterior : Posterior
-        Of a `GaussianProcess` given values at rows, with or without noise.
+    posterior : Posterior or LowRank
+        Of a `GaussianProcess` given values at rows, with or without noise; or through its values at
+        inducing points.
     order : int
 
     Returns
@@ -67,15 +67,10 @@ def component_variances(posterior: Posterior, order: int) -> list[Tensor]:
         Of each component of up to `order` features (k,); of f, a scalar; of all components that a
         feature has no part in (d,).
     """
-    process, X = posterior.process, posterior.u
-    if not (isinstance(process, GaussianProcess) and isinstance(X, Value)):
-        raise ValueError("expected a model of rows alone, without beliefs and groups.")
-    d = X.x.type.shape[1]
-    term = orthogonal(process.kernel, d)
-    additive, x = cast(ElementarySymmetric, term.kernel), term.of(X.x)
+    process, u, Q = _given(posterior)
+    term = orthogonal(process.kernel, u.x.type.shape[1])
+    additive, x = cast(ElementarySymmetric, term.kernel), term.of(u.x)
     variances = additive.variances * (1.0 if term.variance is None else term.variance)
-    inverse = solve(posterior.root, pt.eye(x.shape[0]))
-    Q = posterior.alpha[:, None] * posterior.alpha - inverse
     parts = [_expected(_constrained(part), x[:, [i]]) for i, part in enumerate(additive.parts)]
     columns, most = range(len(parts)), min(order, additive.order)
 
@@ -93,6 +88,23 @@ def component_variances(posterior: Posterior, order: int) -> list[Tensor]:
     others = [[j for j in columns if j != i] for i in columns]
     without = [total(some) if some else pt.zeros(()) for some in others]
     return [pt.stack(each), total(columns), pt.stack(without)]
+
+
+def _given(posterior):
+    """The process, the values it is conditioned on, and Q.
+
+    Through inducing values with the Cholesky factor R of their covariance, the coefficients
+    R^-1 u have a posterior N(a, V), so that Q = R^-T (a a' - I + V) R^-1.
+    """
+    alpha, root = posterior.alpha, posterior.root
+    outer = alpha[:, None] * alpha
+    if isinstance(posterior, Posterior):
+        return posterior.process, posterior.u, outer - solve(root, pt.eye(alpha.shape[0]))
+    seen, spread = posterior.seen, posterior.spread
+    one = pt.eye(alpha.shape[0])
+    V = solve(root, one) if spread is None else pt.dot(spread, spread.T)
+    half = solve_root(seen.inducing_root, one)
+    return seen.process, seen.inducing, pt.dot(half.T, pt.dot(outer - one + V, half))
 
 
 def _constrained(part):

@@ -67,7 +67,9 @@ def test_of_an_empirical_measure_they_are_those_of_f_on_the_grid():
     assert_allclose(found["shapley_effect_mean"], np.array(halves) / total, rtol=1e-9)
 
 
-@pytest.mark.parametrize("measure", ["gaussian", ("uniform", -1.0, 2.0)])
+@pytest.mark.parametrize(
+    "measure", ["gaussian", pytest.param(("uniform", -1.0, 2.0), marks=pytest.mark.slow)]
+)
 def test_monte_carlo_over_the_measure(measure):
     model = bx.GP(X, Y, kernel=kernel_of(measure))
     found = bx.sobol(model, {"sigma": SIGMA}, **QUIET)
@@ -129,12 +131,26 @@ def test_of_labels_they_are_those_of_the_latent_function():
     assert_allclose(found["sobol_mean"] * found["variance_mean"], squares, rtol=1e-8)
 
 
+@pytest.mark.parametrize("likelihood", ["normal", pytest.param("poisson", marks=pytest.mark.slow)])
+def test_through_inducing_points_they_are_those_of_its_components(likelihood):
+    """Few inducing points, so that the posterior is not that of the exact model."""
+    y = Y if likelihood == "normal" else np.floor(np.exp(X["age"])).astype(int)
+    own = {"likelihood": likelihood, "approximation": bx.Inducing(X[:6]), "scale": False}
+    model = bx.GP(X, y, kernel=kernel_of(ROWS), **own)
+    theta = {"sigma": SIGMA} if likelihood == "normal" else {}
+    found = bx.sobol(model, theta, **QUIET)
+    grid = np.array([[a, b] for a in ROWS[:, 0] for b in ROWS[:, 1]])
+    parts = bx.components(model, theta, grid, keep="summary", **QUIET)
+    squares = (parts["component_mean"] ** 2 + parts["component_sd"] ** 2).mean("obs")[:3]
+    assert_allclose(found["sobol_mean"] * found["variance_mean"], squares, rtol=1e-7)
+
+
 def test_what_has_no_indices_is_refused():
     theta = {"lengthscale": LS, "amplitude": 1.0, "sigma": SIGMA}
     with pytest.raises(ValueError, match="not orthogonal"):
         bx.sobol(bx.GP(X, Y), theta, **QUIET)
     with pytest.raises(ValueError, match="not orthogonal"):
         bx.sobol(bx.GP(X, Y, kernel=kernel_of(None)), {"sigma": SIGMA}, **QUIET)
-    with pytest.raises(ValueError, match="without approximation"):
-        model = bx.GP(X, Y, kernel=kernel_of(ROWS), approximation=bx.Inducing(5))
+    with pytest.raises(ValueError, match="without beliefs"):
+        model = bx.GP(X, Y, kernel=kernel_of(ROWS), beliefs=[bx.beliefs.Increasing("age")])
         bx.sobol(model, {"sigma": SIGMA}, **QUIET)
