@@ -173,7 +173,7 @@ def answer(
     dataset = joined(model, gathered, where, place)
     attrs = {
         "relative_jitter": max(functions.jitters),
-        "dependence": DEPENDENCE[True],
+        "dependence": DEPENDENCE[True].format("feature"),
         "samples": quantity.samples,
         "moments": "of the functions",
     }

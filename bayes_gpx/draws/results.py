@@ -171,10 +171,10 @@ class ResultBuilder:
             points = coded(frame, where.baseline_values, labels)
             variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
         if quantity.summands:
-            mean, total = self._mixtures[quantity.name].moments()[0], variables["f_mean"][1]
-            away = total - total.mean(axis=0)
+            means = (variables[f"{name}_mean"][1] for name in (quantity.name, "f"))
+            own, away = (mean - mean.mean(axis=0) for mean in means)
             with np.errstate(invalid="ignore"):  # of a single row, nothing varies
-                variables["share"] = along, (away[:, None] * mean).sum(axis=0) / (away**2).sum()
+                variables["share"] = along, away @ own / (away @ away)
         if quantity.total:
             variables["completeness_residual"] = ("obs", self._residuals[0])
             variables["completeness_residual_variance"] = ("obs", self._residuals[1])

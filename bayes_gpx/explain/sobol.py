@@ -14,7 +14,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import refuse_classes
 from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.explain.components import components_of, kernel_of
-from bayes_gpx.kernels.summands import CONSTANT, REMAINDER
+from bayes_gpx.kernels.summands import REMAINDER
 from bayes_gpx.posteriors.component_variances import component_variances, orthogonal
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ def sobol(
         `sobol` (chain, draw, component): E[V_u] / E[V] for each draw of the hyperparameters, where
         expectations are over f given the data, and V is the variance of f without its constant;
         `total` (chain, draw, feature): the sum over all components that a feature has a part in;
-        `shapley_effect` (chain, draw, feature): that sum, with each component divided evenly among
-        its features, so that they add up to 1, if no order is left out by `order`; `variance`
-        (chain, draw): E[V], in squared units of f. With `_mean` and `_sd` over draws of each.
+        `shapley_effect` (chain, draw, feature): the same with each component divided evenly among
+        its features, so that they add up to 1; not where there is a `remainder`; `variance` (chain,
+        draw): E[V], in squared units of f. With `_mean` and `_sd` over draws of each.
 
     Raises
     ------
@@ -107,27 +107,24 @@ def sobol(
     if model.specification.beliefs is not None:
         raise ValueError("sobol does not know what beliefs say; expected a model without beliefs.")
     parts, names = components_of(model, order)
-    arrays, hyper, jitter = at_training_rows(
+    (each, whole, without), hyper, jitter = at_training_rows(
         model, idata, _Variances(order), num_draws=num_draws, progressbar=progressbar
     )
-    each, whole, without = arrays
-    found = [(part, name) for part, name in zip(parts, names, strict=True) if part.effect]
-    labels = [name for _, name in found]
-    shares = each / whole[..., None]
-    members = np.array([[c in part.columns for part, _ in found] for c in range(d)], float)
-    own = members / np.maximum(members.sum(axis=0), 1.0)
+    effects = {name: part for name, part in zip(names, parts, strict=True) if part.effect}
+    shares, labels = each / whole[..., None], list(effects)
+    members = np.array([[c in own.columns for own in effects.values()] for c in range(d)], float)
     total = np.zeros((*whole.shape, d))
-    seen = np.arange(d) if additive.columns is None else additive.columns
-    total[..., seen] = 1.0 - without / whole[..., None]
-    if len(labels) < sum(part.name != CONSTANT for part in parts):
+    total[..., np.arange(d) if additive.columns is None else additive.columns] = (
+        1.0 - without / whole[..., None]
+    )
+    variables: dict[str, Any] = {"total": (("feature",), total)}
+    if any(part.name == REMAINDER for part in parts):
         labels.append(REMAINDER)
         shares = np.concatenate([shares, 1.0 - shares.sum(-1, keepdims=True)], axis=-1)
-        own = None
-    variables: dict[str, Any] = {"sobol": (("component",), shares), "total": (("feature",), total)}
-    if own is not None:
-        variables["shapley_effect"] = ("feature",), shares @ own.T
-    scale = float(model.training.y_scaling.scale) ** 2
-    variables["variance"] = (), whole * scale
+    else:
+        variables["shapley_effect"] = ("feature",), shares @ (members / members.sum(axis=0)).T
+    variables["sobol"] = ("component",), shares
+    variables["variance"] = (), whole * float(model.training.y_scaling.scale) ** 2
     named: dict[str, Any] = {}
     for name, (dims, values) in variables.items():
         named[name] = ("chain", "draw", *dims), values

@@ -188,3 +188,11 @@ def test_what_has_no_components_is_refused():
     model = bx.GP(wide, Y[:6], kernel=lambda d: bx.Additive(d, 1.0, 2))
     with pytest.raises(ValueError, match="820 summands; expected at most 500"):
         bx.components(model, {"sigma": SIGMA}, **QUIET)
+
+
+def test_of_one_row_there_is_nothing_to_share():
+    theta = {"lengthscale": LS, "amplitude": 1.0, "sigma": SIGMA}
+    found = bx.components(bx.GP(X, Y), theta, X_NEW[:1], keep="summary", **QUIET)
+    assert found["component"].values.tolist() == ["expquad", "constant"]
+    assert found["share"].isnull().all()
+    assert found.attrs["dependence"].startswith("joint over components within")
