@@ -62,10 +62,10 @@ def components(
     Returns
     -------
     xarray.Dataset
-        `component` (chain, draw, obs, component), `component_mean`, `component_sd`,
-        `component_interval`; with ``covariance=True`` `component_cov` (obs, component,
-        component_bis); `f` and its moments, the sum; `value` (obs, feature). In units of y, or of
-        the latent function if noise is not normal.
+        `components` (chain, draw, obs, component), the draws; `component_mean`, `component_sd` and
+        `component_interval` (obs, component); with ``covariance=True`` `component_cov` (obs,
+        component, component_bis); `f` and its moments, the sum; `value` (obs, feature). In units
+        of y, or of the latent function if noise is not normal.
 
         `share` (component) is the covariance over the observations of a component's mean with the
         mean of f, divided by the variance of the latter: shares add up to 1, and one is negative
@@ -99,7 +99,7 @@ def components(
 
     References
     ----------
-    .. [1] Duvenaud, "Automatic model construction with Gaussian processes" (2014), section 2.4.5.
+    .. [1] Duvenaud, "Automatic model construction with Gaussian processes" (2014), chapter 2.
 
     Examples
     --------

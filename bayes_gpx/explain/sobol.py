@@ -86,7 +86,7 @@ def sobol(
     ----------
     Sobol, "Sensitivity estimates for nonlinear mathematical models" (1993); Durrande, Ginsbourger,
     Roustant and Carraro, "ANOVA kernels and RKHS of zero mean functions for model-based sensitivity
-    analysis" (2013), section 4; Owen, "Sobol' indices and Shapley value" (2014), for the last.
+    analysis" (2013); Owen, "Sobol' indices and Shapley value" (2014), for the last.
 
     Examples
     --------

@@ -82,8 +82,8 @@ class Additive(pm.gp.cov.Covariance):
     .. [1] Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NeurIPS 24 (2011),
        equation 9.
     .. [2] Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS of zero mean
-       functions for model-based sensitivity analysis" (2013), equation 14.
-    .. [3] Lu, Boukouvalas and Hensman, "Additive Gaussian processes revisited" (2022), equation 8.
+       functions for model-based sensitivity analysis" (2013).
+    .. [3] Lu, Boukouvalas and Hensman, "Additive Gaussian processes revisited" (2022).
 
     Examples
     --------

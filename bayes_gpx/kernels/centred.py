@@ -3,7 +3,7 @@
 References
 ----------
 Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS of zero mean functions for
-model-based sensitivity analysis", Journal of Multivariate Analysis 115 (2013), equation 14.
+model-based sensitivity analysis", Journal of Multivariate Analysis 115 (2013).
 """
 
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ def expquad(x, xs):
 
 
 def of_gaussian(x, xs, mean=0.3, sd=1.4):
-    """Lu, Boukouvalas and Hensman (2022), equation 10."""
+    """Products and convolutions of normal densities, in closed form."""
 
     def one(x):
         total = LS**2 + sd**2
