@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.explain import (
         attributions as attributions,
         comparisons as comparisons,
+        components as components,
         contributions as contributions,
         derivatives as derivatives,
         importances as importances,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         sample_functions as sample_functions,
         shapley_values as shapley_values,
         slopes as slopes,
+        sobol as sobol,
         weights as weights,
     )
     from bayes_gpx.explain.imputation import combined as combined
@@ -62,6 +64,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         plot_attributions as plot_attributions,
         plot_beeswarm as plot_beeswarm,
         plot_comparisons as plot_comparisons,
+        plot_components as plot_components,
         plot_contributions as plot_contributions,
         plot_dependence as plot_dependence,
         plot_derivatives as plot_derivatives,
@@ -117,6 +120,8 @@ _MAP = {
     "predictions": "bayes_gpx.explain:predictions",
     "weights": "bayes_gpx.explain:weights",
     "contributions": "bayes_gpx.explain:contributions",
+    "components": "bayes_gpx.explain:components",
+    "sobol": "bayes_gpx.explain:sobol",
     "derivatives": "bayes_gpx.explain:derivatives",
     "shapley_values": "bayes_gpx.explain:shapley_values",
     "slopes": "bayes_gpx.explain:slopes",
@@ -143,6 +148,7 @@ _MAP = {
     "load": "bayes_gpx.model.storage:load",
     "plot_attributions": "bayes_gpx.plots:plot_attributions",
     "plot_beeswarm": "bayes_gpx.plots:plot_beeswarm",
+    "plot_components": "bayes_gpx.plots:plot_components",
     "plot_contributions": "bayes_gpx.plots:plot_contributions",
     "plot_dependence": "bayes_gpx.plots:plot_dependence",
     "plot_derivatives": "bayes_gpx.plots:plot_derivatives",

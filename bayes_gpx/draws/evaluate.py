@@ -208,7 +208,7 @@ def explain(
     else:
         asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
-        place = Store(path, shapes[0], seed, asked, sums)
+        place = Store(path, shapes[0], seed, asked, sums, along=quantity.along)
     for own in gathered:
         own.keep_for_intervals(len(hyper), prob, place)
     keep_freed_memory()
@@ -250,7 +250,7 @@ def explain(
     between = ", joint over classes" if quantity.across else between
     attrs = {
         "relative_jitter": float(largest_jitter[0]),
-        "dependence": DEPENDENCE[joint] + between,
+        "dependence": DEPENDENCE[joint].format(quantity.along) + between,
         "samples": quantity.samples or SAMPLES[where.positions is None],
     }
     if response is not None:
@@ -304,8 +304,8 @@ def keep_freed_memory():
 
 
 DEPENDENCE = {
-    False: "joint over features within an observation, independent between observations",
-    True: "joint over features and observations",
+    False: "joint over {}s within an observation, independent between observations",
+    True: "joint over {}s and observations",
 }
 """What attrs say of how draws belong together: of draws for each observation, and of joint ones."""
 

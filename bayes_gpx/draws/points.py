@@ -260,7 +260,7 @@ def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
     return np.concatenate(rows)
 
 
-def refuse_classes(model, what):
+def refuse_classes(model: ModelLike, what: str) -> None:
     """Raise for a model of several classes, for which something is not known."""
     if model.specification.classes is not None:
         raise ValueError(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.kernels.summands import CONSTANT
 from bayes_gpx.numerics.coalitions import Orders, Players, coalitions
 from bayes_gpx.numerics.quadrature import METHODS, rule
 from bayes_gpx.processes import operators
@@ -120,6 +121,43 @@ def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None
     return replace(asked, operator=operator, attrs=attrs, points=points)
 
 
+def component(model: Any, names: tuple[str, ...], order: int) -> Quantity:
+    """Parts of f by the kernel's summands of these names; the last one may be the constant alone.
+
+    The constant has the center of y, and is added where no summand of the kernel is constant.
+    """
+    scaling, given = model.training.y_scaling, CONSTANT in names
+    center = np.ravel(scaling.center)[0]
+    found = names if given or not center else (*names, CONSTANT)
+    return Quantity(
+        name="component",
+        operator=_Components(order),
+        components=found,
+        mixes=None if found == names else np.eye(len(found), len(names)),
+        factor=np.full(len(found), scaling.scale),
+        offset=np.where(np.array(found) == CONSTANT, center, 0.0),
+        units=latent_units(model),
+        total=("f", _value),
+        summands=True,
+    )
+
+
+def fanova_shapley_value(model: Any, shares: np.ndarray, order: int) -> Quantity:
+    """Shares (d, c) of each feature in components of up to `order` features, the constant last."""
+    return Quantity(
+        name="attribution",
+        operator=_Components(order),
+        components=model.training.X.columns,
+        mixes=shares,
+        factor=np.full(len(shares), model.training.y_scaling.scale),
+        units=latent_units(model),
+        samples=SMOOTH,
+        bends=True,
+        total=("difference", _varying),
+        attrs={"method": "fanova"},
+    )
+
+
 def weight(model: Any, *, smooth: bool = False) -> Quantity:
     """Weights of a GPX, with or without `eps_w`."""
     _refuse_gp(model, "weights")
@@ -221,6 +259,10 @@ def _contribution(asked):
     return operators.contribution(asked.points, asked.Z, sample=asked.sample)
 
 
+def _varying(asked):
+    return operators.varying(asked.points)
+
+
 @dataclass(frozen=True)
 class _Attribution:
     tied: bool
@@ -247,6 +289,14 @@ class ShapleyOperator:
         among = None if self.orders is None else coalitions(self.players, self.orders)
         options: dict[str, Any] = {"players": self.players, "among": among, "tied": self.tied}
         return operators.shapley_value(asked.points, asked.baseline, Z, **options)
+
+
+@dataclass(frozen=True)
+class _Components:
+    order: int
+
+    def __call__(self, asked):
+        return operators.components(asked.points, self.order)
 
 
 @dataclass(frozen=True)
@@ -295,6 +345,8 @@ class Quantity:
         Whether the components are all classes' values, jointly, instead of features.
     points : int
         How many points each row stands for, where all of them are gone through.
+    summands : bool
+        Whether they are summands of f, along `component`, instead of features.
     attrs : dict
         What else the result's attrs say.
     """
@@ -314,8 +366,14 @@ class Quantity:
     bends: bool = False
     across: bool = False
     points: int = 1
+    summands: bool = False
     attrs: dict = field(default_factory=dict)
     mixes: np.ndarray | None = None
+
+    @property
+    def along(self) -> str:
+        """The dim of the components."""
+        return "component" if self.summands else "feature"
 
     @property
     def width(self) -> int:

@@ -153,7 +153,7 @@ def answer(
     )
     attrs = {
         "relative_jitter": max(functions.jitters),
-        "dependence": DEPENDENCE[True],
+        "dependence": DEPENDENCE[True].format("feature"),
         "samples": quantity.samples,
         "moments": "of the functions",
     }

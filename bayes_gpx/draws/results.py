@@ -65,7 +65,11 @@ class ResultBuilder:
 
     def shapes(self, shape):
         """Shapes of the arrays of draws, by name."""
-        return {name: shape + own for name, own in self._shapes.items()}
+        return {self._drawn_as(name): shape + own for name, own in self._shapes.items()}
+
+    def _drawn_as(self, name):
+        """What draws of a quantity are called: not as the dim that they have."""
+        return f"{name}s" if name == self._quantity.along else name
 
     def keep_for_intervals(self, draws, prob, place):
         """Keep the moments of so many hyperparameter draws, for intervals of that probability."""
@@ -91,7 +95,8 @@ class ResultBuilder:
         if quantity.noisy:
             found[quantity.noisy] = part.mean, part.variance + (noise * factor) ** 2
         if quantity.total:
-            mean, variance = total[0] * factor, total[1] * factor**2
+            mean = total[0] * factor + np.sum(quantity.offset)
+            variance = total[1] * factor**2
             found[quantity.total[0]] = mean[:, None], variance[:, None]
         for name, moments in found.items():
             self._mixtures[name].add(rows, *moments)
@@ -114,7 +119,7 @@ class ResultBuilder:
             found[quantity.noisy] = values + noise * quantity.factor[0] * normal[1][..., 0]
         if quantity.total:
             found |= {quantity.name: values[..., self._kept], quantity.total[0]: values.sum(-1)}
-        return found
+        return {self._drawn_as(name): values for name, values in found.items()}
 
     def dataset(self, model, where, stores):
         """Name what was gathered."""
@@ -123,26 +128,31 @@ class ResultBuilder:
         labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
         values = where.Z_values if quantity.of_z else where.X_values
         frame = training.Z if quantity.of_z else training.X
-        coords, variables = {"obs": where.index, "feature": list(labels)}, {}
+        along = quantity.along
+        coords, variables = {"obs": where.index, along: list(labels)}, {}
+        if quantity.summands:
+            labels = training.X.columns
+            coords["feature"] = list(labels)
         if quantity.across:
             coords["class"] = list(quantity.components)
         for name, shape in self._shapes.items():
-            dims = ("obs", "feature", "feature_bis")[: 1 + len(shape)]
+            dims = ("obs", along, f"{along}_bis")[: 1 + len(shape)]
             dims = ("obs", "class") if quantity.across else dims
             mean, sd, cov = self._mixtures[name].moments()
             place = self._place if shape else 0
             mean, sd = mean[:, place], sd[:, place]
-            if name in stores:
-                variables[name] = (("chain", "draw", *dims), stores[name])
+            drawn = self._drawn_as(name)
+            if drawn in stores:
+                variables[drawn] = (("chain", "draw", *dims), stores[drawn])
             variables |= {f"{name}_mean": (dims, mean), f"{name}_sd": (dims, sd)}
             if name in self._intervals and self._intervals[name].known:
                 ends = self._intervals[name].ends(self._prob)[:, place]
                 variables[f"{name}_interval"] = (*dims, "ci_bound"), ends
                 coords["ci_bound"] = BOUNDS
             if cov is not None:
-                variables[f"{name}_cov"] = ((*dims, "feature_bis"), cov)
+                variables[f"{name}_cov"] = ((*dims, f"{along}_bis"), cov)
             if cov is not None or len(shape) == 2:
-                coords["feature_bis"] = list(labels)
+                coords[f"{along}_bis"] = coords[along]
         if quantity.noisy:
             variables |= under_one_name(variables, quantity.noisy)
         if frame.levels and quantity.components == frame.sources:
@@ -160,6 +170,11 @@ class ResultBuilder:
         if where.baseline_values is not None:
             points = coded(frame, where.baseline_values, labels)
             variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
+        if quantity.summands:
+            means = (variables[f"{name}_mean"][1] for name in (quantity.name, "f"))
+            own, away = (mean - mean.mean(axis=0) for mean in means)
+            with np.errstate(invalid="ignore"):  # of a single row, nothing varies
+                variables["share"] = along, away @ own / (away @ away)
         if quantity.total:
             variables["completeness_residual"] = ("obs", self._residuals[0])
             variables["completeness_residual_variance"] = ("obs", self._residuals[1])

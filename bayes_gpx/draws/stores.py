@@ -18,8 +18,8 @@ import xarray as xr
 from bayes_gpx.draws.mixture_intervals import MOST_NUMBERS
 from bayes_gpx.system.files import replaced
 
-DIMS = ("chain", "draw", "obs", "feature", "feature_bis")
-"""Names of the dims of stored draws, of which an array has the first ones."""
+DIMS = ("chain", "draw", "obs")
+"""The first dims of stored draws; what follows belongs to the quantity."""
 
 WRITTEN = "bayes_gpx_arrays"
 """Attribute of a store: all that the package wrote into it, and so may remove."""
@@ -84,6 +84,8 @@ class Store:
         where the sums cannot be resumed: it then begins again.
     sums : list of arrays
         Filled with those that an unfinished store kept.
+    along : str
+        The dim after `obs`.
 
     Raises
     ------
@@ -92,7 +94,7 @@ class Store:
         unfinished store that was asked for otherwise.
     """
 
-    def __init__(self, path, shapes, seed, asked=None, sums=()):
+    def __init__(self, path, shapes, seed, asked=None, sums=(), along="feature"):
         import zarr
 
         self._path = Path(path).resolve()
@@ -104,7 +106,7 @@ class Store:
         record = self._resumable(asked)
         if record is None:
             self.entropy = np.random.SeedSequence(seed).entropy
-            self._begin(shapes, asked)
+            self._begin(shapes, asked, (*DIMS, along, f"{along}_bis"))
         else:
             self.entropy = record["entropy"]
             self._resume(sums)
@@ -167,7 +169,7 @@ class Store:
             )
         return record
 
-    def _begin(self, shapes, asked):
+    def _begin(self, shapes, asked, dims):
         import zarr
 
         made = self._folder.with_name(f".{secrets.token_hex(8)}.unfinished")
@@ -179,7 +181,7 @@ class Store:
                 chunks=(1, min(16, shape[1]), min(256, shape[2]), *shape[3:]),
                 dtype="float64",
                 fill_value=np.nan,
-                dimension_names=DIMS[: len(shape)],
+                dimension_names=dims[: len(shape)],
             )
         (made / "asked.json").write_text(json.dumps({"asked": asked, "entropy": self.entropy}))
         if self._folder.exists():

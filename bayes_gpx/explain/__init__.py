@@ -3,6 +3,7 @@
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.explain.attributions import attributions
 from bayes_gpx.explain.comparisons import comparisons
+from bayes_gpx.explain.components import components
 from bayes_gpx.explain.derivatives import derivatives
 from bayes_gpx.explain.importances import importances
 from bayes_gpx.explain.loo_predictions import loo_predictions
@@ -13,12 +14,14 @@ from bayes_gpx.explain.relevance import interactions, relevance
 from bayes_gpx.explain.sample_functions import RandomFunctions, sample_functions
 from bayes_gpx.explain.shapley_values import shapley_values
 from bayes_gpx.explain.slopes import path_slopes, slopes
+from bayes_gpx.explain.sobol import sobol
 from bayes_gpx.explain.weights import contributions, weights
 
 __all__ = [
     "RandomFunctions",
     "attributions",
     "comparisons",
+    "components",
     "contributions",
     "derivatives",
     "importances",
@@ -33,5 +36,6 @@ __all__ = [
     "sample_functions",
     "shapley_values",
     "slopes",
+    "sobol",
     "weights",
 ]

@@ -26,6 +26,7 @@ from bayes_gpx.explain.attributions import (
     refuse_joint,
     warn_if_incomplete,
 )
+from bayes_gpx.explain.fanova import by_components
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.numerics.coalitions import Orders
 from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
@@ -46,7 +47,7 @@ def shapley_values(
     Z_new: Table | None = None,
     *,
     baseline: str | Table | Mapping[str, Table] = "mean",
-    method: Literal["exact", "permutations"] = "exact",
+    method: Literal["exact", "permutations", "fanova"] = "exact",
     permutations: int = 256,
     of: Literal["value", "log_variance"] = "value",
     groups_new: Column | None = None,
@@ -73,9 +74,12 @@ def shapley_values(
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
         Values of the features that have not moved, in user units, as in `attributions`. Of several
         rows, at most 20, the average: interventional Shapley values.
-    method : {"exact", "permutations"}
-        All orders of the features, or some random ones and their reverses, the same for all rows
-        and draws, which are drawn by `seed`.
+    method : {"exact", "permutations", "fanova"}
+        "exact": all orders of the features. "permutations": some random ones and their reverses,
+        the same for all rows and draws, which are drawn by `seed`. "fanova": features that have not
+        moved are not at the baseline, but averaged over the measure of an orthogonal additive
+        kernel, ``bx.Additive(..., measure=...)``, and each component of f is divided evenly among
+        its features [3]_. There is no baseline then, and any number of features.
     permutations : int
         How many orders the method "permutations" tries, an even number of at least four.
     of : {"value", "log_variance"}
@@ -94,8 +98,9 @@ def shapley_values(
     xarray.Dataset
         As of `attributions`: `attribution` (chain, draw, obs, feature), `attribution_mean`,
         `attribution_sd`, `attribution_cov` with ``covariance=True``, `difference`, `value`,
-        `baseline` and residuals, in units of y; ``attrs["method"]`` is "shapley". A categorical
-        column is one feature. By permutations also `attribution_mc_error` (obs, feature), the
+        `baseline` and residuals, in units of y; ``attrs["method"]`` is "shapley", or "fanova",
+        whose `difference` is from the mean of f under the measure. A categorical column is one
+        feature. By permutations also `attribution_mc_error` (obs, feature), the
         standard error of `attribution_mean` for having tried some orders; sds and covariances are
         those of the average over these orders.
 
@@ -134,6 +139,7 @@ def shapley_values(
     .. [1] Shapley, "A value for n-person games" (1953); Sundararajan and Najmi, "The many Shapley
        values for model explanation" (2020), whose baseline Shapley values these are.
     .. [2] Owen, "Multilinear extensions of games" (1972).
+    .. [3] Owen, "Sobol' indices and Shapley value" (2014).
 
     Examples
     --------
@@ -148,11 +154,13 @@ def shapley_values(
     array([[1.5, 0.5]])
     """
     refuse_swapped(model, idata)
-    one_of("method", method, ("exact", "permutations"))
+    one_of("method", method, ("exact", "permutations", "fanova"))
     if method == "permutations":
         options["orders"] = _orders(permutations, options.get("seed"))
     one_of("of", of, OF)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
+    if method == "fanova":
+        return by_components(model, idata, where, baseline, of, **options)
     if isinstance(baseline, Mapping):
         return apart(model, idata, where, baseline, partial(_explained, of=of), **options)
     where = from_baseline(model, where, baseline)

@@ -10,6 +10,7 @@ from pymc.gp import cov
 
 from bayes_gpx.kernels.additive import Additive, ElementarySymmetric
 from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel
+from bayes_gpx.kernels.centred import Centred, ZeroMean
 from bayes_gpx.kernels.composite import Active, Power, Product, Sum, Warped
 from bayes_gpx.kernels.elementary import Automatic, Constant, LinearKernel
 from bayes_gpx.kernels.precomputed import Labelled, Precomputed
@@ -80,6 +81,7 @@ LEAVES = {
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim
     ),
     Additive: lambda k: ElementarySymmetric(tuple(map(from_pymc, k.parts)), k.variances, k.order),
+    Centred: lambda k: ZeroMean(from_pymc(k.base), k.measure),
     Precomputed: lambda k: Labelled(k.matrix),
     cov.Coregion: lambda k: Automatic(k, "Coregion", 0),
 }

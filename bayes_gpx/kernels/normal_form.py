@@ -18,6 +18,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.kernels.centred import ZeroMean
 from bayes_gpx.kernels.composite import Active, Power, Product, Sum
 from bayes_gpx.kernels.elementary import Constant, LinearKernel
 from bayes_gpx.kernels.stationary import Stationary
@@ -58,7 +59,7 @@ class Term:
             return replace(self, variance=self.variance if variance is None else variance)
         return replace(self, variance=self.variance * variance)
 
-    def among(self, part, d, *axes: int) -> TensorVariable:
+    def among(self, part: TensorVariable, d: int, *axes: int) -> TensorVariable:
         """Widen these axes of an array from the term's features to all d features, with zeros."""
         if self.columns is None:
             return part
@@ -134,7 +135,7 @@ def leaves(kernel: Kernel, columns: np.ndarray | None = None) -> Iterator[Term]:
         yield from leaves(kernel.kernel, _within(columns, kernel.columns, None))
     elif isinstance(kernel, Sum | Product):
         yield from (*leaves(kernel.left, columns), *leaves(kernel.right, columns))
-    elif isinstance(kernel, Power):
+    elif isinstance(kernel, Power | ZeroMean):
         yield from leaves(kernel.kernel, columns)
     elif isinstance(kernel, ElementarySymmetric):
         for i, part in enumerate(kernel.parts):

@@ -3,6 +3,7 @@
 from bayes_gpx.plots.attributions import plot_attributions, plot_contributions
 from bayes_gpx.plots.beeswarm import plot_beeswarm
 from bayes_gpx.plots.comparisons import plot_comparisons
+from bayes_gpx.plots.components import plot_components
 from bayes_gpx.plots.dependence import plot_dependence
 from bayes_gpx.plots.derivatives import plot_derivatives
 from bayes_gpx.plots.heatmap import plot_heatmap
@@ -22,6 +23,7 @@ __all__ = [
     "plot_attributions",
     "plot_beeswarm",
     "plot_comparisons",
+    "plot_components",
     "plot_contributions",
     "plot_dependence",
     "plot_derivatives",

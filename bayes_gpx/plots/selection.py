@@ -207,7 +207,7 @@ def covers_zero(interval):
 
 def called(name, dataset):
     """What a title calls the numbers of this name."""
-    shapley = dataset.attrs.get("method") == "shapley"
+    shapley = dataset.attrs.get("method") in ("shapley", "fanova")
     words = "Shapley values" if shapley else f"{name.capitalize()}s"
     return f"{words} of the log variance" if _of_log_variance(dataset) else words
 

@@ -386,6 +386,13 @@ class TimesFeatures(Basis):
         return TimesFeatures(functions, self.p), pt.tile(scales, self.p)
 
 
+def is_constant(basis: Basis) -> bool:
+    """Whether the functions of a basis do not vary."""
+    while isinstance(basis, ScaledBasis | OfColumns):
+        basis = basis.basis
+    return isinstance(basis, One)
+
+
 def along_path(slopes, x, baseline, nodes):
     """Integrated gradients (m, d, M) by a quadrature of `slopes`, a function of points."""
     delta = x - baseline

@@ -9,10 +9,19 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.aliases import TensorLike
 from bayes_gpx.processes.approximations import HSGP, RandomFeatures
 from bayes_gpx.processes.base import KernelProcess, Process
-from bayes_gpx.processes.basis_functions import Basis, NoBasis, TimesFeatures, along_path, basis_of
+from bayes_gpx.processes.basis_functions import (
+    Basis,
+    JoinedBasis,
+    NoBasis,
+    TimesFeatures,
+    along_path,
+    basis_of,
+    is_constant,
+)
 from bayes_gpx.processes.grouped_process import GroupedProcess
 from bayes_gpx.processes.operators import (
     AtPoints,
+    Components,
     Composite,
     Contribution,
     Gradient,
@@ -200,8 +209,25 @@ def _attributions(basis, L):
     return along_path(basis.gradient, L.x, L.start, L.nodes)
 
 
+def _components(basis, L):
+    """Each component is made of its own functions, all constant ones being one, the last."""
+    parts = basis.parts if isinstance(basis, JoinedBasis) else (basis,)
+    own = [_values(part, L) for part in parts]
+    varying = [k for k, part in enumerate(parts) if not is_constant(part)]
+    components = [[k] for k in varying]
+    if len(varying) < len(parts):
+        components.append([k for k in range(len(parts)) if k not in varying])
+
+    def among_all(members):
+        rows = [own[k] if k in members else pt.zeros_like(own[k]) for k in range(len(parts))]
+        return pt.concatenate(rows, axis=-1)
+
+    return pt.concatenate([among_all(members) for members in components], axis=1)
+
+
 ROWS = {
     Value: _values,
+    Components: _components,
     Weight: _values,
     Contribution: _values,
     Gradient: lambda basis, L: basis.gradient(L.x),

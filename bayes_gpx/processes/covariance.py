@@ -15,9 +15,11 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import LinearKernel
+from bayes_gpx.kernels.summands import summands, varying
 from bayes_gpx.processes import expected_gradients, integrated_gradients, shapley
 from bayes_gpx.processes.operators import (
     AtPoints,
+    Components,
     Contribution,
     Derivative,
     Difference,
@@ -30,6 +32,7 @@ from bayes_gpx.processes.operators import (
     Operator,
     ShapleyValue,
     Value,
+    Varying,
     bilinear,
 )
 
@@ -125,11 +128,51 @@ def _block_of_shapley(kernel, L):
     return shapley.among_columns(part, L.players, 1, 2)
 
 
+def _of_components_and_others(kernel, L, M):
+    parts = _of_summands(kernel, L, M)
+    return parts.reshape((-1, parts.shape[2]))
+
+
+def _of_components(kernel, L, M):
+    parts = _of_summands(kernel, L, Value(M.X))
+    whole = parts[..., None] * pt.eye(parts.shape[1])[:, None]
+    return whole.reshape((-1, whole.shape[2] * whole.shape[3]))
+
+
+def _of_summands(kernel, L, M):
+    """Covariance of each summand at L's points with another operator of it, (m, c, len M)."""
+    parts, value = summands(kernel, L.x.type.shape[1], L.order), Value(L.X)
+    return pt.stack([covariance(part.kernel, value, M) for part in parts], axis=1)
+
+
+def _of_varying_and_others(kernel, L, M):
+    other = Value(M.X) if isinstance(M, Varying) else M
+    return covariance(varying(kernel, L.x.type.shape[1]), Value(L.X), other)
+
+
+def _block_of_varying(kernel, L):
+    return varying(kernel, L.x.type.shape[1]).diag(L.x)[:, None, None]
+
+
+def _block_of_components(kernel, L):
+    parts = summands(kernel, L.x.type.shape[1], L.order)
+    variances = pt.stack([part.kernel.diag(L.x) for part in parts], axis=1)
+    return variances[:, :, None] * pt.eye(len(parts))
+
+
 PAIRS = {
     **dict.fromkeys(product((Value, Gradient, Hessian), repeat=2), _of_derivatives),
     (Value, Value): of_values,
     (IntegratedGradient, Value): _of_attributions_and_values,
     (IntegratedGradient, IntegratedGradient): _of_attributions,
+    (Varying, Value): _of_varying_and_others,
+    (Varying, Gradient): _of_varying_and_others,
+    (Varying, Hessian): _of_varying_and_others,
+    (Varying, Varying): _of_varying_and_others,
+    (Components, Value): _of_components_and_others,
+    (Components, Gradient): _of_components_and_others,
+    (Components, Hessian): _of_components_and_others,
+    (Components, Components): _of_components,
     (ShapleyValue, Value): _of_shapley_and_values,
     (ShapleyValue, ShapleyValue): _of_shapley,
 }
@@ -179,6 +222,8 @@ BLOCKS = {
     Difference: _block_of_differences,
     IntegratedGradient: lambda k, L: integrated_gradients.block(k, L.x, L.start, L.nodes),
     ExpectedGradient: lambda k, L: expected_gradients.block(k, L.x, L.start, L.nodes),
+    Components: _block_of_components,
+    Varying: _block_of_varying,
     ShapleyValue: _block_of_shapley,
 }
 """Prior covariances within each point that need no covariances between points."""

@@ -158,6 +158,29 @@ class Value(OfSamples):
     axes: ClassVar = 0
 
 
+@dataclass(frozen=True, eq=False)
+class Components(AtPoints):
+    """The parts of f that belong to each summand of the kernel; see `bayes_gpx.kernels.summands`.
+
+    Attributes
+    ----------
+    order : int
+        Highest order of the interactions that are summands of their own.
+    """
+
+    order: int
+    name: ClassVar = "components"
+    own_noise: ClassVar = False
+
+
+@dataclass(frozen=True, eq=False)
+class Varying(AtPoints):
+    """Values of f without its constants: the sum of all other components."""
+
+    name: ClassVar = "varying"
+    own_noise: ClassVar = False
+
+
 class OfFeatures(OfSamples):
     """What only a weight process has: a component for each column of Z."""
 
@@ -398,6 +421,16 @@ def contribution(
 ) -> Contribution:
     """Contributions z_l w_l(x) at each row of X and Z; they sum to `evaluate(X, Z)`."""
     return Contribution(X, Z, sample=_identity(sample, X), smooth=smooth)
+
+
+def components(X: TensorLike, order: int) -> Components:
+    """Part of f of each summand of the kernel at each row of X; they sum to `evaluate(X)`."""
+    return Components(X, order)
+
+
+def varying(X: TensorLike) -> Varying:
+    """Value f(x) without the constants of its kernel, at each row of X."""
+    return Varying(X)
 
 
 def gradient(X: TensorLike, Z: TensorLike | None = None, *, tied: bool = False) -> Gradient:

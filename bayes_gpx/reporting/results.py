@@ -11,6 +11,7 @@ from bayes_gpx.assess.compare import compare, refuse_incomparable
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
+    components,
     contributions,
     interactions,
     loo_predictions,
@@ -21,12 +22,14 @@ from bayes_gpx.explain import (
     slopes,
     weights,
 )
+from bayes_gpx.explain.components import components_of
 from bayes_gpx.explain.imputation import combined
 from bayes_gpx.export.arviz import predictive_checks
 from bayes_gpx.export.tables import DIVISIONS
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.resampling import resampled
+from bayes_gpx.kernels.summands import CONSTANT
 
 OWN = "this model"
 """Name of the report's model among others."""
@@ -352,6 +355,22 @@ class Findings:
     def weighed_smooth(self):
         """The weight functions themselves, in some rows."""
         return weights(*self.asked, obs=self.some, smooth=True, **self.sampled)
+
+    @property
+    def summed(self):
+        """Whether f is a sum of several components that vary."""
+        specification = self.model.specification
+        if specification.family != "GP" or specification.grouped:
+            return False
+        return sum(part.name != CONSTANT for part in components_of(self.model, 1)[0]) > 1
+
+    @cached_property
+    def components(self):
+        """Components of f in some rows; of interactions, those of two features."""
+        order = 2 if self.model.training.d <= MOST_PAIRED else 1
+        options = {**self.thinned, "keep": "summary", "progressbar": False}
+        model, idata, X_new, _ = self.asked
+        return components(model, idata, X_new, order=order, obs=self.some, **options)
 
     @property
     def numbers(self):

@@ -71,11 +71,23 @@ def main(arguments=None):
     shown = scores.groupby(["series", "horizon", "model"], sort=False).mean().reset_index()
     print(f"\nMeans over {ORIGINS} origins:\n{shown.round(3).to_string(index=False)}")
     run.table(shown, "scores")
+    if smoothing:
+        run.figure(parts_of(series["co2"], run), "parts")
     bikes = series["bikes"]
     split = len(y) - 28
     model = weighed(bikes, slice(split - ROWS, split))
     idata = run.fit(model)
     run.figure(plot_forecast(model, idata, bikes, slice(split - 28, split + 28), split), "forecast")
+
+
+def parts_of(series, run):
+    """Trend, slow changes and season of the last rows of a series, with their shares."""
+    rows = slice(len(series.y) - ROWS, len(series.y))
+    model = of_time(series, rows)
+    idata = run.fit(model, suffix="_parts")
+    found = bx.components(model, idata, keep="summary", ci_prob=script.LEVEL)
+    print(f"\nShares of variance:\n{found['share'].to_series().round(3).to_string()}")
+    return bx.plot_components(found).viz["figure"].item()
 
 
 def carbon_dioxide():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 from numpy.testing import assert_allclose
 
@@ -237,6 +238,31 @@ def test_a_categorical_column_has_one_turn():
     # Two players have two orders, which are each other's reverse.
     assert_allclose(found["attribution_mean"], exact["attribution_mean"], atol=1e-12)
     assert_allclose(found["attribution_mc_error"], 0.0, atol=1e-12)
+
+
+def test_of_an_orthogonal_kernel_they_follow_from_components():
+    """The game that fills features from a grid is the one under the measure of its columns."""
+    levels = np.array([[-1.0, 0.3, 0.5], [0.4, 1.1, -0.7]])
+    grid = np.stack(np.meshgrid(*levels.T), axis=-1).reshape((-1, 3))
+
+    def kernel(d):
+        effects = bx.Additive(d, [0.9, 1.1, 1.4], 3, [1.0, 0.6, 0.3], measure=levels)
+        return 1.3 * effects + pm.gp.cov.Constant(2.0)
+
+    model = bx.GP(X[:, :3], Y, kernel=kernel, scale=False)
+    options = {"covariance": True, "progressbar": False}
+    asked = model, {"sigma": 0.2}, X_NEW[:, :3]
+    found = bx.shapley_values(*asked, method="fanova", **options)
+    exact = bx.shapley_values(*asked, baseline=grid, **options)
+    names = ["attribution_mean", "attribution_cov", "difference_mean", "difference_sd"]
+    for name in names:
+        assert_allclose(found[name], exact[name], atol=1e-10)
+    assert found["completeness_residual"].max() < 1e-12
+    assert found["completeness_residual_variance"].max() < 1e-12
+    with pytest.raises(ValueError, match="expected none"):
+        bx.shapley_values(*asked, method="fanova", baseline="zero")
+    with pytest.raises(ValueError, match="not orthogonal"):
+        bx.shapley_values(bx.GP(X, Y), THETA, method="fanova")
 
 
 def test_too_many_baselines_are_refused():

@@ -35,9 +35,11 @@ def drawn():
     plain = bx.GP(X, model.training.y)
     few = plain, known(plain, scattered(theta, 10))
     alone = {name: theta[name] for name in plain.hyperparameters}
+    additive = bx.GP(X, model.training.y, kernel=lambda d: bx.Additive(d, 1.0))
     relevance = bx.relevance(*few, progressbar=False)
     pairs = bx.ranking(bx.interactions(*few, progressbar=False))
     given = {
+        "components": (bx.components(additive, {"sigma": 0.2}, **quiet),),
         "contributions": (bx.contributions(model, idata, **quiet),),
         "predictions": (bx.predictions(model, idata, **quiet), model.training.y),
         "attributions": (attributions,),
@@ -226,3 +228,20 @@ def test_a_model_in_the_place_of_a_dataset_is_refused(name):
         words = rf"The plot was given a {type(given).__name__}; expected the \w+ that .*bx\."
         with pytest.raises(ValueError, match=words):
             getattr(bx, name)(given, *rest)
+
+
+def test_components_are_curves_of_one_feature_and_points_of_several():
+    X = pd.DataFrame(np.random.default_rng(1).normal(size=(8, 2)), columns=["wind", "rain"])
+    model = bx.GP(X, X["wind"] * X["rain"], kernel=lambda d: bx.Additive(d, 1.0))
+    found = bx.components(model, {"sigma": 0.2}, keep="summary", progressbar=False)
+    plot = bx.plot_components(found, components=["rain", "wind:rain"], backend="matplotlib")
+    panels, order = plot.viz["plot"].values.ravel(), np.argsort(X["rain"].values)
+    curve, points = panels[0].lines[-1], panels[1].collections[-1]
+    mean = found["component_mean"]
+    assert_allclose(curve.get_ydata(), mean.sel(component="rain").values[order])
+    order = np.argsort(X["wind"].values)
+    assert_allclose(points.get_offsets()[:, 1], mean.sel(component="wind:rain").values[order])
+    assert panels[0].get_title() == f"rain ({round(100 * found['share'].values[1])}%)"
+    for wrong in ("constant", "snow"):
+        with pytest.raises(ValueError, match="expected one of"):
+            bx.plot_components(found, components=[wrong], backend="none")

@@ -17,15 +17,15 @@ numerics: lapack special jets coalitions quadrature linear_algebra gaussian_expe
     compile_modes threads row_sums partial_evaluation progress
 data: categorical dates moments features groups response training row_source streamed sheets
     openml datasets
-kernels: distance tensor_products base profiles stationary elementary composite additive precomputed
-    normal_form smoothness from_pymc
+kernels: distance tensor_products base profiles stationary elementary composite centred additive
+    precomputed normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients shapley
     covariance base gaussian_process weight_process grouped_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
     evidence/sums evidence/row_bounds evidence/groups evidence/intervals evidence/numba_forms
     beliefs base gaussian exact low_rank laplace softmax latent prior_functions strategies minibatch
-    pathwise predictive_derivatives
+    pathwise predictive_derivatives component_variances
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
@@ -35,13 +35,13 @@ draws: protocols hyperparameter_draws points level_moves mixture_intervals inter
 model: named_kernels specification beliefs priors lengthscale_prior bound_data latent_variables
     data_sums observed_response inducing_points starting_points svgp fitting description model gp
     placement interaction_model storage
-explain: in_parts predictions weights derivatives attributions shapley_values sensitivities
-    relevance ranking importances partial_dependence comparisons slopes sample_functions
-    loo_predictions imputation
+explain: in_parts predictions weights components sobol derivatives attributions fanova
+    shapley_values sensitivities relevance ranking importances partial_dependence comparisons
+    slopes sample_functions loo_predictions imputation
 assess: metrics tasks compare replicates calibrate projection project
-plots: selection layout visuals predictions weights derivatives slopes attributions waterfall
-    beeswarm dependence heatmap image map path partial_dependence comparisons relevance importances
-    project
+plots: selection layout visuals predictions weights components derivatives slopes attributions
+    waterfall beeswarm dependence heatmap image map path partial_dependence comparisons relevance
+    importances project
 export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/models sections/citing results

@@ -154,3 +154,18 @@ def test_counts_with_an_exposure_are_not_scored_at_another(data):
     theta = {"lengthscale": 1.0, "amplitude": 1.0}
     with pytest.raises(ValueError, match=r"at an exposure of 1.*exposure="):
         Findings(model, theta, X[:3], None, y_new=y[:3].round().clip(0), **OPTIONS)
+
+
+def test_components_are_drawn_where_f_is_a_sum(data):
+    X, y = data
+    theta = {"linear_amplitude": 1.0, "expquad_lengthscale": [1.0, 1.5], "expquad_amplitude": 1.0}
+    model = bx.GP(X, y, kernel="linear + expquad")
+    findings = Findings(model, theta | {"sigma": 0.3}, None, None, y_new=None, **OPTIONS)
+    parts, text = told(SLOPES, findings)
+    found = bx.components(model, theta | {"sigma": 0.3}, keep="summary", progressbar=False)
+    table = next(p for p in parts if p.kind == "table" and p.columns[0] == "component")
+    assert [row[0] for row in table.rows] == ["linear", "expquad", "constant"]
+    assert [row[1] for row in table.rows] == pytest.approx(100 * found["share"].values)
+    assert "Components over 40 rows, pressure." in text
+    alone = Findings(bx.GP(X, y), THETA, None, None, y_new=None, **OPTIONS)
+    assert not alone.summed

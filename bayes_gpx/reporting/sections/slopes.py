@@ -4,7 +4,13 @@ import pandas as pd
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
-from bayes_gpx.plots import plot_beeswarm, plot_dependence, plot_map, plot_partial_dependence
+from bayes_gpx.plots import (
+    plot_beeswarm,
+    plot_components,
+    plot_dependence,
+    plot_map,
+    plot_partial_dependence,
+)
 from bayes_gpx.reporting.page import Section, Table, picture
 
 PANELS = 6
@@ -112,6 +118,29 @@ def _curves(findings):
     )
 
 
+def _components(findings):
+    if not findings.summed:
+        return
+    for whose, found in _by_label(findings.components):
+        pc = plot_components(found, backend="matplotlib", col_wrap=2)
+        yield picture(pc, f"The parts of f{whose} that belong to each summand of the kernel.")
+        yield Table(
+            f"Components{whose} over {found.sizes['obs']} rows, {found.attrs['units']}. Shares of "
+            "the variance of f add up to 100 %; one is negative where a component works against "
+            "the others.",
+            ["component", "share of variance, %", "mean sd"],
+            [
+                [str(name), 100 * float(share), float(sd)]
+                for name, share, sd in zip(
+                    found["component"].values,
+                    found["share"].values,
+                    found["component_sd"].mean("obs").values,
+                    strict=True,
+                )
+            ],
+        )
+
+
 def _levels(findings):
     if not findings.model.training.X.levels or findings.classes:
         return
@@ -126,5 +155,5 @@ def _levels(findings):
 SLOPES = Section(
     "slopes",
     "How do predictions change?",
-    (_weights, _maps, _contributions, _slopes, _curves, _levels),
+    (_weights, _maps, _contributions, _slopes, _curves, _components, _levels),
 )

@@ -1,0 +1,173 @@
+"""Components: the parts of f that belong to each summand of a kernel."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytensor.tensor as pt
+import xarray as xr
+
+from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
+from bayes_gpx.draws.points import points_to_explain
+from bayes_gpx.kernels.summands import Summand, summands
+from bayes_gpx.processes.gaussian_process import GaussianProcess
+from bayes_gpx.validation import count
+
+if TYPE_CHECKING:
+    from bayes_gpx.kernels.base import Kernel
+    from bayes_gpx.model.model import Model
+
+MOST_COMPONENTS = 500
+"""Components whose joint covariance is computed for every observation."""
+
+
+def components(
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    *,
+    order: int = 2,
+    obs: Labels | None = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Posterior of each component of f: the part that belongs to one summand of the kernel.
+
+    A Gaussian process whose kernel is a sum is a sum of independent Gaussian processes, such as a
+    trend, a season and the rest. Given the data they are no longer independent, and have a joint
+    normal distribution for every draw of the hyperparameters, in closed form. They add up to f.
+
+    Parameters
+    ----------
+    model : GP
+        Multiples of sums and `Additive` kernels are opened up: the latter into the effect of each
+        feature, the interaction of each pair, and so on. Other products, such as
+        ``periodic * expquad``, are one component.
+    idata : xarray.DataTree or dict
+        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+    X_new : frame or array (m, d), optional
+        New samples; None for the training samples.
+    order : int
+        Highest order of the interactions in `Additive` kernels that are components of their own;
+        all higher ones together are the component `remainder`.
+    obs : label or list of labels, optional
+        Only these observations.
+    **options
+        draws, num_draws, covariance, joint, keep, path, seed, progressbar, ci_prob: see
+        `bayes_gpx.draws.evaluate.explain`.
+
+    Returns
+    -------
+    xarray.Dataset
+        `components` (chain, draw, obs, component), the draws; `component_mean`, `component_sd` and
+        `component_interval` (obs, component); with ``covariance=True`` `component_cov` (obs,
+        component, component_bis); `f` and its moments, the sum; `value` (obs, feature). In units
+        of y, or of the latent function if noise is not normal.
+
+        `share` (component) is the covariance over the observations of a component's mean with the
+        mean of f, divided by the variance of the latter: shares add up to 1, and one is negative
+        where a component works against the others. `completeness_residual` (obs) says how far
+        means are from adding up to that of f, and `completeness_residual_variance` the same of
+        variances.
+
+        Components are called as the summands in the model's kernel, by features (``age``,
+        ``age:bmi``) where an `Additive` kernel has an effect of these, and otherwise by the type of
+        their kernel and its features. `constant` holds the mean of y and constant kernels.
+        The coordinate `along` names the first feature that a component varies with, and `alone`
+        says whether it is the only one.
+
+    Raises
+    ------
+    ValueError
+        For a `GPX`, whose components are its contributions; for a model with groups; for an `order`
+        that is no positive whole number; and for more than 500 components.
+
+    Warns
+    -----
+    ExtrapolationWarning
+        If new samples leave the training data.
+
+    Notes
+    -----
+    With the covariance k_s of a summand, a component has the mean ``k_s(x, X) alpha``, and two
+    of them the covariance ``k_s(x, x) [s = t] - k_s(x, X) C k_t(X, x)``, where alpha and C belong
+    to the whole kernel [1]_. What the data do not tell apart, such as two constants or two trends,
+    has a large variance of its own and a negative covariance with the other.
+
+    References
+    ----------
+    .. [1] Duvenaud, "Automatic model construction with Gaussian processes" (2014), chapter 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.linspace(0.0, 6.0, 40)[:, None]
+    >>> model = bx.GP(X, np.sin(4.0 * X[:, 0]) + X[:, 0], kernel="linear + expquad", scale=False)
+    >>> theta = {"linear_amplitude": 1.0, "expquad_lengthscale": [0.4], "expquad_amplitude": 1.0}
+    >>> theta["sigma"] = 0.01
+    >>> found = bx.components(model, theta, [[3.0]], keep="summary", progressbar=False)
+    >>> found["component_mean"].to_series().round(2).to_dict()
+    {(0, 'linear'): 2.95, (0, 'expquad'): -0.49}
+    """
+    refuse_swapped(model, idata)
+    parts, names = components_of(model, order)
+    where = points_to_explain(model, X_new, obs=obs)
+    found = explain(model, idata, quantities.component(model, names, order), where, **options)
+    features = model.training.X.columns
+    seen = dict(zip(names, (part.columns for part in parts), strict=True))
+    along = [seen.get(name, ()) for name in found["component"].values]
+    return found.assign_coords(
+        along=("component", [features[own[0]] if own else "" for own in along]),
+        alone=("component", [len(own) == 1 for own in along]),
+    )
+
+
+def components_of(model: Model, order: int) -> tuple[list[Summand], tuple[str, ...]]:
+    """The summands of a model's kernel, and their names, each a different one."""
+    count("order", order)
+    parts = summands(kernel_of(model), model.training.d, order)
+    if len(parts) > MOST_COMPONENTS:
+        raise ValueError(
+            f"The kernel has {len(parts)} summands; expected at most {MOST_COMPONENTS}. Pass a "
+            f"smaller order than {order}, which makes one remainder of all higher orders."
+        )
+    named, seen = _own_names(model), Counter[str]()
+    names = named or [part.called(model.training.X.columns) for part in parts]
+    unique = []
+    for name in names:
+        seen[name] += 1
+        unique.append(f"{name} {seen[name]}" if seen[name] > 1 else name)
+    return parts, tuple(unique)
+
+
+def kernel_of(model: Model) -> Kernel:
+    """The kernel of a GP, with symbols for its hyperparameters."""
+    specification, training = model.specification, model.training
+    if specification.family != "GP":
+        raise ValueError(
+            "components of a GPX are its contributions, one for each feature; expected a bx.GP. "
+            "Use bx.contributions."
+        )
+    if specification.grouped:
+        raise ValueError(
+            "components of a model with groups are not known; expected a model without groups."
+        )
+    sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
+    theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in specification.hyperparameters}
+    process = specification.process(theta, training.d, model.called_kernel)
+    assert isinstance(process, GaussianProcess)  # the other two were refused above
+    return process.kernel
+
+
+def _own_names(model):
+    """Names of summands as the user wrote them; none for a callable kernel."""
+    if model.specification.levels is not None:
+        return ["precomputed"]
+    return [
+        " * ".join(factor.prefix.rstrip("_") or factor.kind for factor in summand)
+        for summand in model.specification.summands
+    ]

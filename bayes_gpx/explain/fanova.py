@@ -1,0 +1,67 @@
+"""Shapley values that average over a measure: components of f, divided among their features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.response_scale import bends
+from bayes_gpx.explain.attributions import warn_if_incomplete
+from bayes_gpx.explain.components import components_of, kernel_of
+from bayes_gpx.kernels.additive import ElementarySymmetric
+from bayes_gpx.posteriors.component_variances import orthogonal
+
+if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.quantities import Quantity
+    from bayes_gpx.model.model import Model
+
+
+def by_components(
+    model: Model, idata: Draws, where: Points, baseline: Any, of: str, **options: Any
+) -> xr.Dataset:
+    """Shapley values of the game that averages over the measure of an orthogonal kernel.
+
+    Raises
+    ------
+    ValueError
+        For a baseline, the log variance, the response of labels and counts, categorical columns,
+        and a kernel without a measure.
+    """
+    if not (isinstance(baseline, str) and baseline == "mean"):
+        raise ValueError(
+            "baseline was given with method='fanova', which averages over the kernel's measure "
+            "instead; expected none. Pass rows as the measure: bx.Additive(..., measure=rows)."
+        )
+    if of != "value":
+        raise ValueError(
+            f"of={of!r} with method='fanova', which divides f; expected method='exact'."
+        )
+    quantity, on = _divided(model), options.get("on", "response")
+    if bends(model, quantity, on):
+        raise ValueError(
+            f"likelihood={model.specification.likelihood!r}: components are known of f, which its "
+            "response is not linear in; expected on='latent'."
+        )
+    found = explain(model, idata, quantity, where, **options)
+    warn_if_incomplete(model, found, on)
+    return found
+
+
+def _divided(model: Model) -> Quantity:
+    """Each component of f, divided evenly among its features."""
+    kernel, d = kernel_of(model), model.training.d
+    if model.training.X.levels:
+        raise ValueError(
+            "method='fanova' with categorical columns, whose indicators are no independent "
+            "features; expected columns of numbers."
+        )
+    order = cast(ElementarySymmetric, orthogonal(kernel, d).kernel).order
+    parts, _ = components_of(model, order)
+    shares = [[(c in p.columns) / max(len(p.columns), 1) for p in parts] for c in range(d)]
+    return quantities.fanova_shapley_value(model, np.array(shares), order)
