@@ -18,6 +18,7 @@ from bayes_gpx.draws.points import Points, from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.system.warning import warn
@@ -44,6 +45,7 @@ class CompletenessWarning(UserWarning):
     """Attributions do not add up to the difference f(x) - f(baseline)."""
 
 
+@by_output
 @in_parts
 def attributions(
     model: Model,

@@ -69,6 +69,10 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
             "result of bx.relevance or bx.interactions with over='draws'."
         )
     average = found[name] if name == "average_relevance" else _by_pair(found[name])
+    if "output" in average.dims:
+        raise ValueError(
+            "found is of several outputs; expected one of them: pass found.sel(output=name)."
+        )
     item = average.dims[-1]
     values = average.values
     size, samples = values.shape[-1], (0, 1)

@@ -15,6 +15,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import from_baseline, points_to_explain
 from bayes_gpx.draws.response_scale import bends
 from bayes_gpx.explain.attributions import MOST_BASELINES, apart, refuse_joint, warn_if_incomplete
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.validation import one_of
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@by_output
 @in_parts
 def shapley_values(
     model: Model,

@@ -153,6 +153,7 @@ class GP(Model):
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         beliefs: Sequence[Belief] = (),
+        correlation: int = 0,
         name: str = "",
     ) -> None:
         specification = Specification(
@@ -176,8 +177,11 @@ class GP(Model):
             exposure=exposure,
             groups=groups,
         )
+        outputs = None if training.outputs is None else len(training.outputs.names)
         known = read_beliefs(beliefs, training, specification)
-        specification = replace(specification, beliefs=known)
+        specification = replace(
+            specification, beliefs=known, outputs=outputs, correlation=correlation
+        )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
 

@@ -23,6 +23,7 @@ from bayes_gpx.processes.operators import (
     Value,
     Weight,
 )
+from bayes_gpx.processes.output_process import OutputProcess
 from bayes_gpx.processes.weight_process import WeightProcess
 
 
@@ -147,6 +148,8 @@ def expanded(
     """
     if isinstance(process, GroupedProcess):
         raise NoBasis("A process of groups has no basis functions; expected one without groups.")
+    if isinstance(process, OutputProcess):
+        raise NoBasis("A process of outputs has no basis functions; expected one of one output.")
     X = pt.as_tensor_variable(X)
     if not isinstance(process, WeightProcess):
         return BasisProcess(((basis_of(process.kernel, approximation, X), 1.0),))
