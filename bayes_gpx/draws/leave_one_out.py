@@ -212,6 +212,7 @@ def log_likelihood_given(model: ModelLike, hyper: HyperparameterDraws, f: np.nda
     array (chain, draw * k, n)
         Of y in user units.
     """
+    model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
     training, structure = model.training, Structure.of(model, hyper)
     data = data_of(model, structure)
     observation, scaled = model.specification.observation, training.scaled()

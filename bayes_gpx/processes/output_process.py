@@ -7,6 +7,7 @@ from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.processes.base import KernelProcess
 from bayes_gpx.processes.grouped_process import without_codes
+from bayes_gpx.processes.operators import AtPoints
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,13 @@ class OutputProcess(KernelProcess):
     parts: Sequence[KernelProcess]
     mixing: TensorVariable
 
-    def _weighed(self, L):
-        """Yield each part with its share in the outputs that L is asked of, (m,)."""
+    def shares(self, L: AtPoints) -> list[TensorVariable]:
+        """How much of each part is in the outputs that L is asked of, (m,) each."""
         codes = L.x[:, -1].astype("int64")
-        for j, part in enumerate(self.parts):
-            yield part, self.mixing[:, j][codes]
+        return [self.mixing[:, j][codes] for j in range(len(self.parts))]
+
+    def _weighed(self, L):
+        return zip(self.parts, self.shares(L), strict=True)
 
     def _covariance(self, L, M):
         ours, theirs, total = without_codes(L), without_codes(M), 0.0
@@ -53,9 +56,8 @@ class OutputProcess(KernelProcess):
 
     def _variance(self, L):
         m = L.x.shape[0]
-        return self._summed_parts(
-            L, lambda part, bare: part.variance(bare).reshape((m, -1))
-        ).reshape((-1,))
+        by_points = self._summed_parts(L, lambda part, x: part.variance(x).reshape((m, -1)))
+        return by_points.reshape((-1,))
 
     def _block(self, L):
         return self._summed_parts(L, lambda part, bare: part.block(bare))

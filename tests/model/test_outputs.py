@@ -185,6 +185,21 @@ def test_rows_that_are_left_out_are_left_out_with_all_their_outputs(model):
         np.testing.assert_allclose(sd[~np.isnan(sd)], np.sqrt(np.diag(cov)), rtol=1e-8)
 
 
+def test_functions_of_one_seed_are_those_of_all_outputs(model):
+    draws, options = 400, {"seed": 3, "progressbar": False}
+    f = []
+    for name in ("y0", "y1"):
+        functions = bx.sample_functions(model.of_output(name), THETA, draws=draws, **options)
+        f.append(functions.predictions(X_NEW[:1])["f"].values.ravel())
+    cross = blocks(X_NEW[:1], X)[:, KNOWN]
+    cov = blocks(X_NEW[:1], X_NEW[:1]) - cross @ np.linalg.solve(covariance_of_y(), cross.T)
+    mean, _ = conditioned(blocks(X_NEW[:1], X_NEW[:1]), cross)
+    sd = np.sqrt(np.diag(cov))[:2]
+    np.testing.assert_array_less(np.abs(np.mean(f, axis=1) - mean[:2]), 4 * sd / np.sqrt(draws))
+    error = np.sqrt((cov[0, 1] ** 2 + np.prod(sd**2)) / draws)
+    assert abs(np.cov(f)[0, 1] - cov[0, 1]) < 4 * error
+
+
 @pytest.fixture(scope="module")
 def fitted():
     table = pd.DataFrame(Y[:, :2], columns=["heat", "cold"])
@@ -274,7 +289,6 @@ def test_verbs_that_know_one_response_say_what_to_ask_instead(model, tmp_path):
         lambda: bx.project(model, THETA),
         lambda: bx.interaction_model(model, [("x0", "x1")]),
         lambda: bx.sample_posterior_predictive(model, THETA),
-        lambda: bx.importances(model, THETA, progressbar=False),
         lambda: bx.predictions(model, THETA, path=tmp_path / "draws"),
         lambda: bx.save(asked, THETA, tmp_path / "model.nc"),
         lambda: bx.ranking(bx.relevance(model, THETA, X_NEW, progressbar=False)),
