@@ -14,7 +14,7 @@ from bayes_gpx.data.response import read_reals, texts
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
-from bayes_gpx.validation import one_of
+from bayes_gpx.validation import one_of, one_output
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,6 +286,7 @@ def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
     ValueError
         For another length or index, unknown labels, and what the model's own `y` may not be.
     """
+    one_output(dataset)
     index = dataset["obs"].values
     if np.shape(y) != index.shape:
         raise ValueError(

@@ -87,8 +87,8 @@ def _streamed(training):
 
 def _of_training(training):
     """The training rows in memory, with their own deviations."""
-    positions = np.arange(training.n)
-    parts = ({"obs": positions // PART == k} for k in range(-(-training.n // PART)))
+    positions = np.arange(len(training.X))
+    parts = ({"obs": positions // PART == k} for k in range(-(-len(positions) // PART)))
     return _Rows(training.X.index, (), parts)
 
 

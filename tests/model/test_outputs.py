@@ -1,7 +1,10 @@
 """Several outputs of each row: sums of Kronecker products with gaps, against dense NumPy."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
 from scipy.stats import multivariate_normal, norm
 
@@ -100,7 +103,10 @@ def test_derivatives_are_those_of_finite_differences(model):
         np.testing.assert_allclose(of_j["derivative_sd"].values.ravel() ** 2, variance, **close)
 
 
-@pytest.mark.parametrize("verb", [bx.attributions, bx.shapley_values])
+SLOW = pytest.param(bx.shapley_values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("verb", [bx.attributions, SLOW])
 def test_attributions_sum_to_the_difference(model, verb):
     baseline = np.array([0.1, -0.4])
     found = verb(model, THETA, X_NEW, baseline=baseline, **QUIET)
@@ -185,6 +191,7 @@ def test_rows_that_are_left_out_are_left_out_with_all_their_outputs(model):
         np.testing.assert_allclose(sd[~np.isnan(sd)], np.sqrt(np.diag(cov)), rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_functions_of_one_seed_are_those_of_all_outputs(model):
     draws, options = 400, {"seed": 3, "progressbar": False}
     f = []
@@ -236,6 +243,31 @@ def test_draws_of_outputs_differ(fitted):
     assert not np.allclose(apart.sel(output="heat"), apart.sel(output="cold"))
 
 
+def test_an_executor_explains_rows_and_not_cells(model):
+    with ThreadPoolExecutor(1) as executor:
+        found = bx.predictions(model, THETA, executor=executor, **QUIET)
+    expected = bx.predictions(model, THETA, **QUIET)
+    np.testing.assert_allclose(found["y_mean"], expected["y_mean"], **EXACT)
+
+
+def test_a_model_says_what_its_outputs_are(model):
+    assert "Outputs                    3: y0, y1, y2; 21 of 27 values observed" in repr(model)
+    assert "Functions that they share  2" in repr(model)
+
+
+def test_levels_of_a_column_share_the_lengthscales_of_an_output():
+    frame = pd.DataFrame({"x": X[:, 0], "kind": pd.Categorical(list("abcabcabc"))})
+    table = pd.DataFrame({"u": pd.array([1, 2, None] * 3, dtype="Int64"), "v": X[:, 1]})
+    model = bx.GP(frame, table, correlation=1)
+    assert model.dims_of("lengthscale") == ("output", "feature")
+    each = {**dict.fromkeys(model.hyperparameters, 0.5), "lengthscale": [[1.0, 2.0], [3.0, 4.0]]}
+    lengths = model.fixed_hyperparameters(each)["lengthscale"]
+    np.testing.assert_array_equal(lengths, [[1.0, 2.0, 2.0, 2.0], [3.0, 4.0, 4.0, 4.0]])
+    assert model.training.y.tolist()[:4] == [1.0, X[0, 1], 2.0, X[1, 1]]
+    prior = pm.draw(model.pymc["y"], random_seed=1)
+    assert prior.shape == (15,) and np.isfinite(prior).all()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -282,7 +314,7 @@ def test_correlation_needs_a_table():
 
 
 def test_verbs_that_know_one_response_say_what_to_ask_instead(model, tmp_path):
-    asked = model.of_output("y1")
+    asked, found = model.of_output("y1"), bx.predictions(model, THETA, X_NEW, **QUIET)
     for refused in (
         lambda: bx.report(model, THETA, path=tmp_path / "report.html"),
         lambda: bx.calibrate(model, runs=1, method="laplace"),
@@ -292,7 +324,10 @@ def test_verbs_that_know_one_response_say_what_to_ask_instead(model, tmp_path):
         lambda: bx.predictions(model, THETA, path=tmp_path / "draws"),
         lambda: bx.save(asked, THETA, tmp_path / "model.nc"),
         lambda: bx.ranking(bx.relevance(model, THETA, X_NEW, progressbar=False)),
-        lambda: bx.plot_derivatives(bx.derivatives(model, THETA, X_NEW, **QUIET)),
+        lambda: bx.plot_predictions(found),
+        lambda: bx.plot_waterfall(bx.attributions(model, THETA, X_NEW[:1], **QUIET)),
+        lambda: bx.metrics.coverage(found, np.zeros(4)),
+        lambda: bx.sample_functions(model, THETA, draws=2, progressbar=False).predictions(X_NEW),
     ):
         with pytest.raises(ValueError, match="expected"):
             refused()
