@@ -67,7 +67,8 @@ def log_likelihood(
     -------
     xarray.Dataset
         `log_likelihood` (chain, draw, obs) and `log_marginal_likelihood` (chain, draw), of y
-        in user units.
+        in user units. Of several outputs the former has a last dim `output`: each value given all
+        others, those of its row among them, and NaN where none was observed.
 
     Raises
     ------

@@ -45,8 +45,8 @@ class CompletenessWarning(UserWarning):
     """Attributions do not add up to the difference f(x) - f(baseline)."""
 
 
-@by_output
 @in_parts
+@by_output
 def attributions(
     model: Model,
     idata: Draws,

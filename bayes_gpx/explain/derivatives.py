@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
-@by_output
 @in_parts
+@by_output
 def derivatives(
     model: Model,
     idata: Draws,

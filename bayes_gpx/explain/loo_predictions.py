@@ -98,6 +98,10 @@ def loo_predictions(
         the last dim `class`; no `pit`, and with more than two labels no `residual`. Whatever the
         likelihood, these means and sds are there as `response_mean` and `response_sd` too.
 
+        Several outputs have a last dim `output`, and NaN where none was observed. An output is
+        predicted from all other values, those of its row among them; a label for each row as
+        `groups` leaves all outputs of a row out together.
+
         With `groups` there is also `elpd_group` (group): the log density of all responses of a
         group given the others. It is not the sum of their `elpd`, each of which is of one response
         by itself, as are the draws of `y`. Rows of a group have the same `log_weights` and

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
-@by_output
 @in_parts
+@by_output
 def predictions(
     model: Model,
     idata: Draws,
@@ -69,7 +69,8 @@ def predictions(
     xarray.Dataset
         `f` and `y` (chain, draw, obs), one draw for each hyperparameter draw; `f_mean`,
         `f_sd`, `y_mean`, `y_sd` (obs), exact moments of the mixture over hyperparameter
-        draws; `value` (obs, feature). In units of y.
+        draws; `value` (obs, feature). In units of y. Several outputs have a last dim `output`, each
+        in its own unit; their draws are independent of each other given the hyperparameters.
 
         Instead of `y_mean` and `y_sd`, labels have `probability` and counts have `rate`: draws, the
         mean, which is exact given the normal approximation of f, and the sd of the draws. f is then

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
-@by_output
 @in_parts
+@by_output
 def shapley_values(
     model: Model,
     idata: Draws,

@@ -17,6 +17,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import pymc as pm
 from scipy.stats import norm
 
 import bayes_gpx as bx
@@ -40,7 +41,9 @@ def main(arguments=None):
         known.loc[first : after - 1, CITIES[city]] = np.nan
     X, scores, found = pd.DataFrame({"day": speeds.index}, speeds.index), [], {}
     for rank in (0, 1, 2):
-        model = bx.GP(X, known, kernel="matern32", correlation=rank)
+        names = ["lengthscale", *(["factor_lengthscale"] if rank else [])]
+        priors = dict.fromkeys(names, pm.LogNormal.dist(-2.0, 0.5))  # about four days
+        model = bx.GP(X, known, kernel="matern32", correlation=rank, priors=priors)
         idata = run.fit(model, suffix=f"_{rank}")
         options = {"keep": "summary", "seed": run.seed, "progressbar": False}
         found[rank] = bx.predictions(model, idata, ci_prob=script.LEVEL, **options)
@@ -89,7 +92,7 @@ def plot(found, speeds, known):
         panel.plot(known.index, known[city], "k.", label="observed")
         hidden = speeds[city].where(known[city].isna())
         panel.plot(speeds.index, hidden, "o", color="k", fillstyle="none", label="hidden")
-        panel.set(ylabel="speed (miles per hour)", title=f"Flights to {city}")
+        panel.set(ylabel="miles per hour", title=f"Flights to {city}")
     figure.legend(*panels[0].get_legend_handles_labels(), ncols=4, loc="outside lower center")
     panels[-1].set(xlabel="day of the year 2013")
     figure.suptitle(f"Mean speeds, with {script.LEVEL:.0%} intervals")

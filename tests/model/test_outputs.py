@@ -243,9 +243,13 @@ def test_draws_of_outputs_differ(fitted):
     assert not np.allclose(apart.sel(output="heat"), apart.sel(output="cold"))
 
 
-def test_an_executor_explains_rows_and_not_cells(model):
+def test_an_executor_explains_rows_and_not_cells(model, tmp_path):
+    options = {"draws": 3, "seed": 1, "progressbar": False, "path": tmp_path / "draws"}
     with ThreadPoolExecutor(1) as executor:
         found = bx.predictions(model, THETA, executor=executor, **QUIET)
+        stored = bx.predictions(model, THETA, executor=executor, **options)
+    assert stored["f"].dims == ("chain", "draw", "obs", "output")
+    np.testing.assert_array_equal(stored["f_mean"], found["f_mean"])
     expected = bx.predictions(model, THETA, **QUIET)
     np.testing.assert_allclose(found["y_mean"], expected["y_mean"], **EXACT)
 
