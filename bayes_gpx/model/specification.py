@@ -189,7 +189,7 @@ class Specification:
         if self.outputs is None and self.correlation:
             raise ValueError(
                 f"correlation is {self.correlation}, and y is one response; expected "
-                "correlation=0, or y as a table (rows, outputs)."
+                "correlation=0, also for classes, or y as a table (rows, outputs) of numbers."
             )
         if self.outputs is not None:
             self._refuse_outputs()
