@@ -51,6 +51,16 @@ def count(argument: str, value: Any, least: int = 1) -> None:
         raise ValueError(f"{argument} is {value!r}; expected a whole number of at least {least}.")
 
 
+def one_output(found: Any) -> None:
+    """Raise for a Dataset of several outputs, naming them."""
+    if "output" in found.dims:
+        names = found["output"].values.tolist()
+        raise ValueError(
+            f"The dataset has the outputs {names}; expected one of them: "
+            f"dataset.sel(output={names[0]!r})."
+        )
+
+
 def known_executor(executor: Executor | None) -> None:
     """Raise ValueError for what cannot run tasks."""
     if not isinstance(executor, Executor | None):

@@ -130,6 +130,7 @@ def calibrate(
     ('chain', 'draw')
     """
     refuse_swapped(model, None)
+    model.training.refuse_outputs("calibrate", "Fit a model of one column of y.")
     known_executor(executor)
     count("runs", runs)
     count("draws", draws)

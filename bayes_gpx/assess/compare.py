@@ -15,7 +15,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swap
 from bayes_gpx.draws.leave_one_out import (
     averaged,
     held_out_log_likelihood,
-    log_likelihood,
+    of_responses,
     refuse_single_draw,
 )
 from bayes_gpx.draws.left_out_together import (
@@ -193,7 +193,9 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
                 f"{pair}: rows that are read in parts have no leave-one-out terms; expected models "
                 "of tables in memory."
             )
-        rows = model.training.X.index, other.training.X.index
+        for training in (model.training, other.training):
+            training.refuse_one_output()
+        rows = model.training.responses[1], other.training.responses[1]
         if len(rows[0]) != len(rows[1]) or not np.array_equal(*rows):
             raise ValueError(f"{pair} are models of different rows; expected the same, in order.")
         same = model.training.labels == other.training.labels
@@ -244,7 +246,7 @@ def _scored(model, idata, groups, order, start):
         found = later.azstats.psislw(dim=["chain", "draw"])
         weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
     else:
-        terms = log_likelihood(model, idata, **options)["log_likelihood"]
+        terms = of_responses(model, idata, **options)
     tree = xr.DataTree.from_dict(
         {
             "posterior": idata["posterior"].to_dataset(),
@@ -260,6 +262,7 @@ def _held_out(model, idata, X_new, Z_new, y_new, groups_new):
         missing = "X_new" if X_new is None else "y_new"
         raise ValueError(f"{missing} is missing; expected X_new and y_new, or neither.")
     observation, own = model.specification.observation, groups_new
+    model.training.refuse_outputs("X_new and y_new", "bx.compare without them scores the rows.")
     if model.training.groups is None:
         own = None  # models with groups are compared with those without
     rows = model.training.read_observed(X_new, Z_new, y_new, observation, own)

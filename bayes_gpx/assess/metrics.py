@@ -282,6 +282,7 @@ def faithfulness(
     1.0
     """
     refuse_swapped(model, idata)
+    model.training.refuse_all_outputs()
     without = _Without(model, idata, dataset, X_new, Z_new, groups_new, num_draws, progressbar)
     p = len(without.features)
     found = without(np.vstack([np.ones((1, p), bool), ~np.eye(p, dtype=bool)])[:, None])
@@ -344,6 +345,7 @@ def sufficiency(
     array([2.1, 0. ])
     """
     refuse_swapped(model, idata)
+    model.training.refuse_all_outputs()
     without = _Without(model, idata, dataset, X_new, Z_new, groups_new, num_draws, progressbar)
     p = len(without.features)
     kept = np.arange(p + 1).tolist() if kept is None else np.ravel(kept).tolist()

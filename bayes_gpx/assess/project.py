@@ -236,6 +236,7 @@ def _refuse(model, idata):
     """Raise for what cannot be projected, or not refitted, before anything is computed."""
     refuse_swapped(model, idata)
     spec = model.specification
+    model.training.refuse_outputs("project", "Fit a model of one column of y.")
     exact = spec.normal and spec.approximation is None and not spec.hierarchical
     if spec.family != "GP" or not exact or not isinstance(spec.kernel, str):
         kernel = spec.kernel if isinstance(spec.kernel, str) else "a function or a matrix"

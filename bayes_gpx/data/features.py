@@ -148,6 +148,21 @@ def indistinct(moments: Moments, scale: np.ndarray | float) -> tuple[np.ndarray,
     return alike, alike & ((moments.high > moments.low) | (largest >= LARGEST_INTEGER))
 
 
+def response_scaling(moments: Moments, name: str = "y") -> Scaling:
+    """Center and standard deviation of a response with these moments, scalars."""
+    center, scale = (float(np.squeeze(value)) for value in (moments.mean, moments.sd))
+    if not np.isfinite(scale):
+        raise ValueError(f"{name} is too large to be scaled; use other units.")
+    alike, close = indistinct(moments, scale)
+    if np.any(close):
+        raise ValueError(f"{name} has values that {TOO_CLOSE}")
+    if np.any(alike):
+        raise ValueError(
+            f"{name} is constant, which cannot be scaled. Expected a varying response."
+        )
+    return Scaling(center, scale)
+
+
 def _named(frame, chosen):
     return [column for column, which in zip(frame.columns, chosen, strict=True) if which]
 
@@ -270,6 +285,32 @@ def read_response(
     if name == "y":
         refuse_words(values.tolist() if values.dtype.kind not in "biufmM" else (), name)
     return _numeric(values, name, None, frame.index).copy()
+
+
+def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, tuple[str, ...]]:
+    """Read several responses of each row of the frame X, (n, q), with NaN at gaps; their names.
+
+    Raises
+    ------
+    ValueError
+        If Y is no table of numbers, if its number of rows differs from X's, or if it carries
+        another index than X.
+    """
+    table = _open(Y, name, name)
+    _refuse_repeated(table.columns, name)
+    if not table.columns:
+        raise ValueError(f"{name} has no columns; expected at least one output.")
+    if table.n_rows != len(frame):
+        raise ValueError(
+            f"X has {len(frame)} rows and {name} has {table.n_rows}; expected the same number."
+        )
+    if table.labelled and frame.labelled:
+        refuse_misaligned(frame.index, table.index, "X", name)
+    columns = [
+        _numeric(table.column(j), name, column, table.index, gaps=True)
+        for j, column in enumerate(table.columns)
+    ]
+    return np.column_stack(columns), tuple(table.columns)
 
 
 def refuse_words(values: Iterable[Any], name: str) -> None:
@@ -448,7 +489,7 @@ def _indicators(values, levels, name, column, index):
     return (found[:, None] == np.arange(len(levels))).astype("float64")
 
 
-def _numeric(values, name, column, index):
+def _numeric(values, name, column, index, *, gaps=False):
     where = name if column is None else f"{name}, column {column!r},"
     kind = np.asarray(values).dtype.kind
     if kind in "mM":
@@ -458,7 +499,8 @@ def _numeric(values, name, column, index):
     if kind not in "biuf":
         values = _from_objects(np.asarray(values, dtype=object), where, index)
     values = np.asarray(values, dtype="float64")
-    _refuse_gaps(values, where, index, imputable=column is not None)
+    known = np.where(np.isnan(values), 0.0, values) if gaps else values
+    _refuse_gaps(known, where, index, imputable=column is not None)
     return values
 
 

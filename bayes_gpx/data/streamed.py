@@ -16,6 +16,7 @@ from bayes_gpx.data.features import (
     no_scaling,
     read_features,
     read_response,
+    response_scaling,
     standard_scaling,
 )
 from bayes_gpx.data.moments import MOMENTS, Moments
@@ -24,7 +25,6 @@ from bayes_gpx.data.training import (
     Reader,
     TrainingData,
     read_training,
-    response_scaling,
     unscaled_last,
     with_intercept,
 )

@@ -3,23 +3,23 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from bayes_gpx.data.features import (
-    TOO_CLOSE,
     Frame,
     Scaling,
-    indistinct,
     no_scaling,
     read_features,
     read_response,
     refuse_misaligned,
+    response_scaling,
     standard_scaling,
 )
 from bayes_gpx.data.groups import Groups, read_groups
 from bayes_gpx.data.moments import Moments
+from bayes_gpx.data.outputs import Outputs, read_outputs
 
 INTERCEPT = "intercept"
 
@@ -62,6 +62,9 @@ class TrainingData:
         Whether y itself is scaled; else its scaling is that of the latent values alone.
     groups : Groups or None
         Which rows belong together, where the model has groups.
+    outputs : Outputs or None
+        Where each row has several responses. y are then those that were observed, and the scaling
+        of y is that of all outputs, (q,), or of the one that is asked for.
     """
 
     X: Frame
@@ -77,14 +80,71 @@ class TrainingData:
     exposure: np.ndarray | None = None
     scales_y: bool = True
     groups: Groups | None = None
+    outputs: Outputs | None = None
 
     streamed = False
     """Whether the rows are read in parts, and only a sample of them is held."""
 
     @property
     def n(self) -> int:
-        """Number of samples."""
+        """Number of responses."""
         return len(self.y)
+
+    @property
+    def responses(self) -> tuple[str, Any]:
+        """The dim of the responses, which has its place in the model's names, and its labels."""
+        if self.outputs is None:
+            return "obs", self.X.index
+        return "cell", self.outputs.labels
+
+    @property
+    def code(self) -> Any:
+        """Code of the output that is asked for, or of each response, (N,); None without outputs."""
+        if self.outputs is None:
+            return None
+        return self.outputs.codes if self.outputs.asked is None else self.outputs.asked
+
+    def of_output(self, name: str) -> "TrainingData":
+        """The same data, of which one output is asked for, in its units."""
+        outputs = cast(Outputs, self.outputs).asking(name)
+        center, scale = (v[outputs.asked] for v in (outputs.scaling.center, outputs.scaling.scale))
+        return replace(self, outputs=outputs, y_scaling=Scaling(center, scale), y_name=name)
+
+    def codes_at(self, m: int, groups: Groups | None) -> np.ndarray | None:
+        """Codes of the groups of m rows, or of the output that they are asked of; or None.
+
+        Raises
+        ------
+        ValueError
+            Where there are several outputs, and none of them is asked for.
+        """
+        if self.outputs is None:
+            return None if groups is None else groups.codes
+        self.refuse_all_outputs()
+        return np.full(m, self.outputs.asked)
+
+    def refuse_all_outputs(self) -> None:
+        """Raise where there are several outputs, and none of them is asked for."""
+        if self.outputs is not None and self.outputs.asked is None:
+            raise ValueError(
+                f"The model has the outputs {list(self.outputs.names)}; expected one of them here. "
+                f"Ask model.of_output({self.outputs.names[0]!r}) in the place of the model."
+            )
+
+    def refuse_one_output(self) -> None:
+        """Raise where one of several outputs is asked for."""
+        if self.outputs is not None and self.outputs.asked is not None:
+            raise ValueError(
+                f"The model is asked for the output {self.y_name!r} alone; expected the model of "
+                "all outputs, as bx.GP made it."
+            )
+
+    def refuse_outputs(self, what: str, cure: str) -> None:
+        """Raise for what is not known of a table of outputs, and say what to do instead."""
+        if self.outputs is not None:
+            raise ValueError(
+                f"{what} with a model of several outputs; expected a model of one response. {cure}"
+            )
 
     @cached_property
     def moments(self) -> Moments:
@@ -119,6 +179,8 @@ class TrainingData:
     @property
     def response_scaling(self) -> Scaling:
         """Scaling of y itself: that of the latent values, or none where y is not scaled."""
+        if self.outputs is not None:
+            return self.outputs.scaling_of_cells
         return self.y_scaling if self.scales_y else Scaling(0.0, 1.0)
 
     @property
@@ -135,7 +197,10 @@ class TrainingData:
         return {"feature": self.d, "z_feature": self.p}[dim]
 
     def scaled(self) -> dict[str, np.ndarray]:
-        """X, y and, if any, Z on the model's scale, exposure times prior rate, groups' codes."""
+        """X, y and, if any, Z on the model's scale, exposure times prior rate, groups' codes.
+
+        With several outputs there is a row for each response, and the groups are the outputs.
+        """
         y = self.response_scaling.apply(self.y)
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
         if self.exposure is not None:
@@ -146,15 +211,20 @@ class TrainingData:
             scaled["Z"] = self.Z_scaling.apply(self.Z.values)
         if self.groups is not None:
             scaled["group"] = self.groups.codes
+        if self.outputs is not None:
+            scaled["X"] = scaled["X"][self.outputs.rows]
+            scaled["group"] = self.outputs.codes
         return scaled
 
     def rows(self, positions: np.ndarray | slice) -> "TrainingData":
         """Some of the samples alone, with the scaling and the labels of all."""
+        outputs = None if self.outputs is None else self.outputs.at(positions)
         return replace(
             self,
             X=self.X.rows(positions),
             Z=None if self.Z is None else self.Z.rows(positions),
-            y=self.y[positions],
+            y=self.y[positions] if outputs is None else outputs.y,
+            outputs=outputs,
             exposure=None if self.exposure is None else self.exposure[positions],
             groups=None if self.groups is None else self.groups.rows(positions),
         )
@@ -259,7 +329,7 @@ def read_training(
     Parameters
     ----------
     X, Z : frame, DataArray or array
-    y : series or array
+    y : series or array; or a table of outputs, if noise is normal and nothing is weighed
     observation : Reader
         Reads and centres y.
     weighs : bool
@@ -292,7 +362,13 @@ def read_training(
             "X holds labels, which have no weights; expected the features to weigh as Z, (rows, "
             "features)."
         )
-    response, labels = _read_response(y, frame, observation)
+    outputs, labels = None, None
+    if observation.normal and not weighs and len(getattr(y, "shape", np.shape(y))) == 2:
+        known = None if scalings is None else scalings[1]
+        outputs = read_outputs(y, frame, scale=scale, scaling=known)
+        response = outputs.y
+    else:
+        response, labels = _read_response(y, frame, observation)
     exposure = _read_exposure(exposure, frame, observation)
     weighed = None
     if weighs:
@@ -301,7 +377,9 @@ def read_training(
     if scalings is None:
         scaling = standard_scaling if scale else no_scaling
         y_scaling = Scaling(0.0, 1.0)
-        if scale and observation.scaled:
+        if outputs is not None:
+            y_scaling = outputs.scaling
+        elif scale and observation.scaled:
             y_scaling = response_scaling(Moments.of(response))
         elif scale and observation.exposed:
             y_scaling = Scaling(observation.center(response, exposure), 1.0)
@@ -325,6 +403,7 @@ def read_training(
         exposure=exposure,
         scales_y=observation.scaled,
         groups=None if groups is None else read_groups(groups, frame, "groups"),
+        outputs=outputs,
     )
 
 
@@ -362,16 +441,3 @@ def _refuse_apart(X, Z, name, other):
 def unscaled_last(scaling: Scaling) -> Scaling:
     """The scaling, with one more column that it leaves alone."""
     return Scaling(np.append(scaling.center, 0.0), np.append(scaling.scale, 1.0))
-
-
-def response_scaling(moments: Moments) -> Scaling:
-    """Center and standard deviation of a response with these moments, scalars."""
-    center, scale = (float(np.squeeze(value)) for value in (moments.mean, moments.sd))
-    if not np.isfinite(scale):
-        raise ValueError("y is too large to be scaled; use other units.")
-    alike, close = indistinct(moments, scale)
-    if np.any(close):
-        raise ValueError(f"y has values that {TOO_CLOSE}")
-    if np.any(alike):
-        raise ValueError("y is constant, which cannot be scaled. Expected a varying response.")
-    return Scaling(center, scale)

@@ -177,6 +177,7 @@ def _one_draw(structure, theta, symbols):
     sums = Sums(*(symbols[name] for name in Sums._fields)) if "gram" in symbols else None
     baseline = symbol("baseline", symbol("baselines"))
     target = symbol("target_mean"), symbol("target_variance")
+    at_rows = specification.of_outputs(theta, symbol("group"))
     asked = Asked(
         symbol("X_new"),
         symbol("Z_new"),
@@ -192,7 +193,7 @@ def _one_draw(structure, theta, symbols):
                 theta, structure.d, structure.called_kernel, symbol("corners"), structure.p
             ),
             specification.observation,
-            theta,
+            at_rows,
             in_groups(symbols["X"], symbols["group"]) if "group" in symbols else symbol("X"),
             symbol("y"),
             symbol("Z"),

@@ -364,6 +364,7 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0)
 
     for at, theta in tracked:
         given = list(theta.values())
+        own = model.specification.of_outputs(theta, model.training.code)
         (alpha, root), jitter = factorise(given)
         if blocks is None:
             size = size_of(len(alpha))
@@ -374,7 +375,7 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0)
             for label in labels or (0,):
                 which = (np.asarray(label),) if labels else ()
                 found = at_rows(*given, np.asarray(jitter), alpha, root, *which)
-                yield at, theta, rows, label, found, jitter
+                yield at, own, rows, label, found, jitter
         first = 0
 
 

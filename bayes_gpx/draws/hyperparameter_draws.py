@@ -76,7 +76,7 @@ def hyperparameter_draws(
             f"num_draws is {num_draws} for {chains} chains; expected at least one for each chain."
         )
     posterior = posterior.isel(draw=np.linspace(0, draws - 1, kept).round().astype(int))
-    dims = {h.name: h.dim for h in model.specification.hyperparameters}
+    known = {h.name: h for h in model.specification.hyperparameters}
     values = {}
     for name in model.hyperparameters:
         if name in model.fixed:
@@ -84,8 +84,8 @@ def hyperparameter_draws(
             value = np.broadcast_to(own, (chains, kept, *own.shape))
         else:
             value = posterior[model.posterior_names[name]].values
-            if dims.get(name):
-                value = _of_each(value, dims[name], model.training)
+            if name in known:
+                value = _of_each(value, known[name], model)
         if not np.isfinite(value).all():
             raise ValueError(f"idata holds draws of {name} that are not finite; drop them.")
         values[name] = np.asarray(value, dtype="float64")
@@ -98,11 +98,15 @@ def hyperparameter_draws(
     return HyperparameterDraws(values, chain, draw, chains * draws == 1)
 
 
-def _of_each(value, dim, training):
-    """Values (chain, draw, size) of one for all (chain, draw), or one for each of X's sources."""
+def _of_each(value, h, model):
+    """Values (chain, draw, *sizes) of one for all (chain, draw), or one for each of X's sources."""
+    training, dims = model.training, h.dims
     if value.ndim == 2:
-        return np.repeat(value[..., None], training.size(dim), axis=-1)
-    if dim == "feature" and value.shape[-1] == training.sources[0]:
+        sizes = [model.specification.size(dim, training) for dim in dims]
+        return np.broadcast_to(
+            value.reshape((*value.shape, *[1] * len(sizes))), (*value.shape, *sizes)
+        )
+    if h.dim == "feature" and value.shape[-1] == training.sources[0]:
         return value[..., training.X.groups]
     return value
 
@@ -155,7 +159,7 @@ def _differences(model, idata):
     if model.training.Z is not None:
         columns["z_feature"] = {model.training.Z.columns}
     for h in model.specification.hyperparameters:
-        if h.name in model.fixed or h.dim is None:
+        if h.name in model.fixed or h.dim not in columns or h.each is not None:
             continue
         found = posterior[names[h.name]]
         labels = found.coords.get(found.dims[-1]) if found.ndim == 3 else None

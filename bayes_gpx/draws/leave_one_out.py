@@ -67,7 +67,8 @@ def log_likelihood(
     -------
     xarray.Dataset
         `log_likelihood` (chain, draw, obs) and `log_marginal_likelihood` (chain, draw), of y
-        in user units.
+        in user units. Of several outputs the former has a last dim `output`: each value given all
+        others, those of its row among them, and NaN where none was observed.
 
     Raises
     ------
@@ -93,25 +94,56 @@ def log_likelihood(
     """
     refuse_swapped(model, idata)
     refuse_single_draw(idata)
-    index = model.training.X.index
+    training, index = model.training, model.training.X.index
+    if obs is not None and training.outputs is not None:
+        raise ValueError(
+            "obs was given, and the model has outputs; expected obs=None. Select from the result."
+        )
     rows = None if obs is None else rows_labelled(index, obs)
     (logp, terms), hyper, jitter = at_training_rows(
         model, idata, _left_out, rows=rows, num_draws=num_draws, progressbar=progressbar
     )
-    log_scale = np.log(model.training.y_scaling.scale) if model.training.scales_y else 0.0
-    lead = ("chain", "draw")
-    return xr.Dataset(
-        {
-            "log_likelihood": ((*lead, "obs"), terms - log_scale),
-            "log_marginal_likelihood": (lead, logp - model.training.n * log_scale),
-        },
-        coords={
-            "chain": hyper.chain,
-            "draw": hyper.draw,
-            "obs": index if rows is None else index[rows],
-        },
-        attrs={"relative_jitter": jitter, "units": f"log density of {model.training.y_name}"},
-    )
+    log_scale = np.broadcast_to(np.log(training.response_scaling.scale), (training.n,))
+    lead, terms = ("chain", "draw"), terms - (log_scale if rows is None else log_scale[rows])
+    variables = {
+        "log_likelihood": ((*lead, "obs"), terms),
+        "log_marginal_likelihood": (lead, logp - log_scale.sum()),
+    }
+    coords = {
+        "chain": hyper.chain,
+        "draw": hyper.draw,
+        "obs": index if rows is None else index[rows],
+    }
+    attrs = {"relative_jitter": jitter, "units": f"log density of {training.y_name}"}
+    return by_row(training, variables, coords, attrs)
+
+
+def of_responses(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.DataArray:
+    """The terms of `log_likelihood`, of several outputs as a vector of cells, without gaps."""
+    terms = log_likelihood(model, idata, progressbar=progressbar)["log_likelihood"]
+    outputs = model.training.outputs
+    if outputs is None:
+        return terms
+    dim, labels = model.training.responses
+    coords = {"chain": terms["chain"], "draw": terms["draw"], dim: labels}
+    return xr.DataArray(terms.values[..., outputs.observed], coords, ["chain", "draw", dim])
+
+
+def by_row(training: TrainingData, variables: dict, coords: dict, attrs: dict) -> xr.Dataset:
+    """A Dataset of what is known of each response; of several outputs with a dim `output`.
+
+    NaN where an output was not observed. Where one output is asked for, of that one.
+    """
+    outputs = training.outputs
+    if outputs is None:
+        return xr.Dataset(variables, coords, attrs)
+    found = {}
+    for name, (dims, values) in variables.items():
+        own = (dims,) if isinstance(dims, str) else dims
+        whole = "obs" not in own
+        found[name] = (own, values) if whole else ((*own, "output"), outputs.table(values))
+    table = xr.Dataset(found, {**coords, "output": list(outputs.names)}, attrs)
+    return table if outputs.asked is None else table.isel(output=outputs.asked, drop=True)
 
 
 def refuse_single_draw(idata: Draws) -> None:
@@ -181,6 +213,7 @@ def log_likelihood_given(model: ModelLike, hyper: HyperparameterDraws, f: np.nda
     array (chain, draw * k, n)
         Of y in user units.
     """
+    model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
     training, structure = model.training, Structure.of(model, hyper)
     data = data_of(model, structure)
     observation, scaled = model.specification.observation, training.scaled()
@@ -242,6 +275,7 @@ def draw_left_out(
     exposure, parts = model.training.scaled().get("exposure"), []
     size = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))
     for at, theta in hyper:
+        theta = model.specification.of_outputs(theta, model.training.code)  # noqa: PLW2901
         normal = rng.standard_normal((size, *mean[at].shape))
         if observation.class_shape:
             f = mean[at] + np.einsum("nij,dnj->dni", spread[at], normal)

@@ -26,7 +26,7 @@ LEAD = ("chain", "draw")
 
 
 def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarray, np.ndarray]:
-    """Codes 0, 1, ... of each row's group (n,), and the groups' labels as they appear.
+    """Codes 0, 1, ... of each response's group (n,), and the groups' labels as they appear.
 
     Parameters
     ----------
@@ -39,6 +39,9 @@ def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarra
         For another number of rows, missing labels, and a single group.
     """
     codes, labels = pd.factorize(_by_row(training, groups, "groups"))
+    if training.outputs is not None:  # a group holds all outputs of its rows that were observed
+        kept, codes = np.unique(codes[training.outputs.rows], return_inverse=True)
+        labels = np.asarray(labels)[kept]
     if len(labels) < 2:
         raise ValueError(
             f"groups has the one label {labels[0]}; expected at least two groups, each of which "
@@ -60,6 +63,7 @@ def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
     ValueError
         For another number of rows, missing values, and what is neither numbers nor dates.
     """
+    training.refuse_outputs("order=", "Pass groups=, or no order.")
     values = pd.Series(_by_row(training, order, "order")).infer_objects()
     if values.dtype.kind not in "iufM":
         raise ValueError(
@@ -136,9 +140,15 @@ def densities_of_groups(
         model, idata, _joint, groups=codes, progressbar=progressbar
     )
     joint = joint[..., first_of_each(codes)]
-    joint -= np.bincount(codes) * np.log(model.training.response_scaling.scale)
+    joint -= log_units(model.training, codes)
     coords = {"chain": hyper.chain, "draw": hyper.draw, "group": labels}
     return xr.DataArray(joint, coords, [*LEAD, "group"])
+
+
+def log_units(training: TrainingData, codes: np.ndarray) -> np.ndarray:
+    """What log densities of the groups with such codes lose in user units, (groups,)."""
+    scale = np.broadcast_to(training.response_scaling.scale, codes.shape)
+    return np.bincount(codes, np.log(scale))
 
 
 def first_of_each(codes: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from bayes_gpx.data.response import read_reals, texts
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
-from bayes_gpx.validation import one_of
+from bayes_gpx.validation import one_of, one_output
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +38,7 @@ class Points:
     rows : integer array or None
         Which of the given samples these are.
     group : integer array or None
-        Codes of their groups; None where the model has none.
+        Codes of their groups, or of the output that is asked for; None where the model has none.
     """
 
     X: np.ndarray
@@ -80,6 +80,7 @@ def points(
         groups = model.training.read_groups(groups_new, X)
     rows = rows_labelled(X.index, obs)
     refuse_outside(model, X.values[rows], "X_new")
+    codes = model.training.codes_at(len(X), groups)
     scaled_Z = None if Z is None else model.training.Z_scaling.apply(Z.values[rows])
     return Points(
         model.training.X_scaling.apply(X.values[rows]),
@@ -89,7 +90,7 @@ def points(
         None if Z is None else Z.values[rows],
         X.index[rows],
         rows=rows,
-        group=None if groups is None else groups.codes[rows],
+        group=None if codes is None else codes[rows],
     )
 
 
@@ -98,12 +99,13 @@ def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray)
 
     Where z is x, it moves with x.
     """
-    training, held, group = model.training, None, None
+    training, held, groups = model.training, None, None
     if not training.tied and where.Z_values is not None:
         held = where.Z_values[rows, : training.p - training.intercept]
-    if where.group is not None:
-        group = where.group[rows]
-    return replace(points(model, X, held, groups_new=group), group=group)
+    group = None if where.group is None else where.group[rows]
+    if training.groups is not None:
+        groups = group
+    return replace(points(model, X, held, groups_new=groups), group=group)
 
 
 BASELINES = {
@@ -284,6 +286,7 @@ def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
     ValueError
         For another length or index, unknown labels, and what the model's own `y` may not be.
     """
+    one_output(dataset)
     index = dataset["obs"].values
     if np.shape(y) != index.shape:
         raise ValueError(

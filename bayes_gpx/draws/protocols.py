@@ -41,6 +41,12 @@ class SpecificationLike(Protocol):
     def prior(self, theta: Mapping[str, Any], d: int, called: Any, corners: Any, p: int) -> Process:
         """The prior process of hyperparameters, for X in a box and p features with weights."""
 
+    def size(self, dim: str, training: Any) -> int:
+        """How many values a hyperparameter has along a dim."""
+
+    def of_outputs(self, theta: Mapping[str, Any], codes: Any) -> Mapping[str, Any]:
+        """Hyperparameters, those of noise being the ones of outputs with such codes."""
+
     @property
     def expanded(self) -> bool:
         """Whether the process is a sum of basis functions."""

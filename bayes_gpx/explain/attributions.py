@@ -19,6 +19,7 @@ from bayes_gpx.draws.points import Points, from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.system.warning import warn
@@ -49,6 +50,7 @@ class CompletenessWarning(UserWarning):
 
 
 @in_parts
+@by_output
 def attributions(
     model: Model,
     idata: Draws,

@@ -20,6 +20,7 @@ from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside
 from bayes_gpx.draws.random_functions import draw_functions, values
 from bayes_gpx.draws.response_scale import responds, response_units
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.posteriors.base import Asked
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes import operators
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@by_output
 def comparisons(
     model: Model,
     idata: Draws,

@@ -14,6 +14,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_scale import ResponseQuantity, bends
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.processes.basis_functions import NoBasis
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 @in_parts
+@by_output
 def derivatives(
     model: Model,
     idata: Draws,

@@ -22,6 +22,7 @@ from bayes_gpx.draws.response_scale import (
     responds,
     response_units,
 )
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
 
@@ -44,6 +45,7 @@ SOBOL_SAMPLES = 4
 """Pairs of samples, each scrambled by itself: how far they disagree is the Monte Carlo error."""
 
 
+@by_output
 def importances(
     model: Model,
     idata: Draws,
@@ -249,7 +251,7 @@ def _check(measures, absent):
 def _lengthscale(model):
     """Name of the only hyperparameter that has a lengthscale for each feature, or None."""
     known = [h for h in model.specification.hyperparameters if h.kind == "lengthscale"]
-    return known[0].name if len(known) == 1 and known[0].dim == "feature" else None
+    return known[0].name if len(known) == 1 and known[0].dims == ("feature",) else None
 
 
 def sobol(of, X, seed=None, groups=None):

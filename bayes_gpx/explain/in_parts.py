@@ -87,8 +87,8 @@ def _streamed(training):
 
 def _of_training(training):
     """The training rows in memory, with their own deviations."""
-    positions = np.arange(training.n)
-    parts = ({"obs": positions // PART == k} for k in range(-(-training.n // PART)))
+    positions = np.arange(len(training.X))
+    parts = ({"obs": positions // PART == k} for k in range(-(-len(positions) // PART)))
     return _Rows(training.X.index, (), parts)
 
 
@@ -154,7 +154,7 @@ def _asked(verb, model, idata, rows, seed, options):
     training = model.training
     arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
     arrays += model.sums.values() if model.specification.fixed_basis else []
-    said = [model.signature, verb.__name__, len(rows.labels), seed]
+    said = [model.signature, training.y_name, verb.__name__, len(rows.labels), seed]
     return digest(*arrays, *rows.asked, said, pickle.dumps(sorted(options.items())))
 
 

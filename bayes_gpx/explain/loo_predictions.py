@@ -10,11 +10,10 @@ from arviz_stats import loo
 from arviz_stats.base import array_stats
 
 from bayes_gpx.aliases import Column, Draws
-from bayes_gpx.data.features import Scaling
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.leave_one_out import OF_ONE, draw_left_out
-from bayes_gpx.draws.left_out_together import first_of_each, read_groups
+from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
+from bayes_gpx.draws.left_out_together import first_of_each, log_units, read_groups
 from bayes_gpx.draws.response_scale import mean_response
 from bayes_gpx.draws.results import under_one_name
 from bayes_gpx.draws.training_rows import at_training_rows
@@ -99,6 +98,10 @@ def loo_predictions(
         the last dim `class`; no `pit`, and with more than two labels no `residual`. Whatever the
         likelihood, these means and sds are there as `response_mean` and `response_sd` too.
 
+        Several outputs have a last dim `output`, and NaN where none was observed. An output is
+        predicted from all other values, those of its row among them; a label for each row as
+        `groups` leaves all outputs of a row out together.
+
         With `groups` there is also `elpd_group` (group): the log density of all responses of a
         group given the others. It is not the sum of their `elpd`, each of which is of one response
         by itself, as are the draws of `y`. Rows of a group have the same `log_weights` and
@@ -162,7 +165,7 @@ def loo_predictions(
     )
     joint, terms, mean, spread, expected, *at_most = found
     observation, training = model.specification.observation, model.training
-    scaling = training.y_scaling if training.scales_y else Scaling(0.0, 1.0)
+    scaling = training.response_scaling
     if codes is None:
         log_weights, pareto_k = _weights(model, hyper, terms)
     else:
@@ -175,8 +178,9 @@ def loo_predictions(
     weights = np.exp(log_weights)
     first = _averaged(weights, expected)
     if observation.mean_name is None:
-        noise = np.array([observation.variance(0.0, theta) for _, theta in hyper])
-        around = spread + noise.reshape((*spread.shape[:2], 1))
+        own = (model.specification.of_outputs(theta, training.code) for _, theta in hyper)
+        noise = np.array([observation.variance(0.0, theta) for theta in own])
+        around = spread + noise.reshape((*spread.shape[:2], -1))
         sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
         first = scaling.center + scaling.scale * first
     else:
@@ -203,14 +207,13 @@ def loo_predictions(
     draw = np.arange(each) if hyper.alone else hyper.draw
     coords = {"chain": hyper.chain, "draw": draw, "obs": training.X.index}
     if codes is not None:
-        size = np.bincount(codes)
-        elpd = _log_averaged(of_groups, joint) - size * np.log(scaling.scale)
+        elpd = _log_averaged(of_groups, joint) - log_units(training, codes)
         variables["elpd_group"], coords["group"] = ("group", elpd), labels
     attrs = {"relative_jitter": jitter, "units": training.y_name, **origin(model)}
     if training.labels is not None:
         attrs["labels"] = [str(label) for label in training.labels]
         coords |= {"class": list(training.labels)} if first.ndim == 2 else {}
-    return xr.Dataset(variables, coords, attrs)
+    return by_row(training, variables, coords, attrs)
 
 
 def _averaged(weights, values):

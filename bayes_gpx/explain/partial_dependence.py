@@ -18,6 +18,7 @@ from bayes_gpx.draws.level_moves import at_levels
 from bayes_gpx.draws.points import at_other_x, points
 from bayes_gpx.draws.random_functions import draw_functions, values
 from bayes_gpx.draws.response_scale import responds, response_units
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import count, one_of, probability
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@by_output
 def partial_dependence(
     model: Model,
     idata: Draws,

@@ -14,6 +14,7 @@ from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.points import points_to_explain
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.validation import one_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 
 @in_parts
+@by_output
 def predictions(
     model: Model,
     idata: Draws,
@@ -67,7 +69,8 @@ def predictions(
     xarray.Dataset
         `f` and `y` (chain, draw, obs), one draw for each hyperparameter draw; `f_mean`,
         `f_sd`, `y_mean`, `y_sd` (obs), exact moments of the mixture over hyperparameter
-        draws; `value` (obs, feature). In units of y.
+        draws; `value` (obs, feature). In units of y. Several outputs have a last dim `output`, each
+        in its own unit; their draws are independent of each other given the hyperparameters.
 
         Instead of `y_mean` and `y_sd`, labels have `probability` and counts have `rate`: draws, the
         mean, which is exact given the normal approximation of f, and the sd of the draws. f is then

@@ -8,7 +8,7 @@ from arviz_base import rcParams
 from scipy.stats import rankdata
 
 from bayes_gpx.draws.intervals import BOUNDS
-from bayes_gpx.validation import probability
+from bayes_gpx.validation import one_output, probability
 
 
 def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
@@ -61,6 +61,7 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     >>> ranked["rank_mean"].values
     array([1., 2.])
     """
+    one_output(found)
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     name = next((n for n in ("average_relevance", "average_interaction") if n in found), None)
     if name is None or not {"chain", "draw"} <= set(found[name].dims):

@@ -12,6 +12,7 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.sensitivities import (
     STEP,
     Picked,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@by_output
 def relevance(
     model: Model,
     idata: Draws,
@@ -159,6 +161,7 @@ def relevance(
     return found.assign_attrs(attrs)
 
 
+@by_output
 def interactions(
     model: Model,
     idata: Draws,

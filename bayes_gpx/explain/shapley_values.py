@@ -26,6 +26,7 @@ from bayes_gpx.explain.attributions import (
     refuse_joint,
     warn_if_incomplete,
 )
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.fanova import by_components
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.numerics.coalitions import Orders
@@ -40,6 +41,7 @@ MOST_POINTS = 8192
 
 
 @in_parts
+@by_output
 def shapley_values(
     model: Model,
     idata: Draws,

@@ -15,6 +15,7 @@ from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS
 from bayes_gpx.draws.points import at_other_x, points, points_to_explain, read_baseline
+from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.derivatives import _explained, numbers_among
 from bayes_gpx.numerics.quadrature import rule
 from bayes_gpx.validation import probability
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@by_output
 def slopes(
     model: Model,
     idata: Draws,
@@ -145,6 +147,7 @@ def slopes(
     return result
 
 
+@by_output
 def path_slopes(
     model: Model,
     idata: Draws,

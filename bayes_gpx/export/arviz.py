@@ -85,6 +85,7 @@ def sample_posterior_predictive(
     1.0
     """
     refuse_swapped(model, idata)
+    model.training.refuse_outputs("sample_posterior_predictive", "bx.predictions draws y.")
     rows = model.training.n if X_new is None else len(cast(Sized, X_new))
     if joint and rows > LARGEST_JOINT:
         raise ValueError(

@@ -66,6 +66,7 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
         self, model: Model, idata: xr.DataTree, *, method: str | None = None, **options: Any
     ) -> None:
         refuse_other_model(model, idata)
+        model.training.refuse_outputs("SamplingWrapper", "bx.loo_predictions takes groups=.")
         posterior = idata["posterior"]
         chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
         if chains * draws == 1:

@@ -97,7 +97,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     """Largest R-hat, smallest effective sample sizes and E-BFMI, and divergences of a posterior."""
     import arviz as az
 
-    posterior = idata["posterior"].to_dataset()
+    posterior = _identified(idata["posterior"].to_dataset())
     draws = posterior.sizes["chain"] * posterior.sizes["draw"]
     if posterior.sizes["draw"] < FEWEST_DRAWS:
         return Diagnosis(np.nan, np.nan, np.nan, _divergences(idata), draws)
@@ -115,6 +115,14 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
         draws,
         float(az.bfmi(idata)["energy"].min()) if known else np.inf,
     )
+
+
+def _identified(posterior):
+    """The variables whose places and signs are known: not those of factors that outputs share."""
+    of_factors = [
+        name for name, v in posterior.items() if any(str(d).endswith("factor") for d in v.dims)
+    ]
+    return posterior.drop_vars(of_factors)
 
 
 def _divergences(idata):

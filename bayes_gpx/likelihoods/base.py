@@ -38,13 +38,14 @@ class DefaultPrior(NamedTuple):
     Attributes
     ----------
     prior : callable
-        From the hyperparameter's name to a PyMC variable, on the model's scale.
+        From the hyperparameter's name to a PyMC variable, on the model's scale. That of normal
+        noise takes `dims` too, for several outputs.
     in_units_of_y : bool
         Whether the hyperparameter is in units of y, as a standard deviation is. Optimisers start
         such a one at shares of the standard deviation of y, and others at the prior's centre.
     """
 
-    prior: Callable[[str], pt.TensorVariable]
+    prior: Callable[..., pt.TensorVariable]
     in_units_of_y: bool = False
 
 

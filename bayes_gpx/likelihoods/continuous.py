@@ -11,8 +11,13 @@ from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
 from bayes_gpx.numerics.special import log_normal, log_rising_ratio, ndtr
 
-SIGMA = DefaultPrior(lambda name: pm.HalfNormal(name, sigma=1.0), in_units_of_y=True)
-"""Standard deviation, or scale, of noise."""
+
+def _sd(name: str, dims: tuple[str, ...] | None = None) -> pt.TensorVariable:
+    return pm.HalfNormal(name, sigma=1.0, dims=dims)
+
+
+SIGMA = DefaultPrior(_sd, in_units_of_y=True)
+"""Standard deviation, or scale, of noise; one for each output, which the dims then name."""
 
 
 class _Real(Located, ScalarLikelihood):

@@ -265,6 +265,8 @@ def _refuse_model(training, specification):
         )
     if training.groups is not None:
         raise ValueError("beliefs together with groups; expected one of them.")
+    if training.outputs is not None:
+        raise ValueError("beliefs together with a table of outputs; expected one of them.")
     if specification.hierarchical:
         raise ValueError(
             "beliefs with representation='hierarchy'; expected representation='collapsed'."

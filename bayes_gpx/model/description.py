@@ -38,6 +38,11 @@ def structure(model: Any) -> list[tuple[str, str]]:
     if data.groups is not None:
         own = "a level" if spec.family == "GP" else "weight functions"
         rows.append(("Groups", f"{len(data.groups.labels)}, each with {own} of its own"))
+    if data.outputs is not None:
+        names, values = data.outputs.names, data.outputs.values
+        seen = f"{data.n} of {values.size} values observed"
+        rows.append(("Outputs", f"{len(names)}: {_some(names)}; {seen}"))
+        rows.append(("Functions that they share", str(spec.correlation)))
     rows += [
         ("Likelihood", spec.likelihood + (f", {spec.link} link" if spec.link else "")),
         ("Approximation", "none" if spec.approximation is None else str(spec.approximation)),
@@ -56,8 +61,12 @@ def _listed(frame: Any) -> str:
         f"{name} ({len(frame.levels[name])} levels)" if name in frame.levels else name
         for name in frame.sources
     ]
-    more = ", ..." if len(names) > NAMED else ""
-    return f"{len(names)}: {', '.join(names[:NAMED])}{more}"
+    return f"{len(names)}: {_some(names)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first names, and whether there are more."""
+    return ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
 
 
 def hyperparameters(model: Any) -> list[tuple[str, str, str]]:
@@ -81,7 +90,10 @@ def _prior(model, name):
 def described(model: Any) -> str:
     """What a model is, as a table in plain text: the `repr` of a model."""
     (_, family), *rest = structure(model)
-    rows = [("Response", model.training.y_name), ("Rows", str(model.training.n)), *rest]
+    data = model.training
+    rows = [("Response", data.y_name), ("Rows", str(len(data.X))), *rest]
+    if data.streamed:
+        rows[1] = "Rows", str(data.n)
     head = ("hyperparameter", "dims", "prior")
     return "\n\n".join([family, _columns(rows), _columns([head, *hyperparameters(model)])])
 

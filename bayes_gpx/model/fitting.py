@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import xarray as xr
 
 from bayes_gpx.draws.believed import believed
-from bayes_gpx.draws.leave_one_out import log_likelihood
+from bayes_gpx.draws.leave_one_out import of_responses
 from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.methods import METHODS, method_named
@@ -156,7 +156,7 @@ def _objective(model, jitter):
 def _add_left_out(model, idata, progressbar):
     """Add the group log_likelihood; if that fails only warn, so that the draws are kept."""
     try:
-        terms = log_likelihood(model, idata, progressbar=progressbar)["log_likelihood"]
+        terms = of_responses(model, idata, progressbar=progressbar)
     except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
         warn(
             f"The fit has no leave-one-out terms ({type(stopped).__name__}: {stopped}). Its "
@@ -165,5 +165,6 @@ def _add_left_out(model, idata, progressbar):
             ConvergenceWarning,
         )
         return
-    terms = terms.rename(obs=model.in_model("obs")) if model.name else terms
+    dim = model.training.responses[0]
+    terms = terms.rename({dim: model.in_model(dim)}) if model.name else terms
     idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=model.in_model("y")))

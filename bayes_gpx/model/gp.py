@@ -37,8 +37,10 @@ class GP(Model):
         files; a Dask data frame; or an iterable of pandas or polars frames that can be iterated
         over again. All columns but y are then features. This needs normal noise and `HSGP`; see
         Notes.
-    y : series or array (n,); or str
-        The name of a column, where rows are read in parts.
+    y : series or array (n,); or a frame or array (n, q); or str
+        A table holds several outputs of each row, one in each column, for normal noise; missing
+        values are gaps, and columns of arrays are named y0, y1, ... Where rows are read in parts,
+        the name of a column.
     kernel : str, Precomputed or callable
         "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic", joined by
         ``+`` and ``*``; or a function ``kernel(d)``, called inside the model, that returns a PyMC
@@ -84,6 +86,9 @@ class GP(Model):
         What is known of the function beside the data: `bx.beliefs.Increasing` and `Decreasing`,
         `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. With normal noise
         and without an approximation.
+    correlation : int
+        For a table of outputs, the number of functions that they share: the rank of what correlates
+        them. With 0, outputs are independent given their hyperparameters. See Notes.
     name : str
         Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
 
@@ -114,6 +119,17 @@ class GP(Model):
     a hierarchy, ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too, through standard
     normals `f_white` (obs) or, with `HSGP` and `RandomFeatures`, through coefficients. With
     `Inducing` points f is the process itself.
+
+    Several outputs are a linear model of coregionalisation,
+    ``f_o(x) = h_o(x) + sum_r loading[o, r] g_r(x)``, with noise N(0, sigma_o^2). Each h_o is the
+    process of a model of that output alone; lengthscale, amplitude and other hyperparameters have
+    the dim `output` first. The g_r have an amplitude of 1, and hyperparameters such as
+    `factor_lengthscale` (factor, feature). `output_covariance` (output, output_bis) is what the
+    outputs share, ``loading loading'``; the signs and places of single factors are not identified.
+    Each output is scaled by its own mean and sd. In the `pymc.Model`, y has one value for each cell
+    of the table that was observed. Verbs return a last dim `output`; ``model.of_output(name)`` is
+    the model as it is asked about one output. For outputs the model is exact, has a kernel by its
+    name and neither groups, beliefs nor a hierarchy.
 
     With one lengthscale for all indicators of a column, a stationary kernel treats its levels as
     exchangeable: k = 1 for equal levels and the same correlation rho for any two different ones,
@@ -153,6 +169,7 @@ class GP(Model):
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         beliefs: Sequence[Belief] = (),
+        correlation: int = 0,
         name: str = "",
     ) -> None:
         specification = Specification(
@@ -176,8 +193,11 @@ class GP(Model):
             exposure=exposure,
             groups=groups,
         )
+        outputs = None if training.outputs is None else len(training.outputs.names)
         known = read_beliefs(beliefs, training, specification)
-        specification = replace(specification, beliefs=known)
+        specification = replace(
+            specification, beliefs=known, outputs=outputs, correlation=correlation
+        )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
 

@@ -60,6 +60,7 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
     processes" (2011), of whose kernel these are chosen terms.
     """
     refuse_swapped(model, None)
+    model.training.refuse_outputs("interaction_model", "Fit a model of one column of y.")
     spec = model.specification
     if spec.family != "GP" or spec.approximation is not None or spec.kernel not in BASES:
         raise ValueError(

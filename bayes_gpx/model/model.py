@@ -34,6 +34,7 @@ from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.outputs import Outputs
     from bayes_gpx.data.streamed import StreamedData
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
@@ -100,6 +101,17 @@ class Model:
     def of_rows(self, training: TrainingData) -> Self:
         """The same model of other samples on its scale, outside of any other; not fitted."""
         return self.restored(training, self.specification, **self._settings)
+
+    def of_output(self, name: str) -> Self:
+        """The same model, of which one output is asked for: verbs explain it in its units.
+
+        For a model with a table of outputs. It is the posterior given all outputs that is asked.
+        """
+        if self.training.outputs is None:
+            raise ValueError("The model has one response; expected a model with a table of them.")
+        view = type(self).__new__(type(self))
+        view.__dict__.update(self.__dict__, training=self.training.of_output(name))
+        return view
 
     def of_features(self, sources: Sequence[str]) -> Self:
         """The same model of some of X's own columns, outside of any other; not fitted.
@@ -172,6 +184,8 @@ class Model:
         """
         data, spec = self.training, self.specification
         x, z = self._points(enter)
+        if data.outputs is not None:
+            x = self._cells(x, data.outputs, enter)
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
@@ -195,7 +209,7 @@ class Model:
         given = Conditioning(
             process,
             spec.observation,
-            theta,
+            spec.of_outputs(theta, None if data.outputs is None else data.outputs.codes),
             x,
             scaled["y"],
             z,
@@ -203,6 +217,10 @@ class Model:
             inducing_operator(**inducing),
             beliefs=spec.beliefs,
         )
+        if spec.correlation:
+            shared = sum(pt.dot(theta[h.name], theta[h.name].T) for h in spec.loadings)
+            of_pairs = self.in_model("output"), self.in_model("output_bis")
+            pm.Deterministic(self.in_model("output_covariance"), shared, dims=of_pairs)
         if spec.classes is not None:
             pm.modelcontext(None).add_coord(self.in_model("class"), [str(v) for v in data.labels])
         entries = observe(
@@ -280,6 +298,20 @@ class Model:
         _register_numba()
         return self._pymc
 
+    def _cells(self, x, outputs, enter):
+        """X of each response with the code of its output, from X of each row."""
+        names, model = list(outputs.names), pm.modelcontext(None)
+        cell = self.in_model("cell")
+        model.add_coords({self.in_model("output"): names, self.in_model("output_bis"): names})
+        model.add_coords(
+            {
+                self.in_model("factor"): range(self.specification.correlation),
+                cell: outputs.labels,
+            }
+        )
+        rows = enter(self.in_model("cell_row"), outputs.rows, dims=(cell,))
+        return in_groups(x[rows], enter(self.in_model("cell_output"), outputs.codes, dims=(cell,)))
+
     @property
     def variables(self) -> dict[str, Tensor]:
         """PyMC's variable of each hyperparameter that is inferred, by its name here."""
@@ -290,8 +322,8 @@ class Model:
         """Dims of one draw of a hyperparameter, as they are called in the model."""
         if name not in self.fixed:
             return self._pymc.named_vars_to_dims.get(self.posterior_names[name], ())
-        dims = {h.name: h.dim for h in self.specification.hyperparameters}
-        return (self.in_model(dims[name]),) if dims[name] else ()
+        dims = {h.name: h.dims for h in self.specification.hyperparameters}
+        return tuple(map(self.in_model, dims[name]))
 
     def __repr__(self):
         """What the model is made of, and its hyperparameters, as a table."""
@@ -323,6 +355,7 @@ class Model:
                 "z_features": self.training.Z and self.training.Z.columns,
                 "n": self.training.n,
                 **({} if self.training.groups is None else {"groups": self.training.groups.labels}),
+                **({} if spec.outputs is None else self._outputs_signed),
                 **(
                     {}
                     if spec.approximation is None
@@ -330,6 +363,12 @@ class Model:
                 ),
             }
         )
+
+    @property
+    def _outputs_signed(self):
+        """What `signature` says of outputs."""
+        names = list(cast("Outputs", self.training.outputs).names)
+        return {"outputs": names, "correlation": self.specification.correlation}
 
     def fixed_hyperparameters(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Check a complete dict of fixed hyperparameters, on the model's scale.
@@ -353,7 +392,7 @@ class Model:
             )
         known = {h.name: h for h in self.specification.hyperparameters}
         checked = {
-            name: fixed_value(known[name], value, self.training)
+            name: fixed_value(known[name], value, self.training, self.specification)
             if name in known
             else _own_value(name, value, self.hyperparameters[name])
             for name, value in values.items()
@@ -386,7 +425,7 @@ class Model:
         for h in self.specification.hyperparameters:
             if h.name in values and grouped(h, self.training):
                 value = np.asarray(values[h.name])
-                found[self.posterior_names[h.name]] = value[first] if value.ndim else value
+                found[self.posterior_names[h.name]] = value[..., first] if value.ndim else value
         return found
 
     @contextmanager

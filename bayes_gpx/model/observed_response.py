@@ -79,7 +79,7 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
         else:
             y = (value - scaling.center) / scaling.scale
             evidence = density.log_density(y, *parts)
-        return evidence - value.shape[0] * np.log(scaling.scale)
+        return evidence - (np.log(scaling.scale) * pt.ones_like(value)).sum()
 
     def dist(*parts_and_size):
         return scaling.center + scaling.scale * draw(*parts_and_size)
@@ -89,7 +89,7 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
         *density.parts,
         logp=log_density,
         signature=f"{density.signature}->(n)",
-        dims=rename("obs"),
+        dims=rename(training.responses[0]),
         observed=training.y,
         **({} if draw is None else {"dist": dist}),
     )

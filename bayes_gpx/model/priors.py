@@ -43,9 +43,10 @@ def create_variables(specification, priors, training, *, rename):
         one_of("priors", name, known)
     d, p = training.sources
     sizes = {"feature": d, "z_feature": training.p}
+    sizes |= {"output": specification.outputs, "factor": specification.correlation}
     theta, fixed = {}, {}
     for h in specification.hyperparameters:
-        dims = h.dim and rename(h.dim)
+        dims, shape = tuple(map(rename, h.dims)), tuple(sizes[dim] for dim in h.dims)
         if h.name not in priors and horseshoe and h in specification.amplitudes:
             theta[h.name] = _horseshoe(h, priors, p, sizes[h.dim], rename)
             continue
@@ -54,16 +55,17 @@ def create_variables(specification, priors, training, *, rename):
             raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
         prior = priors[h.name] if h.name in priors else _default(h, d, p)
         if _makes_a_variable(prior):
-            theta[h.name] = _from_prior(prior, rename(h.name), dims, sizes.get(h.dim))
-            _refuse_below_zero(h.name, theta[h.name])
+            theta[h.name] = _from_prior(prior, rename(h.name), dims, shape)
+            if not h.signed:
+                _refuse_below_zero(h.name, theta[h.name])
         else:
             _refuse_no_number(h.name, prior)
-            fixed[h.name] = fixed_value(h, prior, training)
+            fixed[h.name] = fixed_value(h, prior, training, specification)
             theta[h.name] = pt.as_tensor(fixed[h.name])
             continue
-        if grouped(h, training):
-            own = pt.broadcast_to(theta[h.name], (d,))
-            theta[h.name] = own[training.X.groups]
+        if grouped(h, training) or h.each is not None:
+            own = pt.broadcast_to(theta[h.name], shape)
+            theta[h.name] = own[..., training.X.groups] if grouped(h, training) else own
             theta[h.name].name = rename(h.name)
     return theta, fixed
 
@@ -133,20 +135,18 @@ def _horseshoe(h, priors, p, size, rename):
 
     Piironen and Vehtari, Electronic Journal of Statistics 11 (2017) 5018-5051, equation 2.8.
     """
-    dim = rename(h.dim)
+    dims, shape = (rename(h.dim),), (size,)
     defaults = {
         "global": lambda name, dims: pm.HalfCauchy(name, beta=1.0 / p, dims=dims),
         "local": lambda name, dims: pm.HalfCauchy(name, beta=1.0, dims=dims),
     }
     tau, local = (
-        _from_prior(priors.get(f"{h.name}_{part}", default), rename(f"{h.name}_{part}"), dims, many)
-        for (part, default), dims, many in zip(
-            defaults.items(), (None, dim), (None, size), strict=True
-        )
+        _from_prior(priors.get(f"{h.name}_{part}", default), rename(f"{h.name}_{part}"), *own)
+        for (part, default), own in zip(defaults.items(), (((), ()), (dims, shape)), strict=True)
     )
     wide = tau * local
     slab = _SLAB / np.sqrt(p)
-    return pm.Deterministic(rename(h.name), wide / pt.sqrt(1 + (wide / slab) ** 2), dims=dim)
+    return pm.Deterministic(rename(h.name), wide / pt.sqrt(1 + (wide / slab) ** 2), dims=dims)
 
 
 def _makes_a_variable(prior):
@@ -180,32 +180,37 @@ def _is_discrete(name):
     )
 
 
-def _registered(dist, name, dims, size):
+def _registered(dist, name, dims, shape):
     """A variable of a distribution in the model on the stack; of each entry, where it has dims.
 
     It is made anew, so that several models may be given the same distribution.
     """
-    shape = () if dims is None else (size,)
     if dist.type.dtype.startswith(DISCRETE):
         raise ValueError(_is_discrete(name))
     if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
-        wanted = "a scalar" + (f" or {size} values" if dims else "")
-        raise ValueError(f"The prior of {name} has shape {dist.type.shape}; expected {wanted}.")
-    named = None if dims is None else (dims,)
-    return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=named)
+        raise ValueError(
+            f"The prior of {name} has shape {dist.type.shape}; expected {_wanted(shape)}."
+        )
+    return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=dims or None)
 
 
-def _from_prior(prior, name, dims, size):
+def _wanted(shape):
+    """The shapes that a hyperparameter may have, in words."""
+    return "a scalar" + (f" or {' x '.join(map(str, shape))} values" if shape else "")
+
+
+def _from_prior(prior, name, dims, shape):
     """Create a variable from what the user gave, and check that it is that variable."""
     if not _makes_a_variable(prior):
         raise ValueError(f"The prior of {name} is {prior!r}; expected a callable here.")
     model = pm.modelcontext(None)
     if _is_distribution(prior):
-        return _registered(prior, name, dims, size)
+        return _registered(prior, name, dims, shape)
     if hasattr(prior, "create_variable"):  # see `_makes_a_variable`
         variable = prior.create_variable(name)
     else:
-        variable = _called(prior, name, dims)
+        # One dim is given by its name alone, as PyMC takes it.
+        variable = _called(prior, name, dims if len(dims) > 1 else dims[0] if dims else None)
     if variable is None or model.named_vars.get(model.name_for(name)) is not variable:
         raise ValueError(
             f"The prior of {name} returned {variable}; expected the variable that it created under "
@@ -214,10 +219,10 @@ def _from_prior(prior, name, dims, size):
         )
     if variable.type.dtype.startswith(DISCRETE):
         raise ValueError(_is_discrete(name))
-    shape = variable.type.shape
-    if len(shape) > (dims is not None) or (shape and shape[0] not in (None, size)):
-        wanted = "a scalar" + (f" or {size} values" if dims else "")
-        raise ValueError(f"The prior of {name} has shape {shape}; expected {wanted}.")
+    own = variable.type.shape
+    known = zip(own, shape, strict=False)
+    if own and (len(own) != len(shape) or any(k not in (None, size) for k, size in known)):
+        raise ValueError(f"The prior of {name} has shape {own}; expected {_wanted(shape)}.")
     return variable
 
 
@@ -246,7 +251,7 @@ def _called(prior, name, dims):
         ) from failure
 
 
-def fixed_value(h, value, training):
+def fixed_value(h, value, training, specification):
     """Check a fixed hyperparameter and broadcast it to its dim.
 
     Raises
@@ -256,15 +261,17 @@ def fixed_value(h, value, training):
         its dim.
     """
     array = np.asarray(value)
-    least = "at least 0" if h.may_be_zero else "above 0"
+    least = "" if h.signed else "at least 0" if h.may_be_zero else "above 0"
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise ValueError(f"{h.name} is {value!r}; expected a finite number {least}.")
-    if (array < 0).any() or ((array == 0).any() and not h.may_be_zero):
+        raise ValueError(
+            f"{h.name} is {value!r}; expected finite numbers {least}.".replace(" .", ".")
+        )
+    if not h.signed and ((array < 0).any() or ((array == 0).any() and not h.may_be_zero)):
         raise ValueError(f"{h.name} is {value!r}; expected {least}.")
-    shape = () if h.dim is None else (training.size(h.dim),)
-    if grouped(h, training) and array.shape == (training.sources[0],):
-        array = array[training.X.groups]
+    shape = tuple(specification.size(dim, training) for dim in h.dims)
+    if grouped(h, training) and array.shape == (*shape[:-1], training.sources[0]):
+        array = array[..., training.X.groups]
     if array.shape not in ((), shape):
-        wanted = "a scalar" + (f" or {shape[0]} values, one for each {h.dim}" if h.dim else "")
+        wanted = _wanted(shape) + (f", one for each {' and '.join(h.dims)}" if shape else "")
         raise ValueError(f"{h.name} has shape {array.shape}; expected {wanted}.")
     return np.broadcast_to(array.astype("float64"), shape)

@@ -23,11 +23,15 @@ from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.grouped_process import GroupedProcess
+from bayes_gpx.processes.output_process import OutputProcess
 from bayes_gpx.processes.weight_process import WeightProcess
-from bayes_gpx.validation import one_of
+from bayes_gpx.validation import count, one_of
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
 """How the amplitudes of a GPX's weight functions may be related; see `bayes_gpx.GPX`."""
+
+FACTOR = "factor_"
+"""What the names begin with of hyperparameters of functions that outputs share."""
 
 REPRESENTATIONS = ("collapsed", "hierarchy")
 """What a model's `pymc.Model` can be; see `bayes_gpx.GP`."""
@@ -43,11 +47,15 @@ class Hyperparameter:
     kind : str
         What it is: its name without the prefix of a kernel.
     dim : str or None
-        "feature" or "z_feature" where it has a value for each of these.
+        "feature", "z_feature" or "factor" where it has a value for each of these.
     default : callable or float
         Its default prior, called as those of `bayes_gpx.model.named_kernels`, or the number that it
         is fixed at unless a prior is given.
     may_be_zero : bool
+    each : str or None
+        "output" or "factor" where each of these has such values of its own.
+    signed : bool
+        Whether it is any real number.
     """
 
     name: str
@@ -55,11 +63,18 @@ class Hyperparameter:
     dim: str | None
     default: Any
     may_be_zero: bool = False
+    each: str | None = None
+    signed: bool = False
+
+    @property
+    def dims(self):
+        """Dims of one draw."""
+        return tuple(dim for dim in (self.each, self.dim) if dim is not None)
 
     @property
     def ndim(self):
         """Number of dimensions of one draw."""
-        return 0 if self.dim is None else 1
+        return len(self.dims)
 
 
 def _sigma_w(name, dims, d, p):
@@ -70,6 +85,12 @@ def _sigma_w(name, dims, d, p):
 def _relative_sigma_w(name, dims, d, p):
     """The same as a share of the amplitudes."""
     return pm.HalfNormal(name, sigma=0.5, dims=dims)
+
+
+def _loading(rank, growths, name, dims, d, p):
+    """Loadings on so many factors, which together vary as much as an output by itself does."""
+    largest = max(growth(d) for growth in growths)
+    return pm.Normal(name, sigma=1.0 / (largest * np.sqrt(rank)), dims=dims)
 
 
 @dataclass(frozen=True)
@@ -116,6 +137,10 @@ class Specification:
         their own from these: the model finds out when it builds the process.
     beliefs : Beliefs or None
         What is believed of the function beside the data.
+    outputs : int or None
+        Number of responses that each row has; None where it has one, which is no table.
+    correlation : int
+        Number of functions that the outputs share, the rank of what correlates them.
     """
 
     family: str
@@ -130,6 +155,8 @@ class Specification:
     fixed_basis: bool = False
     grouped: bool = False
     beliefs: Beliefs | None = None
+    outputs: int | None = None
+    correlation: int = 0
 
     def __post_init__(self):
         # The default link is None, so that specifications with it by name and without are equal.
@@ -159,6 +186,13 @@ class Specification:
             )
         if self.grouped:
             self._refuse_groups()
+        if self.outputs is None and self.correlation:
+            raise ValueError(
+                f"correlation is {self.correlation}, and y is one response; expected "
+                "correlation=0, also for classes, or y as a table (rows, outputs) of numbers."
+            )
+        if self.outputs is not None:
+            self._refuse_outputs()
         for summand in self.summands:
             for factor in summand:
                 if isinstance(factor.kind, str):
@@ -180,6 +214,24 @@ class Specification:
         ):
             if wrong:
                 raise ValueError(f"groups was given to a GPX; expected {expected}.")
+
+    def _refuse_outputs(self):
+        """Raise for what several outputs do not go together with."""
+        cure = "Or fit one model for each output."
+        for wrong, expected in (
+            (self.approximation is not None, "approximation=None, since outputs are exact"),
+            (self.calls_kernel, "a kernel by its name, so that each output has its own"),
+            (self.grouped, "groups=None"),
+            (self.hierarchical, "representation='collapsed'"),
+        ):
+            if wrong:
+                raise ValueError(f"y is a table of outputs; expected {expected}. {cure}")
+        count("correlation", self.correlation, 0)
+        if self.correlation > self.outputs:
+            raise ValueError(
+                f"correlation is {self.correlation} for {self.outputs} outputs; expected at most "
+                "as many shared functions as there are outputs."
+            )
 
     def __reduce__(self):
         """Pickle the fields alone, without the cached properties."""
@@ -293,7 +345,38 @@ class Specification:
             Hyperparameter(name, name, None, partial(_of_noise, h))
             for name, h in self.observation.hyperparameters.items()
         )
-        return (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)
+        found = (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)
+        if self.outputs is None:
+            return found
+        each = (replace(h, each="output") for h in found)
+        return (*each, *self._of_factors(own), *self.loadings)
+
+    def _of_factors(self, own):
+        """Hyperparameters of the shared functions, from those of a kernel."""
+        if not self.correlation:
+            return ()
+        return tuple(
+            replace(h, name=f"{FACTOR}{h.name}", kind=f"factor {h.kind}", each="factor")
+            for h in own
+        )
+
+    @cached_property
+    def loadings(self):
+        """How much of each shared function is in each output, for each of the kernel's summands."""
+        if not self.correlation:
+            return ()
+        named = zip(self.amplitudes, self.summands, strict=True)
+        return tuple(
+            Hyperparameter(
+                f"{a.name.removesuffix('amplitude')}loading",
+                "loading",
+                "factor",
+                partial(_loading, self.correlation, [f.kernel.growth for f in summand]),
+                each="output",
+                signed=True,
+            )
+            for a, summand in named
+        )
 
     def process(self, theta, d, called=None):
         """Prior process on the model's scale, from hyperparameters by name.
@@ -325,12 +408,38 @@ class Specification:
         Arguments are those of `process`; the least and the largest values of X's columns, (2, d),
         or None without basis functions; and the number of features that are weighed.
         """
+        if self.outputs is not None:
+            return self._of_outputs(theta, d)
         process = self.process(theta, d, called)
         if isinstance(process, WeightProcess):
             process = replace(process, n_features=p)
         if self.grouped:
             return GroupedProcess(process, self._of_each_group(theta, d, p))
         return process if corners is None else expanded(process, self.approximation, corners)
+
+    def _of_outputs(self, theta, d):
+        """Prior of several outputs: what each has of its own, and what they share."""
+        parts, mixing = [], list(np.eye(self.outputs))
+        for o in range(self.outputs):
+            own = {h.name: theta[h.name][o] for h in self.hyperparameters if h.each == "output"}
+            parts.append(self.process(own, d))
+        for r in range(self.correlation):
+            factor = [h.name for h in self.hyperparameters if h.name.startswith(FACTOR)]
+            own = {name.removeprefix(FACTOR): theta[name][r] for name in factor}
+            parts += [GaussianProcess(product) for product in self._products(own, d)]
+            mixing += [theta[h.name][:, r] for h in self.loadings]
+        return OutputProcess(parts, pt.stack(mixing, axis=1))
+
+    def of_outputs(self, theta, codes):
+        """Hyperparameters, those of noise being the ones of outputs with such codes."""
+        if self.outputs is None:
+            return theta
+        return {**theta, **{n: theta[n][codes] for n in self.observation.hyperparameters}}
+
+    def size(self, dim, training):
+        """How many values a hyperparameter has along a dim."""
+        own = {"output": self.outputs, "factor": self.correlation}
+        return own[dim] if dim in own else training.size(dim)
 
     def _of_each_group(self, theta, d, p):
         """Prior of what each group has of its own: a level, or weights by the same kernels."""
@@ -401,4 +510,4 @@ def _amplitude(prefix, summand, dim):
 
 def _of_noise(default, name, dims, d, p):
     """The default prior of a likelihood's hyperparameter, called as others are."""
-    return default.prior(name)
+    return default.prior(name) if dims is None else default.prior(name, dims=dims)

@@ -20,19 +20,45 @@ def starts(training, specification):
     # Between independent standardised rows, where there is one row alone: others were not saved.
     pairs = distances[np.triu_indices(len(x), 1)] if len(x) > 1 else 2.0 * x.shape[1]
     apart = np.median(np.sqrt(np.maximum(pairs, 0.0))) or 1.0
-    size = (float(data["y"].std()) or 1.0) if training.scales_y else 1.0
+    size = _size(training, data)
     z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
     kinds = {h.name: h.kind for h in specification.hyperparameters}
     of_noise = specification.observation.hyperparameters
-    found = [{}]
+    rank = specification.correlation
+    loadings = {n: _loadings(training, size)[:, :rank] for n, k in kinds.items() if k == "loading"}
+    found = [loadings]
     for reach, signal, noise, own in START_GRID:
         by_kind = {
             "lengthscale": reach * apart,
+            "factor lengthscale": reach * apart,
             "amplitude": signal * size / z_norm,
             "group_amplitude": own * size / z_norm,
             "sigma_w": own * size / z_norm,
             "relative sigma_w": own,
         }
         noises = {n: noise * size for n, h in of_noise.items() if h.in_units_of_y}
-        found.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind} | noises)
+        found.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind} | noises | loadings)
     return found
+
+
+def _size(training, data):
+    """Standard deviation of y, or of each output, (q,); 1 where y is not scaled at all."""
+    if not training.scales_y:
+        return 1.0
+    if training.outputs is None:
+        return float(data["y"].std()) or 1.0
+    codes = training.outputs.codes
+    each = [data["y"][codes == code].std() for code in range(len(training.outputs.names))]
+    return np.where(np.array(each) > 0.0, each, 1.0)
+
+
+def _loadings(training, size):
+    """The first principal components of the outputs, with gaps at the mean, (q, q).
+
+    They are not 0, where the density is flat in them, and no two of them are alike.
+    """
+    outputs = training.outputs
+    y = np.nan_to_num((outputs.values - np.nanmean(outputs.values, axis=0)) / size)
+    variances, axes = np.linalg.eigh(y.T @ y / len(y))
+    order = np.argsort(variances)[::-1]
+    return size[:, None] * axes[:, order] * np.sqrt(np.maximum(variances[order], 0.01)) / np.sqrt(2)

@@ -79,6 +79,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     checksum of itself, by which `load` knows damage.
     """
     refuse_swapped(model, idata)
+    model.training.refuse_one_output()
     path = writable(path)
     refuse_other_model(model, idata)
     spec, kernel = asdict(model.specification), model.specification.kernel
@@ -99,8 +100,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "name": model.name,
         "streamed": training.streamed,
         "y_name": training.y_name,
-        "y_center": training.y_scaling.center,
-        "y_scale": training.y_scaling.scale,
+        **_scaling_of_y(training),
         "labels": _plain(training.labels),
         "groups": None if training.groups is None else training.groups.labels,
         "levels": {
@@ -118,17 +118,23 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     }
     variables = {
         "X": (("obs", "feature"), training.X.values),
-        "y": ("obs", training.y),
         "X_center": ("feature", training.X_scaling.center),
         "X_scale": ("feature", training.X_scaling.scale),
     }
+    coords = {"obs": training.X.index, "feature": list(training.X.columns)}
+    if training.outputs is None:
+        variables["y"] = "obs", training.y
+    else:
+        outputs, coords["output"] = training.outputs, list(training.outputs.names)
+        variables["y"] = ("obs", "output"), outputs.values
+        variables["y_center"] = "output", outputs.scaling.center
+        variables["y_scale"] = "output", outputs.scaling.scale
     if isinstance(kernel, Precomputed):
         variables["covariance"] = (("feature", "feature_bis"), kernel.matrix)
     if training.groups is not None:
         variables["group"] = ("obs", training.groups.codes)
     if training.exposure is not None:
         variables["exposure"] = ("obs", training.exposure)
-    coords = {"obs": training.X.index, "feature": list(training.X.columns)}
     if training.Z is not None:
         variables["Z"] = (("obs", "z_feature"), training.Z.values)
         variables["Z_center"] = ("z_feature", training.Z_scaling.center)
@@ -270,7 +276,7 @@ def _restored(data, settings, kernel, priors):
     fixed = {name: data[f"fixed_{name}"].values for name in settings["fixed_priors"]}
     scalings = [
         Scaling(data["X_center"].values, data["X_scale"].values),
-        Scaling(float(settings["y_center"]), float(settings["y_scale"])),
+        _y_scaling(data, settings),
         None,
     ]
     Z = None
@@ -294,7 +300,7 @@ def _restored(data, settings, kernel, priors):
         return family.restored(training, specification, sums, **known)
     training = read_training(
         _frame(data["X"], settings),
-        pd.Series(y, index=data["obs"].values, name=settings["y_name"]),
+        _response(y, data, settings),
         observation,
         Z,
         weighs="Z" in data,
@@ -305,6 +311,27 @@ def _restored(data, settings, kernel, priors):
     )
     training = _dated(training, settings.get("origins", {}))
     return family.restored(training, specification, **known)
+
+
+def _scaling_of_y(training):
+    """Settings of one response's scaling; those of several outputs are among the variables."""
+    if training.outputs is not None:
+        return {}
+    return {"y_center": training.y_scaling.center, "y_scale": training.y_scaling.scale}
+
+
+def _y_scaling(data, settings):
+    if "y_center" in data:
+        return Scaling(data["y_center"].values, data["y_scale"].values)
+    return Scaling(float(settings["y_center"]), float(settings["y_scale"]))
+
+
+def _response(y, data, settings):
+    """The response as it was given: a series, or a frame of several outputs."""
+    index = data["obs"].values
+    if "output" in data.coords:
+        return pd.DataFrame(y, index, [str(name) for name in data["output"].values])
+    return pd.Series(y, index=index, name=settings["y_name"])
 
 
 def _dated(training, origins):

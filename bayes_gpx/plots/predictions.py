@@ -17,7 +17,7 @@ from bayes_gpx.likelihoods import named
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, refuse_no_dataset, short, with_unit
 from bayes_gpx.plots.visuals import axis_labels, coloured_points, few_numbers, interval_bars
-from bayes_gpx.validation import one_of, probability
+from bayes_gpx.validation import one_of, one_output, probability
 
 INSIDE, OUTSIDE = "#222222", "#d55e00"
 """Observed responses: black, and Okabe and Ito's vermilion."""
@@ -101,6 +101,7 @@ def plot_predictions(
         of which the dataset has only latent values.
     """
     refuse_no_dataset(dataset, "bx.predictions")
+    one_output(dataset)
     name = _response(dataset, y)
     prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
     along, curve = _axis(dataset, along)

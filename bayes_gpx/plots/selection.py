@@ -140,8 +140,8 @@ def refuse_no_dataset(given: Any, verbs: str) -> None:
 
 
 def refuse_several(array):
-    """Raise if there are several classes or baselines, because a plot shows only one."""
-    for dim in ("class", "baseline"):
+    """Raise if there are several classes, outputs or baselines: a plot shows only one."""
+    for dim in ("class", "output", "baseline"):
         if dim in array.dims:
             raise ValueError(
                 f"The dataset has the dim {dim!r} with {array[dim].values.tolist()}; expected one "

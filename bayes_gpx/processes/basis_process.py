@@ -18,7 +18,7 @@ from bayes_gpx.processes.basis_functions import (
     basis_of,
     is_constant,
 )
-from bayes_gpx.processes.grouped_process import GroupedProcess
+from bayes_gpx.processes.grouped_process import GroupedProcess, without_codes
 from bayes_gpx.processes.operators import (
     AtPoints,
     Components,
@@ -31,7 +31,9 @@ from bayes_gpx.processes.operators import (
     Operator,
     Value,
     Weight,
+    evaluate,
 )
+from bayes_gpx.processes.output_process import OutputProcess
 from bayes_gpx.processes.weight_process import WeightProcess
 
 
@@ -138,25 +140,65 @@ class BasisProcess(Process):
         return getattr(self.own, what)(*operators)
 
 
+@dataclass(frozen=True)
+class OutputBasis:
+    """The functions of several outputs, mixed from those of basis functions.
+
+    Parameters
+    ----------
+    parts : sequence of BasisProcess
+        In the place of the parts of the process, with coefficients one after the other.
+    process : OutputProcess
+    """
+
+    parts: Sequence[BasisProcess]
+    process: OutputProcess
+
+    def design(self, L: Operator) -> TensorVariable:
+        """Matrix from coefficients to the values of L, (len L, M)."""
+        if isinstance(L, Composite):
+            return L.assembled([self.design(part) for part in L.parts], axis=0)
+        bare, found = without_codes(L), []
+        for part, share in zip(self.parts, self.process.shares(L), strict=True):
+            own = by_observation(part.design(bare), L) * share[:, None, None]
+            found.append(own.reshape((-1, own.shape[2])))
+        return pt.concatenate(found, axis=1)
+
+    def values(self, L: Operator, coefficients: TensorVariable) -> TensorVariable:
+        """Values (len L,) of L for these coefficients (M,)."""
+        if isinstance(L, Composite):
+            return pt.dot(self.design(L), coefficients)
+        bare, m, total, start = without_codes(L), L.x.shape[0], 0.0, 0
+        for part, share in zip(self.parts, self.process.shares(L), strict=True):
+            count = part.design(evaluate(bare.x[:1])).shape[1]
+            own = part.values(bare, coefficients[start : start + count])
+            total = total + own.reshape((m, -1)) * share[:, None]
+            start = start + count
+        return total.reshape((-1,))
+
+
 def expanded(
     process: KernelProcess, approximation: HSGP | RandomFeatures, X: TensorLike
-) -> BasisProcess:
+) -> BasisProcess | OutputBasis:
     """The process with basis functions in the place of its kernels.
 
     Parameters
     ----------
-    process : GaussianProcess or WeightProcess
+    process : GaussianProcess, WeightProcess or OutputProcess
     approximation : HSGP, RandomFeatures, or an object with the `m` and `standard` of the latter
     X : tensor (n, d)
         Training points.
 
     Returns
     -------
-    BasisProcess
+    BasisProcess; or OutputBasis, of several outputs
     """
     if isinstance(process, GroupedProcess):
         raise NoBasis("A process of groups has no basis functions; expected one without groups.")
     X = pt.as_tensor_variable(X)
+    if isinstance(process, OutputProcess):
+        parts = tuple(expanded(part, approximation, X[:, :-1]) for part in process.parts)
+        return OutputBasis(parts, process)
     if not isinstance(process, WeightProcess):
         return BasisProcess(((basis_of(process.kernel, approximation, X), 1.0),))
     bases = (basis_of(kernel, approximation, X) for kernel in process.kernels)

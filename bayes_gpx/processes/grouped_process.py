@@ -28,7 +28,7 @@ class GroupedProcess(KernelProcess):
     within: KernelProcess
 
     def _covariance(self, L, M):
-        ours, theirs = _bare(L), _bare(M)
+        ours, theirs = without_codes(L), without_codes(M)
         if L.X is M.X:  # processes tell by this that samples are the same
             theirs = replace(theirs, X=ours.X)
         within = self.within.covariance(ours, theirs)
@@ -38,18 +38,18 @@ class GroupedProcess(KernelProcess):
         return self.common.covariance(ours, theirs) + by_points.reshape(within.shape)
 
     def _variance(self, L):
-        return self.common.variance(_bare(L)) + self.within.variance(_bare(L))
+        return self.common.variance(without_codes(L)) + self.within.variance(without_codes(L))
 
     def _block(self, L):
-        return self.common.block(_bare(L)) + self.within.block(_bare(L))
+        return self.common.block(without_codes(L)) + self.within.block(without_codes(L))
 
     def _summed(self, L, M, weights):
-        ours, theirs = _bare(L), _bare(M)
+        ours, theirs = without_codes(L), without_codes(M)
         own = self.within.summed(ours, theirs, weights * _same_group(L, M))
         return self.common.summed(ours, theirs, weights) + own
 
     def cross(self, L):  # noqa: D102
-        return self.common.cross(_bare(L)) + self.within.cross(_bare(L))
+        return self.common.cross(without_codes(L)) + self.within.cross(without_codes(L))
 
 
 def in_groups(X: TensorLike, codes: TensorLike) -> TensorVariable:
@@ -58,7 +58,7 @@ def in_groups(X: TensorLike, codes: TensorLike) -> TensorVariable:
     return pt.concatenate([pt.as_tensor_variable(X), column], axis=1)
 
 
-def _bare(L):
+def without_codes(L):
     """The operator at its points without their groups."""
     return replace(L, X=L.x[:, :-1])
 

@@ -94,6 +94,7 @@ def report(
         fit the model, before anything is computed.
     """
     refuse_swapped(model, idata)
+    model.training.refuse_outputs("report", "Fit a model of one column of y.")
     target = writable(path)
     if seed is None:
         seed = secrets.randbelow(2**32)

@@ -47,7 +47,7 @@ CASES = {
     "constant y": (lambda X, y: (X, np.full(len(y), 2.0)), "y is constant"),
     "nan in y": (lambda X, y: (X, y.where(y.index != 2)), r"y has 1 missing.*row .*2"),
     "short y": (lambda X, y: (X, y.values[:-1]), "X has 14 rows and y has 13"),
-    "column y": (lambda X, y: (X, y.values[:, None]), r"shape \(14, 1\).*ravel"),
+    "tensor y": (lambda X, y: (X, y.values[:, None, None]), r"shape \(14, 1, 1\)"),
     "misaligned y": (
         lambda X, y: (X.set_axis(range(3, 17)), y.set_axis(range(4, 18))),
         "index.*to_numpy",
@@ -70,6 +70,12 @@ CASES = {
         r"repeated column names \['a'\]",
     ),
 }
+
+
+def test_a_column_is_no_response_of_a_gpx(regression):
+    X, _, y, _, _ = regression
+    with pytest.raises(ValueError, match=r"shape \(14, 1\).*ravel"):
+        bx.GPX(X, y.values[:, None])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -15,12 +15,13 @@ aliases
 validation
 numerics: lapack special jets coalitions quadrature linear_algebra gaussian_expectations
     compile_modes threads row_sums partial_evaluation progress
-data: categorical dates moments features groups response training row_source streamed sheets
+data: categorical dates moments features groups outputs response training row_source streamed sheets
     openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients shapley
-    covariance base gaussian_process weight_process grouped_process basis_functions basis_process
+    covariance base gaussian_process weight_process grouped_process output_process
+    basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
     evidence/sums evidence/row_bounds evidence/groups evidence/intervals evidence/numba_forms
@@ -35,7 +36,7 @@ draws: protocols hyperparameter_draws points level_moves mixture_intervals inter
 model: named_kernels specification beliefs priors lengthscale_prior bound_data latent_variables
     data_sums observed_response inducing_points starting_points svgp fitting description model gp
     placement interaction_model storage
-explain: in_parts predictions weights components sobol derivatives attributions fanova
+explain: by_output in_parts predictions weights components sobol derivatives attributions fanova
     shapley_values sensitivities relevance ranking importances partial_dependence comparisons
     slopes sample_functions loo_predictions imputation
 assess: metrics tasks compare replicates calibrate projection project

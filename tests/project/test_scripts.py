@@ -26,6 +26,7 @@ FIGURES = {
     "gp_air_speed": {"airports"},
     "gp_time": {"forecast"},
     "gp_beliefs": {"slopes"},
+    "gp_outputs": {"speeds"},
 }
 TABLES = {
     "gpc_breast_cancer": {"misclassified", "scores"},
@@ -41,6 +42,7 @@ AUTHORS = {
     "gp_air_speed": "Gelman",
     "gp_time": "Rasmussen",
     "gp_beliefs": "Efron",
+    "gp_outputs": "Journel",
 }
 
 
@@ -201,6 +203,17 @@ def test_what_is_known_of_diabetes_helps(run):
     assert scores["coverage_90"].between(0.85, 0.97).all()
     _, idata = bx.load(out / "fit_beliefs.nc")
     assert (idata["beliefs"]["violation"] < 0.2).all()
+
+
+@pytest.mark.slow
+def test_flights_to_one_city_tell_about_those_to_another(run):
+    out = run("gp_outputs", "--method", "map")
+    assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_outputs"]
+    scores = pd.read_csv(out / "scores.csv", index_col=["correlation", "city"])
+    apart, together = scores.loc[0], scores.loc[1]
+    assert together["rmse"]["Denver"] < 0.6 * apart["rmse"]["Denver"]
+    assert together["rmse"]["Los Angeles"] < apart["rmse"]["Los Angeles"]
+    assert together["log_density"]["Denver"] > apart["log_density"]["Denver"] + 0.5
 
 
 def test_scores_of_normal_forecasts_of_flights():

@@ -1,0 +1,118 @@
+"""Several responses of each row, some of which may be missing."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bayes_gpx.data.features import MINIMUM_ROWS, Frame, Scaling, read_responses, response_scaling
+from bayes_gpx.data.moments import Moments
+from bayes_gpx.validation import one_of
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """The responses of n rows: q outputs, of which those that were observed are cells.
+
+    Cells are in the order of the rows and, within a row, of the outputs.
+
+    Attributes
+    ----------
+    names : tuple of str
+    values : array (n, q)
+        In user units; NaN where an output was not observed.
+    scaling : Scaling
+        Centers and scales (q,).
+    index : array (n,)
+        Labels of the rows.
+    asked : int or None
+        Position of the one output that is asked for.
+    """
+
+    names: tuple[str, ...]
+    values: np.ndarray
+    scaling: Scaling
+    index: np.ndarray
+    asked: int | None = None
+
+    @cached_property
+    def observed(self) -> np.ndarray:
+        """Which of the values are there, (n, q)."""
+        return ~np.isnan(self.values)
+
+    @property
+    def y(self) -> np.ndarray:
+        """The cells' values, (N,)."""
+        return self.values[self.observed]
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """Each cell's row, (N,)."""
+        return np.nonzero(self.observed)[0]
+
+    @cached_property
+    def codes(self) -> np.ndarray:
+        """Each cell's output, (N,)."""
+        return np.nonzero(self.observed)[1]
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the cells."""
+        pairs = zip(self.rows, self.codes, strict=True)
+        return [f"{self.names[code]}[{self.index[row]}]" for row, code in pairs]
+
+    @property
+    def scaling_of_cells(self) -> Scaling:
+        """Scaling of the cells' values, (N,)."""
+        center, scale = np.asarray(self.scaling.center), np.asarray(self.scaling.scale)
+        return Scaling(center[self.codes], scale[self.codes])
+
+    def asking(self, name: str) -> "Outputs":
+        """The same, of which one output is asked for."""
+        one_of("output", name, self.names)
+        return replace(self, asked=self.names.index(name))
+
+    def at(self, positions: np.ndarray | slice) -> "Outputs":
+        """Those of some of the rows alone, with the scaling of all."""
+        return replace(self, values=self.values[positions], index=self.index[positions])
+
+    def table(self, cells: np.ndarray) -> np.ndarray:
+        """From numbers of the cells (..., N) to those of all outputs (..., n, q), NaN at gaps."""
+        found = np.full((*cells.shape[:-1], *self.values.shape), np.nan)
+        found[..., self.observed] = cells
+        return found
+
+
+def read_outputs(
+    Y: Any,
+    frame: Frame,
+    *,
+    scale: bool,
+    scaling: Scaling | None = None,
+) -> Outputs:
+    """Read a table of responses, one row for each row of the frame X.
+
+    Raises
+    ------
+    ValueError
+        For anything but numbers and gaps; for another number of rows or another index than X's; and
+        for an output with fewer than three observed values or, where it is scaled, a constant one.
+    """
+    values, names = read_responses(Y, frame)
+    for name, column in zip(names, values.T, strict=True):
+        known = np.count_nonzero(~np.isnan(column))
+        if known < MINIMUM_ROWS:
+            raise ValueError(
+                f"y, column {name!r}, has {known} observed values; expected at least "
+                f"{MINIMUM_ROWS}. Drop this output."
+            )
+    if scaling is None and scale:
+        each = [
+            response_scaling(Moments.of(column[~np.isnan(column)]), f"y, column {name!r},")
+            for name, column in zip(names, values.T, strict=True)
+        ]
+        scaling = Scaling(np.array([s.center for s in each]), np.array([s.scale for s in each]))
+    elif scaling is None:
+        scaling = Scaling(np.zeros(len(names)), np.ones(len(names)))
+    return Outputs(names, values, scaling, frame.index)

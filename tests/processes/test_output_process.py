@@ -1,0 +1,66 @@
+"""Processes of several outputs: each cheap graph agrees with the full covariance."""
+
+import numpy as np
+import pymc as pm
+import pytensor
+import pytensor.tensor as pt
+import pytest
+
+from bayes_gpx.processes import operators
+from bayes_gpx.processes.gaussian_process import GaussianProcess
+from bayes_gpx.processes.grouped_process import in_groups
+from bayes_gpx.processes.output_process import OutputProcess
+
+RNG = np.random.default_rng(8)
+X, CODES = RNG.normal(size=(5, 2)), np.array([0, 2, 1, 1, 0])
+OTHER, OTHERS = RNG.normal(size=(4, 2)), np.array([1, 0, 2, 2])
+MIXING = RNG.normal(size=(3, 2))
+CLOSE = {"rtol": 1e-10, "atol": 1e-12}
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Arrays of both operators at X, and of values at other points."""
+    kernels = pm.gp.cov.ExpQuad(2, ls=[0.9, 1.7]), 0.5 * pm.gp.cov.Matern52(2, ls=1.3)
+    process = OutputProcess([GaussianProcess(k) for k in kernels], pt.constant(MIXING))
+    x, other = in_groups(X, CODES), in_groups(OTHER, OTHERS)
+    f, slope, there = (
+        operators.evaluate(x),
+        operators.gradient(x),
+        operators.evaluate(other),
+    )
+    weights = RNG.normal(size=(1, 4))
+    graphs = {
+        "slopes": process.covariance(slope, slope),
+        "slope and value": process.covariance(slope, f),
+        "elsewhere": process.covariance(slope, there),
+        "block": process.block(slope),
+        "variance": process.variance(slope),
+        "cross": process.cross(slope),
+        "summed": process.summed(slope, there, pt.constant(weights)),
+        "values": process.covariance(f, there),
+        "apart": process.parts[0].covariance(operators.evaluate(X), operators.evaluate(OTHER)),
+        "rest": process.parts[1].covariance(operators.evaluate(X), operators.evaluate(OTHER)),
+    }
+    arrays = pytensor.function([], list(graphs.values()), mode="FAST_COMPILE")()
+    return dict(zip(graphs, arrays, strict=True)) | {"weights": weights}
+
+
+def test_values_are_mixed_by_the_shares_of_their_outputs(found):
+    shares = [np.outer(MIXING[CODES, j], MIXING[OTHERS, j]) for j in range(2)]
+    expected = shares[0] * found["apart"] + shares[1] * found["rest"]
+    np.testing.assert_allclose(found["values"], expected, **CLOSE)
+
+
+def test_blocks_and_variances_are_those_of_the_covariance(found):
+    full = found["slopes"].reshape((5, 2, 5, 2))
+    np.testing.assert_allclose(found["block"], np.einsum("icid->icd", full), **CLOSE)
+    np.testing.assert_allclose(found["variance"], np.diag(found["slopes"]), **CLOSE)
+    assert np.linalg.eigvalsh(found["slopes"]).min() > 0.0
+
+
+def test_sums_and_covariances_with_values_at_the_same_points(found):
+    full = found["slope and value"].reshape((5, 2, 5))
+    np.testing.assert_allclose(found["cross"], np.einsum("ici->ic", full), **CLOSE)
+    expected = (found["elsewhere"] @ found["weights"][0]).reshape((5, 2))
+    np.testing.assert_allclose(found["summed"], expected, **CLOSE)
