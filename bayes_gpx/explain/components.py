@@ -156,6 +156,11 @@ def kernel_of(model: Model) -> Kernel:
         raise ValueError(
             "components of a model with groups are not known; expected a model without groups."
         )
+    if training.outputs is not None:
+        raise ValueError(
+            f"components of the outputs {list(training.outputs.names)} are not known; expected a "
+            "model of one response. Fit bx.GP of one column of Y."
+        )
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
     theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in specification.hyperparameters}
     process = specification.process(theta, training.d, model.called_kernel)
