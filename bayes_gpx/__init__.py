@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.assess.compare import compare as compare
     from bayes_gpx.assess.project import project as project
     from bayes_gpx.data import datasets as datasets
+    from bayes_gpx.draws.believed import BeliefWarning as BeliefWarning
     from bayes_gpx.explain import (
         attributions as attributions,
         comparisons as comparisons,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         sobol as sobol,
         weights as weights,
     )
+    from bayes_gpx.explain.attributions import CompletenessWarning as CompletenessWarning
     from bayes_gpx.explain.imputation import combined as combined
     from bayes_gpx.export.arviz import (
         power_scaling as power_scaling,
@@ -142,6 +144,8 @@ _MAP = {
     "calibrate": "bayes_gpx.assess.calibrate:calibrate",
     "project": "bayes_gpx.assess.project:project",
     "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
+    "BeliefWarning": "bayes_gpx.draws.believed:BeliefWarning",
+    "CompletenessWarning": "bayes_gpx.explain.attributions:CompletenessWarning",
     # data, keeping and showing
     "datasets": "bayes_gpx.data.datasets",
     "save": "bayes_gpx.model.storage:save",

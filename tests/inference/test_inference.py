@@ -306,7 +306,7 @@ def test_draws_are_kept_where_leave_one_out_fails(regression, monkeypatch):
 
     X, Z, y, *_ = regression
     model = bx.GPX(X, y, Z)
-    monkeypatch.setattr("bayes_gpx.model.fitting.log_likelihood", stopped)
+    monkeypatch.setattr("bayes_gpx.model.fitting.of_responses", stopped)
     with pytest.warns(ConvergenceWarning, match="no leave-one-out terms .KeyboardInterrupt"):
         idata = model.fit("laplace", draws=120, seed=1, progressbar=False)
     assert idata["posterior"].sizes["draw"] == 120 and "log_likelihood" not in idata
