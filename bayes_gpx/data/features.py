@@ -271,7 +271,8 @@ def read_response(
     if values.ndim != 1:
         raise ValueError(
             f"{name} has shape {values.shape}; expected one dimension, one value for each row "
-            "of X. For a single column use .ravel(), or pick one column."
+            "of X. For a single column use .ravel(), or pick one column; tables of several outputs "
+            "are for bx.GP with likelihood='normal'."
         )
     if len(values) != len(frame):
         raise ValueError(

@@ -132,7 +132,7 @@ def explained(
         found = found.assign({name: found[name] * np.nan for name in sds})
     attrs = {
         "of": "log_variance",
-        "dependence": DEPENDENCE[True],
+        "dependence": DEPENDENCE[True].format("feature"),
         "samples": "new samples",
         "moments": "of the draws of the hyperparameters, given which it is one number",
     }

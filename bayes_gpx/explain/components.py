@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytensor.tensor as pt
 import xarray as xr
@@ -13,13 +13,21 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
+from bayes_gpx.draws.response_scale import responds
+from bayes_gpx.kernels.additive import ElementarySymmetric
+from bayes_gpx.kernels.normal_form import Term
 from bayes_gpx.kernels.summands import Summand, summands
+from bayes_gpx.posteriors.component_variances import measure_of, orthogonal
 from bayes_gpx.processes.gaussian_process import GaussianProcess
+from bayes_gpx.system.warning import ExtrapolationWarning, warn
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
     from bayes_gpx.kernels.base import Kernel
     from bayes_gpx.model.model import Model
+
+FAR = 5.0
+"""How many sds of a column its measure may be away from the training rows without a warning."""
 
 MOST_COMPONENTS = 500
 """Components whose joint covariance is computed for every observation."""
@@ -32,6 +40,7 @@ def components(
     *,
     order: int = 2,
     obs: Labels | None = None,
+    on: Literal["latent", "response"] = "latent",
     **options: Any,
 ) -> xr.Dataset:
     """Posterior of each component of f: the part that belongs to one summand of the kernel.
@@ -55,9 +64,12 @@ def components(
         all higher ones together are the component `remainder`.
     obs : label or list of labels, optional
         Only these observations.
+    on : {"latent", "response"}
+        Components are those of f; "response" is the same where noise is normal, and refused of
+        labels and counts.
     **options
-        draws, num_draws, covariance, joint, keep, path, seed, progressbar, ci_prob: see
-        `bayes_gpx.draws.evaluate.explain`.
+        draws, num_draws, features (names of components), covariance, joint, keep, path, seed,
+        progressbar, ci_prob: see `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -69,7 +81,8 @@ def components(
 
         `share` (component) is the covariance over the observations of a component's mean with the
         mean of f, divided by the variance of the latter: shares add up to 1, and one is negative
-        where a component works against the others. `completeness_residual` (obs) says how far
+        where a component works against the others, and all are NaN for a single observation.
+        `completeness_residual` (obs) says how far
         means are from adding up to that of f, and `completeness_residual_variance` the same of
         variances.
 
@@ -83,7 +96,8 @@ def components(
     ------
     ValueError
         For a `GPX`, whose components are its contributions; for a model with groups; for an `order`
-        that is no positive whole number; and for more than 500 components.
+        that is no positive whole number; for the response of labels and counts; and for more than
+        500 components.
 
     Warns
     -----
@@ -114,6 +128,11 @@ def components(
     {(0, 'linear'): 2.95, (0, 'expquad'): -0.49}
     """
     refuse_swapped(model, idata)
+    if responds(model, on):
+        raise ValueError(
+            f"likelihood={model.specification.likelihood!r}: components are known of f, which its "
+            "response is not linear in; expected on='latent'."
+        )
     parts, names = components_of(model, order)
     where = points_to_explain(model, X_new, obs=obs)
     found = explain(model, idata, quantities.component(model, names, order), where, **options)
@@ -139,8 +158,11 @@ def components_of(model: Model, order: int) -> tuple[list[Summand], tuple[str, .
     names = named or [part.called(model.training.X.columns) for part in parts]
     unique = []
     for name in names:
-        seen[name] += 1
-        unique.append(f"{name} {seen[name]}" if seen[name] > 1 else name)
+        free = name
+        while free in unique or (free != name and free in names):
+            seen[name] += 1
+            free = f"{name} {seen[name] + 1}"
+        unique.append(free)
     return parts, tuple(unique)
 
 
@@ -149,23 +171,60 @@ def kernel_of(model: Model) -> Kernel:
     specification, training = model.specification, model.training
     if specification.family != "GP":
         raise ValueError(
-            "components of a GPX are its contributions, one for each feature; expected a bx.GP. "
-            "Use bx.contributions."
+            "A GPX is a sum of contributions, one for each feature, and has no other components; "
+            "expected a bx.GP. Use bx.contributions."
         )
     if specification.grouped:
         raise ValueError(
-            "components of a model with groups are not known; expected a model without groups."
+            "The components of a model with groups are not known; expected a model without groups."
         )
     if training.outputs is not None:
         raise ValueError(
-            f"components of the outputs {list(training.outputs.names)} are not known; expected a "
-            "model of one response. Fit bx.GP of one column of Y."
+            f"The outputs {list(training.outputs.names)} have no components, not even one by one; "
+            "expected a model of one response. Fit bx.GP of one column of Y."
         )
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
     theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in specification.hyperparameters}
     process = specification.process(theta, training.d, model.called_kernel)
     assert isinstance(process, GaussianProcess)  # the other two were refused above
     return process.kernel
+
+
+def orthogonal_kernel(model: Model) -> Term:
+    """The orthogonal additive term of a model's kernel; see `orthogonal`.
+
+    Raises
+    ------
+    ValueError
+        For categorical columns too.
+
+    Warns
+    -----
+    ExtrapolationWarning
+        If the measure of a column is far from the training rows.
+    """
+    training = model.training
+    if training.X.levels:
+        raise ValueError(
+            f"The columns {list(training.X.levels)} are categories, whose indicators are no "
+            "independent features; expected columns of numbers."
+        )
+    term = orthogonal(kernel_of(model), training.d)
+    parts = cast(ElementarySymmetric, term.kernel).parts
+    center = training.X_scaling.apply(training.moments.mean[None])[0]
+    sd = training.X_deviations / training.X_scaling.scale
+    columns = range(training.d) if term.columns is None else term.columns
+    for column, part in zip(columns, parts, strict=True):
+        points, weights = measure_of(part)
+        if abs(points @ weights - center[column]) > FAR * (sd[column] or 1.0):
+            warn(
+                f"The measure of {training.X.columns[column]!r} has its mean at "
+                f"{points @ weights:.3g}, more than {FAR:g} sds from that of the training rows, "
+                f"{center[column]:.3g} on the model's scale. With scale=True rows that are a "
+                "measure must be standardised as X is.",
+                ExtrapolationWarning,
+            )
+    return term
 
 
 def _own_names(model):

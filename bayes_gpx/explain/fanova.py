@@ -12,9 +12,8 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.response_scale import bends
 from bayes_gpx.explain.attributions import warn_if_incomplete
-from bayes_gpx.explain.components import components_of, kernel_of
+from bayes_gpx.explain.components import components_of, orthogonal_kernel
 from bayes_gpx.kernels.additive import ElementarySymmetric
-from bayes_gpx.posteriors.component_variances import orthogonal
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
@@ -36,7 +35,8 @@ def by_components(
     if not (isinstance(baseline, str) and baseline == "mean"):
         raise ValueError(
             "baseline was given with method='fanova', which averages over the kernel's measure "
-            "instead; expected none. Pass rows as the measure: bx.Additive(..., measure=rows)."
+            "instead; expected none. Pass rows as the measure, on the model's scale: "
+            "bx.Additive(..., measure=rows)."
         )
     if of != "value":
         raise ValueError(
@@ -55,13 +55,7 @@ def by_components(
 
 def _divided(model: Model) -> Quantity:
     """Each component of f, divided evenly among its features."""
-    kernel, d = kernel_of(model), model.training.d
-    if model.training.X.levels:
-        raise ValueError(
-            "method='fanova' with categorical columns, whose indicators are no independent "
-            "features; expected columns of numbers."
-        )
-    order = cast(ElementarySymmetric, orthogonal(kernel, d).kernel).order
+    d, order = model.training.d, cast(ElementarySymmetric, orthogonal_kernel(model).kernel).order
     parts, _ = components_of(model, order)
     shares = [[(c in p.columns) / max(len(p.columns), 1) for p in parts] for c in range(d)]
     return quantities.fanova_shapley_value(model, np.array(shares), order)

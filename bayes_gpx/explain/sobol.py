@@ -13,9 +13,9 @@ from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import refuse_classes
 from bayes_gpx.draws.training_rows import at_training_rows
-from bayes_gpx.explain.components import components_of, kernel_of
+from bayes_gpx.explain.components import components_of, orthogonal_kernel
 from bayes_gpx.kernels.summands import REMAINDER
-from bayes_gpx.posteriors.component_variances import component_variances, orthogonal
+from bayes_gpx.posteriors.component_variances import component_variances
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -102,8 +102,7 @@ def sobol(
     """
     refuse_swapped(model, idata)
     refuse_classes(model, "sobol")
-    kernel, d = kernel_of(model), model.training.d
-    additive = orthogonal(kernel, d)
+    additive, d = orthogonal_kernel(model), model.training.d
     if model.specification.beliefs is not None:
         raise ValueError("sobol does not know what beliefs say; expected a model without beliefs.")
     parts, names = components_of(model, order)
@@ -119,7 +118,7 @@ def sobol(
     )
     variables: dict[str, Any] = {"total": (("feature",), total)}
     if any(part.name == REMAINDER for part in parts):
-        labels.append(REMAINDER)
+        labels += [n for n, part in zip(names, parts, strict=True) if part.name == REMAINDER]
         shares = np.concatenate([shares, 1.0 - shares.sum(-1, keepdims=True)], axis=-1)
     else:
         variables["shapley_effect"] = ("feature",), shares @ (members / members.sum(axis=0)).T

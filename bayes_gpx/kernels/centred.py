@@ -57,7 +57,14 @@ def measures(measure: str | tuple | TensorLike, d: int) -> list[Measure]:
         raise ValueError(
             f"measure has shape {rows.shape}; expected finite rows of {d} columns, or {EXPECTED}."
         )
-    return [_empirical(column) for column in rows.T]
+    found = [_empirical(column) for column in rows.T]
+    for k, own in enumerate(found):
+        if len(own.points) < 2:
+            raise ValueError(
+                f"measure: all rows have {own.points[0]:g} in column {k}; expected at least two "
+                "different values in each column."
+            )
+    return found
 
 
 EXPECTED = (

@@ -188,8 +188,8 @@ class Specification:
             self._refuse_groups()
         if self.outputs is None and self.correlation:
             raise ValueError(
-                f"correlation is {self.correlation}, and y is one response; expected "
-                "correlation=0, also for classes, or y as a table (rows, outputs) of numbers."
+                f"correlation is {self.correlation}, and y is one response; expected y as a table "
+                "(rows, outputs) of numbers, or correlation=0. Classes cannot be correlated."
             )
         if self.outputs is not None:
             self._refuse_outputs()
@@ -226,6 +226,11 @@ class Specification:
         ):
             if wrong:
                 raise ValueError(f"y is a table of outputs; expected {expected}. {cure}")
+        if isinstance(self.correlation, float):
+            raise ValueError(
+                f"correlation is {self.correlation}; expected how many functions outputs share, a "
+                "whole number: 0 for independent outputs."
+            )
         count("correlation", self.correlation, 0)
         if self.correlation > self.outputs:
             raise ValueError(

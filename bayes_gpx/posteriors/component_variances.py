@@ -23,7 +23,7 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels.additive import ElementarySymmetric, over_subsets
 from bayes_gpx.kernels.base import Kernel
-from bayes_gpx.kernels.centred import ZeroMean
+from bayes_gpx.kernels.centred import Measure, ZeroMean
 from bayes_gpx.kernels.composite import Active
 from bayes_gpx.kernels.elementary import Constant
 from bayes_gpx.kernels.normal_form import Term, terms
@@ -105,6 +105,11 @@ def _given(posterior):
     V = solve(root, one) if spread is None else pt.dot(spread, spread.T)
     half = solve_root(seen.inducing_root, one)
     return seen.process, seen.inducing, pt.dot(half.T, pt.dot(outer - one + V, half))
+
+
+def measure_of(part: Kernel) -> Measure:
+    """The measure under which a part of an orthogonal additive kernel has a mean of zero."""
+    return cast(ZeroMean, _constrained(part)).measure
 
 
 def _constrained(part):

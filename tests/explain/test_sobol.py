@@ -154,3 +154,33 @@ def test_what_has_no_indices_is_refused():
     with pytest.raises(ValueError, match="without beliefs"):
         model = bx.GP(X, Y, kernel=kernel_of(ROWS), beliefs=[bx.beliefs.Increasing("age")])
         bx.sobol(model, {"sigma": SIGMA}, **QUIET)
+
+
+def test_what_has_no_indices_is_refused_or_warned_of():
+    rng = np.random.default_rng(4)
+    table = pd.DataFrame(rng.normal(size=(20, 2)), columns=["constant", "b"])
+    y = table["b"] + table["constant"]
+    theta = {"sigma": 0.5}
+
+    def kernel(measure):
+        return lambda d: bx.Additive(d, 1.0, 2, measure=measure)
+
+    of_kind = table.assign(kind=pd.Categorical(["u", "v"] * 10))
+    with pytest.raises(ValueError, match=r"\['kind'\] are categories"):
+        bx.sobol(bx.GP(of_kind, y, kernel=kernel("gaussian")), theta)
+    with pytest.raises(ValueError, match="all rows have 1 in column 0"):
+        bx.GP(table, y, kernel=kernel(np.ones((5, 2))))
+    far = bx.GP(table, y, kernel=kernel(table.values + [0.0, 100.0]))
+    with pytest.warns(bx.ExtrapolationWarning, match="'b' has its mean at 1"):
+        bx.sobol(far, theta, progressbar=False)
+
+    def with_constant(d):
+        return bx.Additive(d, 1.0, 2, measure="gaussian") + pm.gp.cov.Constant(1.0)
+
+    table.columns = ["constant", "remainder"]
+    model = bx.GP(table, y, kernel=with_constant)
+    found = bx.sobol(model, theta, order=1, progressbar=False)
+    names = found["component"].values.tolist()
+    assert names == ["constant", "remainder", "remainder 2"]
+    parts = bx.components(model, theta, order=1, progressbar=False)
+    assert parts["component"].values.tolist() == [*names, "constant 2"]

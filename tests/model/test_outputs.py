@@ -313,7 +313,7 @@ def test_tables_of_outputs_that_cannot_be_read(table, message):
 
 
 def test_correlation_needs_a_table():
-    with pytest.raises(ValueError, match="expected correlation=0"):
+    with pytest.raises(ValueError, match="or correlation=0"):
         bx.GP(X, X[:, 0], correlation=1)
 
 
