@@ -16,6 +16,7 @@ import pytensor
 import pytensor.tensor as pt
 from pymc.backends.arviz import find_observations
 from pymc.initial_point import make_initial_point_fn
+from pymc.logprob.utils import ParameterValueError
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
@@ -116,8 +117,11 @@ class Density:
         compiled = whole.vm.jit_fn if self.native else copy(whole)
 
         def evaluate(x):
-            with np.errstate(all="ignore"):
-                value, slope = compiled(np.array(x, dtype="float64"))
+            try:
+                with np.errstate(all="ignore"):
+                    value, slope = compiled(np.array(x, dtype="float64"))
+            except ParameterValueError:  # such as a probability that overflowed
+                return -np.inf, np.zeros_like(x)
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 return -np.inf, np.zeros_like(x)
             return float(value), slope
@@ -132,8 +136,11 @@ class Density:
         compiled = ThreadedFunction([x], logp, mode=mode, trust_input=True)
 
         def evaluate(x):
-            with np.errstate(all="ignore"):
-                value = float(compiled(np.array(x, dtype="float64")))
+            try:
+                with np.errstate(all="ignore"):
+                    value = float(compiled(np.array(x, dtype="float64")))
+            except ParameterValueError:
+                return -np.inf
             return value if np.isfinite(value) else -np.inf
 
         return evaluate

@@ -300,6 +300,18 @@ def test_functions_of_threads_do_not_disturb_each_other(regression, inner):
             assert_array_equal(values, expected * 5)
 
 
+@pytest.mark.parametrize("long_run", [False, True])
+def test_a_parameter_without_meaning_has_no_density(long_run):
+    with pm.Model() as model:
+        a = pm.Normal("a")
+        pm.Bernoulli("y", p=pm.math.sqrt(a), observed=[1])
+    density = Density(model, jacobian=True, long_run=long_run)
+    for x, finite in ((0.5, True), (-1.0, False)):
+        value, slope = density.value_and_slope()(np.array([x]))
+        assert np.isfinite(value) == finite == np.isfinite(density.height(np.array([x])))
+        assert np.isfinite(slope).all()
+
+
 def test_draws_are_kept_where_leave_one_out_fails(regression, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
