@@ -102,6 +102,10 @@ class LatentShapley(ResponseShapley):
         """As `latent`."""
         return self.latent
 
+    def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Shares (k, d) and differences (k,), or (k, C, d) and (k, C), of f."""
+        return self._shared(values[0])
+
     def values(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> np.ndarray:
         """Means of f (m s,), or (m s, C), at all points."""
         return mean.value

@@ -75,7 +75,8 @@ def shapley_values(
         New samples; None for the training samples.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
         Values of the features that have not moved, in user units, as in `attributions`. Of several
-        rows, at most 20, the average: interventional Shapley values.
+        rows the average: interventional Shapley values. Of more than 20, moments but for means are
+        those of random functions (`sample_functions`).
     method : {"exact", "permutations", "fanova"}
         "exact": all orders of the features. "permutations": some random ones and their reverses,
         the same for all rows and draws, which are drawn by `seed`. "fanova": features that have not
@@ -112,12 +113,12 @@ def shapley_values(
     Raises
     ------
     ValueError
-        For more than 20 baselines; for what `attributions` refuses; and where coalitions are gone
-        through, of more than 10 features, unless by permutations, and of so many coalitions and
-        baselines that they make more than 8192 points for each row. Coalitions are gone through for
-        kernels that are no sum of products over features, such as a Matern kernel of several
-        columns or `Additive`, for `HSGP` and `RandomFeatures`, for the response of labels and
-        counts, for the log variance, and by permutations.
+        For what `attributions` refuses; and where coalitions are gone through, of more than 10
+        features, unless by permutations, and of so many coalitions and baselines that they make
+        more than 8192 points for each row. Coalitions are gone through for kernels that are no sum
+        of products over features, such as a Matern kernel of several columns or `Additive`, for
+        `HSGP` and `RandomFeatures`, for the response of labels and counts, for the log variance,
+        for more than 20 baselines, and by permutations.
 
     Warns
     -----
@@ -185,13 +186,9 @@ def _orders(permutations, seed):
 def _explained(model, idata, where, name, *, of, orders=None, **options):
     refuse_joint(where, options)
     on, baselines = options.get("on", "response"), len(np.atleast_2d(where.baseline))
-    if baselines > MOST_BASELINES:
-        raise ValueError(
-            f"baseline has {baselines} rows; expected at most {MOST_BASELINES}. Pass a random "
-            "subset of the rows, or the centres of that many clusters."
-        )
     quantity = quantities.shapley_value(model, name, orders)
-    closed = of == "value" and not bends(model, quantity, on)
+    of_f = of == "value" and not bends(model, quantity, on)
+    closed = of_f and baselines <= MOST_BASELINES
     if orders is None and not (closed and _has_products(model, idata, quantity, where, on)):
         quantity = quantities.shapley_value(model, name, Orders())
     _refuse_many(quantity, baselines)
@@ -205,7 +202,7 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
         asked = LatentShapley(model, quantity, where)
         found = explain(model, idata, quantity, where, **options)
     else:
-        asked = ResponseShapley(model, quantity, where)
+        asked = (LatentShapley if of_f else ResponseShapley)(model, quantity, where)
         found = by_functions(model, idata, asked, where, **options)
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
