@@ -30,6 +30,7 @@ from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.fanova import by_components
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.numerics.coalitions import Orders
+from bayes_gpx.processes.operators import MOST_PLAYERS
 from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
 from bayes_gpx.validation import count, one_of
 
@@ -190,6 +191,11 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
     of_f = of == "value" and not bends(model, quantity, on)
     closed = of_f and baselines <= MOST_BASELINES
     if orders is None and not (closed and _has_products(model, idata, quantity, where, on)):
+        if len(quantity.components) > MOST_PLAYERS:
+            raise ValueError(
+                f"{len(quantity.components)} features, whose coalitions would all be gone "
+                f"through; expected at most {MOST_PLAYERS}. Pass method='permutations'."
+            )
         quantity = quantities.shapley_value(model, name, Orders())
     _refuse_many(quantity, baselines)
     asked: ResponseShapley

@@ -5,7 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.numerics.coalitions import all_coalitions
+from bayes_gpx.explain.shapley_values import _orders
+from bayes_gpx.numerics.coalitions import all_coalitions, coalitions
 from oracle import expquad
 
 RNG = np.random.default_rng(11)
@@ -89,9 +90,11 @@ def test_random_orders_and_what_is_refused():
     model = bx.GP(X, Y, scale=False)
     options = ASKED | {"method": "permutations", "permutations": 4, "seed": 0}
     found = bx.shapley_values(model, THETA, X_NEW, **options)
-    exact = bx.shapley_values(model, THETA, X_NEW, **ASKED)
-    missed = np.abs(found["attribution_mean"] - exact["attribution_mean"])
-    assert (missed <= 5.0 * found["attribution_mc_error"] + 1e-12).mean() > 0.6
+    orders = coalitions(((0,), (1,), (2,)), _orders(4, 0))
+    points = np.where(orders.masks, X_NEW[:, None], 0.0).reshape((-1, 3))
+    values = log_variance(points, THETA["sigma"] ** 2).reshape((4, -1))
+    assert_allclose(found["attribution_mean"], values @ orders.shares.T, atol=1e-9)
+    assert_allclose(found["attribution_mc_error"], orders.errors(values), atol=1e-9)
     with pytest.raises(ValueError, match="one baseline and 'exact'"):
         bx.attributions(model, THETA, X_NEW, of="log_variance", baseline=X[:2])
     with pytest.raises(ValueError, match="'sd'; expected one of"):

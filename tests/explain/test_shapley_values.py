@@ -237,6 +237,16 @@ def test_random_orders_of_many_features():
         assert (found["attribution_mc_error"] < found["attribution_sd"]).all()
 
 
+@pytest.mark.parametrize("of", ["value", "log_variance"])
+def test_coalitions_of_very_many_features_are_refused_before_they_are_listed(of):
+    wide = RNG.normal(size=(20, 60))
+    likelihood = "bernoulli" if of == "value" else "normal"
+    model = bx.GP(wide, Y > 0.0 if of == "value" else Y, likelihood=likelihood)
+    theta = dict.fromkeys(model.hyperparameters, 1.0)
+    with pytest.raises(ValueError, match="60 features.*method='permutations'"):
+        bx.shapley_values(model, theta, of=of, **QUIET)
+
+
 def test_a_categorical_column_has_one_turn():
     kind = pd.Categorical(RNG.choice(["a", "b", "c"], 20))
     table = pd.DataFrame({"kind": kind, "size": X[:, 0]})
