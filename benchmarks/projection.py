@@ -80,16 +80,18 @@ def compared(X, y):
     taken = time.perf_counter() - begun
     yield "all features", X.columns, score(model, idata, X_new, y_new), np.nan, taken
 
-    begun, sizes = time.perf_counter(), range(1 + (X.shape[1] if X.shape[1] < 20 else 8))
+    sizes = range(1 + (X.shape[1] if X.shape[1] < 20 else 8))
     options = {"sizes": sizes, "folds": FOLDS, "clusters": CLUSTERS, "seed": 1}
-    found = bx.project(model, idata, **options, progressbar=False)
-    taken = time.perf_counter() - begun
-    print(found, flush=True)
-    size = max(sizes) if found.suggested is None else max(found.suggested, 1)
-    first = found.path[:size]
-    in_folds = [found.inclusion["feature"].values[row <= size] for row in found.inclusion.values]
-    held_out = score(*found.submodel(size), X_new, y_new)
-    yield "projection", first, held_out, alike(in_folds), taken
+    for path in ("variance", "relevance"):
+        begun = time.perf_counter()
+        found = bx.project(model, idata, path=path, **options, progressbar=False)
+        taken = time.perf_counter() - begun
+        print(found, flush=True)
+        size = max(sizes) if found.suggested is None else max(found.suggested, 1)
+        first, names = found.path[:size], found.inclusion["feature"].values
+        in_folds = [names[row <= size] for row in found.inclusion.values]
+        held_out = score(*found.submodel(size), X_new, y_new)
+        yield f"projection by {path}", first, held_out, alike(in_folds), taken
 
     begun = time.perf_counter()
     refitted = bx.GP(X[first], y)

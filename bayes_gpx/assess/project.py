@@ -17,6 +17,7 @@ from bayes_gpx.assess.projection import Reference, project_to, thinned
 from bayes_gpx.assess.tasks import in_turn
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood
+from bayes_gpx.explain.conditional_variance import conditional_variance
 from bayes_gpx.explain.relevance import relevance
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
@@ -105,7 +106,7 @@ def project(
     model: Model,
     idata: Draws,
     *,
-    path: Literal["relevance"] | Sequence[str] = "relevance",
+    path: Literal["relevance", "variance"] | Sequence[str] = "relevance",
     sizes: Sequence[int] | None = None,
     folds: int = 5,
     clusters: int = 20,
@@ -130,9 +131,12 @@ def project(
         With normal noise, a kernel by name, and no approximation.
     idata : xarray.DataTree or dict
         Its fit; or a dict of fixed hyperparameters, which all folds then take as known.
-    path : "relevance" or list of str
-        In which order features come in: by their average `bayes_gpx.relevance` (KL-diff), in each
-        fold anew; or a given order, of some or all features.
+    path : "relevance", "variance" or list of str
+        In which order features come in, in each fold anew: by their average `bayes_gpx.relevance`
+        (KL-diff), or by how much the mean prediction varies with a feature that is drawn anew given
+        the others, as if features were normal ([2]_, "VAR"); or a given order, of some or all
+        features. "variance" asks what a feature adds to the others, so that of two collinear ones
+        neither comes in early.
     sizes : list of int, optional
         Numbers of features; from 0 to all features of the path, or to 20, by default. Size 0
         predicts one normal distribution for all rows.
@@ -159,7 +163,8 @@ def project(
     ------
     ValueError
         For a GPX, other likelihoods, approximations and callable kernels; for an `idata` of another
-        model, unknown features, sizes beyond the path, and more folds than rows.
+        model, unknown features, sizes beyond the path, and more folds than rows; for "variance" if
+        there are not more rows in each search than columns.
 
     Warns
     -----
@@ -174,8 +179,9 @@ def project(
     References
     ----------
     .. [1] Piironen and Vehtari, "Projection predictive model selection for Gaussian processes"
-       (2016); Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian processes
-       via sensitivity analysis of the posterior predictive distribution" (2019), for the path.
+       (2016).
+    .. [2] Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian processes via
+       sensitivity analysis of the posterior predictive distribution" (2019), for the paths.
 
     Examples
     --------
@@ -194,22 +200,23 @@ def project(
     """
     _refuse(model, idata)
     names = list(model.training.X.sources)
-    order = None
     if isinstance(path, str):
-        one_of("path", path, ("relevance",))
+        one_of("path", path, RANKED)
     else:
-        order = names = names_among("path", path, names)
+        path = names = names_among("path", path, names)
     chosen = _read_sizes(sizes, len(names))
     count("folds", folds, 2)
     if folds > model.training.n:
         raise ValueError(f"folds is {folds} for {model.training.n} rows; expected at most as many.")
+    if path == "variance":
+        _refuse_few_rows(model.training, folds)
     count("clusters", clusters)
     if seed is not None:
         count("seed", seed, 0)
     known_executor(executor)
     entropy = cast(int, np.random.SeedSequence(seed).entropy)
     known, options = _refit(idata)
-    search = _Search(model, known, options, order, chosen, folds, clusters, entropy)
+    search = _Search(model, known, options, path, chosen, folds, clusters, entropy)
     with progress_bar(progressbar) as progress:
         task = progress.add_task("Projecting with all rows, and without each fold", total=folds + 1)
         whole = search.found(model, idata)
@@ -347,8 +354,8 @@ class _Search:
         Of all rows.
     known, options : dict or None, dict
         Of `_refit`.
-    order : list of str or None
-        A given path.
+    order : str or list of str
+        What the path goes by, or the path itself.
     sizes : list of int
     folds, clusters : int
     entropy : int
@@ -358,7 +365,7 @@ class _Search:
     model: Model
     known: dict[str, Any] | None
     options: dict[str, Any]
-    order: list[str] | None
+    order: str | list[str]
     sizes: list[int]
     folds: int
     clusters: int
@@ -367,7 +374,9 @@ class _Search:
     def found(self, model: Model, idata: Draws) -> _Found:
         """The path of a fit, and its projections."""
         some = thinned(idata, self.clusters)
-        path = self.order or _by_relevance(model, some)
+        path = self.order
+        if isinstance(path, str):
+            path = _ranked(model, RANKED[path](model, some))
         reference = Reference.of(model, some)
         submodels = {k: project_to(reference, path[:k]) for k in self.sizes if k}
         kl = {k: float(tree["sample_stats"]["kl"].mean()) for k, (_, tree) in submodels.items()}
@@ -391,12 +400,34 @@ def _without(search, fold):
     return search.without(fold)
 
 
-def _by_relevance(model, idata):
-    """All features, the most relevant first."""
+def _refuse_few_rows(training, folds):
+    """Raise if the others tell each column altogether in the rows that a fold leaves."""
+    left = training.n - -(-training.n // folds)
+    if left <= training.d:
+        raise ValueError(
+            f"path='variance' with {training.d} columns and {left} rows without a fold; expected "
+            "more rows than columns. Use path='relevance'."
+        )
+
+
+def _average_relevance(model, idata):
+    """By KL-diff, (features,)."""
     found = relevance(model, idata, keep="summary", progressbar=False)
-    average = found["average_relevance"].mean(["chain", "draw"])
-    order = np.argsort(-average.values, kind="stable")
-    return [model.training.X.sources[k] for k in order]
+    return found["average_relevance"].mean(["chain", "draw"]).values
+
+
+def _average_variance(model, idata):
+    """By the variance of the mean prediction, (features,)."""
+    return conditional_variance(model, idata, progressbar=False).mean(axis=0)
+
+
+RANKED = {"relevance": _average_relevance, "variance": _average_variance}
+"""Functions from a model and its fit to numbers by which features come in, largest first."""
+
+
+def _ranked(model, sizes):
+    """All features, the one with the largest number first."""
+    return [model.training.X.sources[k] for k in np.argsort(-sizes, kind="stable")]
 
 
 def _constant(reference):

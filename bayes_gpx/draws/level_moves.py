@@ -37,7 +37,7 @@ def contrast_weights(model: ModelLike, where: Points, column: str) -> np.ndarray
     Those of levels other than its own are their shares of the training rows (equal ones, if no
     training row has another level) and sum to 1; its own has none.
     """
-    own, shares = own_levels(model, where, column), _shares(model, column)
+    own, shares = own_levels(model, where, column), level_shares(model, column)
     other = np.arange(len(shares))[:, None] != own
     weights = np.where(other, shares[:, None], 0.0)
     weights = np.where(weights.sum(axis=0) > 0.0, weights, other)
@@ -52,14 +52,14 @@ def level_deviation(model: ModelLike, column: str) -> float:
     of two levels it is that of their 0 and 1. With levels' shares pi it is
     ``sqrt((1 - sum pi^2) / 2)``; two training rows at random differ with twice its square.
     """
-    return float(np.sqrt((1.0 - (_shares(model, column) ** 2).sum()) / 2.0))
+    return float(np.sqrt((1.0 - (level_shares(model, column) ** 2).sum()) / 2.0))
+
+
+def level_shares(model: ModelLike, column: str) -> np.ndarray:
+    """Shares of the training rows that have each level."""
+    return model.training.moments.mean[_indicators(model, column)]
 
 
 def _indicators(model, column):
     """Which of X's columns are the indicators of a categorical one, (d,)."""
     return np.isin(model.training.X.columns, model.training.X.of_source(column))
-
-
-def _shares(model, column):
-    """Shares of the training rows that have each level."""
-    return model.training.moments.mean[_indicators(model, column)]

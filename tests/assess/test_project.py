@@ -14,6 +14,7 @@ import bayes_gpx as bx
 from bayes_gpx.assess import projection as room
 from bayes_gpx.assess.project import project
 from bayes_gpx.assess.projection import Reference, project_to, thinned
+from bayes_gpx.explain.conditional_variance import conditional_variance
 from bayes_gpx.inference.optimise import ascend
 from bayes_gpx.model.model import Model
 from known_draws import known, scattered
@@ -186,6 +187,17 @@ def test_the_true_features_are_found(recovered):
         found.submodel(0)
 
 
+def test_features_come_in_by_the_variance_of_the_mean(recovered):
+    model, idata, _ = recovered
+    found = project(model, idata, path="variance", sizes=[2], folds=2, seed=1, **QUIET)
+    varied = conditional_variance(model, idata, **QUIET).mean(axis=0)
+    assert found.path == [model.training.X.sources[k] for k in np.argsort(-varied)]
+    assert set(found.path[:2]) == {"b", "d"}
+    few, theta = bx.GP(rng.normal(size=(8, 6)), y[:8]), THETA | {"lengthscale": np.ones(6)}
+    with pytest.raises(ValueError, match="6 columns and 4 rows without a fold"):
+        project(few, theta, path="variance", folds=2, **QUIET)
+
+
 def test_a_submodel_is_a_model_for_all_verbs(recovered, tmp_path):
     model, _, found = recovered
     submodel, idata = found.submodel(2)
@@ -267,7 +279,7 @@ def test_draws_are_thinned_over_all_chains(gp):
 
 
 REFUSED = [
-    ({"path": "variance"}, "relevance"),
+    ({"path": "importance"}, "relevance"),
     ({"path": ["x0", "x7"]}, "x7"),
     ({"path": ["x0", "x0"]}, "different"),
     ({"sizes": [4]}, "from 0 to 3"),

@@ -37,7 +37,8 @@ model: named_kernels specification beliefs priors lengthscale_prior bound_data l
     data_sums observed_response inducing_points starting_points svgp fitting description model gp
     placement interaction_model storage
 explain: by_output in_parts predictions weights components sobol derivatives attributions fanova
-    shapley_values sensitivities relevance ranking importances partial_dependence comparisons
+    shapley_values sensitivities relevance ranking importances partial_dependence
+    conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
 assess: metrics tasks compare replicates calibrate projection project
 plots: selection layout visuals predictions weights components derivatives slopes attributions

@@ -1,0 +1,76 @@
+"""How much the mean prediction varies with a feature, given the other features."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.evaluate import jets
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.level_moves import at_levels, level_shares
+from bayes_gpx.draws.points import at_other_x, points
+
+if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
+    from bayes_gpx.model.model import Model
+
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
+"""Of the integral over a feature: exact for means that are polynomials up to degree 6."""
+
+
+def conditional_variance(model: Model, idata: Draws, *, progressbar: bool = True) -> np.ndarray:
+    """Variance of the mean of f over a feature's distribution given the others, the VAR relevance.
+
+    A numerical feature is normal given the others, with the means and covariances of the training
+    rows. A categorical one has its levels with their shares of the training rows, whatever the
+    other features are. What another feature already tells has a conditional variance of next to
+    nothing, so that of two collinear features neither is relevant here.
+
+    Parameters
+    ----------
+    model : GP
+    idata : xarray.DataTree or dict
+    progressbar : bool
+
+    Returns
+    -------
+    array (n, features)
+        At each training row, on average over draws, on the model's scale.
+
+    References
+    ----------
+    Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian processes via
+    sensitivity analysis of the posterior predictive distribution" (2019), section 3.2.
+    """
+    where, hyper = points(model), hyperparameter_draws(model, idata)
+    found = [
+        _of_feature(model, hyper, where, name, progressbar) for name in model.training.X.sources
+    ]
+    return np.stack(found, axis=1)
+
+
+def _of_feature(model, hyper, where, name, progressbar):
+    """The variance along one feature at each row, (n,)."""
+    if name in model.training.X.levels:
+        moved, shares = at_levels(model, where, [name]), level_shares(model, name)
+    else:
+        moved, shares = _redrawn(model, where, name), WEIGHTS / WEIGHTS.sum()
+    found = np.zeros(len(where.X))
+    for _, _, mean, _, _ in jets(model, hyper, moved, 0, progressbar=progressbar):
+        values = mean.value.reshape((len(shares), -1))
+        found += shares @ (values - shares @ values) ** 2
+    return found / len(hyper)
+
+
+def _redrawn(model: Model, where: Points, name: str) -> Points:
+    """The rows with a feature at the nodes of its distribution given the others."""
+    X, j = where.X_values, model.training.X.columns.index(name)
+    others = np.delete(X - X.mean(axis=0), j, axis=1)
+    slope = np.linalg.lstsq(others, X[:, j] - X[:, j].mean(), rcond=None)[0]
+    expected = X[:, j].mean() + others @ slope
+    sd = np.sqrt(np.mean((X[:, j] - expected) ** 2))
+    moved = np.tile(X, (len(NODES), 1))
+    moved[:, j] = (expected + sd * NODES[:, None]).ravel()
+    return at_other_x(model, where, moved, np.tile(np.arange(len(X)), len(NODES)))
