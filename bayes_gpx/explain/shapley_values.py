@@ -63,7 +63,7 @@ def shapley_values(
     feature changes when its turn comes, on average over all orders. Features whose turn is still to
     come are at the baseline [1]_. It is linear in f, so that Shapley values of a Gaussian process
     are Gaussian for every draw of the hyperparameters, with moments in closed form: exact, and in
-    polynomial time, for kernels that are products over features.
+    polynomial time, for kernels that are products over features and for `Additive`.
 
     Parameters
     ----------
@@ -116,10 +116,11 @@ def shapley_values(
     ValueError
         For what `attributions` refuses; and where coalitions are gone through, of more than 10
         features, unless by permutations, and of so many coalitions and baselines that they make
-        more than 8192 points for each row. Coalitions are gone through for kernels that are no sum
-        of products over features, such as a Matern kernel of several columns or `Additive`, for
-        `HSGP` and `RandomFeatures`, for the response of labels and counts, for the log variance,
-        for more than 20 baselines, and by permutations.
+        more than 8192 points for each row. Coalitions are gone through for other kernels than sums
+        of products over features, such as a Matern kernel of several columns, `Additive` of a
+        categorical column or `Additive` times another kernel, for `HSGP` and `RandomFeatures`, for
+        the response of labels and counts, for the log variance, for more than 20 baselines, and by
+        permutations.
 
     Warns
     -----
@@ -130,7 +131,7 @@ def shapley_values(
 
     Notes
     -----
-    For a product kernel, features contribute a polynomial in the probability that each of them has
+    For such a kernel, features contribute a polynomial in the probability that each of them has
     moved, whose integral a Gauss-Legendre rule with half as many nodes as features gives exactly
     [2]_. Time grows with the cube of the number of features, and for their covariances with its
     fourth power.
@@ -159,8 +160,9 @@ def shapley_values(
     """
     refuse_swapped(model, idata)
     one_of("method", method, ("exact", "permutations", "fanova"))
+    orders = _orders(permutations, options.get("seed"))
     if method == "permutations":
-        options["orders"] = _orders(permutations, options.get("seed"))
+        options["orders"] = orders
     one_of("of", of, OF)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     if method == "fanova":

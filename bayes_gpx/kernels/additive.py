@@ -21,7 +21,7 @@ import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.aliases import TensorLike
-from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.kernels.base import Kernel, _Pairs
 from bayes_gpx.kernels.centred import Centred, measures
 from bayes_gpx.kernels.composite import Active
 from bayes_gpx.kernels.stationary import Stationary
@@ -148,6 +148,19 @@ class ElementarySymmetric(Kernel):
     @property
     def smoothness(self):  # noqa: D102
         return min(part.smoothness for part in self.parts)
+
+    def each(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+        """Every column's kernel (..., d) of points (..., d) in pairs."""
+        return self._each(_Pairs(x, xs).map(pt.as_tensor_variable), 0, 0)
+
+    def slopes(self, each: TensorVariable, after: int = 0) -> TensorVariable:
+        """Derivative (..., d) of k in each of its columns' kernels (..., d).
+
+        With `after`, of k's derivative in so many others, which are 0 among `each`.
+        """
+        apart = [each[..., i] for i in range(len(self.parts))]
+        found = _without(apart, _weights(self.variances, self.order)[after:], 1)
+        return pt.zeros_like(each) if found is None else found
 
     def _jet(self, pairs, slots):
         weights = _weights(self.variances, self.order)

@@ -3,8 +3,9 @@
 The Shapley value of a player is the integral over q in [0, 1] of the slope, in the player's own
 probability, of the expected f where each player is at x with probability q and at the baseline
 otherwise. A player is one column, or several that move together. For a kernel that is a product of
-one factor for each player the integrand is a polynomial in q, so that a Gauss-Legendre rule with
-half as many nodes as players is exact. All other kernels go through all coalitions.
+one factor for each player, or linear in each of them like the additive kernel, the integrand is a
+polynomial in q, so that a Gauss-Legendre rule with half as many nodes as players is exact. All
+other kernels go through all coalitions.
 
 References
 ----------
@@ -18,13 +19,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import reduce
-from operator import add
+from operator import add, mul
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.tensor.variable import TensorVariable
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import Constant, LinearKernel
@@ -71,7 +73,8 @@ class Factors:
             apart = x[..., columns] - xs[..., columns]
             if kernel.period is not None:
                 apart = pt.sin(math.pi * apart / kernel.period)
-            exponent -= 0.5 * pt.dot(pt.sqr(apart / kernel.lengthscale), self._member(columns))
+            square = pt.sqr(apart / kernel.lengthscale)
+            exponent -= 0.5 * pt.dot(square, _member(columns, self.players))
         found = pt.exp(exponent)
         for kernel, columns, player in self.single:
             value = kernel.derivative(x[..., columns], xs[..., columns], 0, 0)
@@ -82,15 +85,71 @@ class Factors:
         kernel, columns = self.linear
         here, there = (points[..., columns] - kernel.center for points in (x, xs))
         each = (kernel.weights * here * there)[..., None]
-        return found * pt.switch(self._member(columns) > 0.0, each, 1.0)
+        return found * pt.switch(_member(columns, self.players) > 0.0, each, 1.0)
 
-    def _member(self, columns):
-        """Which player each column belongs to, (columns, players) of 0 and 1."""
-        return np.array([[float(c in own) for own in self.players] for c in columns])
+    @property
+    def nodes(self) -> Rule:
+        """Exact for one factor for each player."""
+        return gauss_legendre(-(-len(self.players) // 2))
+
+    def without_one(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players) of the product in each of its factors (..., players)."""
+        return others(each)
+
+    def without_two(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players, players) in two factors, and in one of them on the diagonal."""
+        same = np.eye(len(self.players), dtype=bool)
+        return others(pt.switch(same, 1.0, each[..., None, :]))
 
 
-def factors(kernel: Kernel, players: Players) -> list[Factors] | None:
-    """Products that add up to a kernel; None where it is no sum of products over players."""
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Interactions of kernels of one column each, no two of which move together.
+
+    They are linear in every player's kernel, as `Factors` are, with the same methods.
+
+    Attributes
+    ----------
+    players : Players
+    variance : scalar tensor
+    kernel : ElementarySymmetric
+    columns : array of int
+        Those that the kernel sees.
+    """
+
+    players: Players
+    variance: TensorVariable
+    kernel: ElementarySymmetric
+    columns: np.ndarray
+
+    def at(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+        """The players' kernels (..., 1, players) of points (..., d), 0 of those without one."""
+        each = self.kernel.each(x[..., self.columns], xs[..., self.columns])
+        return pt.dot(each, self._seats)[..., None, :]
+
+    @property
+    def nodes(self) -> Rule:
+        """Exact for as many players at a time as interact."""
+        return gauss_legendre(-(-self.kernel.order // 2))
+
+    def without_one(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players) of the kernel in each player's (..., players)."""
+        return pt.dot(self.kernel.slopes(pt.dot(each, self._seats.T)), self._seats)
+
+    def without_two(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players, players) in two of them, and in one of them on the diagonal."""
+        same = np.eye(len(self.players), dtype=bool)
+        left = pt.dot(pt.switch(same, 0.0, each[..., None, :]), self._seats.T)
+        rest = pt.dot(self.kernel.slopes(left, after=1), self._seats)
+        return pt.switch(same, self.without_one(each)[..., None, :], rest)
+
+    @property
+    def _seats(self):
+        return _member(self.columns, self.players)
+
+
+def factors(kernel: Kernel, players: Players) -> list[Factors | Interactions] | None:
+    """Summands of a kernel that are linear in every player's own kernel; None if some are not."""
     columns = np.concatenate([np.array(own) for own in players])
     products = [_factors(parts, players) for parts in _products(kernel, np.sort(columns))]
     return None if any(product is None for product in products) else products
@@ -110,6 +169,12 @@ def _products(kernel, columns):
 
 def _factors(parts, players):
     variance, squares, single, linear = pt.constant(1.0), [], [], []
+    varying = [part for part in parts if not isinstance(part[0], Constant)]
+    if len(varying) == 1 and isinstance(varying[0][0], ElementarySymmetric):
+        ((kernel, columns),) = varying
+        if _member(columns, players).sum(axis=0).max() == 1.0:
+            variances = [part.variance for part, _ in parts if isinstance(part, Constant)]
+            return Interactions(players, reduce(mul, variances, variance), kernel, columns)
     for kernel, columns in parts:
         player = [k for k, own in enumerate(players) if set(columns.tolist()) <= set(own)]
         if isinstance(kernel, Constant):
@@ -125,9 +190,9 @@ def _factors(parts, players):
     return Factors(players, variance, squares, single, linear[0] if linear else None)
 
 
-def nodes_of(players: Players) -> Rule:
-    """Nodes that are exact for products of one factor for each player."""
-    return gauss_legendre(-(-len(players) // 2))
+def _member(columns, players):
+    """Which player each column belongs to, (columns, players) of 0 and 1."""
+    return np.array([[float(c in own) for own in players] for c in columns])
 
 
 def others(each: TensorVariable) -> TensorVariable:
@@ -139,7 +204,10 @@ def others(each: TensorVariable) -> TensorVariable:
 
 
 def cross(
-    products: list[Factors], x: TensorVariable, baselines: TensorVariable, xs: TensorVariable
+    products: list[Factors | Interactions],
+    x: TensorVariable,
+    baselines: TensorVariable,
+    xs: TensorVariable,
 ) -> TensorVariable:
     """Covariance of the Shapley values at x (m, d) with values at xs (n, d): (m, players, n).
 
@@ -149,19 +217,18 @@ def cross(
     def of_product(product):
         end = product.at(x[:, None, None], xs)
         start = product.at(baselines[:, None], xs)
-        at_nodes = (w * others(t * end + (1.0 - t) * start) for t, w in _each(product.players))
+        at_nodes = (
+            w * product.without_one(t * end + (1.0 - t) * start)
+            for t, w in zip(*product.nodes, strict=True)
+        )
         share = (end - start) * reduce(add, at_nodes)
         return product.variance * share.mean(axis=1).sum(axis=-2)
 
     return reduce(add, map(of_product, products)).dimshuffle(0, 2, 1)
 
 
-def _each(players):
-    return zip(*nodes_of(players), strict=True)
-
-
 def paired(
-    products: list[Factors],
+    products: list[Factors | Interactions],
     x: TensorVariable,
     baseline: TensorVariable,
     xs: TensorVariable,
@@ -179,13 +246,13 @@ def paired(
         (both, first), (second, none) = ends
         total, same = 0.0, np.eye(len(product.players), dtype=bool)
         own = (both - first - second + none)[..., None, :]
-        s, v = (part.reshape((-1, *[1] * both.ndim)) for part in nodes_of(product.players))
+        s, v = (part.reshape((-1, *[1] * both.ndim)) for part in product.nodes)
         left, right = both - second, first - none
         there = (s * left + (1.0 - s) * right)[..., :, None]
-        for t, w in _each(product.players):
+        for t, w in zip(*product.nodes, strict=True):
             here = (t * (both - first) + (1.0 - t) * (second - none))[..., None, :]
             start, end = t * first + (1.0 - t) * none, t * both + (1.0 - t) * second
-            rest = others(pt.switch(same, 1.0, (s * end + (1.0 - s) * start)[..., None, :]))
+            rest = product.without_two(s * end + (1.0 - s) * start)
             each = rest * pt.switch(same, own, there * here)
             total += w * (v[..., None] * each).sum(axis=0)
         return product.variance * total.sum(axis=-3)

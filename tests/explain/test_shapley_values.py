@@ -294,3 +294,21 @@ def test_too_many_baselines_are_refused():
         bx.shapley_values(model, THETA, X_NEW, baseline=np.zeros((600, 4)))
     with pytest.raises(ValueError, match="expected an even number"):
         bx.shapley_values(model, THETA, X_NEW, method="permutations", permutations=5)
+
+
+def test_many_features_of_an_additive_kernel():
+    """With interactions of two features alone, coming first and coming last say all."""
+    wide = np.random.default_rng(3).normal(size=(9, 8))
+
+    def kernel(d):
+        return 2.0 * bx.Additive(d, 1.5, 2, active_dims=[0, 1, 6])
+
+    own = bx.GP(wide, wide[:, 0] * wide[:, 1], kernel=kernel)
+    options = {"keep": "summary", "progressbar": False}
+    found = bx.shapley_values(own, {"sigma": 0.2}, wide[:1], baseline=wide[1], **options)
+    first = np.where(np.eye(8, dtype=bool), wide[0], wide[1])
+    last = np.where(np.eye(8, dtype=bool), wide[1], wide[0])
+    points = np.concatenate([wide[:2], first, last])
+    f = bx.predictions(own, {"sigma": 0.2}, points, **options)["f_mean"].values
+    expected = 0.5 * (f[2:10] - f[1] + f[0] - f[10:])
+    assert_allclose(found["attribution_mean"].values[0], expected, atol=1e-10)

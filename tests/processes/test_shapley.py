@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import block_diag
 
+import bayes_gpx as bx
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.processes.covariance import block, covariance
@@ -31,6 +32,11 @@ KERNELS = {
     "weighed": on([0, 1, 2, 3]) * pm.gp.cov.Linear(4, c=0.2),
     "of one column each": on([3], pm.gp.cov.Matern52) * on([0, 1, 2]),
     "periodic": on([0, 1, 2, 3], pm.gp.cov.Periodic, period=2.0),
+    "additive": bx.Additive(4, [0.7, 1.0, 1.5, 2.0], order=3) + pm.gp.cov.Constant(0.5),
+    "additive of some": 2.0 * bx.Additive(4, [0.7, 1.5], variances=[0.4, 0.8], active_dims=[1, 3]),
+    "main effects": 2.0 * bx.Additive(4, 1.1, order=1, base=pm.gp.cov.Matern32),
+    "orthogonal": bx.Additive(4, [0.7, 1.0, 1.5, 2.0], order=2, measure="gaussian"),
+    "additive and weighed": pm.gp.cov.Linear(4, c=0.2) * bx.Additive(4, 1.1, order=2),
     "no product": on([0, 1, 2, 3], pm.gp.cov.Matern52),
 }
 
@@ -52,7 +58,8 @@ def combination(x, players):
     return np.array(points), np.array(columns).T
 
 
-CASES = [(name, ALONE) for name in KERNELS] + [("sum", TOGETHER), ("no product", TOGETHER)]
+CASES = [(name, ALONE) for name in KERNELS]
+CASES += [(name, TOGETHER) for name in ("sum", "additive", "additive of some", "no product")]
 
 
 @pytest.mark.parametrize(("name", "players"), CASES)
