@@ -196,6 +196,16 @@ class Store:
                     own[...] = kept[f"arr_{k}"]
 
 
+def with_more(path, variables):
+    """Write further variables, a Dataset, into a finished store; returns what it holds then."""
+    import zarr
+
+    written = zarr.open_group(path, mode="r").attrs[WRITTEN]
+    told = {WRITTEN: [*written, *(name for name in variables.variables if name not in written)]}
+    variables.assign_attrs(told).to_zarr(path, mode="a", consolidated=False)
+    return xr.open_zarr(path, chunks=None, consolidated=False)
+
+
 def refuse_foreign(path):
     """Raise unless a path is free, an empty folder, or a store that the package wrote alone."""
     path = Path(path)

@@ -19,6 +19,7 @@ from bayes_gpx.draws.log_variance import LogVarianceShapley, is_of_y
 from bayes_gpx.draws.points import from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions
 from bayes_gpx.draws.response_scale import bends
+from bayes_gpx.draws.stores import with_more
 from bayes_gpx.explain.attributions import (
     MOST_BASELINES,
     OF,
@@ -215,6 +216,8 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
         found = _with_errors(found, monte_carlo_errors(model, idata, asked, **own), quantity)
+        if options.get("path") is not None and options.get("keep", "draws") == "draws":
+            found = with_more(options["path"], found[["attribution_mc_error"]])
     warn_if_incomplete(model, found, on)
     return found
 

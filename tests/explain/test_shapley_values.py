@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -222,6 +223,22 @@ def test_the_monte_carlo_error_is_that_of_means_at_coalitions(likelihood):
     values = bx.predictions(model, theta, points, keep="summary", **SILENT)[name].values
     expected = orders.errors(values.reshape((3, -1)))
     assert_allclose(found["attribution_mc_error"], expected, atol=1e-9)
+
+
+def test_a_store_holds_the_monte_carlo_error_too(tmp_path):
+    model = bx.GP(X, Y, scale=False)
+    options = {"method": "permutations", "permutations": 4, "seed": 1, "draws": 5}
+    found = bx.shapley_values(model, THETA, X_NEW, **options, **SILENT)
+    for _ in range(2):  # the second replaces the first
+        bx.shapley_values(model, THETA, X_NEW, path=tmp_path / "s.zarr", **options, **SILENT)
+    stored = xr.open_zarr(tmp_path / "s.zarr", chunks=None, consolidated=False)
+    for name in ("attribution", "attribution_mc_error"):
+        assert_allclose(stored[name], found[name])
+
+
+def test_odd_numbers_of_orders_are_refused_whatever_the_method():
+    with pytest.raises(ValueError, match="an even number"):
+        bx.shapley_values(bx.GP(X, Y, scale=False), THETA, X_NEW, permutations=5, **QUIET)
 
 
 def test_random_orders_of_many_features():
