@@ -116,7 +116,9 @@ def _stationary_cross(kernel, x, baseline, xs, nodes):
     kernel._require((0,))
     D, P, Q = _scaled(kernel, x, baseline, xs)
     near, far = along(kernel.profile, D, P, Q, SLOPE_TERMS, nodes)
-    return -D[:, :, None] * (P * near[:, None] + Q * far[:, None])
+    start, end = baseline[..., None] - xs.T, x[:, :, None] - xs.T
+    ways = start * near[:, None] + end * far[:, None]
+    return -(D / kernel.lengthscale)[:, :, None] * ways
 
 
 def _weighed_cross(term, x, baseline, xs, nodes):

@@ -63,8 +63,10 @@ def along(profile, D, P, Q, terms, nodes=None):
         e = D / length
         closed = profile.slopes_of_path(length, e, P, Q, _onto(e, P), _onto(e, Q))
         if closed is not None:
-            by_nodes = along(profile, D, P, Q, terms, gauss_legendre(CLOSE_NODES))
-            return [pt.switch(short, *pair) for pair in zip(by_nodes, closed, strict=True)]
+            rows = short[:, 0].nonzero()[0]
+            there = D[rows], P if P.ndim == 2 else P[rows], Q[rows]
+            by_nodes = along(profile, *there, terms, gauss_legendre(CLOSE_NODES))
+            return [far[rows].set(near) for far, near in zip(closed, by_nodes, strict=True)]
     if nodes is None and profile.side_nodes is not None:
         sides = gauss_legendre(profile.side_nodes)
         return _from_foot(profile.radial, profile.step, sides, line_of(D, P, Q), terms)
@@ -78,7 +80,7 @@ def along(profile, D, P, Q, terms, nodes=None):
 
 def _onto(D, P):
     """Components of P, (d, n) or (m, d, n), along each row of D."""
-    return pt.dot(D, P) if P.ndim == 2 else (D[:, :, None] * P).sum(axis=1)
+    return pt.dot(D, P) if P.ndim == 2 else pt.matmul(D[:, None], P)[:, 0]
 
 
 def of_length(profile, a):
