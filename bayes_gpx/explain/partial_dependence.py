@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from arviz_base import rcParams
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
@@ -33,6 +33,7 @@ def partial_dependence(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     obs: Labels | None = None,
     features: Sequence[str] | None = None,
     steps: int = 20,
@@ -58,6 +59,8 @@ def partial_dependence(
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array, optional
         Observations to average over; None for the training samples.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
     features : list of str, optional
@@ -119,7 +122,7 @@ def partial_dependence(
     names = list(frame.sources) if features is None else list(features)
     for name in names:
         one_of("features", name, frame.sources)
-    where = points(model, X_new, Z_new, obs=obs)
+    where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     functions = draw_functions(
         model,
         idata,

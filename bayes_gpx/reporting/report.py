@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import arviz as az
 import jinja2
@@ -39,6 +39,7 @@ def report(
     Z_new: Table | None = None,
     *,
     path: str | PathLike,
+    groups_new: Column | None = None,
     y_new: Column | None = None,
     obs: Labels | None = None,
     baseline: str | Table = "mean",
@@ -61,6 +62,8 @@ def report(
     X_new, Z_new : frame or array (m, d), (m, p), optional
         New samples to explain; None for the training samples. Averages are taken over at most 100
         of them, chosen at random.
+    groups_new : series or array (m,), optional
+        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     y_new : array or pandas.Series (m,), optional
         The responses observed at the new samples, which the model was not fitted to. Predictions
         are then scored on them, and otherwise by leaving out each training row in turn.
@@ -102,8 +105,9 @@ def report(
     if units is not None and not isinstance(units, dict):
         raise ValueError(f"units is {units!r}; expected a dict of unit by column name.")
     one_of("division", division, DIVISIONS)
-    options = {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
-    findings = Findings(model, idata, X_new, Z_new, division=division, others=others, **options)
+    options: dict[str, Any] = {"groups_new": groups_new, "division": division, "others": others}
+    options |= {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
+    findings = Findings(model, idata, X_new, Z_new, **options)
     sections = [*SECTIONS[:-1], MODELS, *SECTIONS[-1:]] if findings.others else SECTIONS
     pages = [Page(section.key, section.title) for section in sections]
     reached = 0

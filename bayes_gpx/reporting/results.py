@@ -58,7 +58,7 @@ class Findings:
 
     Attributes
     ----------
-    model, idata, X_new, Z_new
+    model, idata, X_new
         As the verbs take them.
     baseline : as `bayes_gpx.attributions` takes it
     division : str
@@ -81,6 +81,7 @@ class Findings:
         X_new,
         Z_new,
         *,
+        groups_new=None,
         y_new,
         obs,
         baseline,
@@ -90,14 +91,15 @@ class Findings:
         others=None,
     ):
         self.division = division
-        self.model, self.idata, self.X_new, self.Z_new = model, idata, X_new, Z_new
+        self.model, self.idata, self.X_new = model, idata, X_new
+        self._samples = {"X_new": X_new, "Z_new": Z_new, "groups_new": groups_new}
         self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
         self.others = {} if others is None else others
         if self.others:
             self._refuse_unlike()
         self.prob = rcParams["stats.ci_prob"]
         self.hyper = hyperparameter_draws(model, idata)
-        self.where = points(model, X_new, Z_new)
+        self.where = points(model, **self._samples)
         read_baseline(model, baseline)
         self._y_given = y_new
         self.y_new = None if y_new is None else self._observed(y_new)
@@ -143,7 +145,7 @@ class Findings:
     @cached_property
     def compared(self):
         """Scores of the models by rows that were left out, and their weights."""
-        held_out = {"X_new": self.X_new, "Z_new": self.Z_new, "y_new": self._y_given}
+        held_out = self._samples | {"y_new": self._y_given}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of Pareto k, which the frame has
             frame = compare(self.models, **(held_out if self._y_given is not None else {}))
@@ -162,7 +164,7 @@ class Findings:
         if not self.by_place:
             options["baseline"] = self.baseline
         return {
-            name: verb(model, idata, self.X_new, self.Z_new, **options)
+            name: verb(model, idata, **self._samples, **options)
             for name, (model, idata) in self.models.items()
         }
 
@@ -265,10 +267,9 @@ class Findings:
         unit = self.units.get(name, "")
         return f" [{unit}]" if unit else ""
 
-    @cached_property
-    def asked(self):
-        """Model, idata and samples, as verbs take them."""
-        return self.model, self.idata, self.X_new, self.Z_new
+    def _of(self, verb, **options):
+        """What a verb says of the samples."""
+        return verb(self.model, self.idata, **self._samples, **options)
 
     @cached_property
     def checked(self):
@@ -295,12 +296,12 @@ class Findings:
     @cached_property
     def held_out(self):
         """Predictions of all new samples, to be held beside what was observed there."""
-        return predictions(*self.asked, **self.sampled)
+        return self._of(predictions, **self.sampled)
 
     @cached_property
     def predicted(self):
         """Predictions of the rows that averages are taken over."""
-        return predictions(*self.asked, obs=self.some, **self.sampled)
+        return self._of(predictions, obs=self.some, **self.sampled)
 
     @cached_property
     def chosen(self):
@@ -317,13 +318,13 @@ class Findings:
     @cached_property
     def predicted_chosen(self):
         """Predictions of the observations that are explained."""
-        return predictions(*self.asked, obs=self.chosen, **self.sampled)
+        return self._of(predictions, obs=self.chosen, **self.sampled)
 
     @cached_property
     def attributed(self):
         """Attributions of the observations that are explained."""
         options = {"baseline": self.baseline, **self.sampled}
-        return DIVISIONS[self.division](*self.asked, obs=self.chosen, **options)
+        return self._of(DIVISIONS[self.division], obs=self.chosen, **options)
 
     @property
     def by_place(self):
@@ -339,22 +340,22 @@ class Findings:
     @cached_property
     def contributed_chosen(self):
         """Contributions in the observations that are explained."""
-        return contributions(*self.asked, obs=self.chosen, **self.sampled)
+        return self._of(contributions, obs=self.chosen, **self.sampled)
 
     @cached_property
     def contributed(self):
         """Contributions in some rows, of a GPX."""
-        return contributions(*self.asked, obs=self.some, **self.sampled)
+        return self._of(contributions, obs=self.some, **self.sampled)
 
     @cached_property
     def weighed(self):
         """Weights in some rows, of a GPX."""
-        return weights(*self.asked, obs=self.some, **self.sampled)
+        return self._of(weights, obs=self.some, **self.sampled)
 
     @cached_property
     def weighed_smooth(self):
         """The weight functions themselves, in some rows."""
-        return weights(*self.asked, obs=self.some, smooth=True, **self.sampled)
+        return self._of(weights, obs=self.some, smooth=True, **self.sampled)
 
     @property
     def summed(self):
@@ -369,8 +370,7 @@ class Findings:
         """Components of f in some rows; of interactions, those of two features."""
         order = 2 if self.model.training.d <= MOST_PAIRED else 1
         options = {**self.thinned, "keep": "summary", "progressbar": False}
-        model, idata, X_new, _ = self.asked
-        return components(model, idata, X_new, order=order, obs=self.some, **options)
+        return components(self.model, self.idata, self.X_new, order=order, obs=self.some, **options)
 
     @property
     def numbers(self):
@@ -383,20 +383,20 @@ class Findings:
         """Partial dependence on the categorical columns, over some rows."""
         features = list(self.model.training.X.levels)
         options = {**self.thinned, "seed": self.seed, "progressbar": False}
-        return partial_dependence(*self.asked, obs=self.some, features=features, **options)
+        return self._of(partial_dependence, obs=self.some, features=features, **options)
 
     @cached_property
     def sloped(self):
         """Average slopes over some rows."""
         few = max(2, MOST_JOINT // self.model.training.d)
         rows = self.some[:: -(-len(self.some) // few)]
-        return slopes(*self.asked, obs=rows, **self.sampled)
+        return self._of(slopes, obs=rows, **self.sampled)
 
     @cached_property
     def ranked(self):
         """Features by relevance."""
         options = {**self.thinned, "keep": "summary", "progressbar": False}
-        return ranking(relevance(*self.asked, obs=self.some, **options))
+        return ranking(self._of(relevance, obs=self.some, **options))
 
     @cached_property
     def ranked_pairs(self):
@@ -404,7 +404,7 @@ class Findings:
         few = len(self.model.training.X.sources) <= MOST_PAIRED
         options = {**self.thinned, "keep": "summary", "progressbar": False}
         pairs = None if few else "screened"
-        return ranking(interactions(*self.asked, obs=self.some, pairs=pairs, **options))
+        return ranking(self._of(interactions, obs=self.some, pairs=pairs, **options))
 
 
 def _columns(model):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.inference.diagnostics import Diagnosis
@@ -85,7 +86,9 @@ def test_weighed_features_explain_what_happens_at_a_place(data):
     assert "because dose is" in text and "because of the intercept" in text
     assert "east" not in text and "baseline" not in text
     found = findings.explained
-    f = bx.predictions(*findings.asked, obs=findings.chosen, keep="summary", progressbar=False)
+    f = bx.predictions(
+        model, findings.idata, obs=findings.chosen, keep="summary", progressbar=False
+    )
     whole = found["offset"] + found["contribution_mean"].sum("feature")
     assert np.allclose(whole, f["f_mean"])
     assert number(found["contribution_mean"].sel(obs=findings.chosen[0]).sum()) in text
@@ -169,3 +172,18 @@ def test_components_are_drawn_where_f_is_a_sum(data):
     assert "Components over 40 rows, pressure." in text
     alone = Findings(bx.GP(X, y), THETA, None, None, y_new=None, **OPTIONS)
     assert not alone.summed
+
+
+def test_rows_of_known_and_new_groups_are_explained_as_such():
+    own = np.random.default_rng(2)
+    X = pd.DataFrame({"a": own.normal(size=20), "b": own.normal(size=20)})
+    groups = np.array(list("pqrs") * 5)
+    model = bx.GP(X, X["a"] + (groups == "p"), groups=groups, scale=False)
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "group_amplitude": 1.0, "sigma": 0.3}
+    new = ["p", "q", "r", "s", "someone else"]
+    found = Findings(model, theta, X[:5], None, groups_new=new, y_new=None, **OPTIONS)
+    expected = bx.predictions(model, theta, X[:5], groups_new=new, seed=1, progressbar=False)
+    assert_allclose(found.predicted["f_mean"], expected["f_mean"])
+    assert "within the observed range" in told(CAUTIONS, found)[1]
+    with pytest.raises(ValueError, match="pass groups_new"):
+        Findings(model, theta, X[:5], None, y_new=None, **OPTIONS)

@@ -52,10 +52,14 @@ def _baseline(findings):
     if model.training.Z is not None and not model.training.tied:
         return
     options = findings.sampled | {"keep": "summary", "on": "latent"}
-    there = predictions(model, findings.idata, start, **options)["f_sd"].mean()
-    typical = predictions(
-        model, findings.idata, known[:: -(-len(known) // 100)], **options
-    )["f_sd"].median()  # fmt: skip
+    rows = slice(None, None, -(-len(known) // 100))
+    own, most = None, None
+    if model.training.groups is not None:
+        names, codes = np.array(model.training.groups.labels), model.training.groups.codes
+        own, most = names[codes[rows]], np.repeat(names[np.bincount(codes).argmax()], len(start))
+    there = predictions(model, findings.idata, start, groups_new=most, **options)["f_sd"].mean()
+    typical = predictions(model, findings.idata, known[rows], groups_new=own, **options)["f_sd"]
+    typical = typical.median()
     ratio = float(there / typical)
     if ratio > FAR:
         yield Prose(
