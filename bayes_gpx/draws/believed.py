@@ -75,8 +75,7 @@ def believed(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.
     low, high, sd = beliefs.low, beliefs.high, beliefs.sd
     stages = {"prior": (np.zeros_like(prior), prior), "data": rest[:2], "posterior": rest[2:4]}
     names = [s.name for s in beliefs.statements]
-    unit = np.array([s.unit for s in beliefs.statements])
-    center = np.array([s.center for s in beliefs.statements])
+    unit, center = beliefs.unit, beliefs.center
     found = {"low": center + unit * low, "high": center + unit * high, "sd": unit * sd}
     for stage, (mean, variance) in stages.items():
         probability = _probability(mean, variance, low, high, sd)

@@ -448,6 +448,7 @@ class Model:
         seed: int | None = None,
         start: Draws | None = None,
         latent: Literal["marginal", "sample"] = "marginal",
+        truncated: Literal["ep", "sample"] = "ep",
         progressbar: bool = True,
         **kwargs: Any,
     ) -> xr.DataTree:
@@ -488,6 +489,14 @@ class Model:
             with an approximation, the variational bound. "sample" also samples the latent values,
             which is exact and slower; with `HSGP` and `RandomFeatures`, it samples coefficients
             instead of latent values.
+        truncated : {"ep", "sample"}
+            With beliefs in bounds, of which there are up to five or so, "ep" has expectation
+            propagation replace each by an observation with noise. "sample" draws, for each draw of
+            the hyperparameters, noisy values between the bounds from their truncated posterior
+            (variable `believed`), and conditions on them: given the hyperparameters, this is exact
+            for any number of bounds. The hyperparameters themselves are weighed by the probability
+            of the bounds that expectation propagation finds. "map" then returns `draws` draws that
+            differ in these values alone.
         progressbar : bool
         **kwargs
             `executor`, a `concurrent.futures.Executor` that runs the optimiser's starts, for Dask
@@ -516,6 +525,7 @@ class Model:
             seed=seed,
             start=start,
             latent=latent,
+            truncated=truncated,
             progressbar=progressbar,
             **kwargs,
         )

@@ -98,6 +98,18 @@ class Beliefs:
         return list(dict.fromkeys(s.name for s in self.statements))
 
     @property
+    def values(self) -> Beliefs | None:
+        """Those whose value is known; None without any."""
+        own = tuple(s for s in self.statements if s.known)
+        return Beliefs(own) if own else None
+
+    @property
+    def bounded(self) -> Beliefs | None:
+        """Those of which bounds are known; None without any."""
+        own = tuple(s for s in self.statements if not s.known)
+        return Beliefs(own) if own else None
+
+    @property
     def low(self) -> np.ndarray:
         """Lower bounds (k,)."""
         return np.array([s.low for s in self.statements])
@@ -111,6 +123,16 @@ class Beliefs:
     def sd(self) -> np.ndarray:
         """Standard deviations of the noise (k,)."""
         return np.array([s.sd for s in self.statements])
+
+    @property
+    def unit(self) -> np.ndarray:
+        """What one unit here is in user units (k,)."""
+        return np.array([s.unit for s in self.statements])
+
+    @property
+    def center(self) -> np.ndarray:
+        """What 0 is in user units (k,)."""
+        return np.array([s.center for s in self.statements])
 
     @property
     def operator(self) -> Operator:

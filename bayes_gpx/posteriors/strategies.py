@@ -19,6 +19,7 @@ from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.numerics.special import log_normal
 from bayes_gpx.posteriors.base import (
+    BELIEVED,
     LATENT,
     OWN_WHITENED,
     WHITENED,
@@ -142,12 +143,20 @@ class Exact(_OnRows, Collapsed):
 class ExactWithBeliefs(_OnRows, Collapsed):
     """Normal noise on every row, and beliefs, each of which is a row more.
 
-    Where rows are left out, the sites of beliefs stay what all rows made them.
+    Bounds are sites of expectation propagation, which stay what all rows made them where rows are
+    left out; or values, where a draw holds those.
     """
 
     def parts(self, given, ridge=0.0):
-        bounds = map(pt.constant, (given.beliefs.low, given.beliefs.high))
-        return [self._covariance(given, ridge=ridge), *bounds]
+        return [self._covariance(given, ridge=ridge), *self._bounds(given)]
+
+    def _bounds(self, given):
+        """Bounds (k,), the same where a value is known or was drawn."""
+        bounds = [pt.constant(bound) for bound in (given.beliefs.low, given.beliefs.high)]
+        if BELIEVED not in given.theta:
+            return bounds
+        own = np.flatnonzero(given.beliefs.low < given.beliefs.high)
+        return [bound[own].set(given.theta[BELIEVED]) for bound in bounds]
 
     def _covariance(self, given, **added):
         """Covariance of y and of what is believed something of, noise included."""
@@ -176,13 +185,13 @@ class ExactWithBeliefs(_OnRows, Collapsed):
     def _seen(self, given):
         """All that is observed, beliefs as sites; its covariance; and the log of their factors."""
         C = self._covariance(given, jitter=given.jitter)
-        found = sites(C, given.y, given.beliefs.low, given.beliefs.high)
+        found = sites(C, given.y, *self._bounds(given))
         return *with_sites(C, given.y, found), found.log_factor
 
     def leave_one_out(self, given):
         y, C, log_factor = self._seen(given)
         prior = self._covariance(given, jitter=given.jitter)
-        beliefs = self.log_belief(prior, given.beliefs.low, given.beliefs.high)
+        beliefs = self.log_belief(prior, *self._bounds(given))
         joint, mean, variance = leave_one_out(y, C)
         n = given.y.shape[0]
         return _with_normal_noise(given, joint + log_factor - beliefs, mean[:n], variance[:n])
