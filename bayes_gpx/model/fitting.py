@@ -90,8 +90,7 @@ def infer(
     if seed is not None:
         idata.attrs["seed"] = str(seed)
     if truncated == "sample":
-        own = {"draws": draws, "seed": seed, "progressbar": progressbar}
-        idata = with_truncated(model, idata, **own)
+        idata = with_truncated(model, idata, draws=draws, seed=seed, progressbar=progressbar)
     if chosen.inducing:
         idata["variational"] = xr.DataTree(inducing_values(model, idata, progressbar))
     found = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]

@@ -44,7 +44,7 @@ plots: selection layout visuals predictions weights components derivatives slope
     waterfall beeswarm dependence heatmap image map path partial_dependence comparisons relevance
     importances project
 export: long_form attachment influence shap tables arviz refits
-reporting: page sections/card sections/cautions sections/inference sections/checks
+reporting: page sections/card sections/beliefs sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/models sections/citing results
     report
 demo
