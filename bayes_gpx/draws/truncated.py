@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -12,7 +11,7 @@ import xarray as xr
 from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.numerics.truncated_normal import truncated_normal
 from bayes_gpx.posteriors.base import BELIEVED
-from bayes_gpx.posteriors.strategies import Exact, ExactWithBeliefs
+from bayes_gpx.posteriors.strategies import WithBeliefs
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
@@ -27,9 +26,8 @@ def _untruncated(draw: OneDraw) -> list:
     """Mean (k,) and covariance (k, k) of noisy values given all that is known but their bounds."""
     beliefs = cast("Beliefs", draw.given.beliefs)
     bounded = cast("Beliefs", beliefs.bounded)
-    given = replace(draw.given, beliefs=beliefs.values)
-    strategy = Exact() if given.beliefs is None else ExactWithBeliefs()
-    q = strategy.posterior(given, strategy.condition(given))(bounded.operator)
+    strategy = cast("WithBeliefs", draw.strategy)
+    q = strategy.around(draw.given, beliefs.values)(bounded.operator)
     own = pt.arange(len(bounded.statements))
     return [q.mean, q.cov[own, own].inc(bounded.sd**2)]
 

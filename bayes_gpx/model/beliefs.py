@@ -15,6 +15,7 @@ import numpy as np
 
 from bayes_gpx.aliases import Table
 from bayes_gpx.posteriors.beliefs import Beliefs, Statement
+from bayes_gpx.processes.approximations import Inducing
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
@@ -247,10 +248,10 @@ def _refuse_model(training, specification):
         raise ValueError(
             f"beliefs with likelihood={specification.likelihood!r}; expected likelihood='normal'."
         )
-    if specification.approximation is not None:
+    if isinstance(specification.approximation, Inducing):
         raise ValueError(
-            f"beliefs with approximation={specification.approximation!r}; expected none: leave "
-            "approximation out, with fewer rows if need be."
+            f"beliefs with approximation={specification.approximation!r}; expected none, bx.HSGP "
+            "or bx.RandomFeatures."
         )
     if training.groups is not None:
         raise ValueError("beliefs together with groups; expected one of them.")

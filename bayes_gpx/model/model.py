@@ -201,7 +201,8 @@ class Model:
             exposure = pt.constant(scaled["exposure"])
         corners = pt.constant(data.corners) if spec.expanded else None
         process = spec.prior(theta, data.d, called, corners, data.p)
-        if spec.normal and (design := fixed_design(process, theta, data)) is not None:
+        by_sums = spec.normal and spec.beliefs is None
+        if by_sums and (design := fixed_design(process, theta, data)) is not None:
             self.specification = spec = replace(spec, fixed_basis=True)
             self._design = design
         if data.streamed:
