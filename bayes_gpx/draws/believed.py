@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -10,7 +9,6 @@ import xarray as xr
 from scipy.special import ndtr
 
 from bayes_gpx.draws.training_rows import at_training_rows
-from bayes_gpx.posteriors.strategies import Exact
 from bayes_gpx.system.warning import warn
 
 if TYPE_CHECKING:
@@ -18,6 +16,7 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.posteriors.base import OneDraw
     from bayes_gpx.posteriors.beliefs import Beliefs
+    from bayes_gpx.posteriors.strategies import WithBeliefs
 
 NUM_DRAWS = 200
 """Draws of the hyperparameters that probabilities of beliefs are averaged over, at the most."""
@@ -38,8 +37,8 @@ def _moments(draw: OneDraw) -> list:
     """
     given, beliefs = draw.given, cast("Beliefs", draw.given.beliefs)
     operator = beliefs.operator
-    alone, by_data = replace(given, beliefs=None), Exact()
-    known = by_data.posterior(alone, by_data.condition(alone))(operator)
+    strategy = cast("WithBeliefs", draw.strategy)
+    known = strategy.around(given, None)(operator)
     posterior = draw.strategy.posterior(given, draw.strategy.condition(given))
     rows = beliefs.everywhere(given.X, given.Z).values()
     found = [known, *map(posterior, [operator, *rows])]
@@ -75,8 +74,7 @@ def believed(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.
     low, high, sd = beliefs.low, beliefs.high, beliefs.sd
     stages = {"prior": (np.zeros_like(prior), prior), "data": rest[:2], "posterior": rest[2:4]}
     names = [s.name for s in beliefs.statements]
-    unit = np.array([s.unit for s in beliefs.statements])
-    center = np.array([s.center for s in beliefs.statements])
+    unit, center = beliefs.unit, beliefs.center
     found = {"low": center + unit * low, "high": center + unit * high, "sd": unit * sd}
     for stage, (mean, variance) in stages.items():
         probability = _probability(mean, variance, low, high, sd)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.posteriors.base import LATENT
+from bayes_gpx.posteriors.base import BELIEVED, LATENT
 from bayes_gpx.validation import count
+
+if TYPE_CHECKING:
+    from bayes_gpx.posteriors.beliefs import Beliefs
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,7 +23,8 @@ class HyperparameterDraws:
     Attributes
     ----------
     values : dict of arrays (chain, draw, ...)
-        In the model's order; last latent values, where they were sampled and noise is not normal.
+        In the model's order; last latent values, where they were sampled and noise is not normal,
+        or noisy values between the bounds that are believed of them.
     chain, draw : arrays
         Labels.
     alone : bool
@@ -93,6 +98,9 @@ def hyperparameter_draws(
         latent = {name: posterior[kept].values for name, kept in model.latent_names.items()}
         if LATENT in latent:
             latent[LATENT] = model.training.y_scaling.apply(latent[LATENT])
+        if BELIEVED in latent:
+            bounded = cast("Beliefs", cast("Beliefs", model.specification.beliefs).bounded)
+            latent[BELIEVED] = (latent[BELIEVED] - bounded.center) / bounded.unit
         values |= latent
     chain, draw = posterior["chain"].values, posterior["draw"].values
     return HyperparameterDraws(values, chain, draw, chains * draws == 1)

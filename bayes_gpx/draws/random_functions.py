@@ -164,6 +164,35 @@ def answer(
     return finished(dataset, model, quantity, functions.hyper, each, keep == "draws", place, attrs)
 
 
+def at_beliefs(functions: Functions) -> np.ndarray:
+    """What beliefs are about, of each function, on the model's scale, (chain, draw, k)."""
+    structure, found = Structure.of(functions.model, functions.hyper), []
+    data = data_of(functions.model, structure)
+    names = ("jitter", "rng", "update", *data)
+    draws = [
+        (theta, np.asarray(jitter))
+        for (_, theta), jitter in zip(functions.hyper, functions.jitters, strict=True)
+    ]
+    ask = compiled(structure, _AtBeliefs(functions.waves), names).given(*data.values())
+    with blas_threads(functions.model.training.n):
+        for number, update in enumerate(functions.updates):
+            theta, jitter = draws[number // functions.each]
+            (values,) = ask(*theta.values(), jitter, functions.generator(number), update)
+            found.append(np.array(values))
+    return np.reshape(found, (*functions.shape, -1))
+
+
+@dataclass(frozen=True)
+class _AtBeliefs:
+    """A random function's values at what beliefs are about: a build function."""
+
+    waves: int
+
+    def __call__(self, draw):
+        operator = draw.given.beliefs.operator
+        return Evaluate(self.waves, (lambda asked: operator,))(draw)
+
+
 def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -> np.ndarray:
     """Values of functions (chain, draw, m), or (chain, draw, m, C): of f or the mean response."""
     model = functions.model

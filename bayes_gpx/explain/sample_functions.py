@@ -15,7 +15,7 @@ from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import log_likelihood_given
 from bayes_gpx.draws.points import from_baseline, points
-from bayes_gpx.draws.random_functions import Functions, answer, draw_functions
+from bayes_gpx.draws.random_functions import Functions, answer, at_beliefs, draw_functions
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
@@ -139,6 +139,11 @@ class RandomFunctions:
         self._model, self._idata, self._functions = model, idata, functions
         self._options, self.joint = options, functions is None
 
+    @property
+    def believes(self) -> bool:
+        """Whether the model has beliefs."""
+        return self._model.specification.beliefs is not None
+
     def predictions(
         self,
         X_new: Table | None = None,
@@ -205,13 +210,7 @@ class RandomFunctions:
         ValueError
             If `joint`: then there are no functions that could be asked again.
         """
-        if self._functions is None:
-            raise ValueError(
-                "The model's kernel has no random functions, so that each answer consists of joint "
-                "draws of its own, which do not belong to any density of y. Expected sums and "
-                f"multiples of {', '.join(SPECTRAL)}, Linear and Constant."
-            )
-        model, hyper = self._model, self._functions.hyper
+        model, hyper = self._model, self._lasting().hyper
         found = self.predictions()
         f = model.training.y_scaling.apply(found["f"].values)
         terms = xr.DataArray(
@@ -220,6 +219,39 @@ class RandomFunctions:
             ["chain", "draw", "obs"],
         )
         return terms.assign_attrs({FUNCTIONS: found.attrs[FUNCTIONS]})
+
+    def log_beliefs(self) -> xr.DataArray:
+        """Log probability of each belief given the functions, (chain, draw, belief).
+
+        Of bounds the probability that they hold at all points of the belief, noise included: of a
+        sign, ``log normal_cdf(slope / s)``, added up. Of values their density, in user units.
+
+        Raises
+        ------
+        ValueError
+            If `joint`, or for a model without beliefs.
+        """
+        functions = self._lasting()
+        beliefs = self._model.specification.beliefs
+        if beliefs is None:
+            raise ValueError("The model has no beliefs; expected GP(X, y, beliefs=[...]).")
+        terms = beliefs.log_probability(at_beliefs(functions))
+        own = np.array([s.name for s in beliefs.statements])
+        each = np.stack([terms[..., own == name].sum(axis=-1) for name in beliefs.names], axis=-1)
+        hyper = functions.hyper
+        draw = np.arange(functions.each) if hyper.alone else hyper.draw
+        coords = {"chain": hyper.chain, "draw": draw, "belief": beliefs.names}
+        return xr.DataArray(each, coords, ["chain", "draw", "belief"])
+
+    def _lasting(self) -> Functions:
+        """The functions; raises where there are none that could be asked again."""
+        if self._functions is None:
+            raise ValueError(
+                "The model's kernel has no random functions, so that each answer consists of joint "
+                "draws of its own, which do not belong to any density of y. Expected sums and "
+                f"multiples of {', '.join(SPECTRAL)}, Linear and Constant."
+            )
+        return self._functions
 
     def _points(self, X_new, Z_new, groups_new, obs):
         return points(self._model, X_new, Z_new, groups_new=groups_new, obs=obs)

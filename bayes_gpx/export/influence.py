@@ -32,7 +32,10 @@ def influence_tree(functions: RandomFunctions, found: xr.Dataset) -> xr.DataTree
     -------
     xarray.DataTree
         `posterior`, the variables of `found` that have draws, and `log_likelihood`, in which the
-        training rows are along `left_out`.
+        training rows are along `left_out`. Where the model has beliefs, also `log_prior`, with the
+        log probability of each belief given the functions, along `belief`: ``az.psense(tree,
+        group_coords={"belief": "Increasing dose"})`` says how much an explanation would change if
+        that belief counted a little more or less.
 
     Raises
     ------
@@ -85,4 +88,7 @@ def influence_tree(functions: RandomFunctions, found: xr.Dataset) -> xr.DataTree
             "function, along chain and draw."
         )
     density = terms.rename(obs=LEFT_OUT).to_dataset(name="y")
-    return xr.DataTree.from_dict({"posterior": found[drawn], "log_likelihood": density})
+    groups = {"posterior": found[drawn], "log_likelihood": density}
+    if functions.believes:
+        groups["log_prior"] = functions.log_beliefs().to_dataset(name="beliefs")
+    return xr.DataTree.from_dict(groups)

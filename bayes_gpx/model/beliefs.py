@@ -15,6 +15,7 @@ import numpy as np
 
 from bayes_gpx.aliases import Table
 from bayes_gpx.posteriors.beliefs import Beliefs, Statement
+from bayes_gpx.processes.approximations import Inducing
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,17 @@ features."""
 
 
 @dataclass(frozen=True)
-class Increasing:
+class _Sign:
+    """A slope that has the same sign at some points; abstract."""
+
+    feature: str
+    _: KW_ONLY
+    at: int | Table = 5
+    strength: float = STRENGTH
+
+
+@dataclass(frozen=True)
+class Increasing(_Sign):
     """The function does not fall along a feature.
 
     Parameters
@@ -45,30 +56,33 @@ class Increasing:
         ``sd(y) / sd(feature)``: small values make it sharp.
     """
 
-    feature: str
-    _: KW_ONLY
-    at: int | Table = 5
-    strength: float = STRENGTH
-
     def _stated(self, reader):
         return reader.slopes(self, (self.feature,), 0.0, np.inf, self.strength)
 
 
 @dataclass(frozen=True)
-class Decreasing:
+class Decreasing(_Sign):
     """The function does not rise along a feature; parameters are those of `Increasing`."""
-
-    feature: str
-    _: KW_ONLY
-    at: int | Table = 5
-    strength: float = STRENGTH
 
     def _stated(self, reader):
         return reader.slopes(self, (self.feature,), -np.inf, 0.0, self.strength)
 
 
 @dataclass(frozen=True)
-class Slope:
+class _Quantity:
+    """A quantity of one feature at some points, observed with noise, or its bounds; abstract."""
+
+    feature: str
+    _: KW_ONLY
+    mean: float | None = None
+    sd: float | None = None
+    low: float | None = None
+    high: float | None = None
+    at: int | Table = 5
+
+
+@dataclass(frozen=True)
+class Slope(_Quantity):
     """A derivative, in units of y per unit of the feature: observed with noise, or its bounds.
 
     Parameters
@@ -82,29 +96,13 @@ class Slope:
         As in `Increasing`.
     """
 
-    feature: str
-    _: KW_ONLY
-    mean: float | None = None
-    sd: float | None = None
-    low: float | None = None
-    high: float | None = None
-    at: int | Table = 5
-
     def _stated(self, reader):
         return reader.slopes(self, (self.feature,), *_known(self))
 
 
 @dataclass(frozen=True)
-class Curvature:
+class Curvature(_Quantity):
     """A second derivative, in units of y per squared unit of the feature; otherwise as `Slope`."""
-
-    feature: str
-    _: KW_ONLY
-    mean: float | None = None
-    sd: float | None = None
-    low: float | None = None
-    high: float | None = None
-    at: int | Table = 5
 
     def _stated(self, reader):
         return reader.slopes(self, (self.feature, self.feature), *_known(self))
@@ -139,7 +137,7 @@ class Interaction:
 
 
 @dataclass(frozen=True)
-class Weight:
+class Weight(_Quantity):
     """The smooth part of a feature's weight in a `GPX`, in units of y per unit of the feature.
 
     Parameters
@@ -152,14 +150,6 @@ class Weight:
         As in `Increasing`; a number of points is spread along the feature, where it is one of X's,
         and otherwise along X's first column.
     """
-
-    feature: str
-    _: KW_ONLY
-    mean: float | None = None
-    sd: float | None = None
-    low: float | None = None
-    high: float | None = None
-    at: int | Table = 5
 
     def _stated(self, reader):
         return reader.weights(self, *_known(self))
@@ -258,10 +248,10 @@ def _refuse_model(training, specification):
         raise ValueError(
             f"beliefs with likelihood={specification.likelihood!r}; expected likelihood='normal'."
         )
-    if specification.approximation is not None:
+    if isinstance(specification.approximation, Inducing):
         raise ValueError(
-            f"beliefs with approximation={specification.approximation!r}; expected none: leave "
-            "approximation out, with fewer rows if need be."
+            f"beliefs with approximation={specification.approximation!r}; expected none, bx.HSGP "
+            "or bx.RandomFeatures."
         )
     if training.groups is not None:
         raise ValueError("beliefs together with groups; expected one of them.")

@@ -9,6 +9,7 @@ import xarray as xr
 
 from bayes_gpx.draws.believed import believed
 from bayes_gpx.draws.leave_one_out import of_responses
+from bayes_gpx.draws.truncated import with_truncated
 from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.methods import METHODS, method_named
@@ -47,6 +48,7 @@ def infer(
     seed: int | None,
     start: Draws | None,
     latent: str,
+    truncated: str,
     progressbar: bool,
     **kwargs: Any,
 ) -> xr.DataTree:
@@ -68,6 +70,7 @@ def infer(
     given: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
     given["by_rows"] = partial(bound_by_rows, model)
     options = {"progressbar": progressbar, **kwargs, **{k: given[k] for k in chosen.takes}}
+    _refuse_truncated(model, truncated)
     sampled = _samples_latent(model, latent, method)
     if chosen.inducing and not model.inducing:
         raise ValueError(
@@ -86,6 +89,8 @@ def infer(
     idata.attrs[model.signature_key] = model.signature
     if seed is not None:
         idata.attrs["seed"] = str(seed)
+    if truncated == "sample":
+        idata = with_truncated(model, idata, draws=draws, seed=seed, progressbar=progressbar)
     if chosen.inducing:
         idata["variational"] = xr.DataTree(inducing_values(model, idata, progressbar))
     found = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
@@ -115,6 +120,16 @@ def _samples_latent(model, latent, method):
             "approximation, bx.HSGP or bx.RandomFeatures."
         )
     return True
+
+
+def _refuse_truncated(model, truncated):
+    one_of("truncated", truncated, ("ep", "sample"))
+    beliefs = model.specification.beliefs
+    if truncated == "sample" and (beliefs is None or beliefs.bounded is None):
+        raise ValueError(
+            "truncated='sample' without beliefs in bounds, so nothing is truncated; expected such "
+            "as GP(X, y, beliefs=[bx.beliefs.Increasing('dose')]), or truncated='ep'."
+        )
 
 
 def _mode(model, starts, options):

@@ -84,8 +84,8 @@ class GP(Model):
         functions and for further terms of a larger model; see Notes.
     beliefs : sequence of beliefs
         What is known of the function beside the data: `bx.beliefs.Increasing` and `Decreasing`,
-        `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. With normal noise
-        and without an approximation.
+        `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. With normal
+        noise, and without inducing points.
     correlation : int
         For a table of outputs, the number of functions that they share: the rank of what correlates
         them. With 0, outputs are independent given their hyperparameters. See Notes.

@@ -6,7 +6,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
-from bayes_gpx.posteriors.base import LATENT, OWN_WHITENED, WHITENED
+from bayes_gpx.posteriors.base import BELIEVED, LATENT, OWN_WHITENED, WHITENED
 from bayes_gpx.posteriors.prior_functions import by_class
 from bayes_gpx.posteriors.strategies import SampledValues
 from bayes_gpx.processes.basis_process import BasisProcess
@@ -17,11 +17,13 @@ from bayes_gpx.processes.operators import weight
 def latent_names(specification, rename):
     """Variables of a model whose draws a posterior is conditioned on beside hyperparameters.
 
-    Their names by those of `bayes_gpx.posteriors.base`; none where noise is normal, since all but
-    hyperparameters then integrates out exactly.
+    Their names by those of `bayes_gpx.posteriors.base`. Where noise is normal, all but
+    hyperparameters integrates out exactly, unless bounds are believed.
     """
     if specification.normal:
-        return {}
+        beliefs = specification.beliefs
+        bounded = beliefs is not None and beliefs.bounded is not None
+        return {BELIEVED: rename(BELIEVED)} if bounded else {}
     weighs, rows = specification.family == "GPX", _on_rows(specification)
     if not specification.hierarchical:
         own = {OWN_WHITENED: f"{rename('y')}_{OWN_WHITENED}"} if weighs and not rows else {}

@@ -201,7 +201,8 @@ class Model:
             exposure = pt.constant(scaled["exposure"])
         corners = pt.constant(data.corners) if spec.expanded else None
         process = spec.prior(theta, data.d, called, corners, data.p)
-        if spec.normal and (design := fixed_design(process, theta, data)) is not None:
+        by_sums = spec.normal and spec.beliefs is None
+        if by_sums and (design := fixed_design(process, theta, data)) is not None:
             self.specification = spec = replace(spec, fixed_basis=True)
             self._design = design
         if data.streamed:
@@ -448,6 +449,7 @@ class Model:
         seed: int | None = None,
         start: Draws | None = None,
         latent: Literal["marginal", "sample"] = "marginal",
+        truncated: Literal["ep", "sample"] = "ep",
         progressbar: bool = True,
         **kwargs: Any,
     ) -> xr.DataTree:
@@ -488,6 +490,14 @@ class Model:
             with an approximation, the variational bound. "sample" also samples the latent values,
             which is exact and slower; with `HSGP` and `RandomFeatures`, it samples coefficients
             instead of latent values.
+        truncated : {"ep", "sample"}
+            With beliefs in bounds, of which there are up to five or so, "ep" has expectation
+            propagation replace each by an observation with noise. "sample" draws, for each draw of
+            the hyperparameters, noisy values between the bounds from their truncated posterior
+            (variable `believed`), and conditions on them: given the hyperparameters, this is exact
+            for any number of bounds. The hyperparameters themselves are weighed by the probability
+            of the bounds that expectation propagation finds. "map" then returns `draws` draws that
+            differ in these values alone.
         progressbar : bool
         **kwargs
             `executor`, a `concurrent.futures.Executor` that runs the optimiser's starts, for Dask
@@ -516,6 +526,7 @@ class Model:
             seed=seed,
             start=start,
             latent=latent,
+            truncated=truncated,
             progressbar=progressbar,
             **kwargs,
         )

@@ -19,6 +19,7 @@ from bayes_gpx.posteriors.beliefs import sites, with_sites
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
 from bayes_gpx.posteriors.strategies import (
+    BasisWithBeliefs,
     Exact,
     ExactWithBeliefs,
     FixedBasis,
@@ -140,6 +141,13 @@ def _normal(C, size):  # noqa: N803
     return pm.MvNormal.dist(pt.zeros(C.shape[0]), C, size=size)
 
 
+def _basis_with_beliefs(F, D, G, V, low, high, size):  # noqa: N803
+    """Y (..., n) on the model's scale given beliefs, from designs of both and their variances."""
+    design = pt.concatenate([F, G])
+    C = pt.dot(design, design.T) + pt.diag(pt.concatenate([D, V]))
+    return _normal_with_beliefs(C, low, high, size)
+
+
 def _normal_with_beliefs(C, low, high, size):  # noqa: N803
     """Y (..., n) on the model's scale given beliefs, from the covariance of both (n + k, n + k)."""
     n = C.shape[0] - low.shape[0]
@@ -178,6 +186,7 @@ def streamed(specification, given, training, *, rename, ridge, sums):
 GENERATIVE = {
     Exact: _normal,
     ExactWithBeliefs: _normal_with_beliefs,
+    BasisWithBeliefs: _basis_with_beliefs,
     LowRankNormal: _low_rank_normal,
     FixedBasis: _fixed_basis,
 }

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
+from scipy import special
 
 from bayes_gpx.aliases import Tensor, TensorLike
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 FAR = -5.0
 """Below this z the hazard is a continued fraction; above, plain forms lose at most three digits."""
@@ -38,6 +44,15 @@ def log_ndtr(z: TensorLike) -> Tensor:
     below, above = pt.maximum(-z, 0.0), pt.maximum(z, 0.0)
     left = pt.log(pt.erfcx(below / np.sqrt(2.0)) / 2.0) - pt.sqr(below) / 2.0
     return pt.switch(z < 0, left, pt.log1p(-pt.erfc(above / np.sqrt(2.0)) / 2.0))
+
+
+def log_ndtr_between(low: ArrayLike, high: ArrayLike) -> np.ndarray:
+    """Log probability of intervals under a standard normal, as numbers: `low` is below `high`."""
+    low, high = np.asarray(low, float), np.asarray(high, float)
+    mirrored = low > 0.0  # where differences of distribution functions lose digits
+    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
+    above = special.log_ndtr(high)
+    return above + np.log1p(-np.exp(special.log_ndtr(low) - above))
 
 
 def log_ndtr_slopes(z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:

@@ -28,6 +28,10 @@ LATENT = "latent"
 """Name, beside those, of latent values at the observations that were sampled as what they are."""
 
 
+BELIEVED = "believed"
+"""Name, beside those, of noisy values, drawn between the bounds that are believed of them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Conditioning:
     """A process and what was observed of it: symbolic, for one draw of the hyperparameters.

@@ -14,8 +14,10 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
+from scipy.stats import norm
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics.special import log_ndtr_between
 from bayes_gpx.posteriors.evidence.intervals import IntervalSites
 from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.processes.operators import Combination, Operator, Stack, evaluate, gradient, hessian
@@ -98,6 +100,18 @@ class Beliefs:
         return list(dict.fromkeys(s.name for s in self.statements))
 
     @property
+    def values(self) -> Beliefs | None:
+        """Those whose value is known; None without any."""
+        own = tuple(s for s in self.statements if s.known)
+        return Beliefs(own) if own else None
+
+    @property
+    def bounded(self) -> Beliefs | None:
+        """Those of which bounds are known; None without any."""
+        own = tuple(s for s in self.statements if not s.known)
+        return Beliefs(own) if own else None
+
+    @property
     def low(self) -> np.ndarray:
         """Lower bounds (k,)."""
         return np.array([s.low for s in self.statements])
@@ -113,10 +127,32 @@ class Beliefs:
         return np.array([s.sd for s in self.statements])
 
     @property
+    def unit(self) -> np.ndarray:
+        """What one unit here is in user units (k,)."""
+        return np.array([s.unit for s in self.statements])
+
+    @property
+    def center(self) -> np.ndarray:
+        """What 0 is in user units (k,)."""
+        return np.array([s.center for s in self.statements])
+
+    @property
     def operator(self) -> Operator:
         """What is believed something of, a component for each statement."""
         runs = groupby(self.statements, lambda s: (s.operator, s.tied))
         return Stack(tuple(_of_run(*kind, list(run)) for kind, run in runs))
+
+    def log_probability(self, values: np.ndarray) -> np.ndarray:
+        """Log probability, or density, of each statement (..., k) given what it is about (..., k).
+
+        Of densities, that of the value in user units.
+        """
+        low, high = (bound - values for bound in (self.low, self.high))
+        known = self.low == self.high
+        inside = log_ndtr_between(low / self.sd, np.where(known, np.inf, high) / self.sd)
+        density = norm.logpdf(low[..., known], scale=self.sd[known])
+        inside[..., known] = density - np.log(self.unit[known])
+        return inside
 
     def everywhere(self, X: Tensor, Z: Tensor | None) -> dict[str, Operator]:  # noqa: N803
         """What each belief in bounds is about, at other points (n, d), with features (n, p)."""

@@ -1,4 +1,4 @@
-"""How data become a posterior: nine strategies, each final, on rows or through coefficients.
+"""How data become a posterior: ten strategies, each final, on rows or through coefficients.
 
 On rows, the n latent values at the observations are conditioned on. Through coefficients, of basis
 functions or of inducing values, there are M of them; see `bayes_gpx.posteriors.low_rank`.
@@ -7,18 +7,20 @@ functions or of inducing values, there are M of them; see `bayes_gpx.posteriors.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.numerics.special import log_normal
 from bayes_gpx.posteriors.base import (
+    BELIEVED,
     LATENT,
     OWN_WHITENED,
     WHITENED,
@@ -59,7 +61,9 @@ from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.operators import Derivative
 
 if TYPE_CHECKING:
-    from bayes_gpx.posteriors.base import Conditioning
+    from bayes_gpx.posteriors.base import Conditioning, Values
+    from bayes_gpx.posteriors.beliefs import Beliefs
+    from bayes_gpx.processes.operators import Operator
 
 LEAST_SITE = 1e-9
 """Information of an observation that is left out, at the least, as a share of what f's variance
@@ -139,15 +143,56 @@ class Exact(_OnRows, Collapsed):
         return _groups_of_normal(given, *groups_left_out(precision, alpha, groups))
 
 
-class ExactWithBeliefs(_OnRows, Collapsed):
-    """Normal noise on every row, and beliefs, each of which is a row more.
+class WithBeliefs(Collapsed):
+    """Normal noise, and beliefs, each of which is a row more.
 
-    Where rows are left out, the sites of beliefs stay what all rows made them.
+    Bounds are sites of expectation propagation, which stay what all rows made them where rows are
+    left out; or values, where a draw holds those.
     """
 
+    plain: ClassVar[type[Collapsed]]
+    """The strategy for data without beliefs."""
+
+    def around(self, given: Conditioning, beliefs: Beliefs | None) -> Callable[[Operator], Values]:
+        """The posterior given the data and such beliefs in the place of all."""
+        strategy = self.plain() if beliefs is None else self
+        given = replace(given, beliefs=beliefs)
+        return strategy.posterior(given, strategy.condition(given))
+
+    def _bounds(self, given):
+        """Bounds (k,), the same where a value is known or was drawn."""
+        bounds = [pt.constant(bound) for bound in (given.beliefs.low, given.beliefs.high)]
+        if BELIEVED not in given.theta:
+            return bounds
+        own = np.flatnonzero(given.beliefs.low < given.beliefs.high)
+        return [bound[own].set(given.theta[BELIEVED]) for bound in bounds]
+
+    def log_density(self, likelihood, y, *parts):
+        """Of y given the beliefs."""
+        joint = self._joint_logp(y, *parts)
+        return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_belief(*parts))
+
+    @abstractmethod
+    def _joint_logp(self, y, *parts):
+        """Log density of y and probability, or density, of the beliefs."""
+
+    def log_belief(self, *parts: Tensor) -> Tensor:
+        """Log probability of the beliefs under the prior, or density of those that are values."""
+        C, low, high = self.belief_covariance(*parts), *parts[-2:]
+        return joint_logp(C, pt.zeros(0), low, high)
+
+    @abstractmethod
+    def belief_covariance(self, *parts: Tensor) -> Tensor:
+        """Prior covariance of what is believed something of, noise included, (k, k)."""
+
+
+class ExactWithBeliefs(_OnRows, WithBeliefs):
+    """Beliefs beside normal noise on every row."""
+
+    plain = Exact
+
     def parts(self, given, ridge=0.0):
-        bounds = map(pt.constant, (given.beliefs.low, given.beliefs.high))
-        return [self._covariance(given, ridge=ridge), *bounds]
+        return [self._covariance(given, ridge=ridge), *self._bounds(given)]
 
     def _covariance(self, given, **added):
         """Covariance of y and of what is believed something of, noise included."""
@@ -158,15 +203,12 @@ class ExactWithBeliefs(_OnRows, Collapsed):
     def signature(self, likelihood):
         return "(m,m),(k),(k)"
 
-    def log_density(self, likelihood, y, C, low, high):  # noqa: N803
-        """Of y given the beliefs."""
-        joint = joint_logp(C, y, low, high)
-        return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_belief(C, low, high))
+    def _joint_logp(self, y, C, low, high):  # noqa: N803
+        return joint_logp(C, y, low, high)
 
-    def log_belief(self, C: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: N803
-        """Log probability of the beliefs under the prior, or density of those that are values."""
-        n = C.shape[0] - pt.as_tensor(low).shape[0]
-        return joint_logp(C[n:, n:], pt.zeros(0), low, high)
+    def belief_covariance(self, C, low, high):  # noqa: N803
+        n = C.shape[0] - low.shape[0]
+        return C[n:, n:]
 
     def condition(self, given):
         y, C, _ = self._seen(given)
@@ -176,13 +218,13 @@ class ExactWithBeliefs(_OnRows, Collapsed):
     def _seen(self, given):
         """All that is observed, beliefs as sites; its covariance; and the log of their factors."""
         C = self._covariance(given, jitter=given.jitter)
-        found = sites(C, given.y, given.beliefs.low, given.beliefs.high)
+        found = sites(C, given.y, *self._bounds(given))
         return *with_sites(C, given.y, found), found.log_factor
 
     def leave_one_out(self, given):
         y, C, log_factor = self._seen(given)
         prior = self._covariance(given, jitter=given.jitter)
-        beliefs = self.log_belief(prior, given.beliefs.low, given.beliefs.high)
+        beliefs = self.log_belief(prior, *self._bounds(given))
         joint, mean, variance = leave_one_out(y, C)
         n = given.y.shape[0]
         return _with_normal_noise(given, joint + log_factor - beliefs, mean[:n], variance[:n])
@@ -397,11 +439,65 @@ class LowRankNormal(_ThroughCoefficients, Collapsed):
 
     def leave_groups_out(self, given, groups):
         """As `leave_one_out`, with the same variance for each row of a group."""
-        seen, found = self.design(given), self.condition(given)
-        alpha = (given.y - pt.dot(seen.F, found.alpha)) / seen.D
-        precision = Precision(1.0 / seen.D, solve_root(found.root, seen.F.T) / seen.D, -1)
-        left = groups_left_out(precision, alpha, groups, seen.unseen)
-        return _groups_of_normal(given, *left)
+        return _groups_through_coefficients(
+            given, self.design(given), self.condition(given), groups
+        )
+
+
+class BasisWithBeliefs(_ThroughCoefficients, WithBeliefs):
+    """Beliefs beside normal noise, with basis functions."""
+
+    plain = LowRankNormal
+
+    def design(self, given, label=None):
+        return self.plain().design(given)
+
+    def parts(self, given, ridge=0.0):
+        seen = self.design(given)
+        beliefs = seen.design(given.beliefs.operator), pt.constant(given.beliefs.sd**2)
+        return [seen.F, seen.D + ridge, *beliefs, *self._bounds(given)]
+
+    def signature(self, likelihood):
+        return "(n,m),(n),(k,m),(k),(k),(k)"
+
+    def belief_covariance(self, F, D, G, V, low, high):  # noqa: N803
+        return pt.dot(G, G.T) + pt.diag(V)
+
+    def _joint_logp(self, y, *parts):
+        y, F, D, log_factor = self._seen(y, *parts)
+        return pt.switch(pt.isinf(log_factor), -np.inf, low_rank_logp(y, F, D) + log_factor)
+
+    def _seen(self, y, F, D, G, V, low, high):  # noqa: N803
+        """All that is observed, beliefs as sites; how it depends on coefficients; log factors.
+
+        The rows are F (n, M), with noise of variance D (n,), the beliefs G (k, M), with V (k,).
+        """
+        q = _best_of(F, D, y)
+        mean, half = pt.dot(G, q.mean), solve_root(q.root, G.T)
+        C = pt.dot(half.T, half) + pt.diag(V)
+        found = sites(C, pt.zeros(0), low - mean, high - mean)
+        # Sites are what they are: where the density is differentiated, too.
+        y = pt.concatenate([y, disconnected_grad(mean + found.mean)])
+        return y, pt.concatenate([F, G]), pt.concatenate([D, V + found.variance]), found.log_factor
+
+    def condition(self, given):
+        y, F, D, _ = self._seen(given.y, *self.parts(given))
+        return Found(*_best_of(F, D, y))
+
+    def posterior(self, given, found, label=None):
+        return LowRank(self.design(given), found.alpha, found.root)
+
+    def leave_one_out(self, given):
+        parts = self.parts(given)
+        y, F, D, log_factor = self._seen(given.y, *parts)
+        joint, mean, variance = low_rank_leave_one_out(y, F, D)
+        evidence, n = joint + log_factor - self.log_belief(*parts), given.y.shape[0]
+        return _with_normal_noise(given, evidence, mean[:n], variance[:n])
+
+    def leave_groups_out(self, given, groups):
+        return _groups_through_coefficients(
+            given, self.design(given), self.condition(given), groups
+        )
 
 
 class FixedBasis(LowRankNormal):
@@ -636,6 +732,19 @@ def _groups_of_normal(given, shift, variance, joint):
     return GroupsLeft(joint, log_normal(given.y, mean, variance), mean, of_f)
 
 
+def _best_of(F, D, y):  # noqa: N803
+    """`best_normal` of arrays of all rows."""
+    symbols = [v.type.clone(shape=(None, *v.type.shape[1:]))() for v in (F, D, y)]
+    return best_normal(*symbols, dict(zip(symbols, (F, D, y), strict=True)))
+
+
+def _groups_through_coefficients(given, seen, found, groups):
+    """`GroupsLeft` for normal noise, from the posterior of coefficients."""
+    alpha = (given.y - pt.dot(seen.F, found.alpha)) / seen.D
+    precision = Precision(1.0 / seen.D, solve_root(found.root, seen.F.T) / seen.D, -1)
+    return _groups_of_normal(given, *groups_left_out(precision, alpha, groups, seen.unseen))
+
+
 def _groups_of_sites(given, groups, precision, f, alpha, W, height, rest=0.0):
     """`GroupsLeft` where each observation is a normal site: f + alpha / W, with variance 1 / W.
 
@@ -695,8 +804,10 @@ def strategy_of(
     """
     if WHITENED in names or LATENT in names:
         return SampledCoefficients() if approximated and not inducing else SampledValues()
-    if fixed_basis and normal:
+    if fixed_basis and normal and not beliefs:
         return FixedBasis()
+    if approximated and beliefs:
+        return BasisWithBeliefs()
     if approximated:
         return LowRankNormal() if normal else Variational()
     if normal:

@@ -17,7 +17,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.export.tables import DIVISIONS
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
-from bayes_gpx.reporting.sections import MODELS, SECTIONS
+from bayes_gpx.reporting.sections import BELIEFS, MODELS, SECTIONS
 from bayes_gpx.system.files import replaced, writable
 from bayes_gpx.validation import count, one_of
 
@@ -108,7 +108,9 @@ def report(
     options: dict[str, Any] = {"groups_new": groups_new, "division": division, "others": others}
     options |= {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
     findings = Findings(model, idata, X_new, Z_new, **options)
-    sections = [*SECTIONS[:-1], MODELS, *SECTIONS[-1:]] if findings.others else SECTIONS
+    beside = [BELIEFS] if model.specification.beliefs is not None else []
+    beside += [MODELS] if findings.others else []
+    sections = [*SECTIONS[:-1], *beside, *SECTIONS[-1:]]
     pages = [Page(section.key, section.title) for section in sections]
     reached = 0
     try:

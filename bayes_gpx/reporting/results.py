@@ -8,6 +8,7 @@ import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx.assess.compare import compare, refuse_incomparable
+from bayes_gpx.draws.believed import BeliefWarning, believed
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
@@ -193,13 +194,29 @@ class Findings:
 
     @property
     def alone(self):
-        """Whether the fit is one draw of the hyperparameters."""
-        return self.hyper.alone
+        """Whether the fit is one draw of the hyperparameters, of which it may hold copies."""
+        return self.hyper.alone or self.gives == "mode"
 
     @property
     def fitted(self):
         """Whether there is a fit, not a dict of fixed hyperparameters."""
         return not isinstance(self.idata, dict)
+
+    @property
+    def posterior_variables(self):
+        """Names of the variables that the fit has draws of."""
+        return set(self.idata["posterior"].data_vars) if self.fitted else set()
+
+    @cached_property
+    def beliefs(self):
+        """How what was believed beside the data fares, None without any; see `believed`."""
+        if self.model.specification.beliefs is None:
+            return None
+        if self.fitted and "beliefs" in self.idata.children:
+            return self.idata["beliefs"].to_dataset()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BeliefWarning)  # which two sections tell
+            return believed(self.model, self.idata, progressbar=False)
 
     @property
     def method(self):

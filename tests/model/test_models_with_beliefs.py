@@ -197,7 +197,7 @@ def test_impossible_beliefs_are_refused(table, belief, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"approximation": bx.HSGP(5)}, "beliefs with approximation=HSGP"),
+        ({"approximation": bx.Inducing(5)}, "beliefs with approximation=Inducing"),
         ({"likelihood": "student_t"}, "beliefs with likelihood='student_t'"),
         ({"representation": "hierarchy"}, "beliefs with representation='hierarchy'"),
         ({"groups": list("aabbbaabba")}, "beliefs together with groups"),

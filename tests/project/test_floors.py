@@ -14,7 +14,7 @@ system: versions warning digests files memory caches
 aliases
 validation
 numerics: lapack special jets coalitions quadrature linear_algebra gaussian_expectations
-    compile_modes threads row_sums partial_evaluation progress
+    truncated_normal compile_modes threads row_sums partial_evaluation progress
 data: categorical dates moments features groups outputs response training row_source streamed sheets
     openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
@@ -31,7 +31,7 @@ inference: base methods diagnostics log_density resampling datatree optimise lap
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
     part_stores quantities compiled categorical_values results response_scale new_responses evaluate
-    training_rows believed leave_one_out left_out_together response_means coalition_values
+    training_rows believed truncated leave_one_out left_out_together response_means coalition_values
     answers log_variance random_functions
 model: named_kernels specification beliefs priors lengthscale_prior bound_data latent_variables
     data_sums observed_response inducing_points starting_points svgp fitting description model gp
@@ -45,7 +45,7 @@ plots: selection layout visuals predictions weights components derivatives slope
     waterfall beeswarm dependence heatmap image map path partial_dependence comparisons relevance
     importances project
 export: long_form attachment influence shap tables arviz refits
-reporting: page sections/card sections/cautions sections/inference sections/checks
+reporting: page sections/card sections/beliefs sections/cautions sections/inference sections/checks
     sections/observations sections/ranks sections/slopes sections/models sections/citing results
     report
 demo

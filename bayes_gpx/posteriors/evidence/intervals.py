@@ -14,7 +14,8 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
-from scipy.special import log_ndtr
+
+from bayes_gpx.numerics.special import log_ndtr_between
 
 SWEEPS = 500
 """At most so many passes over all sites."""
@@ -45,8 +46,7 @@ def truncated_moments(low, high):
     if low > 0.0:  # where differences of distribution functions lose digits: mirror it
         logp, mean, variance = truncated_moments(-high, -low)
         return logp, -mean, variance
-    log_high, log_low = log_ndtr(high), log_ndtr(low)
-    logp = log_high + np.log1p(-np.exp(log_low - log_high))
+    logp = log_ndtr_between(low, high)
     if (high - low) * max(1.0, -low) < NARROW:
         middle, variance = 0.5 * (low + high), (high - low) ** 2 / 12.0
         return logp, middle * (1.0 - variance), variance

@@ -1,5 +1,6 @@
 """The sections of a report, in its order."""
 
+from bayes_gpx.reporting.sections.beliefs import BELIEFS as BELIEFS
 from bayes_gpx.reporting.sections.card import CARD
 from bayes_gpx.reporting.sections.cautions import CAUTIONS
 from bayes_gpx.reporting.sections.checks import CHECKS
@@ -11,4 +12,5 @@ from bayes_gpx.reporting.sections.ranks import RANKS
 from bayes_gpx.reporting.sections.slopes import SLOPES
 
 SECTIONS = (CARD, CAUTIONS, INFERENCE, CHECKS, RANKS, SLOPES, OBSERVATIONS, CITING)
-"""All sections, in the order of a report; `MODELS` is before the last where there are others."""
+"""All sections, in the order of a report; before the last are `BELIEFS`, where there are any, and
+`MODELS`, where there are others."""

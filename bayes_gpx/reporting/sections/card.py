@@ -82,7 +82,7 @@ def _fit(findings):
 
 def _draws(findings):
     hyper = findings.hyper
-    if hyper.alone:
+    if findings.alone:
         return "one, so the uncertainty of the hyperparameters is not included"
     chains = len(hyper.chain)
     return f"{len(hyper)}, in {chains} chain{'' if chains == 1 else 's'}"

@@ -8,6 +8,7 @@ from bayes_gpx.explain import predictions
 from bayes_gpx.explain.attributions import LARGEST_RESIDUAL
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.reporting.page import Prose, Section, number
+from bayes_gpx.reporting.sections.beliefs import contradicted
 
 BARELY_LEARNED = 0.7
 """Posterior sd over prior sd from which the data count as having said little."""
@@ -115,5 +116,5 @@ def _completeness(findings):
 
 CAUTIONS = Section(
     "warnings", "What to watch out for",
-    (_inference, _hidden, _baseline, _outside, _sigma_w, _completeness),
+    (_inference, _hidden, contradicted, _baseline, _outside, _sigma_w, _completeness),
 )  # fmt: skip

@@ -158,7 +158,7 @@ def _prior(findings):
             visuals={"point_estimate_text": False, "point_estimate": False},
             **options,
         )
-        az.add_lines(pc, values={name: float(trees[1][name].item()) for name in names})
+        az.add_lines(pc, values={name: float(trees[1][name].values.flat[0]) for name in names})
         said = "Priors (curves) and the values found (lines)."
     else:
         pc = az.plot_prior_posterior(tree, **options)
