@@ -186,6 +186,8 @@ class Model:
         x, z = self._points(enter)
         if data.outputs is not None:
             x = self._cells(x, data.outputs, enter)
+        if spec.classes is not None or spec.outputs is not None:
+            self._name_functions()
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
@@ -218,11 +220,7 @@ class Model:
             beliefs=spec.beliefs,
         )
         if spec.correlation:
-            shared = sum(pt.dot(theta[h.name], theta[h.name].T) for h in spec.loadings)
-            of_pairs = self.in_model("output"), self.in_model("output_bis")
-            pm.Deterministic(self.in_model("output_covariance"), shared, dims=of_pairs)
-        if spec.classes is not None:
-            pm.modelcontext(None).add_coord(self.in_model("class"), [str(v) for v in data.labels])
+            self._add_covariances(theta)
         entries = observe(
             spec, given, data, rename=self.in_model, ridge=self._jitter, sums=self._sums_of
         )
@@ -298,17 +296,34 @@ class Model:
         _register_numba()
         return self._pymc
 
+    def _name_functions(self):
+        """Put the names of outputs or classes, and numbers of what they share, into the model."""
+        data, model = self.training, pm.modelcontext(None)
+        dim, names = "class", [str(label) for label in data.labels or ()]
+        if data.outputs is not None:
+            dim, names = "output", list(data.outputs.names)
+        model.add_coord(self.in_model(dim), names)
+        if data.outputs is not None or self.specification.correlation:
+            model.add_coord(self.in_model(f"{dim}_bis"), names)
+            model.add_coord(self.in_model("factor"), range(self.specification.correlation))
+
+    def _add_covariances(self, theta):
+        """Put what outputs share, or the covariances of classes, into the model."""
+        spec = self.specification
+        dim = "class" if spec.outputs is None else "output"
+        dims = self.in_model(dim), self.in_model(f"{dim}_bis")
+        if spec.outputs is not None:
+            found = sum(pt.dot(theta[h.name], theta[h.name].T) for h in spec.loadings)
+        else:
+            found = spec.shared(theta).sum(axis=0)
+            centred = found - found.mean(axis=0) - found.mean(axis=1)[:, None] + found.mean()
+            pm.Deterministic(self.in_model("output_covariance_centred"), centred, dims=dims)
+        pm.Deterministic(self.in_model("output_covariance"), found, dims=dims)
+
     def _cells(self, x, outputs, enter):
         """X of each response with the code of its output, from X of each row."""
-        names, model = list(outputs.names), pm.modelcontext(None)
         cell = self.in_model("cell")
-        model.add_coords({self.in_model("output"): names, self.in_model("output_bis"): names})
-        model.add_coords(
-            {
-                self.in_model("factor"): range(self.specification.correlation),
-                cell: outputs.labels,
-            }
-        )
+        pm.modelcontext(None).add_coord(cell, outputs.labels)
         rows = enter(self.in_model("cell_row"), outputs.rows, dims=(cell,))
         return in_groups(x[rows], enter(self.in_model("cell_output"), outputs.codes, dims=(cell,)))
 
@@ -356,6 +371,7 @@ class Model:
                 "n": self.training.n,
                 **({} if self.training.groups is None else {"groups": self.training.groups.labels}),
                 **({} if spec.outputs is None else self._outputs_signed),
+                **({"correlation": spec.correlation} if spec.correlation else {}),
                 **(
                     {}
                     if spec.approximation is None
