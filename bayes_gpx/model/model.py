@@ -27,6 +27,7 @@ from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import create_variables, fixed_value, grouped
+from bayes_gpx.model.specification import squared
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.processes.grouped_process import in_groups
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     from bayes_gpx.data.streamed import StreamedData
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
+
+
+MOST_CORRELATED = 5000
+"""Latent values of classes that correlate, at most: a fit holds some matrices of all their pairs,
+of 0.2 GiB each then, and an evaluation of its density takes some 20 seconds."""
 
 
 class Model:
@@ -76,6 +82,7 @@ class Model:
     def _read(self, training, specification, priors, scale, name):
         if specification.observation.classes is not None:
             specification = replace(specification, classes=len(training.labels))
+            _refuse_many(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
 
@@ -313,7 +320,8 @@ class Model:
         dim = "class" if spec.outputs is None else "output"
         dims = self.in_model(dim), self.in_model(f"{dim}_bis")
         if spec.outputs is not None:
-            found = sum(pt.dot(theta[h.name], theta[h.name].T) for h in spec.loadings)
+            nothing = pt.zeros((spec.outputs, spec.outputs))
+            found = sum(squared(theta[h.name], nothing) for h in spec.loadings)
         else:
             found = spec.shared(theta).sum(axis=0)
             centred = found - found.mean(axis=0) - found.mean(axis=1)[:, None] + found.mean()
@@ -534,6 +542,18 @@ class Model:
             latent=latent,
             progressbar=progressbar,
             **kwargs,
+        )
+
+
+def _refuse_many(n, specification):
+    """Raise for more latent values of classes that correlate than one matrix can hold of pairs."""
+    C, rank = specification.classes, specification.correlation
+    if rank and n * C > MOST_CORRELATED:
+        raise ValueError(
+            f"{n} rows of {C} classes with correlation={rank} have {n * C} latent values, all of "
+            f"which correlate; expected at most {MOST_CORRELATED}. Take fewer rows, or "
+            "correlation=0, with which classes are independent and approximation=bx.Inducing(m) is "
+            "for any number of rows."
         )
 
 

@@ -447,13 +447,9 @@ class Specification:
 
     def shared(self, theta):
         """Covariances between classes (S, C, C), for each of the kernel's summands."""
-        each = zip(self.amplitudes, self.loadings, strict=True)
+        own = [theta[a.name] * pt.eye(self.classes) for a in self.amplitudes]
         return pt.stack(
-            [
-                pt.sqr(theta[a.name]) * pt.eye(self.classes)
-                + pt.dot(theta[loading.name], pt.as_tensor(theta[loading.name]).T)
-                for a, loading in each
-            ]
+            [squared(theta[h.name], first) for h, first in zip(self.loadings, own, strict=True)]
         )
 
     def of_outputs(self, theta, codes):
@@ -522,6 +518,16 @@ class Specification:
             cov_func = kernel.covariance(d, **own)
             product = cov_func if product is None else product * cov_func
         return product
+
+
+def squared(loading, own):
+    """W W' + A A' of loadings W (q, r), and of what each has of its own, A (q, q).
+
+    In one product: of W alone, with r = 1, PyTensor's rewrites make another one, and fail, where
+    they take the shapes of random variables from their dims.
+    """
+    both = pt.concatenate([own, pt.as_tensor_variable(loading)], axis=1)
+    return pt.dot(both, both.T)
 
 
 def _amplitude(prefix, summand, dim):

@@ -30,11 +30,10 @@ class ClassProcess(Process):
     shared: TensorVariable
 
     def covariance(self, L: Operator, M: Operator) -> TensorVariable:  # noqa: D102
-        total = self.summed(
-            lambda part: part.covariance(L, M)[:, None, :, None], self.shared[:, None, :, None]
-        )
-        m, C, n, _ = total.shape
-        return total.reshape((m * C, n * C))
+        K, C = [part.covariance(L, M) for part in self.parts], self.shared.shape[1]
+        flat = sum(pt.outer(K_s.ravel(), self.shared[s].ravel()) for s, K_s in enumerate(K))
+        by_class = cast(TensorVariable, flat).reshape((*K[0].shape, C, C)).transpose(0, 2, 1, 3)
+        return by_class.reshape((by_class.shape[0] * C, by_class.shape[2] * C))
 
     def variance(self, L: Operator) -> TensorVariable:  # noqa: D102
         own = pt.diagonal(self.shared, axis1=1, axis2=2)

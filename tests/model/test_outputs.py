@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+from pytensor.compile.mode import Mode
 from scipy.stats import multivariate_normal, norm
 
 import bayes_gpx as bx
@@ -270,6 +271,14 @@ def test_levels_of_a_column_share_the_lengthscales_of_an_output():
     assert model.training.y.tolist()[:4] == [1.0, X[0, 1], 2.0, X[1, 1]]
     prior = pm.draw(model.pymc["y"], random_seed=1)
     assert prior.shape == (15,) and np.isfinite(prior).all()
+
+
+def test_what_outputs_share_is_drawn_from_the_prior():
+    """Of one factor, whose product with itself PyTensor's rewrites get wrong; see `squared`."""
+    model = bx.GP(X, Y, correlation=1).pymc
+    variables = [model["output_covariance"], model["loading"]]
+    found, W = pm.draw(variables, random_seed=1, mode=Mode(linker="py", optimizer="fast_run"))
+    np.testing.assert_allclose(found, W @ W.T)
 
 
 @pytest.mark.parametrize(
