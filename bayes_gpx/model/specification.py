@@ -31,6 +31,9 @@ from bayes_gpx.validation import count, one_of
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
 """How the amplitudes of a GPX's weight functions may be related; see `bayes_gpx.GPX`."""
 
+OF_OUTPUTS, OF_CLASSES = 1.0, 2.0
+"""What is shared by outputs, in standard deviations of y, and by classes, as log odds; a priori."""
+
 FACTOR = "factor_"
 """What the names begin with of hyperparameters of functions that outputs share."""
 
@@ -88,10 +91,10 @@ def _relative_sigma_w(name, dims, d, p):
     return pm.HalfNormal(name, sigma=0.5, dims=dims)
 
 
-def _loading(rank, growths, name, dims, d, p):
-    """Loadings on so many factors, which together vary as much as an output by itself does."""
+def _loading(rank, growths, sd, name, dims, d, p):
+    """Loadings on so many factors, whose sum has such a standard deviation."""
     largest = max(growth(d) for growth in growths)
-    return pm.Normal(name, sigma=1.0 / (largest * np.sqrt(rank)), dims=dims)
+    return pm.Normal(name, sigma=sd / (largest * np.sqrt(rank)), dims=dims)
 
 
 @dataclass(frozen=True)
@@ -378,13 +381,14 @@ class Specification:
         if not self.correlation:
             return ()
         named = zip(self.amplitudes, self.summands, strict=True)
+        each, sd = ("class", OF_CLASSES) if self.outputs is None else ("output", OF_OUTPUTS)
         return tuple(
             Hyperparameter(
                 f"{a.name.removesuffix('amplitude')}loading",
                 "loading",
                 "factor",
-                partial(_loading, self.correlation, [f.kernel.growth for f in summand]),
-                each="class" if self.outputs is None else "output",
+                partial(_loading, self.correlation, [f.kernel.growth for f in summand], sd),
+                each=each,
                 signed=True,
             )
             for a, summand in named
