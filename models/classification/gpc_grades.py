@@ -81,7 +81,7 @@ def plot_covariance(idata, what):
     """H B H of the grades, in their order, as a map with its numbers."""
     found = idata["posterior"]["output_covariance_centred"].mean(("chain", "draw"))
     found = found.sel({"class": GRADES, "class_bis": GRADES}).values
-    figure, panel = plt.subplots(figsize=(5.5, 4.8), layout="constrained")
+    figure, panel = plt.subplots(figsize=(6.5, 5), layout="constrained")
     most = np.abs(found).max()
     shown = panel.imshow(found, cmap="RdBu_r", vmin=-most, vmax=most)
     for row, column in np.ndindex(found.shape):
@@ -91,8 +91,8 @@ def plot_covariance(idata, what):
     panel.set_xticks(range(len(GRADES)), GRADES)
     panel.set_yticks(range(len(GRADES)), GRADES)
     panel.grid(visible=False)
-    panel.set_title(f"Covariance of the latent functions of each {what},\nless their mean")
-    figure.colorbar(shown, ax=panel)
+    panel.set_title(f"Covariance of the functions of each {what}, less their mean", fontsize=10)
+    figure.colorbar(shown, ax=panel, shrink=0.8)
     return figure
 
 
