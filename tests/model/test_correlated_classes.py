@@ -266,3 +266,12 @@ def test_more_latent_values_than_one_matrix_holds_are_refused():
 def test_components_of_classes_that_correlate_are_refused(model, verb):
     with pytest.raises(ValueError, match="classes that correlate are not known.*correlation=0"):
         verb(model, THETA, **({"X_new": NEW} if verb is bx.components else {}), **QUIET)
+
+
+@pytest.mark.slow
+def test_a_report_has_all_its_parts(tmp_path):
+    model = model_of(ard=False, scale=True)
+    idata = model.fit("map", **QUIET)
+    written = bx.report(model, idata, path=tmp_path / "report.html", seed=1).read_text()
+    assert "could not be made" not in written
+    assert "loading[beech, 0]" in written
