@@ -262,10 +262,9 @@ def test_more_latent_values_than_one_matrix_holds_are_refused():
         bx.GP(X, CODES > 0, likelihood="bernoulli", correlation=1)
 
 
-@pytest.mark.parametrize("verb", [bx.components, bx.sobol])
-def test_components_of_classes_that_correlate_are_refused(model, verb):
+def test_components_of_classes_that_correlate_are_refused(model):
     with pytest.raises(ValueError, match="classes that correlate are not known.*correlation=0"):
-        verb(model, THETA, **({"X_new": NEW} if verb is bx.components else {}), **QUIET)
+        bx.components(model, THETA, NEW, **QUIET)
 
 
 @pytest.mark.slow
