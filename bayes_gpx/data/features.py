@@ -272,7 +272,7 @@ def read_response(
         raise ValueError(
             f"{name} has shape {values.shape}; expected one dimension, one value for each row "
             "of X. For a single column use .ravel(), or pick one column; tables of several outputs "
-            "are for bx.GP with likelihood='normal'."
+            "are for bx.GP with likelihood='normal', not for bx.GPX."
         )
     if len(values) != len(frame):
         raise ValueError(
@@ -498,11 +498,25 @@ def _numeric(values, name, column, index, *, gaps=False):
             f"{where} holds dates or durations; expected numbers. Convert them, e.g. to days."
         )
     if kind not in "biuf":
-        values = _from_objects(np.asarray(values, dtype=object), where, index)
+        cure = (
+            "Pass numbers, or one column of labels with likelihood='categorical'." if gaps else None
+        )
+        values = _from_objects(np.asarray(values, dtype=object), where, index, cure)
     values = np.asarray(values, dtype="float64")
-    known = np.where(np.isnan(values), 0.0, values) if gaps else values
-    _refuse_gaps(known, where, index, imputable=column is not None)
+    if gaps:
+        _refuse_infinite(values, where, index)
+    else:
+        _refuse_gaps(values, where, index, imputable=column is not None)
     return values
+
+
+def _refuse_infinite(values, where, index):
+    bad = np.flatnonzero(np.isinf(values))
+    if len(bad):
+        raise ValueError(
+            f"{where} has {len(bad)} infinite values, the first at row {plain(index[bad[0]])!r}; "
+            "expected finite numbers, and NaN where an output was not observed."
+        )
 
 
 def _refuse_gaps(values, where, index, *, imputable=True):
@@ -515,14 +529,15 @@ def _refuse_gaps(values, where, index, *, imputable=True):
         )
 
 
-def _from_objects(values, where, index):
-    """Numbers out of an object column; anything else is refused with its first row."""
+def _from_objects(values, where, index, cure=None):
+    """Numbers out of an object column; anything else is refused with its first row, and a cure."""
     numbers = np.empty(len(values))
     for i, value in enumerate(values):
         missing = is_missing(value)
         if not missing and not isinstance(value, int | float | np.integer | np.floating | np.bool_):
-            cure = "Declare categories: in pandas .astype('category'), in polars "
-            cure += ".cast(pl.Categorical)."
+            if cure is None:
+                cure = "Declare categories: in pandas .astype('category'), in polars "
+                cure += ".cast(pl.Categorical)."
             if isinstance(value, Decimal):
                 cure = "Convert them by .astype(float)."
             raise ValueError(

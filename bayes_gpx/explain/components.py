@@ -183,6 +183,11 @@ def kernel_of(model: Model) -> Kernel:
             f"The outputs {list(training.outputs.names)} have no components, not even one by one; "
             "expected a model of one response. Fit bx.GP of one column of Y."
         )
+    if specification.correlation:
+        raise ValueError(
+            "The components of classes that correlate are not known; expected correlation=0, with "
+            "which classes are independent."
+        )
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
     theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in specification.hyperparameters}
     process = specification.process(theta, training.d, model.called_kernel)

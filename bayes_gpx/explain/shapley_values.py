@@ -189,7 +189,7 @@ def _orders(permutations, seed):
 
 def _explained(model, idata, where, name, *, of, orders=None, **options):
     refuse_joint(where, options)
-    on, baselines = options.get("on", "response"), len(np.atleast_2d(where.baseline))
+    on, baselines = options.pop("on", "response"), len(np.atleast_2d(where.baseline))
     quantity = quantities.shapley_value(model, name, orders)
     of_f = of == "value" and not bends(model, quantity, on)
     closed = of_f and baselines <= MOST_BASELINES
@@ -203,13 +203,11 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
     _refuse_many(quantity, baselines)
     asked: ResponseShapley
     if of == "log_variance":
-        asked = LogVarianceShapley(
-            model, quantity, where, of_y=is_of_y(model, options.pop("on", on))
-        )
+        asked = LogVarianceShapley(model, quantity, where, of_y=is_of_y(model, on))
         found = log_variance.explained(model, idata, asked, **options)
     elif closed:
         asked = LatentShapley(model, quantity, where)
-        found = explain(model, idata, quantity, where, **options)
+        found = explain(model, idata, quantity, where, on=on, **options)
     else:
         asked = (LatentShapley if of_f else ResponseShapley)(model, quantity, where)
         found = by_functions(model, idata, asked, where, **options)

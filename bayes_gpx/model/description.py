@@ -43,6 +43,8 @@ def structure(model: Any) -> list[tuple[str, str]]:
         seen = f"{data.n} of {values.size} values observed"
         rows.append(("Outputs", f"{len(names)}: {_some(names)}; {seen}"))
         rows.append(("Functions that they share", str(spec.correlation)))
+    elif spec.correlation:
+        rows.append(("Functions that classes share", str(spec.correlation)))
     rows += [
         ("Likelihood", spec.likelihood + (f", {spec.link} link" if spec.link else "")),
         ("Approximation", "none" if spec.approximation is None else str(spec.approximation)),

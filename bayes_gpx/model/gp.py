@@ -87,8 +87,9 @@ class GP(Model):
         `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. With normal
         noise, and without inducing points.
     correlation : int
-        For a table of outputs, the number of functions that they share: the rank of what correlates
-        them. With 0, outputs are independent given their hyperparameters. See Notes.
+        For a table of outputs, and for the classes of "categorical": the number of functions that
+        they share, which is the rank of what correlates them. With 0, they are independent given
+        their hyperparameters. See Notes.
     name : str
         Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
 
@@ -131,6 +132,17 @@ class GP(Model):
     the model as it is asked about one output. For outputs the model is exact, has a kernel by its
     name and neither groups, beliefs nor a hierarchy.
 
+    Classes that correlate have latent functions of one kernel [1]_, ``f_c(x) = amplitude h_c(x) +
+    sum_r loading[c, r] g_r(x)``. All h_c and g_r are independent and have the kernel's lengthscale
+    and an amplitude of 1, so that Cov(f_c, f_k) at one x is B_ck of ``B = amplitude^2 I + loading
+    loading'``. Of a sum of kernels, each summand has an amplitude and loadings, such as
+    `linear_loading`. `output_covariance` (class, class_bis) is B, summed over summands. Softmax
+    depends on differences between classes alone, so that data tell of `output_covariance_centred`,
+    which is ``H B H`` with ``H = I - 1/C``; single loadings are not identified, and for C classes C
+    - 2 shared functions are as many as can matter. Laplace's approximation takes all n C latent
+    values together: memory grows with (n C)^2, time with (n C)^3, and n C is at most 5000. Such a
+    model has no approximation, a kernel by its name, and neither groups nor a hierarchy.
+
     With one lengthscale for all indicators of a column, a stationary kernel treats its levels as
     exchangeable: k = 1 for equal levels and the same correlation rho for any two different ones,
     whatever their names and order, so that a declared level without rows can be predicted.
@@ -139,6 +151,12 @@ class GP(Model):
     attributions and contributions are sums over its indicators, relevance, comparisons and partial
     dependence compare levels, and derivatives along levels are refused. A callable kernel sees
     indicators as columns.
+
+    References
+    ----------
+    .. [1] Bonilla, Chai and Williams, "Multi-task Gaussian process prediction", Advances in Neural
+       Information Processing Systems 20 (2008), equation 1; Rasmussen and Williams, "Gaussian
+       Processes for Machine Learning" (2006), section 3.5, for Laplace's approximation.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from pytensor.graph.basic import Constant
 
 from bayes_gpx.posteriors.base import BELIEVED, LATENT, OWN_WHITENED, WHITENED
 from bayes_gpx.posteriors.prior_functions import by_class
-from bayes_gpx.posteriors.strategies import SampledValues
+from bayes_gpx.posteriors.strategies import CorrelatedValues, SampledValues
 from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.operators import weight
@@ -36,7 +36,7 @@ def latent_names(specification, rename):
 
 def _on_rows(specification):
     """Whether latent values are sampled at the observations, and not through coefficients."""
-    return isinstance(specification.strategy_of((WHITENED,)), SampledValues)
+    return isinstance(specification.strategy_of((WHITENED,)), SampledValues | CorrelatedValues)
 
 
 def latent_values(specification, given, prefix, rename):

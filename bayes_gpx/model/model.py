@@ -27,6 +27,7 @@ from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import create_variables, fixed_value, grouped
+from bayes_gpx.model.specification import squared
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator
 from bayes_gpx.processes.grouped_process import in_groups
@@ -38,6 +39,11 @@ if TYPE_CHECKING:
     from bayes_gpx.data.streamed import StreamedData
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
+
+
+MOST_CORRELATED = 5000
+"""Latent values of classes that correlate, at most: a fit holds some matrices of all their pairs,
+of 0.2 GiB each then, and an evaluation of its density takes some 20 seconds."""
 
 
 class Model:
@@ -76,6 +82,7 @@ class Model:
     def _read(self, training, specification, priors, scale, name):
         if specification.observation.classes is not None:
             specification = replace(specification, classes=len(training.labels))
+            _refuse_many(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
 
@@ -186,6 +193,8 @@ class Model:
         x, z = self._points(enter)
         if data.outputs is not None:
             x = self._cells(x, data.outputs, enter)
+        if spec.classes is not None or spec.outputs is not None:
+            self._name_functions()
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
@@ -219,11 +228,7 @@ class Model:
             beliefs=spec.beliefs,
         )
         if spec.correlation:
-            shared = sum(pt.dot(theta[h.name], theta[h.name].T) for h in spec.loadings)
-            of_pairs = self.in_model("output"), self.in_model("output_bis")
-            pm.Deterministic(self.in_model("output_covariance"), shared, dims=of_pairs)
-        if spec.classes is not None:
-            pm.modelcontext(None).add_coord(self.in_model("class"), [str(v) for v in data.labels])
+            self._add_covariances(theta)
         entries = observe(
             spec, given, data, rename=self.in_model, ridge=self._jitter, sums=self._sums_of
         )
@@ -299,17 +304,35 @@ class Model:
         _register_numba()
         return self._pymc
 
+    def _name_functions(self):
+        """Put the names of outputs or classes, and numbers of what they share, into the model."""
+        data, model = self.training, pm.modelcontext(None)
+        dim, names = "class", [str(label) for label in data.labels or ()]
+        if data.outputs is not None:
+            dim, names = "output", list(data.outputs.names)
+        model.add_coord(self.in_model(dim), names)
+        if data.outputs is not None or self.specification.correlation:
+            model.add_coord(self.in_model(f"{dim}_bis"), names)
+            model.add_coord(self.in_model("factor"), range(self.specification.correlation))
+
+    def _add_covariances(self, theta):
+        """Put what outputs share, or the covariances of classes, into the model."""
+        spec = self.specification
+        dim = "class" if spec.outputs is None else "output"
+        dims = self.in_model(dim), self.in_model(f"{dim}_bis")
+        if spec.outputs is not None:
+            nothing = pt.zeros((spec.outputs, spec.outputs))
+            found = sum(squared(theta[h.name], nothing) for h in spec.loadings)
+        else:
+            found = spec.shared(theta).sum(axis=0)
+            centred = found - found.mean(axis=0) - found.mean(axis=1)[:, None] + found.mean()
+            pm.Deterministic(self.in_model("output_covariance_centred"), centred, dims=dims)
+        pm.Deterministic(self.in_model("output_covariance"), found, dims=dims)
+
     def _cells(self, x, outputs, enter):
         """X of each response with the code of its output, from X of each row."""
-        names, model = list(outputs.names), pm.modelcontext(None)
         cell = self.in_model("cell")
-        model.add_coords({self.in_model("output"): names, self.in_model("output_bis"): names})
-        model.add_coords(
-            {
-                self.in_model("factor"): range(self.specification.correlation),
-                cell: outputs.labels,
-            }
-        )
+        pm.modelcontext(None).add_coord(cell, outputs.labels)
         rows = enter(self.in_model("cell_row"), outputs.rows, dims=(cell,))
         return in_groups(x[rows], enter(self.in_model("cell_output"), outputs.codes, dims=(cell,)))
 
@@ -357,6 +380,7 @@ class Model:
                 "n": self.training.n,
                 **({} if self.training.groups is None else {"groups": self.training.groups.labels}),
                 **({} if spec.outputs is None else self._outputs_signed),
+                **({"correlation": spec.correlation} if spec.correlation else {}),
                 **(
                     {}
                     if spec.approximation is None
@@ -529,6 +553,18 @@ class Model:
             truncated=truncated,
             progressbar=progressbar,
             **kwargs,
+        )
+
+
+def _refuse_many(n, specification):
+    """Raise for more latent values of classes that correlate than one matrix can hold of pairs."""
+    C, rank = specification.classes, specification.correlation
+    if rank and n * C > MOST_CORRELATED:
+        raise ValueError(
+            f"{n} rows of {C} classes with correlation={rank} have {n * C} latent values, all of "
+            f"which correlate; expected at most {MOST_CORRELATED}. Take fewer rows, or "
+            "correlation=0, with which classes are independent and approximation=bx.Inducing(m) is "
+            "for any number of rows."
         )
 
 

@@ -42,7 +42,7 @@ def create_variables(specification, priors, training, *, rename):
     for name in priors:
         one_of("priors", name, known)
     d, p = training.sources
-    sizes = {"feature": d, "z_feature": training.p}
+    sizes = {"feature": d, "z_feature": training.p, "class": specification.classes}
     sizes |= {"output": specification.outputs, "factor": specification.correlation}
     theta, fixed = {}, {}
     for h in specification.hyperparameters:

@@ -21,6 +21,7 @@ from bayes_gpx.posteriors.beliefs import Beliefs
 from bayes_gpx.posteriors.strategies import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
+from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.grouped_process import GroupedProcess
 from bayes_gpx.processes.output_process import OutputProcess
@@ -29,6 +30,9 @@ from bayes_gpx.validation import count, one_of
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
 """How the amplitudes of a GPX's weight functions may be related; see `bayes_gpx.GPX`."""
+
+OF_OUTPUTS, OF_CLASSES = 1.0, 2.0
+"""What is shared by outputs, in standard deviations of y, and by classes, as log odds; a priori."""
 
 FACTOR = "factor_"
 """What the names begin with of hyperparameters of functions that outputs share."""
@@ -53,7 +57,7 @@ class Hyperparameter:
         is fixed at unless a prior is given.
     may_be_zero : bool
     each : str or None
-        "output" or "factor" where each of these has such values of its own.
+        "output", "class" or "factor" where each of these has such values of its own.
     signed : bool
         Whether it is any real number.
     """
@@ -87,10 +91,10 @@ def _relative_sigma_w(name, dims, d, p):
     return pm.HalfNormal(name, sigma=0.5, dims=dims)
 
 
-def _loading(rank, growths, name, dims, d, p):
-    """Loadings on so many factors, which together vary as much as an output by itself does."""
+def _loading(rank, growths, sd, name, dims, d, p):
+    """Loadings on so many factors, whose sum has such a standard deviation."""
     largest = max(growth(d) for growth in growths)
-    return pm.Normal(name, sigma=1.0 / (largest * np.sqrt(rank)), dims=dims)
+    return pm.Normal(name, sigma=sd / (largest * np.sqrt(rank)), dims=dims)
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,7 @@ class Specification:
     outputs : int or None
         Number of responses that each row has; None where it has one, which is no table.
     correlation : int
-        Number of functions that the outputs share, the rank of what correlates them.
+        Number of functions that the outputs, or classes, share: the rank of what correlates them.
     """
 
     family: str
@@ -186,13 +190,15 @@ class Specification:
             )
         if self.grouped:
             self._refuse_groups()
-        if self.outputs is None and self.correlation:
+        if self.outputs is None and self.correlation and not self.observation.class_shape:
             raise ValueError(
                 f"correlation is {self.correlation}, and y is one response; expected y as a table "
-                "(rows, outputs) of numbers, or correlation=0. Classes cannot be correlated."
+                "(rows, outputs) of numbers, likelihood='categorical', or correlation=0."
             )
         if self.outputs is not None:
             self._refuse_outputs()
+        elif self.correlation:
+            self._refuse_correlation("classes", self.classes, "correlation=0")
         for summand in self.summands:
             for factor in summand:
                 if isinstance(factor.kind, str):
@@ -217,25 +223,29 @@ class Specification:
 
     def _refuse_outputs(self):
         """Raise for what several outputs do not go together with."""
-        cure = "Or fit one model for each output."
+        self._refuse_correlation("outputs", self.outputs, "one model for each output")
+
+    def _refuse_correlation(self, of, number, cure):
+        """Raise for what functions that correlate do not go together with, and for a wrong rank."""
+        what = "y is a table of outputs" if of == "outputs" else "classes correlate"
         for wrong, expected in (
-            (self.approximation is not None, "approximation=None, since outputs are exact"),
-            (self.calls_kernel, "a kernel by its name, so that each output has its own"),
+            (self.approximation is not None, f"approximation=None, since {of} are exact"),
+            (self.calls_kernel, "a kernel by its name, whose amplitude the model knows"),
             (self.grouped, "groups=None"),
             (self.hierarchical, "representation='collapsed'"),
         ):
             if wrong:
-                raise ValueError(f"y is a table of outputs; expected {expected}. {cure}")
+                raise ValueError(f"{what}; expected {expected}. Or fit {cure}.")
         if isinstance(self.correlation, float):
             raise ValueError(
-                f"correlation is {self.correlation}; expected how many functions outputs share, a "
-                "whole number: 0 for independent outputs."
+                f"correlation is {self.correlation}; expected how many functions {of} share, a "
+                f"whole number: 0 for independent {of}."
             )
         count("correlation", self.correlation, 0)
-        if self.correlation > self.outputs:
+        if number is not None and self.correlation > number:
             raise ValueError(
-                f"correlation is {self.correlation} for {self.outputs} outputs; expected at most "
-                "as many shared functions as there are outputs."
+                f"correlation is {self.correlation} for {number} {of}; expected at most as many "
+                f"shared functions as there are {of}."
             )
 
     def __reduce__(self):
@@ -352,7 +362,7 @@ class Specification:
         )
         found = (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)
         if self.outputs is None:
-            return found
+            return (*found, *self.loadings)
         each = (replace(h, each="output") for h in found)
         return (*each, *self._of_factors(own), *self.loadings)
 
@@ -367,17 +377,18 @@ class Specification:
 
     @cached_property
     def loadings(self):
-        """How much of each shared function is in each output, for each of the kernel's summands."""
+        """How much of shared functions is in each output or class, by the kernel's summands."""
         if not self.correlation:
             return ()
         named = zip(self.amplitudes, self.summands, strict=True)
+        each, sd = ("class", OF_CLASSES) if self.outputs is None else ("output", OF_OUTPUTS)
         return tuple(
             Hyperparameter(
                 f"{a.name.removesuffix('amplitude')}loading",
                 "loading",
                 "factor",
-                partial(_loading, self.correlation, [f.kernel.growth for f in summand]),
-                each="output",
+                partial(_loading, self.correlation, [f.kernel.growth for f in summand], sd),
+                each=each,
                 signed=True,
             )
             for a, summand in named
@@ -415,6 +426,9 @@ class Specification:
         """
         if self.outputs is not None:
             return self._of_outputs(theta, d)
+        if self.correlation:
+            parts = [GaussianProcess(product) for product in self._products(theta, d)]
+            return ClassProcess(tuple(parts), self.shared(theta))
         process = self.process(theta, d, called)
         if isinstance(process, WeightProcess):
             process = replace(process, n_features=p)
@@ -435,6 +449,13 @@ class Specification:
             mixing += [theta[h.name][:, r] for h in self.loadings]
         return OutputProcess(parts, pt.stack(mixing, axis=1))
 
+    def shared(self, theta):
+        """Covariances between classes (S, C, C), for each of the kernel's summands."""
+        own = [theta[a.name] * pt.eye(self.classes) for a in self.amplitudes]
+        return pt.stack(
+            [squared(theta[h.name], first) for h, first in zip(self.loadings, own, strict=True)]
+        )
+
     def of_outputs(self, theta, codes):
         """Hyperparameters, those of noise being the ones of outputs with such codes."""
         if self.outputs is None:
@@ -443,7 +464,7 @@ class Specification:
 
     def size(self, dim, training):
         """How many values a hyperparameter has along a dim."""
-        own = {"output": self.outputs, "factor": self.correlation}
+        own = {"output": self.outputs, "class": self.classes, "factor": self.correlation}
         return own[dim] if dim in own else training.size(dim)
 
     def _of_each_group(self, theta, d, p):
@@ -467,6 +488,7 @@ class Specification:
             inducing=isinstance(self.approximation, Inducing),
             fixed_basis=self.fixed_basis,
             beliefs=self.beliefs is not None,
+            correlated=self.outputs is None and self.correlation > 0,
             names=names,
         )
 
@@ -500,6 +522,16 @@ class Specification:
             cov_func = kernel.covariance(d, **own)
             product = cov_func if product is None else product * cov_func
         return product
+
+
+def squared(loading, own):
+    """W W' + A A' of loadings W (q, r), and of what each has of its own, A (q, q).
+
+    In one product: of W alone, with r = 1, PyTensor's rewrites make another one, and fail, where
+    they take the shapes of random variables from their dims.
+    """
+    both = pt.concatenate([own, pt.as_tensor_variable(loading)], axis=1)
+    return pt.dot(both, both.T)
 
 
 def _amplitude(prefix, summand, dim):

@@ -14,18 +14,26 @@ START_GRID = (
 def starts(training, specification):
     """Dicts of hyperparameters: an empty one, for the priors' centres, and `START_GRID`."""
     data = training.scaled()
-    x = data["X"][:: max(1, len(data["X"]) // 500)]
+    some = slice(None, None, max(1, len(data["X"]) // 500))
+    x = data["X"][some]
     squares = (x**2).sum(axis=1)
-    distances = squares[:, None] + squares[None] - 2 * x @ x.T
+    distances = np.maximum(squares[:, None] + squares[None] - 2 * x @ x.T, 0.0)
     # Between independent standardised rows, where there is one row alone: others were not saved.
     pairs = distances[np.triu_indices(len(x), 1)] if len(x) > 1 else 2.0 * x.shape[1]
-    apart = np.median(np.sqrt(np.maximum(pairs, 0.0))) or 1.0
+    apart = np.median(np.sqrt(pairs)) or 1.0
     size = _size(training, data)
     z_norm = np.sqrt((data["Z"] ** 2).sum(axis=1).mean()) if "Z" in data else 1.0
     kinds = {h.name: h.kind for h in specification.hyperparameters}
     of_noise = specification.observation.hyperparameters
-    rank = specification.correlation
-    loadings = {n: _loadings(training, size)[:, :rank] for n, k in kinds.items() if k == "loading"}
+    loadings = {}
+    if specification.correlation:
+        if training.outputs is None:
+            own = np.eye(len(training.labels))[data["y"][some].astype(int)]
+            y = _shares(own, np.exp(-0.5 * distances / apart**2))
+        else:
+            y = _of_outputs(training, size)
+        each = (size * _loadings(y).T).T[:, : specification.correlation]
+        loadings = {name: each for name, kind in kinds.items() if kind == "loading"}
     found = [loadings]
     for reach, signal, noise, own in START_GRID:
         by_kind = {
@@ -52,13 +60,27 @@ def _size(training, data):
     return np.where(np.array(each) > 0.0, each, 1.0)
 
 
-def _loadings(training, size):
-    """The first principal components of the outputs, with gaps at the mean, (q, q).
+def _of_outputs(training, size):
+    """Outputs in standard deviations, gaps at the mean, (n, q)."""
+    values = training.outputs.values
+    return np.nan_to_num((values - np.nanmean(values, axis=0)) / size)
+
+
+def _shares(own, near):
+    """Shares of classes among the rows near each, of mean 0 and variance 1, (m, C).
+
+    From which class each is of, (m, C) of 0 and 1, and how near others are, (m, m).
+    """
+    shares = near @ own / near.sum(axis=1, keepdims=True)
+    shares -= shares.mean(axis=0)
+    return shares / (shares.std() or 1.0)
+
+
+def _loadings(y):
+    """The first principal components of columns y (n, q), as loadings, (q, q).
 
     They are not 0, where the density is flat in them, and no two of them are alike.
     """
-    outputs = training.outputs
-    y = np.nan_to_num((outputs.values - np.nanmean(outputs.values, axis=0)) / size)
     variances, axes = np.linalg.eigh(y.T @ y / len(y))
     order = np.argsort(variances)[::-1]
-    return size[:, None] * axes[:, order] * np.sqrt(np.maximum(variances[order], 0.01)) / np.sqrt(2)
+    return axes[:, order] * np.sqrt(np.maximum(variances[order], 0.01)) / np.sqrt(2)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import pytensor.tensor as pt
 
+from bayes_gpx.posteriors.correlated import OfCorrelatedClass
 from bayes_gpx.posteriors.softmax import OfOneClass
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.basis_process import own_variances
@@ -89,7 +90,7 @@ class ClassSensitivity:
             for parts in list(zip(*own, strict=True))[1::2]
         ]
         parts = [self._parts(draw.posterior(label), asked) for label in classes]
-        if not isinstance(parts[0][0], OfOneClass):
+        if not isinstance(parts[0][0], OfOneClass | OfCorrelatedClass):
             return [part for pair in zip(means, spreads, strict=True) for part in pair]
         found = [pt.zeros_like(spread) for spread in spreads]
         for j in classes:
@@ -112,7 +113,7 @@ class ClassSensitivity:
     def _between(self, ours, theirs, asked):
         """Covariance of two classes' values, and its derivatives."""
         f, other, shape = ours[0], theirs[0], tuple(asked.X.shape)
-        found = [(f.shared * other.shared).sum(axis=0)]
+        found = [f.with_value(other)]
         if self.order > 0:
             found.append(ours[1].beyond(other) + theirs[1].beyond(f))
         if self.order > 1:

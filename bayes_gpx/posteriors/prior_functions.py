@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics.linear_algebra import cholesky
 from bayes_gpx.processes.basis_process import expanded
+from bayes_gpx.processes.class_process import ClassProcess
 
 if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Conditioning
@@ -51,12 +53,25 @@ class Fresh:
 def prior_function(given, fresh):
     """A function of the prior, to be called with an operator.
 
-    With classes, one for each, of the same waves with coefficients of their own.
+    With classes, one for each, of the same waves with coefficients of their own, which correlate as
+    the classes do.
     """
+    if isinstance(given.process, ClassProcess):
+        return _correlated_function(given, fresh)
     basis = expanded(given.process, fresh, given.X)
     count = basis.design(given.smooth).shape[1]
     coefficients = fresh.normal((count, *given.columns))
     return lambda operator: by_class(basis.values, operator, coefficients, given)
+
+
+def _correlated_function(given, fresh):
+    parts = []
+    for part, shared in given.process.each():
+        basis = expanded(part, fresh, given.X)
+        count = basis.design(given.smooth).shape[1]
+        coefficients = pt.dot(fresh.normal((count, *given.columns)), cholesky(shared).T)
+        parts.append((basis, coefficients))
+    return lambda operator: sum(by_class(b.values, operator, own, given) for b, own in parts)
 
 
 def by_class(

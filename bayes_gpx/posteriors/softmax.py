@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import solve, solve_root
+from bayes_gpx.posteriors.correlated import OfCorrelatedClass, covariances
 from bayes_gpx.posteriors.evidence.softmax import gathered, spread
 from bayes_gpx.posteriors.gaussian import Gaussian
 from bayes_gpx.processes.base import Process
@@ -57,6 +58,10 @@ class OfOneClass(Gaussian):
     def cross(self, value):  # noqa: D102
         return self.alone.cross(value) + self.beyond(value)
 
+    def with_value(self, other):
+        """Covariances (m,) with another class's values at the same points."""
+        return (self.shared * other.shared).sum(axis=0)
+
     def beyond(self, value):
         """As `cross`, with f of another class, with which there is no prior covariance."""
         gain = solve(self.root, solve(self.joint, solve(value.root, value.K_Lu.T)))
@@ -69,7 +74,7 @@ class OfOneClass(Gaussian):
         return pt.matmul(ours, theirs.transpose(0, 2, 1))
 
 
-def across(parts: Sequence[Gaussian], joint: bool = False) -> tuple[Tensor, Tensor]:
+def across(parts: Sequence[Any], joint: bool = False) -> tuple[Tensor, Tensor]:
     """Means (m C,) of all classes at each observation, and their covariances (m, C, C).
 
     Parameters
@@ -79,9 +84,11 @@ def across(parts: Sequence[Gaussian], joint: bool = False) -> tuple[Tensor, Tens
     joint : bool
         Covariances between observations too, (m C, m C).
     """
-    if joint:
-        return _jointly(parts)
     mean = pt.stack([part.mean for part in parts], axis=1)
+    if isinstance(parts[0], OfCorrelatedClass):
+        return mean.ravel(), covariances(parts, joint)
+    if joint:
+        return mean.ravel(), _jointly(parts)
     variance = pt.stack([_alone(part).variance for part in parts], axis=1)
     cov = variance[:, :, None] * pt.eye(len(parts))
     if each := _shared(parts):
@@ -91,14 +98,13 @@ def across(parts: Sequence[Gaussian], joint: bool = False) -> tuple[Tensor, Tens
 
 
 def _jointly(parts):
-    mean = pt.stack([part.mean for part in parts], axis=1).ravel()
     m, C = parts[0].mean.shape[0], len(parts)
     apart = pt.stack([_alone(part).cov for part in parts], axis=2)
     cov = (apart[:, :, :, None] * pt.eye(C)).transpose(0, 2, 1, 3).reshape((m * C, m * C))
     if each := _shared(parts):
         shared = pt.stack(each, axis=2).reshape((-1, m * C))
         cov = cov + pt.dot(shared.T, shared)
-    return mean, cov
+    return cov
 
 
 def _alone(part):

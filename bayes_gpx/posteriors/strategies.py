@@ -1,4 +1,4 @@
-"""How data become a posterior: ten strategies, each final, on rows or through coefficients.
+"""How data become a posterior: twelve strategies, each final, on rows or through coefficients.
 
 On rows, the n latent values at the observations are conditioned on. Through coefficients, of basis
 functions or of inducing values, there are M of them; see `bayes_gpx.posteriors.low_rank`.
@@ -31,6 +31,8 @@ from bayes_gpx.posteriors.base import (
     Strategy,
 )
 from bayes_gpx.posteriors.beliefs import joint_logp, sites, with_sites
+from bayes_gpx.posteriors.correlated import Correlated
+from bayes_gpx.posteriors.evidence.correlated import correlated_laplace, correlated_mode
 from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out, sum_of_group
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
 from bayes_gpx.posteriors.evidence.normal import (
@@ -298,13 +300,7 @@ class SoftmaxLaplace(_OnRows, Collapsed):
     def leave_one_out(self, given):
         K = self._prior(given)
         found = softmax_laplace(given.likelihood, K, given.y)
-        f = pt.dot(K, found.alpha)
-        information, eye = given.likelihood.fisher(f), pt.eye(given.likelihood.classes)
-        # What is known of f_i without its own site: covariance (Sigma_i^-1 - W_i)^-1.
-        cavity = pt.linalg.solve(eye - pt.matmul(found.covariance, information), found.covariance)
-        mean = f - (cavity * found.alpha[:, None, :]).sum(axis=2)
-        root = pt.linalg.cholesky(cavity + 1e-12 * eye, lower=True, on_error="nan")
-        return _scored(given, found.logp, mean, root)
+        return _cavities(given, found, pt.dot(K, found.alpha))
 
     def _observed_variance(self, given, found):
         return given.process.variance(given.observed)
@@ -312,6 +308,107 @@ class SoftmaxLaplace(_OnRows, Collapsed):
     def _weights(self, given, found, values, fresh):
         coupled = self._coupled(given, found)
         return coupled.information(self._prior(given), values, fresh.normal(values.shape))
+
+
+class _OfCorrelatedClasses(_OnRows):
+    """Several classes whose functions correlate beforehand."""
+
+    @abstractmethod
+    def joint(self, given: Conditioning, found: Found) -> Correlated:
+        """The posterior of all classes."""
+
+    def posterior(self, given, found, label=None):
+        return self.joint(given, found).of(label)
+
+    def _covariances(self, given, jitter):
+        """Prior covariances of the observations' values by each part of the process, (S, n, n)."""
+        parts = given.process.parts
+        return pt.stack([prior_covariance(part, given.X, jitter=jitter) for part in parts])
+
+    def function(self, given, update, fresh):
+        prior = prior_function(given, fresh)
+        weights = [(part, pt.dot(update, shared)) for part, shared in given.process.each()]
+
+        def summed(part, operator, own):
+            return part.summed(operator, given.observed, own[None]).reshape((-1,))
+
+        def moved(operator, part, own):
+            if isinstance(operator, Derivative):
+                return by_class(partial(summed, part), operator, own, given)
+            return pt.dot(part.covariance(operator, given.observed), own)
+
+        return lambda operator: prior(operator) + sum(moved(operator, *own) for own in weights)
+
+
+class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):
+    """Labels of classes that correlate, by Laplace's approximation at the joint mode."""
+
+    def parts(self, given, ridge=0.0):
+        K, own = self._covariances(given, 0.0), pt.arange(given.X.shape[0])
+        return [K[:, own, own].inc(ridge), given.process.shared, given.exposure]
+
+    def signature(self, likelihood):
+        return "(s,n,n),(s,c,c),(n)"
+
+    def log_density(self, likelihood, y, K, shared, exposure):  # noqa: N803
+        return correlated_laplace(likelihood, K, shared, y).logp
+
+    def condition(self, given):
+        K = self._covariances(given, given.jitter)
+        return _where_found(*correlated_mode(given.likelihood, K, given.process.shared, given.y))
+
+    def joint(self, given, found):
+        own = pt.eq(given.y[:, None], pt.arange(given.likelihood.classes))
+        p = pt.maximum(own - found.alpha, 0.0)
+        return Correlated(given.process, given.observed, found.alpha, found.root, p)
+
+    def leave_one_out(self, given):
+        K = self._covariances(given, given.jitter)
+        found = correlated_laplace(given.likelihood, K, given.process.shared, given.y)
+        return _cavities(given, found, given.process.times(K, found.alpha))
+
+    def update(self, given, found, fresh):
+        values = prior_function(given, fresh)(given.observed)
+        K, normal = self._covariances(given, given.jitter), fresh.normal(values.shape)
+        return found.alpha - self.joint(given, found).information(K, values, normal)
+
+
+class CorrelatedValues(_OfCorrelatedClasses):
+    """Latent values of classes that correlate, which were sampled."""
+
+    def values(self, given: Conditioning) -> Tensor:
+        """Latent values at the observations, (n, C): as sampled, or from whitened ones."""
+        if LATENT in given.theta:
+            return given.theta[LATENT]
+        white = given.theta[WHITENED]
+        return pt.dot(self._root(given), white.ravel()).reshape(white.shape)
+
+    def _root(self, given):
+        K = given.process.covariance(given.observed, given.observed)
+        own = pt.arange(K.shape[0])
+        return cholesky(K[own, own].inc(LATENT_JITTER * pt.diagonal(K).mean()))
+
+    def condition(self, given):
+        root, f = self._root(given), self.values(given)
+        return Found(solve(root, f.ravel()).reshape(f.shape), root)
+
+    def joint(self, given, found):
+        return Correlated(given.process, given.observed, found.alpha, found.root)
+
+    def leave_one_out(self, given):
+        """Of f_i given the other latent values, which the prior alone tells."""
+        f, root = self.values(given), self._root(given)
+        n, C = f.shape
+        half = solve_root(root, pt.eye(root.shape[0]))
+        by_rows = half.reshape((n * C, n, C)).transpose(1, 2, 0)
+        own = pt.linalg.inv(pt.matmul(by_rows, by_rows.transpose(0, 2, 1)))
+        pull = pt.dot(half.T, pt.dot(half, f.ravel())).reshape((n, C, 1))
+        spread = pt.linalg.cholesky(own, lower=True, on_error="nan")
+        return _scored_by_values(given, f, f - pt.matmul(own, pull)[:, :, 0], spread)
+
+    def update(self, given, found, fresh):
+        values, joint = prior_function(given, fresh)(given.observed), self.joint(given, found)
+        return found.alpha - joint.weighed(values[:, :, None])[:, :, 0]
 
 
 class SampledValues(_OnRows):
@@ -710,6 +807,16 @@ def _with_normal_noise(given, logp, mean, variance):
     return LeftOut(logp, log_normal(given.y, mean, variance), mean, of_f)
 
 
+def _cavities(given, found, f):
+    """`LeftOut` of several classes, from `CoupledSites` at the mode f (n, C)."""
+    information, eye = given.likelihood.fisher(f), pt.eye(given.likelihood.classes)
+    # What is known of f_i without its own site: covariance (Sigma_i^-1 - W_i)^-1.
+    cavity = pt.linalg.solve(eye - pt.matmul(found.covariance, information), found.covariance)
+    mean = f - (cavity * found.alpha[:, None, :]).sum(axis=2)
+    root = pt.linalg.cholesky(cavity + 1e-12 * eye, lower=True, on_error="nan")
+    return _scored(given, found.logp, mean, root)
+
+
 def _scored(given, evidence, mean, spread):
     """`LeftOut` from moments of f_i given the others; independent classes have a root each.
 
@@ -784,6 +891,7 @@ def strategy_of(
     inducing: bool,
     fixed_basis: bool,
     beliefs: bool,
+    correlated: bool = False,
     names: Container[str],
 ) -> Strategy:
     """The strategy for data of a model, and what draws of its posterior hold.
@@ -799,10 +907,15 @@ def strategy_of(
         Whether they are those of basis functions that no hyperparameter changes.
     beliefs : bool
         Whether anything is believed beside the data.
+    correlated : bool
+        Whether the functions of several classes correlate beforehand.
     names : container of str
         Hyperparameters, and latent values beside them where they were sampled.
     """
-    if WHITENED in names or LATENT in names:
+    sampled = WHITENED in names or LATENT in names
+    if correlated:
+        return CorrelatedValues() if sampled else CorrelatedLaplace()
+    if sampled:
         return SampledCoefficients() if approximated and not inducing else SampledValues()
     if fixed_basis and normal and not beliefs:
         return FixedBasis()

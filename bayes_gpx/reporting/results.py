@@ -378,7 +378,7 @@ class Findings:
     def summed(self):
         """Whether f is a sum of several components that vary."""
         specification = self.model.specification
-        if specification.family != "GP" or specification.grouped:
+        if specification.family != "GP" or specification.grouped or specification.correlation:
             return False
         return sum(part.name != CONSTANT for part in components_of(self.model, 1)[0]) > 1
 

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytest
+from pytensor.compile.mode import Mode
 from scipy.stats import multivariate_normal, norm
 
 import bayes_gpx as bx
@@ -270,6 +271,31 @@ def test_levels_of_a_column_share_the_lengthscales_of_an_output():
     assert model.training.y.tolist()[:4] == [1.0, X[0, 1], 2.0, X[1, 1]]
     prior = pm.draw(model.pymc["y"], random_seed=1)
     assert prior.shape == (15,) and np.isfinite(prior).all()
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        (np.where(np.arange(9)[:, None] == 2, np.inf, Y), "infinite values.*row 2.*not observed"),
+        (pd.DataFrame({"a": list("abcabcabc"), "b": Y[:, 0]}), "holds 'a'.*one column of labels"),
+    ],
+)
+def test_what_is_no_number_in_a_table_is_refused(table, message):
+    with pytest.raises(ValueError, match=message):
+        bx.GP(X, table)
+
+
+def test_tables_of_outputs_are_not_for_weights():
+    with pytest.raises(ValueError, match=r"tables of several outputs.*bx\.GP .*not for bx\.GPX"):
+        bx.GPX(X, Y)
+
+
+def test_what_outputs_share_is_drawn_from_the_prior():
+    """Of one factor, whose product with itself PyTensor's rewrites get wrong; see `squared`."""
+    model = bx.GP(X, Y, correlation=1).pymc
+    variables = [model["output_covariance"], model["loading"]]
+    found, W = pm.draw(variables, random_seed=1, mode=Mode(linker="py", optimizer="fast_run"))
+    np.testing.assert_allclose(found, W @ W.T)
 
 
 @pytest.mark.parametrize(

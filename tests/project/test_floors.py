@@ -21,12 +21,12 @@ kernels: distance tensor_products base profiles stationary elementary composite 
     precomputed normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients shapley
     covariance base gaussian_process weight_process grouped_process output_process
-    basis_functions basis_process
+    class_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
-posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/variational
-    evidence/sums evidence/row_bounds evidence/groups evidence/intervals evidence/numba_forms
-    beliefs base gaussian exact low_rank laplace softmax latent prior_functions strategies minibatch
-    pathwise predictive_derivatives component_variances
+posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated
+    evidence/variational evidence/sums evidence/row_bounds evidence/groups evidence/intervals
+    evidence/numba_forms beliefs base gaussian exact low_rank laplace correlated softmax latent
+    prior_functions strategies minibatch pathwise predictive_derivatives component_variances
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores

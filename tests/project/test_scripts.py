@@ -27,6 +27,7 @@ FIGURES = {
     "gp_time": {"forecast"},
     "gp_beliefs": {"slopes"},
     "gp_outputs": {"speeds"},
+    "gpc_grades": {"grades", "scores"},
 }
 TABLES = {
     "gpc_breast_cancer": {"misclassified", "scores"},
@@ -34,6 +35,7 @@ TABLES = {
 }
 """Beside the summary; the scripts that aren't here have scores alone."""
 AUTHORS = {
+    "gpc_grades": "Bonilla",
     "gpx": "Yoshikawa",
     "gpc": "Seitz",
     "gp_diabetes": "Yoshikawa",
@@ -214,6 +216,24 @@ def test_flights_to_one_city_tell_about_those_to_another(run):
     assert together["rmse"]["Denver"] < 0.6 * apart["rmse"]["Denver"]
     assert together["rmse"]["Los Angeles"] < apart["rmse"]["Los Angeles"]
     assert together["log_density"]["Denver"] > apart["log_density"]["Denver"] + 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::bayes_gpx.ExtrapolationWarning")
+def test_the_order_of_grades_is_found_and_sharing_does_no_harm(run):
+    out = run("gpc_grades", SPLITS=1, HELD_OUT=200)
+    assert {file.stem for file in out.glob("*.png")} == FIGURES["gpc_grades"]
+    scores = pd.read_csv(out / "scores.csv", index_col=["data", "correlation"])
+    density = scores["log_predictive_density"].unstack()
+    gain = density[[1, 2]].sub(density[0], axis=0)
+    assert (gain.loc["diabetes"] > 0.02).all()
+    assert (gain > -0.005).all(axis=None)
+    model, idata = bx.load(out / "fit_1.nc")
+    shared = idata["posterior"]["loading"].values.ravel()
+    labels = [str(label) for label in model.training.labels]
+    places = [labels.index(grade) for grade in ("mild", "moderate", "serious", "severe")]
+    steps = np.diff(shared[places])
+    assert (steps > 0).all() or (steps < 0).all()
 
 
 def test_scores_of_normal_forecasts_of_flights():

@@ -203,3 +203,31 @@ def log_normal(y, C):
     sign, logdet = np.linalg.slogdet(C)
     assert sign > 0
     return -0.5 * (y @ np.linalg.solve(C, y) + logdet + len(y) * np.log(2 * np.pi))
+
+
+# ---- labels ----
+
+
+def softmax_laplace(K, y, classes):
+    """Laplace's approximation of labels y (n,) by Newton steps with matrices (n C, n C).
+
+    K is the prior covariance of the latent values, rows first. Returns the log evidence, the slope
+    (n, C) of log p(y | f) at the mode, the information W there, and the posterior covariance.
+    """
+    own, n = np.eye(classes)[np.asarray(y).astype(int)], len(y)
+    f, eye = np.zeros(n * classes), np.eye(n * classes)
+    for _ in range(200):
+        p = np.exp(f.reshape((n, classes)))
+        p /= p.sum(axis=1, keepdims=True)
+        W = np.zeros((n, classes, n, classes))
+        for i in range(n):
+            W[i, :, i] = np.diag(p[i]) - np.outer(p[i], p[i])
+        W = W.reshape(K.shape)
+        goal = np.linalg.solve(eye + K @ W, K @ (W @ f + (own - p).ravel()))
+        step = goal - f
+        f += min(1.0, 2.0 / max(np.abs(step).max(), 1e-300)) * step
+        if np.abs(step).max() < 1e-14:
+            break
+    B = eye + K @ W
+    logp = np.log(p[own > 0]).sum() - 0.5 * (own - p).ravel() @ f
+    return logp - 0.5 * np.linalg.slogdet(B)[1], own - p, W, np.linalg.solve(B, K)

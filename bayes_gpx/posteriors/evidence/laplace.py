@@ -90,7 +90,8 @@ class Search:
     def mode(self, K, rest):
         """Mode f of the posterior, with alpha = K^-1 f; None where none is found.
 
-        K (n, n), and `rest` as `climb` takes it. Both are (n,), or (n, C) for classes.
+        K (n, n), or a stack of such, and `rest` as `climb` takes it. Both are (n,), or (n, C) for
+        classes.
         """
         if self._own.last is None:
             self._own.last = {}
@@ -99,8 +100,8 @@ class Search:
         if which in modes:
             return [part.copy() for part in modes[which]]
         _, begun = next(reversed(modes.values()), (None, None))
-        if begun is None or len(begun) != len(K) or not concave:
-            begun = np.zeros((len(K), *self.likelihood.class_shape))
+        if begun is None or len(begun) != K.shape[-1] or not concave:
+            begun = np.zeros((K.shape[-1], *self.likelihood.class_shape))
         with np.errstate(all="ignore"):
             arrived, *mode = self._climb(self.local, K, rest, begun, concave)
         if not arrived:

@@ -126,8 +126,8 @@ def _solved(K, p, target):
     return x
 
 
-class _OfClasses(FindsMode):
-    """(K, y) -> what is found at the mode; y (n,) are codes.
+class FindsModeOfClasses(FindsMode):
+    """(K, ..., y) -> what is found at the mode; y (n,) are codes.
 
     Parameters
     ----------
@@ -145,11 +145,20 @@ class _OfClasses(FindsMode):
                     return self.at_mode(K, rest, *mode)
                 except np.linalg.LinAlgError:
                     pass
-        shapes = self.infer_shape(None, [K.shape])
+        shapes = self.infer_shape(None, [K.shape, *(v.shape for v in rest)])
         return -np.inf, *(np.zeros(shape) for shape in shapes[1:])
 
+    @cached_property
+    def _contraction(self):
+        f, M = pt.dmatrix("f"), pt.dtensor3("M")
+        return ThreadedFunction([f, M], self.likelihood.contracted(f, M), trust_input=True)
 
-class SoftmaxMode(_OfClasses):
+    def contracted(self, f, M):
+        """The likelihood's `contracted` in numbers: f (n, C) and M (n, C, C) to (n, C)."""
+        return self._contraction(f, M)
+
+
+class SoftmaxMode(FindsModeOfClasses):
     """(K, y) -> log evidence, and what the data leave behind; no gradient.
 
     Outputs, after the log evidence: alpha (n, C), the slope of log p(y | f) at the mode, where f is
@@ -176,7 +185,7 @@ class SoftmaxMode(_OfClasses):
         return [(), (n, C), (C + 1, n, n)]
 
 
-class SoftmaxEvidence(_OfClasses):
+class SoftmaxEvidence(FindsModeOfClasses):
     """(K, y) -> log evidence, and what its gradient is made of.
 
     Outputs, after the log evidence: its derivative in K; alpha (n, C), the slope of log p(y | f)
@@ -186,11 +195,6 @@ class SoftmaxEvidence(_OfClasses):
     """
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dtensor3)
-
-    @cached_property
-    def _contracted(self):
-        f, M = pt.dmatrix("f"), pt.dtensor3("M")
-        return ThreadedFunction([f, M], self.likelihood.contracted(f, M), trust_input=True)
 
     def at_mode(self, K, rest, f, alpha):  # noqa: D102
         logp, slope, p = self._search.local(f, *rest)
@@ -205,7 +209,7 @@ class SoftmaxEvidence(_OfClasses):
         back, alone, taken = _seen(K, p, blocks, M)
         between = np.matmul(blocks.transpose(1, 0, 2), blocks.transpose(1, 2, 0))
         covariance = between + alone[:, :, None] * np.eye(p.shape[1])
-        pull = -0.5 * self._contracted(f, covariance)
+        pull = -0.5 * self.contracted(f, covariance)
         within = np.einsum("cij,ic->cj", blocks, pull)
         through = within.sum(axis=0)
         through = p * ((back @ through)[:, None] - np.einsum("cij,j->ic", blocks, through))

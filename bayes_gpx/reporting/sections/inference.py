@@ -1,6 +1,7 @@
 """Whether the inference can be trusted, in plain words, with numbers and figures."""
 
 import warnings
+from itertools import product
 
 import arviz as az
 import numpy as np
@@ -124,8 +125,10 @@ def _each(draws):
         if array.ndim == 2:
             yield name, array.values
             continue
-        for i, label in enumerate(array[array.dims[-1]].values):
-            yield f"{name}[{str(label).replace('/', DIVISION)}]", array.values[..., i]
+        labels = [map(str, array[dim].values) for dim in array.dims[2:]]
+        for place, each in zip(np.ndindex(array.shape[2:]), product(*labels), strict=True):
+            label = ", ".join(each).replace("/", DIVISION)
+            yield f"{name}[{label}]", array.values[:, :, *place]
 
 
 def _prior(findings):

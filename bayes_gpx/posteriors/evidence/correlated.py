@@ -1,0 +1,174 @@
+"""Laplace's approximation for several classes that correlate beforehand.
+
+The prior covariance of the latent values f (n, C), rows first, is a sum of Kronecker products,
+
+    K = sum_s K_s (x) B_s,     K_s (n, n), B_s (C, C)
+
+The information at the mode is block-diagonal, W_i = diag(p_i) - p_i p_i' = A_i A_i' in row i with
+probabilities p_i. With M = I + A' K A the posterior is the prior conditioned through
+C = A M^-1 A', and the determinant of I + K W is that of M. Newton steps to the mode are found by
+conjugate gradients, of which an iteration takes S C n^2. Then time grows with (n C)^3, and memory
+with (n C)^2.
+
+References
+----------
+Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), section 3.5, where classes
+are independent; Bonilla, Chai and Williams, "Multi-task Gaussian process prediction" (2008), for
+the prior covariance.
+"""
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
+
+from bayes_gpx.posteriors.evidence.laplace import inverse
+from bayes_gpx.posteriors.evidence.softmax import CoupledSites, FindsModeOfClasses, climb
+
+
+class Kroneckers:
+    """K as a matrix that multiplies values (n, C) from the left, without being formed."""
+
+    def __init__(self, K, shared):
+        self.K, self.shared = K, shared
+
+    def __matmul__(self, values):
+        return sum(K @ values @ B for K, B in zip(self.K, self.shared, strict=True))
+
+
+def climb_together(local, K, rest, begun, concave):
+    """As `bayes_gpx.posteriors.evidence.softmax.climb`, of K (S, n, n) and `rest` (shared, y)."""
+    shared, y = rest
+    return climb(local, Kroneckers(K, shared), [y], begun, concave)
+
+
+class _OfCorrelated(FindsModeOfClasses):
+    """(K, shared, y) -> what is found at the mode; K (S, n, n), shared (S, C, C), codes y (n,)."""
+
+    climb = staticmethod(climb_together)
+
+
+class CorrelatedMode(_OfCorrelated):
+    """(K, shared, y) -> log evidence, and what the data leave behind; no gradient.
+
+    Outputs, after the log evidence: alpha (n, C), the slope of log p(y | f) at the mode, where f is
+    K alpha; and the lower triangular root (n C, n C) of M. Where no mode is found the log evidence
+    is -inf.
+    """
+
+    outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix)
+
+    def at_mode(self, K, rest, f, alpha):  # noqa: D102
+        shared, y = rest
+        logp, slope, p = self._search.local(f, y)
+        root = np.linalg.cholesky(_information(K, shared, p))
+        return logp - 0.5 * (alpha * f).sum() - np.log(np.diag(root)).sum(), slope, root
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        n, C = shapes[0][1], self.likelihood.classes
+        return [(), (n, C), (n * C, n * C)]
+
+
+class CorrelatedEvidence(_OfCorrelated):
+    """(K, shared, y) -> log evidence, and what its gradient is made of.
+
+    Outputs, after the log evidence: its derivatives in K and in `shared`; alpha (n, C), the slope
+    of log p(y | f) at the mode, where f is K alpha; the posterior covariances of each row's latent
+    values (n, C, C). Where no mode is found the log evidence is -inf and the gradient zero. Only
+    the log evidence is differentiable.
+    """
+
+    outputs = (pt.dscalar, pt.dtensor3, pt.dtensor3, pt.dmatrix, pt.dtensor3)
+
+    def at_mode(self, K, rest, f, alpha):  # noqa: D102
+        shared, y = rest
+        logp, slope, p = self._search.local(f, y)
+        root = np.linalg.cholesky(_information(K, shared, p))
+        logs = np.log(np.diag(root)).sum()
+        seen = _seen(inverse(np.ascontiguousarray(root.T))[0], p)
+        covariance = _covariances(K, shared, seen)
+        pull = -0.5 * self.contracted(f, covariance)
+        back = (Kroneckers(K, shared) @ pull).ravel()
+        moved = pull - (seen.reshape(root.shape) @ back).reshape(f.shape)
+        u = 0.5 * alpha + moved
+        in_K = [
+            _symmetric(u @ B @ alpha.T) - 0.5 * np.einsum("icjk,ck->ij", seen, B) for B in shared
+        ]
+        in_shared = [
+            _symmetric(u.T @ own @ alpha) - 0.5 * np.einsum("icjk,ij->ck", seen, own) for own in K
+        ]
+        evidence = logp - 0.5 * (alpha * f).sum() - logs
+        return evidence, np.stack(in_K), np.stack(in_shared), slope, covariance
+
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        self.refuse_others(cotangents)
+        slopes = [cotangents[0] * outputs[1], cotangents[0] * outputs[2]]
+        return [*slopes, DisconnectedType()()]
+
+    def connection_pattern(self, node):  # noqa: D102
+        return [[known] * len(node.outputs) for known in (True, True, False)]
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        n, C = shapes[0][1], self.likelihood.classes
+        return [(), shapes[0], shapes[1], (n, C), (n, C, C)]
+
+
+def _information(K, shared, p):
+    """M = I + A' K A, (n C, n C).
+
+    Between the cells (i, c) and (j, k) that is, but for I, the sum over s of
+
+        p_ic^1/2 p_jk^1/2 K_s,ij (e_c - p_i)' B_s (e_k - p_j)
+    """
+    n, C = p.shape
+    M, sd = np.empty((n, C, n, C)), np.sqrt(p)
+    expected = [p @ B for B in shared]
+    both = [e @ p.T for e in expected]
+    for c in range(C):
+        for k in range(c + 1):
+            block = np.zeros((n, n))
+            for own, B, e, squared in zip(K, shared, expected, both, strict=True):
+                block += own * (B[c, k] - e[:, c] - e[:, k][:, None] + squared)
+            block *= sd[:, c][:, None] * sd[:, k]
+            M[:, c, :, k] = block
+            if k < c:
+                M[:, k, :, c] = block.T
+    M = M.reshape((n * C, n * C))
+    M.ravel()[:: n * C + 1] += 1.0
+    return M
+
+
+def _seen(inverse_of_M, p):  # noqa: N803
+    """C = A M^-1 A', (n, C, n, C), in the place of M^-1."""
+    seen = inverse_of_M.reshape((*p.shape, *p.shape))
+    own, both = np.sqrt(p), p[:, :, None, None]
+    seen *= own[:, :, None, None]
+    seen -= both * seen.sum(axis=1, keepdims=True)
+    seen *= own
+    seen -= p * seen.sum(axis=3, keepdims=True)
+    return seen
+
+
+def _covariances(K, shared, seen):
+    """Posterior covariances of each row's latent values, (n, C, C): of K - K C K."""
+    found = np.zeros((seen.shape[0], seen.shape[1], seen.shape[1]))
+    for own, B in zip(K, shared, strict=True):
+        found += np.diag(own)[:, None, None] * B
+        passed = np.tensordot(seen, own, (2, 0))  # (j, c, k, i)
+        for other, D in zip(K, shared, strict=True):
+            found -= D @ np.einsum("ij,jcki->ick", other, passed) @ B
+    return 0.5 * (found + found.transpose(0, 2, 1))
+
+
+def _symmetric(matrix):
+    return 0.5 * (matrix + matrix.T)
+
+
+def correlated_laplace(likelihood, K, shared, y):
+    """Laplace's approximation for symbolic arguments, `CoupledSites`."""
+    logp, _, _, alpha, covariance = CorrelatedEvidence(likelihood)(K, shared, y)
+    return CoupledSites(logp, alpha, covariance)
+
+
+def correlated_mode(likelihood, K, shared, y):
+    """Log evidence, alpha and root for symbolic arguments, see `CorrelatedMode`; no gradient."""
+    return CorrelatedMode(likelihood)(K, shared, y)
