@@ -10,7 +10,9 @@ import json
 import secrets
 import shutil
 import time
+from os import PathLike
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import xarray as xr
@@ -196,11 +198,11 @@ class Store:
                     own[...] = kept[f"arr_{k}"]
 
 
-def with_more(path, variables):
+def with_more(path: str | PathLike, variables: xr.Dataset) -> xr.Dataset:
     """Write further variables, a Dataset, into a finished store; returns what it holds then."""
     import zarr
 
-    written = zarr.open_group(path, mode="r").attrs[WRITTEN]
+    written = cast(list[str], zarr.open_group(path, mode="r").attrs[WRITTEN])
     told = {WRITTEN: [*written, *(name for name in variables.variables if name not in written)]}
     variables.assign_attrs(told).to_zarr(path, mode="a", consolidated=False)
     return xr.open_zarr(path, chunks=None, consolidated=False)

@@ -38,14 +38,19 @@ def plot(summary):
     for axis, name in zip(axes.flat, names, strict=False):
         own = summary[summary["data"] == name]
         for method, line in own.groupby("method", sort=False):
-            style = {"linewidth": 3, "color": "black"} if method == "GPX" else {}
+            style = {"color": f"C{METHODS.index(method)}"}
+            if method == "GPX":
+                style = {"linewidth": 3, "color": "black"}
             axis.errorbar(line["k"], line["mean"], line["sd"], label=method, capsize=2, **style)
         axis.set(title=name, xlabel="features kept, k", ylim=(0, None), xticks=KEPT[::3])
     for axis in axes.flat[len(names) :]:
         axis.set_axis_off()
     figure.supylabel("mean absolute change of the prediction, sd of y", fontsize="medium")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels))
+    shown = [axis.get_legend_handles_labels() for axis in axes.flat]
+    by_method = {name: handle for own in shown for handle, name in zip(*own, strict=True)}
+    names = [name for name in METHODS if name in by_method]
+    handles = [by_method[name] for name in names]
+    figure.legend(handles, names, loc="outside lower center", ncols=len(names))
     return figure
 
 
