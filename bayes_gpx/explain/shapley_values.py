@@ -64,7 +64,8 @@ def shapley_values(
     feature changes when its turn comes, on average over all orders. Features whose turn is still to
     come are at the baseline [1]_. It is linear in f, so that Shapley values of a Gaussian process
     are Gaussian for every draw of the hyperparameters, with moments in closed form: exact, and in
-    polynomial time, for kernels that are products over features and for `Additive`.
+    polynomial time, for kernels that are products over features, powers of a linear kernel, and
+    `Additive`.
 
     Parameters
     ----------
@@ -118,10 +119,11 @@ def shapley_values(
         For what `attributions` refuses; and where coalitions are gone through, of more than 10
         features, unless by permutations, and of so many coalitions and baselines that they make
         more than 8192 points for each row. Coalitions are gone through for other kernels than sums
-        of products over features, such as a Matern kernel of several columns, `Additive` of a
-        categorical column or `Additive` times another kernel, for `HSGP` and `RandomFeatures`, for
-        the response of labels and counts, for the log variance, for more than 20 baselines, and by
-        permutations.
+        of these, such as a Matern kernel of several columns, `Additive` of a categorical column,
+        `Additive` or a power times another kernel, and "polynomial", whose degree is a
+        hyperparameter (a callable kernel may give it as a number); for `HSGP` and
+        `RandomFeatures`, for the response of labels and counts, for the log variance, for more than
+        20 baselines, and by permutations.
 
     Warns
     -----

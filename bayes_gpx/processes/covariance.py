@@ -35,6 +35,7 @@ from bayes_gpx.processes.operators import (
     Varying,
     bilinear,
 )
+from bayes_gpx.processes.players import factors
 
 
 def covariance(kernel: Kernel, L: Operator, M: Operator) -> TensorVariable:
@@ -103,7 +104,7 @@ def _products(kernel, *operators):
     """The kernel as a sum of products over players; None where coalitions are gone through."""
     if any(L.among is not None for L in operators):
         return None
-    return shapley.factors(kernel, operators[0].players)
+    return factors(kernel, operators[0].players)
 
 
 def _of_shapley(kernel, L, M):

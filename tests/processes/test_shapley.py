@@ -16,6 +16,7 @@ from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.processes.covariance import block, covariance
 from bayes_gpx.processes.operators import evaluate, gradient, shapley_value
+from bayes_gpx.processes.players import factors
 
 RNG = np.random.default_rng(0)
 X, XS, BASELINES = RNG.normal(size=(2, 4)), RNG.normal(size=(3, 4)), RNG.normal(size=(2, 4))
@@ -37,6 +38,8 @@ KERNELS = {
     "main effects": 2.0 * bx.Additive(4, 1.1, order=1, base=pm.gp.cov.Matern32),
     "orthogonal": bx.Additive(4, [0.7, 1.0, 1.5, 2.0], order=2, measure="gaussian"),
     "additive and weighed": pm.gp.cov.Linear(4, c=0.2) * bx.Additive(4, 1.1, order=2),
+    "cubic": 2.0 * pm.gp.cov.Polynomial(4, c=0.3, d=3, offset=0.7),
+    "square of some": pm.gp.cov.Polynomial(4, c=0.3, d=2, offset=0.7, active_dims=[1, 2]),
     "no product": on([0, 1, 2, 3], pm.gp.cov.Matern52),
 }
 
@@ -59,7 +62,8 @@ def combination(x, players):
 
 
 CASES = [(name, ALONE) for name in KERNELS]
-CASES += [(name, TOGETHER) for name in ("sum", "additive", "additive of some", "no product")]
+SHARED = ("sum", "additive", "additive of some", "cubic", "no product")
+CASES += [(name, TOGETHER) for name in SHARED]
 
 
 @pytest.mark.parametrize(("name", "players"), CASES)
@@ -78,6 +82,12 @@ def test_all_coalitions_give_the_same(name, players):
     assert_allclose(found[1], W @ K[:k, :k] @ W.T, atol=1e-11)
     whole = found[1].reshape((2, 4, 2, 4))
     assert_allclose(found[2], [whole[0, :, 0], whole[1, :, 1]], atol=1e-11)
+
+
+@pytest.mark.parametrize("name", [*KERNELS])
+def test_which_kernels_need_no_coalitions(name):
+    known = factors(from_pymc(KERNELS[name]), ALONE) is not None
+    assert known == (name not in ("no product", "additive and weighed"))
 
 
 def test_jointly_with_slopes_by_opening_up():

@@ -19,8 +19,8 @@ data: categorical dates moments features groups outputs response training row_so
     openml datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands smoothness from_pymc
-processes: operators approximations path_moments integrated_gradients expected_gradients shapley
-    covariance base gaussian_process weight_process grouped_process output_process
+processes: operators approximations path_moments integrated_gradients expected_gradients players
+    shapley covariance base gaussian_process weight_process grouped_process output_process
     class_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated

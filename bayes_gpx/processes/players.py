@@ -1,0 +1,309 @@
+"""Kernels that are linear in what each player brings to them, for exact Shapley values.
+
+A player is one column, or several that move together. Three shapes are known: a product of one
+factor for each player, interactions of kernels of single columns, and powers of a linear kernel.
+What they have in common is that a player brings `width` numbers, of two points in a pair, and that
+the kernel is linear in those of each player: if each player is at one end of its way with some
+probability, the expected kernel is the kernel of the expected numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import reduce
+from operator import mul
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.kernels.additive import ElementarySymmetric
+from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.kernels.composite import Active, Power, Product, Sum
+from bayes_gpx.kernels.elementary import Constant, LinearKernel
+from bayes_gpx.kernels.profiles import ExpQuad
+from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.numerics.coalitions import Players
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre
+
+DEGREES = range(1, 7)
+"""Of powers of a linear kernel."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """A product of kernels, each of some columns: one factor for each player.
+
+    Attributes
+    ----------
+    players : Players
+    variance : scalar tensor
+    squares : list of (Stationary, array of int)
+        Squared exponentials, which are products over their columns.
+    single : list of (Kernel, array of int, int)
+        Kernels of columns of one player, whose position comes last.
+    linear : (LinearKernel, array of int) or None
+        A sum over columns, and so of as many products.
+    """
+
+    players: Players
+    variance: TensorVariable
+    squares: list
+    single: list
+    linear: tuple | None
+
+    def at(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+        """The factors (..., r, players) of points (..., d), one row for each of r products."""
+        count = len(self.players)
+        exponent = pt.zeros((*pt.broadcast_shape(x, xs)[:-1], count))
+        for kernel, columns in self.squares:
+            apart = x[..., columns] - xs[..., columns]
+            if kernel.period is not None:
+                apart = pt.sin(math.pi * apart / kernel.period)
+            square = pt.sqr(apart / kernel.lengthscale)
+            exponent -= 0.5 * pt.dot(square, _member(columns, self.players))
+        found = pt.exp(exponent)
+        for kernel, columns, player in self.single:
+            value = kernel.derivative(x[..., columns], xs[..., columns], 0, 0)
+            found = found[..., player].set(found[..., player] * value)
+        found = found[..., None, :]
+        if self.linear is None:
+            return found
+        kernel, columns = self.linear
+        here, there = (points[..., columns] - kernel.center for points in (x, xs))
+        each = (kernel.weights * here * there)[..., None]
+        return found * pt.switch(_member(columns, self.players) > 0.0, each, 1.0)
+
+    @property
+    def nodes(self) -> Rule:
+        """Exact for one factor for each player."""
+        return gauss_legendre(-(-len(self.players) // 2))
+
+    def without_one(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players) of the product in each of its factors (..., players)."""
+        return others(each)
+
+    def without_two(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players, players) in two factors, and in one of them on the diagonal."""
+        same = np.eye(len(self.players), dtype=bool)
+        return others(pt.switch(same, 1.0, each[..., None, :]))
+
+    def of_players(self, values: TensorVariable, *axes: int) -> TensorVariable:
+        """The same: each player brings one number."""
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Interactions of kernels of one column each, no two of which move together.
+
+    They are linear in every player's kernel, as `Factors` are, with the same methods.
+
+    Attributes
+    ----------
+    players : Players
+    variance : scalar tensor
+    kernel : ElementarySymmetric
+    columns : array of int
+        Those that the kernel sees.
+    """
+
+    players: Players
+    variance: TensorVariable
+    kernel: ElementarySymmetric
+    columns: np.ndarray
+
+    def at(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+        """The players' kernels (..., 1, players) of points (..., d), 0 of those without one."""
+        each = self.kernel.each(x[..., self.columns], xs[..., self.columns])
+        return pt.dot(each, self._seats)[..., None, :]
+
+    @property
+    def nodes(self) -> Rule:
+        """Exact for as many players at a time as interact."""
+        return gauss_legendre(-(-self.kernel.order // 2))
+
+    def without_one(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players) of the kernel in each player's (..., players)."""
+        return pt.dot(self.kernel.slopes(pt.dot(each, self._seats.T)), self._seats)
+
+    def without_two(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players, players) in two of them, and in one of them on the diagonal."""
+        same = np.eye(len(self.players), dtype=bool)
+        left = pt.dot(pt.switch(same, 0.0, each[..., None, :]), self._seats.T)
+        rest = pt.dot(self.kernel.slopes(left, after=1), self._seats)
+        return pt.switch(same, self.without_one(each)[..., None, :], rest)
+
+    def of_players(self, values: TensorVariable, *axes: int) -> TensorVariable:
+        """The same: each player brings one number."""
+        return values
+
+    @property
+    def _seats(self):
+        return _member(self.columns, self.players)
+
+
+@dataclass(frozen=True, eq=False)
+class Powers:
+    """A whole power of a linear kernel plus a constant, with the same methods.
+
+    A player brings the powers of its own part of the linear kernel up to that degree, each divided
+    by its factorial: the coefficients of a polynomial in t. The kernel is made of the coefficients
+    of the product of all players' polynomials, of which none above the degree matters.
+
+    Attributes
+    ----------
+    players : Players
+    variance : scalar tensor
+    linear : LinearKernel
+    columns : array of int
+        Those that it sees.
+    offset : scalar tensor
+    degree : int
+    """
+
+    players: Players
+    variance: TensorVariable
+    linear: LinearKernel
+    columns: np.ndarray
+    offset: TensorVariable
+    degree: int
+
+    def at(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+        """Powers of each player's part (..., 1, players degree) of points (..., d)."""
+        here, there = (points[..., self.columns] - self.linear.center for points in (x, xs))
+        each = pt.dot(self.linear.weights * here * there, _member(self.columns, self.players))
+        order = np.arange(1, self.degree + 1)
+        powers = each[..., None] ** order / np.array([math.factorial(k) for k in order])
+        return powers.reshape((*powers.shape[:-2], self._width))[..., None, :]
+
+    @property
+    def nodes(self) -> Rule:
+        """Exact for as many players at a time as there are factors."""
+        return gauss_legendre(-(-self.degree // 2))
+
+    def without_one(self, each: TensorVariable) -> TensorVariable:
+        """Slope (..., players degree) of the kernel in each of the numbers."""
+        return self._slopes(each[..., None, :], np.ones((1, self._width)))[..., 0, :]
+
+    def without_two(self, each: TensorVariable) -> TensorVariable:
+        """Slope in two numbers, (..., players degree, players degree); of one player, see `paired`.
+
+        With only one number of a player's polynomial left, which is 1, slopes in those of others
+        are slopes in both.
+        """
+        same = np.eye(self._width, dtype=bool)
+        player = np.arange(self._width) // self.degree
+        alike = player[:, None] == player
+        lone = pt.switch(alike, same.astype(float), each[..., None, :])
+        rest = self._slopes(lone, np.where(alike, 0.0, 1.0))
+        own = self.without_one(each)[..., None, :]
+        return pt.switch(same, own, pt.switch(alike, 0.0, rest))
+
+    def of_players(self, values: TensorVariable, *axes: int) -> TensorVariable:
+        """Sums over each player's numbers along some axes."""
+        member = np.repeat(np.eye(len(self.players)), self.degree, axis=0)
+        for axis in axes:
+            values = pt.moveaxis(pt.dot(pt.moveaxis(values, axis, -1), member), -1, axis)
+        return values
+
+    @property
+    def _width(self):
+        return len(self.players) * self.degree
+
+    def _slopes(self, each, lead):
+        """Slopes (..., rows, width) at numbers (..., rows, width) of polynomials that begin so."""
+        p, top = self.degree, math.factorial(self.degree)
+        one = pt.zeros_like(each[..., :1]) + 1.0
+        polynomials = [
+            pt.concatenate([one * lead[:, k : k + 1], each[..., k : k + p]], axis=-1)
+            for k in range(0, self._width, p)
+        ]
+        none = pt.concatenate([one, pt.zeros_like(each[..., :p])], axis=-1)
+        before, after = [none], [none]
+        for first, last in zip(polynomials[:-1], polynomials[:0:-1], strict=True):
+            before.append(_truncated(before[-1], first))
+            after.append(_truncated(last, after[-1]))
+        levels = [top / math.factorial(p - k) * self.offset ** (p - k) for k in range(p + 1)]
+        levels = pt.stack(levels)
+        found = []
+        for left, right in zip(before, reversed(after), strict=True):
+            others = _truncated(left, right)
+            found += [(levels[k:] * others[..., : p + 1 - k]).sum(axis=-1) for k in range(1, p + 1)]
+        return pt.stack(found, axis=-1)
+
+
+def _truncated(one, other):
+    """Product of two polynomials (..., k) without the powers that these do not have."""
+    count = one.type.shape[-1] or other.type.shape[-1]
+    return pt.stack(
+        [(one[..., : k + 1] * other[..., k::-1]).sum(axis=-1) for k in range(count)], axis=-1
+    )
+
+
+def factors(kernel: Kernel, players: Players) -> list[Factors | Interactions | Powers] | None:
+    """Summands of a kernel that are linear in every player's own kernel; None if some are not."""
+    columns = np.concatenate([np.array(own) for own in players])
+    products = [_factors(parts, players) for parts in _products(kernel, np.sort(columns))]
+    return None if any(product is None for product in products) else products
+
+
+def _products(kernel, columns):
+    """Lists of kernels with their columns, whose products add up to a kernel."""
+    if isinstance(kernel, Active):
+        return _products(kernel.kernel, columns[kernel.columns])
+    if isinstance(kernel, Sum):
+        return [*_products(kernel.left, columns), *_products(kernel.right, columns)]
+    if isinstance(kernel, Product):
+        left, right = (_products(part, columns) for part in (kernel.left, kernel.right))
+        return [[*one, *other] for one in left for other in right]
+    return [[(kernel, columns)]]
+
+
+def _factors(parts, players):
+    variance, squares, single, linear = pt.constant(1.0), [], [], []
+    varying = [part for part in parts if not isinstance(part[0], Constant)]
+    variances = [part.variance for part, _ in parts if isinstance(part, Constant)]
+    if len(varying) == 1 and isinstance(varying[0][0], ElementarySymmetric):
+        ((kernel, columns),) = varying
+        if _member(columns, players).sum(axis=0).max() == 1.0:
+            return Interactions(players, reduce(mul, variances, variance), kernel, columns)
+    if len(varying) == 1 and isinstance(varying[0][0], Power):
+        ((kernel, columns),) = varying
+        return _powers(kernel, columns, players, reduce(mul, variances, variance))
+    for kernel, columns in parts:
+        player = [k for k, own in enumerate(players) if set(columns.tolist()) <= set(own)]
+        if isinstance(kernel, Constant):
+            variance = variance * kernel.variance
+        elif isinstance(kernel, Stationary) and isinstance(kernel.profile, ExpQuad):
+            squares.append((kernel, columns))
+        elif player:
+            single.append((kernel, columns, player[0]))
+        elif isinstance(kernel, LinearKernel) and not linear:
+            linear.append((kernel, columns))
+        else:
+            return None
+    return Factors(players, variance, squares, single, linear[0] if linear else None)
+
+
+def _powers(kernel, columns, players, variance):
+    """A whole power of a linear kernel plus a constant; None for other powers."""
+    base, degree = kernel.kernel, getattr(kernel.exponent, "data", kernel.exponent)
+    shape = isinstance(base, Sum) and (type(base.left), type(base.right))
+    if shape != (LinearKernel, Constant) or degree not in DEGREES:
+        return None
+    return Powers(players, variance, base.left, columns, base.right.variance, int(degree))
+
+
+def _member(columns, players):
+    """Which player each column belongs to, (columns, players) of 0 and 1."""
+    return np.array([[float(c in own) for own in players] for c in columns])
+
+
+def others(each: TensorVariable) -> TensorVariable:
+    """Products (..., k) of all numbers along the last axis but the own one."""
+    ones = pt.ones_like(each[..., :1])
+    before = pt.concatenate([ones, pt.cumprod(each[..., :-1], axis=-1)], axis=-1)
+    after = pt.concatenate([pt.cumprod(each[..., :0:-1], axis=-1)[..., ::-1], ones], axis=-1)
+    return before * after
