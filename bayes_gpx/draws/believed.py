@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.posteriors.base import OneDraw
     from bayes_gpx.posteriors.beliefs import Beliefs
-    from bayes_gpx.posteriors.strategies import WithBeliefs
+    from bayes_gpx.posteriors.strategies.with_beliefs import WithBeliefs
 
 NUM_DRAWS = 200
 """Draws of the hyperparameters that probabilities of beliefs are averaged over, at the most."""

@@ -14,7 +14,7 @@ from bayes_gpx.draws.categorical_values import coded
 from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.posteriors.evidence.groups import given_before
 from bayes_gpx.posteriors.exact import noisy_covariance
-from bayes_gpx.posteriors.strategies import Exact
+from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.validation import count, meant
 
 if TYPE_CHECKING:

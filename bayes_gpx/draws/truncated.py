@@ -11,7 +11,7 @@ import xarray as xr
 from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.numerics.truncated_normal import truncated_normal
 from bayes_gpx.posteriors.base import BELIEVED
-from bayes_gpx.posteriors.strategies import WithBeliefs
+from bayes_gpx.posteriors.strategies.with_beliefs import WithBeliefs
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike

@@ -8,7 +8,8 @@ from pytensor.graph.basic import Constant
 
 from bayes_gpx.posteriors.base import BELIEVED, LATENT, OWN_WHITENED, WHITENED
 from bayes_gpx.posteriors.prior_functions import by_class
-from bayes_gpx.posteriors.strategies import CorrelatedValues, SampledValues
+from bayes_gpx.posteriors.strategies.correlated import CorrelatedValues
+from bayes_gpx.posteriors.strategies.sampled import SampledValues
 from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.operators import weight

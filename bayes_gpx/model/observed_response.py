@@ -18,14 +18,10 @@ from bayes_gpx.numerics.row_sums import parameters_of
 from bayes_gpx.posteriors.beliefs import sites, with_sites
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
-from bayes_gpx.posteriors.strategies import (
-    BasisWithBeliefs,
-    Exact,
-    ExactWithBeliefs,
-    FixedBasis,
-    LowRankNormal,
-    has_large_design,
-)
+from bayes_gpx.posteriors.strategies.choice import has_large_design
+from bayes_gpx.posteriors.strategies.exact import Exact
+from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
+from bayes_gpx.posteriors.strategies.with_beliefs import BasisWithBeliefs, ExactWithBeliefs
 
 
 def observe(specification, given, training, *, rename, ridge=None, sums=None):

@@ -18,7 +18,7 @@ from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import named
 from bayes_gpx.model.named_kernels import KERNELS, NamedKernel, amplitude
 from bayes_gpx.posteriors.beliefs import Beliefs
-from bayes_gpx.posteriors.strategies import strategy_of
+from bayes_gpx.posteriors.strategies.choice import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.class_process import ClassProcess

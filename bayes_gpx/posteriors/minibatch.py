@@ -11,7 +11,7 @@ from bayes_gpx.posteriors.evidence.row_bounds import Coefficients, expected_log
 
 if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Conditioning
-    from bayes_gpx.posteriors.strategies import Variational
+    from bayes_gpx.posteriors.strategies.variational import Variational
 
 
 class Batch(NamedTuple):

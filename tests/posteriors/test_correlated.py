@@ -19,7 +19,7 @@ from bayes_gpx.posteriors.evidence.correlated import (
     correlated_mode,
 )
 from bayes_gpx.posteriors.evidence.softmax import softmax_laplace
-from bayes_gpx.posteriors.strategies import CorrelatedLaplace, CorrelatedValues
+from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, CorrelatedValues
 from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.grouped_process import in_groups
 from bayes_gpx.processes.output_process import OutputProcess

@@ -19,7 +19,7 @@ from bayes_gpx.posteriors.evidence.normal import (
     low_rank_logp_and_slopes,
 )
 from bayes_gpx.posteriors.exact import exact
-from bayes_gpx.posteriors.strategies import LowRankNormal
+from bayes_gpx.posteriors.strategies.low_rank import LowRankNormal
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.basis_process import expanded
 from oracle import expquad

@@ -16,10 +16,11 @@ from bayes_gpx.inference.log_density import Density
 from bayes_gpx.likelihoods import named
 from bayes_gpx.numerics import row_sums
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.posteriors import strategies
 from bayes_gpx.posteriors.base import Conditioning
 from bayes_gpx.posteriors.evidence import variational
-from bayes_gpx.posteriors.strategies import LowRankNormal, Variational
+from bayes_gpx.posteriors.strategies import choice
+from bayes_gpx.posteriors.strategies.low_rank import LowRankNormal
+from bayes_gpx.posteriors.strategies.variational import Variational
 from bayes_gpx.processes.operators import evaluate
 
 RNG = np.random.default_rng(sum(map(ord, "row bounds")))
@@ -46,7 +47,7 @@ def blocks(monkeypatch):
     """Function that has designs counted as large, and summed in blocks of so many rows."""
 
     def set_size(size):
-        for module in (strategies, variational):
+        for module in (choice, variational):
             monkeypatch.setattr(module, "KEPT", 0)
         monkeypatch.setattr(row_sums, "ROWS", size)
 

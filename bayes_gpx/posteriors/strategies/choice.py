@@ -1,0 +1,68 @@
+"""Which strategy a model has, and whether it sums over blocks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Strategy
+from bayes_gpx.posteriors.evidence.variational import KEPT
+from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, CorrelatedValues
+from bayes_gpx.posteriors.strategies.exact import Exact
+from bayes_gpx.posteriors.strategies.laplace import Laplace, SoftmaxLaplace
+from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
+from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients, SampledValues
+from bayes_gpx.posteriors.strategies.variational import Variational
+from bayes_gpx.posteriors.strategies.with_beliefs import BasisWithBeliefs, ExactWithBeliefs
+
+
+def strategy_of(
+    *,
+    normal: bool,
+    classes: int | None,
+    approximated: bool,
+    inducing: bool,
+    fixed_basis: bool,
+    beliefs: bool,
+    correlated: bool = False,
+    names: Container[str],
+) -> Strategy:
+    """The strategy for data of a model, and what draws of its posterior hold.
+
+    Parameters
+    ----------
+    normal : bool
+        Whether noise is normal.
+    classes : int or None
+    approximated, inducing : bool
+        Whether the process is seen through coefficients, and whether of inducing values.
+    fixed_basis : bool
+        Whether they are those of basis functions that no hyperparameter changes.
+    beliefs : bool
+        Whether anything is believed beside the data.
+    correlated : bool
+        Whether the functions of several classes correlate beforehand.
+    names : container of str
+        Hyperparameters, and latent values beside them where they were sampled.
+    """
+    sampled = WHITENED in names or LATENT in names
+    if correlated:
+        return CorrelatedValues() if sampled else CorrelatedLaplace()
+    if sampled:
+        return SampledCoefficients() if approximated and not inducing else SampledValues()
+    if fixed_basis and normal and not beliefs:
+        return FixedBasis()
+    if approximated and beliefs:
+        return BasisWithBeliefs()
+    if approximated:
+        return LowRankNormal() if normal else Variational()
+    if normal:
+        return ExactWithBeliefs() if beliefs else Exact()
+    return Laplace() if classes is None else SoftmaxLaplace()
+
+
+def has_large_design(strategy: Strategy, given: Conditioning) -> bool:
+    """Whether a density is better summed over blocks of rows than from a design of all rows."""
+    if strategy.by_sums or not isinstance(strategy, LowRankNormal | Variational):
+        return False
+    columns = strategy.design(given).F.type.shape[1]
+    return columns is not None and len(given.y) * columns > KEPT

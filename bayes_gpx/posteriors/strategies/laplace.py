@@ -1,0 +1,106 @@
+"""Labels, counts and other responses on all rows, by Laplace's approximation."""
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.posteriors.base import Collapsed, Found
+from bayes_gpx.posteriors.evidence.groups import Precision
+from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
+from bayes_gpx.posteriors.evidence.softmax import softmax_laplace, softmax_mode
+from bayes_gpx.posteriors.laplace import laplace, prior_covariance
+from bayes_gpx.posteriors.softmax import Coupled
+from bayes_gpx.posteriors.strategies.left_out import LEAST_SITE, cavities, groups_of_sites, scored
+from bayes_gpx.posteriors.strategies.on_rows import OnRows
+
+
+class Laplace(OnRows, Collapsed):
+    """Another likelihood of one latent value, by Laplace's approximation at the mode."""
+
+    def parts(self, given, ridge=0.0):
+        return [_ridged(given, ridge), given.exposure, *values_of(given)]
+
+    def signature(self, likelihood):
+        return f"(n,n),(n){',()' * len(likelihood.hyperparameters)}"
+
+    def log_density(self, likelihood, y, K, exposure, *values):  # noqa: N803
+        return laplace_evidence(likelihood, K, y, values_by_name(likelihood, values), exposure)[0]
+
+    def condition(self, given):
+        options = {"theta": given.theta, "exposure": given.exposure, "jitter": given.jitter}
+        q = laplace(given.process, given.X, given.y, given.likelihood, given.Z, **options)
+        return Found(q.alpha, q.root)
+
+    def leave_one_out(self, given):
+        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
+        found = laplace_sites(given.likelihood, K, given.y, given.theta, given.exposure)
+        spread = found.variance / found.left
+        return scored(given, found.logp, found.f - spread * found.alpha, spread)
+
+    def leave_groups_out(self, given, groups):
+        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
+        found = laplace_sites(given.likelihood, K, given.y, given.theta, given.exposure)
+        W, own = pt.maximum(found.W, LEAST_SITE / pt.diagonal(K)), pt.arange(K.shape[0])
+        precision = Precision.of(K[own, own].inc(1.0 / W))
+        height = given.likelihood.logp(found.f, given.y, given.theta, given.exposure)
+        return groups_of_sites(given, groups, precision, found.f, found.alpha, W, height)
+
+
+class SoftmaxLaplace(OnRows, Collapsed):
+    """Several classes, which the data couple, by Laplace's approximation at the joint mode."""
+
+    root_by_class = True
+
+    def parts(self, given, ridge=0.0):
+        return [_ridged(given, ridge), given.exposure, *values_of(given)]
+
+    def signature(self, likelihood):
+        return f"(n,n),(n){',()' * len(likelihood.hyperparameters)}"
+
+    def log_density(self, likelihood, y, K, exposure, *values):  # noqa: N803
+        return softmax_laplace(likelihood, K, y).logp
+
+    def condition(self, given):
+        return where_found(*softmax_mode(given.likelihood, self._prior(given), given.y))
+
+    def _prior(self, given):
+        return prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
+
+    def posterior(self, given, found, label=None):
+        return self._coupled(given, found).of(label)
+
+    def _coupled(self, given, found):
+        return Coupled(given.process, given.observed, found.alpha, found.root, given.y)
+
+    def leave_one_out(self, given):
+        K = self._prior(given)
+        found = softmax_laplace(given.likelihood, K, given.y)
+        return cavities(given, found, pt.dot(K, found.alpha))
+
+    def _observed_variance(self, given, found):
+        return given.process.variance(given.observed)
+
+    def _weights(self, given, found, values, fresh):
+        coupled = self._coupled(given, found)
+        return coupled.information(self._prior(given), values, fresh.normal(values.shape))
+
+
+def _ridged(given, ridge):
+    """Covariance of the latent values (n, n), a ridge added."""
+    K = prior_covariance(given.process, given.X, given.Z)
+    own = pt.arange(K.shape[0])
+    return K[own, own].inc(ridge)
+
+
+def values_of(given):
+    """The likelihood's hyperparameters, in its order."""
+    return [given.theta[name] for name in given.likelihood.hyperparameters]
+
+
+def values_by_name(likelihood, values):
+    """Such values as a dict."""
+    return dict(zip(likelihood.hyperparameters, values, strict=True))
+
+
+def where_found(evidence, *arrays):
+    """The arrays as `Found`, NaN where no posterior was found."""
+    return Found(*(pt.switch(pt.isinf(evidence), np.nan, array) for array in arrays))

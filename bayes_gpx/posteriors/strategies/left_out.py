@@ -1,0 +1,81 @@
+"""Observations left out, one or a group, given all others: from moments, or from normal sites."""
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.numerics.special import log_normal
+from bayes_gpx.posteriors.base import GroupsLeft, LeftOut
+from bayes_gpx.posteriors.evidence.groups import groups_left_out, sum_of_group
+
+LEAST_SITE = 1e-9
+"""Information of an observation that is left out, at the least, as a share of what f's variance
+makes of it: less says nothing, and the difference of two covariances would lose it."""
+
+
+def with_normal_noise(given, logp, mean, variance):
+    """`LeftOut` from moments of y_i given the others, (n,)."""
+    of_f = pt.maximum(variance - pt.sqr(given.theta["sigma"]), 0.0)
+    return LeftOut(logp, log_normal(given.y, mean, variance), mean, of_f)
+
+
+def scored(given, evidence, mean, spread):
+    """`LeftOut` from moments of f_i given the others; independent classes have a root each.
+
+    Each observation's site is taken out of the posterior: Vehtari et al., "Bayesian leave-one-out
+    cross-validation approximations for Gaussian latent variable models" (2016), section 3.3.
+    """
+    if not given.columns:
+        known = given.theta, given.exposure
+        terms = given.likelihood.log_predictive(given.y, mean, spread, *known)
+        return LeftOut(evidence, terms, mean, spread)
+    if spread.ndim == 2:
+        spread = pt.sqrt(spread)[:, :, None] * pt.eye(given.likelihood.classes)
+    return LeftOut(evidence, given.likelihood.log_predictive(given.y, mean, spread), mean, spread)
+
+
+def scored_by_values(given, f, mean, own):
+    """`scored`, the evidence being log p(y | f) of sampled latent values."""
+    evidence = given.likelihood.logp(f, given.y, given.theta, given.exposure).sum()
+    return scored(given, evidence, mean, own)
+
+
+def cavities(given, found, f):
+    """`LeftOut` of several classes, from `CoupledSites` at the mode f (n, C)."""
+    information, eye = given.likelihood.fisher(f), pt.eye(given.likelihood.classes)
+    # What is known of f_i without its own site: covariance (Sigma_i^-1 - W_i)^-1.
+    cavity = pt.linalg.solve(eye - pt.matmul(found.covariance, information), found.covariance)
+    mean = f - (cavity * found.alpha[:, None, :]).sum(axis=2)
+    root = pt.linalg.cholesky(cavity + 1e-12 * eye, lower=True, on_error="nan")
+    return scored(given, found.logp, mean, root)
+
+
+def groups_of_normal(given, shift, variance, joint):
+    """`GroupsLeft` from moments of y_i given the other groups, (n,)."""
+    mean = given.y - shift
+    of_f = pt.maximum(variance - pt.sqr(given.theta["sigma"]), 0.0)
+    return GroupsLeft(joint, log_normal(given.y, mean, variance), mean, of_f)
+
+
+def groups_of_sites(given, groups, precision, f, alpha, W, height, rest=0.0):
+    """`GroupsLeft` where each observation is a normal site: f + alpha / W, with variance 1 / W.
+
+    Once a group's sites are removed, the mode of what is left times its likelihood is where it was.
+    So Laplace's approximation of the joint density is there, made of log p(y | f), `height`, at
+    that mode. A group of one row needs no approximation.
+
+    Parameters
+    ----------
+    precision : Precision
+        Of the sites' centres.
+    f, alpha, W, height : tensor (n,)
+    rest : tensor (n,) or 0
+        Variances beside those that the sites know of.
+    """
+    shift, variance, centres = groups_left_out(precision, alpha, groups)
+    mean, spread = f + alpha / W - shift, pt.maximum(variance - 1.0 / W, 0.0) + rest
+    known = given.theta, given.exposure
+    terms = given.likelihood.log_predictive(given.y, mean, spread, *known)
+    own = height + 0.5 * (pt.sqr(alpha) / W - pt.log(W) + np.log(2.0 * np.pi))
+    joint = centres + sum_of_group(own, groups)
+    alone = pt.eq(sum_of_group(pt.ones_like(f), groups), 1.0)
+    return GroupsLeft(pt.switch(alone, terms, joint), terms, mean, spread)

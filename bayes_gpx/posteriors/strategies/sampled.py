@@ -1,0 +1,90 @@
+"""Latent values, or coefficients, that were sampled."""
+
+from __future__ import annotations
+
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
+from bayes_gpx.posteriors.base import LATENT, OWN_WHITENED, WHITENED, Conditioning, Found
+from bayes_gpx.posteriors.laplace import prior_covariance
+from bayes_gpx.posteriors.latent import latent
+from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
+from bayes_gpx.posteriors.strategies.left_out import scored_by_values
+from bayes_gpx.posteriors.strategies.on_rows import OnRows
+from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
+
+LATENT_JITTER = 1e-8
+"""Added to the covariance of latent values that are drawn, as a multiple of its mean diagonal."""
+
+
+class SampledValues(OnRows):
+    """Latent values at the observations that were sampled: nothing of them is uncertain."""
+
+    def values(self, given: Conditioning) -> Tensor:
+        """Latent values at the observations, (n,) or (n, C): as sampled, or from whitened ones."""
+        if LATENT in given.theta:
+            return given.theta[LATENT]
+        return pt.dot(self._root(given), given.theta[WHITENED])
+
+    def _root(self, given):
+        K = prior_covariance(given.process, given.X, given.Z, jitter=LATENT_JITTER)
+        return cholesky(K)
+
+    def condition(self, given):
+        options = {"jitter": LATENT_JITTER}
+        q = latent(given.process, given.X, self.values(given), given.Z, **options)
+        return Found(q.alpha, q.root)
+
+    def leave_one_out(self, given):
+        """Of f_i given the other latent values, which the prior alone tells."""
+        f, root = self.values(given), self._root(given)
+        inverse = solve_root(root, pt.eye(root.shape[0]))
+        own = 1.0 / pt.sqr(inverse).sum(axis=0)
+        own = own[:, None] * pt.ones_like(f) if given.columns else own
+        mean = f - own * pt.dot(inverse.T, pt.dot(inverse, f))
+        return scored_by_values(given, f, mean, own)
+
+
+class SampledCoefficients(ThroughCoefficients):
+    """Coefficients of basis functions that were sampled, and samples' own deviations with them."""
+
+    def design(self, given, label=None):
+        """With y the latent values, where samples' own deviations were sampled."""
+        seen = super().design(given)
+        if not self._own_sampled(given) or (given.columns and label is None):
+            return seen
+        y = self.values(given)
+        return LowRankDesign(
+            given.process, y if label is None else y[:, label], 0.0, given.X, given.Z
+        )
+
+    def _own_sampled(self, given):
+        """Whether samples' own deviations from the smooth part were sampled too."""
+        return OWN_WHITENED in given.theta or LATENT in given.theta
+
+    def values(self, given: Conditioning) -> Tensor:
+        """Latent values at the observations, (n,) or (n, C): as sampled, or from coefficients."""
+        if LATENT in given.theta:
+            return given.theta[LATENT]
+        seen = super().design(given)
+        smooth = pt.dot(seen.F, given.theta[WHITENED])
+        if OWN_WHITENED not in given.theta:
+            return smooth
+        sd = pt.sqrt(seen.D)
+        return smooth + (sd[:, None] if given.columns else sd) * given.theta[OWN_WHITENED]
+
+    def condition(self, given):
+        white = given.theta[WHITENED]
+        return Found(white, pt.zeros((white.shape[0], 1)))
+
+    def posterior(self, given, found, label=None):
+        alpha = found.alpha if label is None else found.alpha[:, label]
+        return LowRank(self.design(given, label), alpha, None, found.root)
+
+    def leave_one_out(self, given):
+        """Of f_i given the coefficients, which leave samples' own deviations."""
+        seen, f = super().design(given), self.values(given)
+        own = seen.D if self._own_sampled(given) else pt.zeros(given.X.shape[0])
+        own = own[:, None] * pt.ones_like(f) if given.columns else own
+        return scored_by_values(given, f, pt.dot(seen.F, given.theta[WHITENED]), own)

@@ -1,0 +1,71 @@
+"""Conditioning through coefficients: what strategies share that see rows through M of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.numerics.linear_algebra import solve_root
+from bayes_gpx.posteriors.base import Conditioning, Strategy
+from bayes_gpx.posteriors.evidence.row_bounds import Rows
+from bayes_gpx.posteriors.low_rank import LowRankDesign
+from bayes_gpx.posteriors.prior_functions import by_class, prior_function
+
+
+class ThroughCoefficients(Strategy):
+    """Conditioning on M coefficients, of basis functions or of inducing values."""
+
+    def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
+        """What was observed, as it depends on the coefficients."""
+        return LowRankDesign(
+            given.process, None, 0.0, given.X, given.Z, given.inducing, given.jitter
+        )
+
+    @abstractmethod
+    def posterior(self, given, found, label=None):
+        """A `LowRank`."""
+
+    def update(self, given, found, fresh):
+        """Drawn coefficients; with inducing points, less those of the prior function."""
+        prior = None if given.inducing is None else prior_function(given, fresh)
+        normal = fresh.normal((found.alpha.shape[0], *given.columns))
+        of_class = [self.posterior(given, found, label) for label in given.labels]
+        if given.columns:
+            drawn = [q.drawn(normal[:, c]) for c, q in enumerate(of_class)]
+            drawn = pt.stack(drawn, axis=1)
+        else:
+            drawn = of_class[0].drawn(normal)
+        if prior is None:
+            return drawn
+        return drawn - solve_root(self.design(given).inducing_root, prior(given.inducing))
+
+    def function(self, given, update, fresh):
+        if given.inducing is None:
+            return lambda operator: by_class(given.process.values, operator, update, given)
+        prior, design = prior_function(given, fresh), self.design(given)
+        return lambda operator: prior(operator) + pt.dot(design.design(operator), update)
+
+    def inducing_moments(self, given: Conditioning) -> list[Tensor]:
+        """Mean of the inducing values, (M,) or (M, C), and a factor of their covariance.
+
+        The factor is lower triangular, (M, M) or (C, M, M).
+        """
+        alpha, root = self.condition(given)
+        to_values = self.design(given).inducing_root
+        half = solve_root(root, pt.broadcast_to(to_values.T, root.shape))
+        # PyTensor types the arguments of matmul as NumPy's.
+        covariance = pt.matmul(pt.swapaxes(half, -1, -2), half)  # type: ignore[arg-type]
+        factor = pt.linalg.cholesky(covariance, lower=True, on_error="nan")
+        return [pt.dot(to_values, alpha), factor]
+
+
+def block_of(given: Conditioning) -> tuple[Conditioning, Rows]:
+    """What was observed in a block of rows, in symbols, and the arrays that these stand for."""
+    names = [name for name in ("X", "Z", "y", "exposure") if getattr(given, name) is not None]
+    arrays = {name: pt.as_tensor_variable(getattr(given, name)) for name in names}
+    types = {name: v.type.clone(shape=(None, *v.type.shape[1:])) for name, v in arrays.items()}
+    symbols = {name: own(name) for name, own in types.items()}
+    return replace(given, **symbols), {symbols[name]: arrays[name] for name in names}

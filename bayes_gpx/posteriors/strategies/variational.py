@@ -1,0 +1,92 @@
+"""Other likelihoods through coefficients, by the best Gaussian posterior."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.numerics.linear_algebra import solve_root
+from bayes_gpx.posteriors.base import Collapsed, Conditioning, Found
+from bayes_gpx.posteriors.evidence.groups import Precision
+from bayes_gpx.posteriors.evidence.row_bounds import best_variational, bound_around, expected_log
+from bayes_gpx.posteriors.evidence.variational import variational
+from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE, LowRank
+from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
+from bayes_gpx.posteriors.strategies.left_out import LEAST_SITE, groups_of_sites, scored
+from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients, block_of
+
+
+class Variational(ThroughCoefficients, Collapsed):
+    """Another likelihood: the best Gaussian posterior of the coefficients, and its bound."""
+
+    root_by_class = True
+
+    def by_rows(self, given: Conditioning, ridge: TensorLike = 0.0) -> Tensor:
+        """`log_density` of `parts`, by sums over blocks of rows."""
+        bound, found, expected, rows = self._by_rows(given, ridge)
+        return pt.switch(pt.isinf(bound), -np.inf, bound_around(found, expected, rows))
+
+    def _by_rows(self, given, ridge=0.0):
+        """Bound, the best posterior, what rows expect of one, and the rows."""
+        block, rows = block_of(given)
+        seen, likelihood, theta = self.design(block), given.likelihood, given.theta
+        rest = seen.unseen + seen.D + ridge
+        points = {
+            own: values for own, values in rows.items() if own not in (block.y, block.exposure)
+        }
+        bound, found = best_variational(
+            likelihood, seen.F, rest, given.y, theta, given.exposure, points
+        )
+
+        def expected(found):
+            known = block.y, theta, block.exposure, found
+            return expected_log(likelihood, seen.F, rest, *known)[0]
+
+        return bound, found, expected, rows
+
+    def parts(self, given, ridge=0.0):
+        seen = self.design(given)
+        return [seen.F, seen.unseen + seen.D + ridge, given.exposure, *values_of(given)]
+
+    def signature(self, likelihood):
+        return f"(n,m),(n),(n){',()' * len(likelihood.hyperparameters)}"
+
+    def log_density(self, likelihood, y, F, rest, exposure, *values):  # noqa: N803
+        theta = values_by_name(likelihood, values)
+        return variational(likelihood, F, rest, y, theta, exposure).bound
+
+    def _best(self, given):
+        """Design, variances beside the coefficients', and the best posterior."""
+        seen = self.design(given)
+        rest = seen.unseen + seen.D
+        data = given.y, given.theta, given.exposure
+        return seen, rest, variational(given.likelihood, seen.F, rest, *data)
+
+    def condition(self, given):
+        bound, found, _, _ = self._by_rows(given)
+        return where_found(bound, found.mean.T, found.root)
+
+    def posterior(self, given, found, label=None):
+        own = found if label is None else Found(found.alpha[:, label], found.root[label])
+        return LowRank(self.design(given), *own)
+
+    def leave_one_out(self, given):
+        seen, rest, found = self._best(given)
+        known = found.variance / (1.0 - found.W * found.variance)
+        mean = pt.dot(seen.F, found.coefficients.T) - known * found.slope
+        spread = known + (rest[:, None] if given.columns else rest)
+        return scored(given, found.bound, mean, spread)
+
+    def leave_groups_out(self, given, groups):
+        """The joint density is the bound of the group, whose best posterior is the one of all."""
+        likelihood = given.likelihood
+        if given.columns or not likelihood.concave:
+            return super().leave_groups_out(given, groups)
+        seen, rest, found = self._best(given)
+        W = pt.maximum(found.W, LEAST_SITE / pt.maximum(found.variance, LEAST_VARIANCE))
+        precision = Precision(W, solve_root(found.root, seen.F.T) * W, -1)
+        f, sd = pt.dot(seen.F, found.coefficients), pt.sqrt(found.variance + rest)
+        height = likelihood.expected_log(f, sd, given.y, given.theta, given.exposure)[0]
+        height = height + 0.5 * W * found.variance
+        return groups_of_sites(given, groups, precision, f, found.slope, W, height, rest)

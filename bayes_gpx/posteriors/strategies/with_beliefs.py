@@ -1,0 +1,186 @@
+"""Beliefs beside normal noise, on all rows or through coefficients of basis functions."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
+from bayes_gpx.posteriors.base import BELIEVED, Collapsed, Conditioning, Found, Values
+from bayes_gpx.posteriors.beliefs import Beliefs, joint_logp, sites, with_sites
+from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out
+from bayes_gpx.posteriors.evidence.normal import (
+    leave_one_out,
+    low_rank_leave_one_out,
+    low_rank_logp,
+)
+from bayes_gpx.posteriors.evidence.row_bounds import best_normal
+from bayes_gpx.posteriors.exact import noisy_covariance
+from bayes_gpx.posteriors.low_rank import LowRank
+from bayes_gpx.posteriors.strategies.exact import Exact
+from bayes_gpx.posteriors.strategies.left_out import groups_of_normal, with_normal_noise
+from bayes_gpx.posteriors.strategies.low_rank import LowRankNormal, groups_through_coefficients
+from bayes_gpx.posteriors.strategies.on_rows import OnRows
+from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
+from bayes_gpx.processes.operators import Operator
+
+
+class WithBeliefs(Collapsed):
+    """Normal noise, and beliefs, each of which is a row more.
+
+    Bounds are sites of expectation propagation, which stay what all rows made them where rows are
+    left out; or values, where a draw holds those.
+    """
+
+    plain: ClassVar[type[Collapsed]]
+    """The strategy for data without beliefs."""
+
+    def around(self, given: Conditioning, beliefs: Beliefs | None) -> Callable[[Operator], Values]:
+        """The posterior given the data and such beliefs in the place of all."""
+        strategy = self.plain() if beliefs is None else self
+        given = replace(given, beliefs=beliefs)
+        return strategy.posterior(given, strategy.condition(given))
+
+    def _bounds(self, given):
+        """Bounds (k,), the same where a value is known or was drawn."""
+        bounds = [pt.constant(bound) for bound in (given.beliefs.low, given.beliefs.high)]
+        if BELIEVED not in given.theta:
+            return bounds
+        own = np.flatnonzero(given.beliefs.low < given.beliefs.high)
+        return [bound[own].set(given.theta[BELIEVED]) for bound in bounds]
+
+    def log_density(self, likelihood, y, *parts):
+        """Of y given the beliefs."""
+        joint = self._joint_logp(y, *parts)
+        return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_belief(*parts))
+
+    @abstractmethod
+    def _joint_logp(self, y, *parts):
+        """Log density of y and probability, or density, of the beliefs."""
+
+    def log_belief(self, *parts: Tensor) -> Tensor:
+        """Log probability of the beliefs under the prior, or density of those that are values."""
+        C, low, high = self.belief_covariance(*parts), *parts[-2:]
+        return joint_logp(C, pt.zeros(0), low, high)
+
+    @abstractmethod
+    def belief_covariance(self, *parts: Tensor) -> Tensor:
+        """Prior covariance of what is believed something of, noise included, (k, k)."""
+
+
+class ExactWithBeliefs(OnRows, WithBeliefs):
+    """Beliefs beside normal noise on every row."""
+
+    plain = Exact
+
+    def parts(self, given, ridge=0.0):
+        return [self._covariance(given, ridge=ridge), *self._bounds(given)]
+
+    def _covariance(self, given, **added):
+        """Covariance of y and of what is believed something of, noise included."""
+        sigma = given.theta["sigma"] * pt.ones(given.y.shape[0])
+        sd = pt.concatenate([sigma, given.beliefs.sd])
+        return noisy_covariance(given.process, given.known, sd, given.Z, **added)
+
+    def signature(self, likelihood):
+        return "(m,m),(k),(k)"
+
+    def _joint_logp(self, y, C, low, high):  # noqa: N803
+        return joint_logp(C, y, low, high)
+
+    def belief_covariance(self, C, low, high):  # noqa: N803
+        n = C.shape[0] - low.shape[0]
+        return C[n:, n:]
+
+    def condition(self, given):
+        y, C, _ = self._seen(given)
+        root = cholesky(C)
+        return Found(solve(root, y), root)
+
+    def _seen(self, given):
+        """All that is observed, beliefs as sites; its covariance; and the log of their factors."""
+        C = self._covariance(given, jitter=given.jitter)
+        found = sites(C, given.y, *self._bounds(given))
+        return *with_sites(C, given.y, found), found.log_factor
+
+    def leave_one_out(self, given):
+        y, C, log_factor = self._seen(given)
+        prior = self._covariance(given, jitter=given.jitter)
+        beliefs = self.log_belief(prior, *self._bounds(given))
+        joint, mean, variance = leave_one_out(y, C)
+        n = given.y.shape[0]
+        return with_normal_noise(given, joint + log_factor - beliefs, mean[:n], variance[:n])
+
+    def leave_groups_out(self, given, groups):
+        y, C, _ = self._seen(given)
+        n, precision = given.y.shape[0], Precision.of(C)
+        alpha = pt.dot(precision.H.T, pt.dot(precision.H, y))[:n]
+        own = Precision(precision.own[:n], precision.H[:, :n], precision.sign)
+        return groups_of_normal(given, *groups_left_out(own, alpha, groups))
+
+
+class BasisWithBeliefs(ThroughCoefficients, WithBeliefs):
+    """Beliefs beside normal noise, with basis functions."""
+
+    plain = LowRankNormal
+
+    def design(self, given, label=None):
+        return self.plain().design(given)
+
+    def parts(self, given, ridge=0.0):
+        seen = self.design(given)
+        beliefs = seen.design(given.beliefs.operator), pt.constant(given.beliefs.sd**2)
+        return [seen.F, seen.D + ridge, *beliefs, *self._bounds(given)]
+
+    def signature(self, likelihood):
+        return "(n,m),(n),(k,m),(k),(k),(k)"
+
+    def belief_covariance(self, F, D, G, V, low, high):  # noqa: N803
+        return pt.dot(G, G.T) + pt.diag(V)
+
+    def _joint_logp(self, y, *parts):
+        y, F, D, log_factor = self._seen(y, *parts)
+        return pt.switch(pt.isinf(log_factor), -np.inf, low_rank_logp(y, F, D) + log_factor)
+
+    def _seen(self, y, F, D, G, V, low, high):  # noqa: N803
+        """All that is observed, beliefs as sites; how it depends on coefficients; log factors.
+
+        The rows are F (n, M), with noise of variance D (n,), the beliefs G (k, M), with V (k,).
+        """
+        q = _best_of(F, D, y)
+        mean, half = pt.dot(G, q.mean), solve_root(q.root, G.T)
+        C = pt.dot(half.T, half) + pt.diag(V)
+        found = sites(C, pt.zeros(0), low - mean, high - mean)
+        # Sites are what they are: where the density is differentiated, too.
+        y = pt.concatenate([y, disconnected_grad(mean + found.mean)])
+        return y, pt.concatenate([F, G]), pt.concatenate([D, V + found.variance]), found.log_factor
+
+    def condition(self, given):
+        y, F, D, _ = self._seen(given.y, *self.parts(given))
+        return Found(*_best_of(F, D, y))
+
+    def posterior(self, given, found, label=None):
+        return LowRank(self.design(given), found.alpha, found.root)
+
+    def leave_one_out(self, given):
+        parts = self.parts(given)
+        y, F, D, log_factor = self._seen(given.y, *parts)
+        joint, mean, variance = low_rank_leave_one_out(y, F, D)
+        evidence, n = joint + log_factor - self.log_belief(*parts), given.y.shape[0]
+        return with_normal_noise(given, evidence, mean[:n], variance[:n])
+
+    def leave_groups_out(self, given, groups):
+        return groups_through_coefficients(given, self.design(given), self.condition(given), groups)
+
+
+def _best_of(F, D, y):  # noqa: N803
+    """`best_normal` of arrays of all rows."""
+    symbols = [v.type.clone(shape=(None, *v.type.shape[1:]))() for v in (F, D, y)]
+    return best_normal(*symbols, dict(zip(symbols, (F, D, y), strict=True)))
