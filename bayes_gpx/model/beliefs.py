@@ -231,6 +231,7 @@ def read_beliefs(
                 f"beliefs holds {belief!r}; expected such as bx.beliefs.Increasing('dose')."
             )
     _refuse_model(training, specification)
+    _refuse_opposites(beliefs)
     reader, names, found = _Reader(training), [], []
     for belief in beliefs:
         names.append(_name(belief))
@@ -238,6 +239,18 @@ def read_beliefs(
         own = names[-1] + (f" ({repeat})" if repeat > 1 else "")
         found += [Statement(own, *stated) for stated in belief._stated(reader)]
     return Beliefs(tuple(found))
+
+
+def _refuse_opposites(beliefs):
+    """Raise if the function shall neither rise nor fall, which makes it constant, not uncertain."""
+    everywhere = [b for b in beliefs if isinstance(b, _Sign) and isinstance(b.at, int)]
+    for feature in {belief.feature for belief in everywhere}:
+        if len({type(belief) for belief in everywhere if belief.feature == feature}) > 1:
+            raise ValueError(
+                f"beliefs: both Increasing and Decreasing are about {feature!r} over its whole "
+                "range, so that f could not change with it; expected one of them, or rows as at=. "
+                "Or leave the feature out of X."
+            )
 
 
 def _refuse_model(training, specification):

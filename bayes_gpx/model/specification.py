@@ -190,6 +190,7 @@ class Specification:
             )
         if self.grouped:
             self._refuse_groups()
+        count("correlation", self.correlation, 0)
         if self.outputs is None and self.correlation and not self.observation.class_shape:
             raise ValueError(
                 f"correlation is {self.correlation}, and y is one response; expected y as a table "
@@ -236,12 +237,6 @@ class Specification:
         ):
             if wrong:
                 raise ValueError(f"{what}; expected {expected}. Or fit {cure}.")
-        if isinstance(self.correlation, float):
-            raise ValueError(
-                f"correlation is {self.correlation}; expected how many functions {of} share, a "
-                f"whole number: 0 for independent {of}."
-            )
-        count("correlation", self.correlation, 0)
         if number is not None and self.correlation > number:
             raise ValueError(
                 f"correlation is {self.correlation} for {number} {of}; expected at most as many "

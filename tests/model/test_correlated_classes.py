@@ -246,7 +246,8 @@ def test_the_model_in_pymc_draws_labels_and_their_covariance():
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 4}, "at most as many shared functions as there are classes"),
         ({"correlation": -1}, "expected a whole number of at least 0"),
-        ({"correlation": 0.5}, "how many functions classes share"),
+        ({"correlation": 0.5}, "whole number of at least 0"),
+        ({"correlation": None}, "whole number of at least 0"),
     ],
 )
 def test_what_does_not_go_with_correlation_is_refused(options, message):

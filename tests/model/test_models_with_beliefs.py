@@ -194,6 +194,13 @@ def test_impossible_beliefs_are_refused(table, belief, message):
         bx.GP(*table, beliefs=[belief])
 
 
+def test_a_function_may_rise_here_and_fall_there_but_not_both_everywhere(table):
+    X, y = table
+    with pytest.raises(ValueError, match="both Increasing and Decreasing are about 'dose'"):
+        bx.GP(X, y, beliefs=[Increasing("dose"), Decreasing("dose")])
+    bx.GP(X, y, beliefs=[Increasing("dose", at=X[:2]), Decreasing("dose", at=X[5:7])])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
