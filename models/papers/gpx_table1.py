@@ -39,12 +39,12 @@ def main(arguments=None):
 
 
 def repeated(name, folder):
-    """Groups of training rows of the first split with equal inputs, and those of one response."""
+    """Rows of the first split that share their inputs, their groups, and those of one response."""
     rows = gpx_data.problem(name, folder).splits()[0].train
     _, group, size = np.unique(rows.X, axis=0, return_inverse=True, return_counts=True)
     answers = papers.pd.Series(rows.y).groupby(group.ravel()).nunique().values
     several = size > 1
-    counts = {"rows": len(group), "groups": several.sum()}
+    counts = {"rows": len(group), "repeated": size[several].sum(), "groups": several.sum()}
     return {"data": name, **counts, "of_one_response": (several & (answers == 1)).sum()}
 
 
