@@ -35,7 +35,7 @@ class Stationary(Kernel):
         """Whether its smoothness was found by differences."""
         return self.profile.measured
 
-    def _squared(self, X, Xs):
+    def squared(self, X: TensorVariable, Xs: TensorVariable) -> TensorVariable:
         """Squared distances s^2 between all rows of X and of Xs, (n, m).
 
         Periodic columns go around a circle. Whole periods are left out first, which is exact.
@@ -70,7 +70,7 @@ class Stationary(Kernel):
 
     def _jet(self, pairs, slots):
         if pairs.matrix:
-            return self.profile.radial(self._squared(pairs.x, pairs.xs), 0)
+            return self.profile.radial(self.squared(pairs.x, pairs.xs), 0)
         if not slots and pairs.x is pairs.xs:
             return self.profile.radial(pt.zeros(tuple(pairs.x.shape)[:-1]), 0)
         return sum_of_products(self._chained(pairs, slots), len(slots))
@@ -84,7 +84,7 @@ class Stationary(Kernel):
         """Terms of the gradient in x, both sides relative to xs[0]: exactly 0 if all are equal."""
         self._require((0,), once=True)
         x, xs = pairs.x[:, 0], pairs.xs[0]
-        rate, metric = -self.profile.radial(self._squared(x, xs), 1), pt.sqr(self.lengthscale)
+        rate, metric = -self.profile.radial(self.squared(x, xs), 1), pt.sqr(self.lengthscale)
         return [[(rate, ()), (Differences((x - xs[0]) / metric, (xs - xs[0]) / metric), (0,))]]
 
     def _chained(self, pairs, slots):

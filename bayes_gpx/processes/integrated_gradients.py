@@ -22,14 +22,15 @@ from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
-    SLOPE_TERMS,
     TINY,
     WEIGHED_SLOPE_TERMS,
     along,
+    differences,
     line_of,
     of_length,
     of_pair,
     of_two,
+    slopes_along,
 )
 
 PIECE_NODES, DENSE = 28, 1.5
@@ -88,15 +89,8 @@ def _kinks(kernel, x, baseline, xs):
     One for each rough stationary kernel; none for parts of which it is not known, as a user's own.
     """
     rough = [leaf for leaf in leaves(kernel) if leaf.stationary and leaf.kernel.smoothness < np.inf]
-    scaled = (_scaled(leaf.kernel, *map(leaf.of, (x, baseline, xs))) for leaf in rough)
+    scaled = (differences(leaf.kernel, *map(leaf.of, (x, baseline, xs))) for leaf in rough)
     return [line_of(*differences).left for differences in scaled]
-
-
-def _scaled(kernel, x, baseline, xs):
-    """Return D, P and Q, as `along` takes them."""
-    scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
-    ends = scale * (baseline[..., None] - xs.T), scale * (x[:, :, None] - xs.T)
-    return (x - baseline) / kernel.lengthscale, *ends
 
 
 def _by_pieces(kinks):
@@ -114,11 +108,10 @@ def _by_pieces(kinks):
 def _stationary_cross(kernel, x, baseline, xs, nodes):
     """As `cross`, by two moments of each path."""
     kernel._require((0,))
-    D, P, Q = _scaled(kernel, x, baseline, xs)
-    near, far = along(kernel.profile, D, P, Q, SLOPE_TERMS, nodes)
-    start, end = baseline[..., None] - xs.T, x[:, :, None] - xs.T
-    ways = start * near[:, None] + end * far[:, None]
-    return -(D / kernel.lengthscale)[:, :, None] * ways
+    level, far = slopes_along(kernel, x, baseline, xs, nodes)
+    start, moved = baseline[..., None] - xs.T, x - baseline
+    ways = start * level[:, None] + moved[:, :, None] * far[:, None]
+    return -(moved / pt.sqr(kernel.lengthscale))[:, :, None] * ways
 
 
 def _weighed_cross(term, x, baseline, xs, nodes):
@@ -129,7 +122,7 @@ def _weighed_cross(term, x, baseline, xs, nodes):
     start, end = (
         pt.dot(linear.of(point) - linear.kernel.center, there.T) for point in (baseline, x)
     )
-    D, P, Q = _scaled(kernel, *map(term.of, (x, baseline, xs)))
+    D, P, Q = differences(kernel, *map(term.of, (x, baseline, xs)))
     early, middle, late, level = along(kernel.profile, D, P, Q, WEIGHED_SLOPE_TERMS, nodes)
     near, far = early * start + middle * end, middle * start + late * end
     bent = -D[:, :, None] * (P * near[:, None] + Q * far[:, None])

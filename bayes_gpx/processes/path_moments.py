@@ -11,7 +11,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.numerics.quadrature import gauss_legendre, in_chunks, total_of
 
-SLOPE_TERMS = ((1, 1, 0), (1, 0, 1))
+SLOPE_TERMS = ((1, 0, 0), (1, 0, 1))
 """Terms that the attributions of a kernel are made of."""
 
 WEIGHED_SLOPE_TERMS = ((1, 2, 0), (1, 1, 1), (1, 0, 2), (0, 0, 0))
@@ -20,8 +20,8 @@ WEIGHED_SLOPE_TERMS = ((1, 2, 0), (1, 1, 1), (1, 0, 2), (0, 0, 0))
 TINY = 1e-300
 """The least squared length that is divided by: a path of length 0 has attributions 0, not nan."""
 
-CLOSE, CLOSE_NODES = 0.05, 8
-"""Closed forms of a path's slopes lose digits on paths shorter than 0.05 lengthscales, where 8
+CLOSE, CLOSE_NODES = 0.2, 8
+"""Closed forms of a path's slopes lose digits on paths shorter than 0.2 lengthscales, where 8
 Gauss-Legendre nodes are exact to round-off."""
 
 SHORT, SHORT_NODES = 1.5, 24
@@ -56,17 +56,6 @@ def along(profile, D, P, Q, terms, nodes=None):
     nodes : Rule, optional
         A quadrature; the most exact form known otherwise.
     """
-    if nodes is None and terms == SLOPE_TERMS:
-        r = pt.sqrt(pt.sqr(D).sum(axis=1))[:, None]
-        short = r <= CLOSE
-        length = pt.switch(short, 1.0, r)
-        e = D / length
-        closed = profile.slopes_of_path(length, e, P, Q, _onto(e, P), _onto(e, Q))
-        if closed is not None:
-            rows = short[:, 0].nonzero()[0]
-            there = D[rows], P if P.ndim == 2 else P[rows], Q[rows]
-            by_nodes = along(profile, *there, terms, gauss_legendre(CLOSE_NODES))
-            return [far[rows].set(near) for far, near in zip(closed, by_nodes, strict=True)]
     if nodes is None and profile.side_nodes is not None:
         sides = gauss_legendre(profile.side_nodes)
         return _from_foot(profile.radial, profile.step, sides, line_of(D, P, Q), terms)
@@ -76,6 +65,51 @@ def along(profile, D, P, Q, terms, nodes=None):
         return t, w, pt.maximum((1 - t) * p2 + t * q2 - t * (1 - t) * a, 0.0)
 
     return _summed(profile.radial, nodes or gauss_legendre(PANEL_NODES, PANELS), place, terms)
+
+
+def slopes_along(kernel, x, baseline, xs, nodes=None):
+    """Moments `SLOPE_TERMS` of a stationary kernel along the paths from the baseline to x, (m, n).
+
+    Parameters
+    ----------
+    kernel : Stationary
+    x : tensor (m, d)
+    baseline : tensor (d,) or (m, d)
+    xs : tensor (n, d)
+    nodes : Rule, optional
+        A quadrature; the most exact form known otherwise.
+    """
+    closed = _closed_slopes(kernel, x, baseline, xs) if nodes is None else None
+    if closed is None:
+        return along(kernel.profile, *differences(kernel, x, baseline, xs), SLOPE_TERMS, nodes)
+    rows, slopes = closed
+    there = differences(kernel, x[rows], baseline if baseline.ndim == 1 else baseline[rows], xs)
+    by_nodes = along(kernel.profile, *there, SLOPE_TERMS, gauss_legendre(CLOSE_NODES))
+    return [far[rows].set(near) for far, near in zip(slopes, by_nodes, strict=True)]
+
+
+def _closed_slopes(kernel, x, baseline, xs):
+    """Rows too short for the profile's closed form, and what that gives for all; None without."""
+    first = pt.atleast_2d(baseline)
+    center = first.mean(axis=0)
+    start, stop, others = ((point - center) / kernel.lengthscale for point in (first, x, xs))
+    D = stop - start
+    r = pt.sqrt(pt.sqr(D).sum(axis=1))[:, None]
+    short = r <= CLOSE
+    length = pt.switch(short, 1.0, r)
+    e = D / length
+    there = pt.dot(e, others.T)
+    onto = [(e * end).sum(axis=1)[:, None] - there for end in (start, stop)]
+    apart = [kernel.squared(end, xs) for end in (first, x)]
+    slopes = kernel.profile.slopes_of_path(length, *onto, *apart)
+    return None if slopes is None else (short[:, 0].nonzero()[0], slopes)
+
+
+def differences(kernel, x, baseline, xs):
+    """Return D, P and Q of paths from the baseline to x, as `along` takes them."""
+    scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
+    ends = scale * (baseline[..., None] - xs.T), scale * (x[:, :, None] - xs.T)
+    return (x - baseline) / kernel.lengthscale, *ends
 
 
 def _onto(D, P):
