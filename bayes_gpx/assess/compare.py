@@ -129,6 +129,8 @@ def compare(
     """
     refuse_incomparable(models)
     _refuse_mixed(models, groups, order, start)
+    for name, (_, idata) in models.items():
+        refuse_single_draw(idata, f"The fit of {name!r}")
     new = X_new, Z_new, y_new, groups_new
     given = X_new is not None or y_new is not None
     held_out = {name: _held_out(*models[name], *new) for name in models} if given else {}
@@ -237,7 +239,6 @@ def _codes(training, groups):
 
 def _scored(model, idata, groups, order, start):
     """ArviZ's scores of one model; rows, groups or times are their points."""
-    refuse_single_draw(idata)
     options, weights = {"progressbar": False}, {}
     if groups is not None:
         terms = densities_of_groups(model, idata, groups, **options)

@@ -176,7 +176,7 @@ def kernel_of(model: Model) -> Kernel:
         )
     if specification.grouped:
         raise ValueError(
-            "The components of a model with groups are not known; expected a model without groups."
+            "A model with groups cannot be divided into components; expected a model without groups."
         )
     if training.outputs is not None:
         raise ValueError(
@@ -185,7 +185,7 @@ def kernel_of(model: Model) -> Kernel:
         )
     if specification.correlation:
         raise ValueError(
-            "The components of classes that correlate are not known; expected correlation=0, with "
+            "Classes that correlate cannot be divided into components; expected correlation=0, with "
             "which classes are independent."
         )
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}

@@ -157,7 +157,7 @@ def in_order[Found](
         return reduce(join, chain.from_iterable(groups))
 
 
-PARALLEL_FROM = 250
+PARALLEL_FROM = 200
 """Observations from which several densities at a time are faster than one after the other.
 
 With fewer, most of the time is Python's own, which runs one thread at a time.

@@ -46,6 +46,10 @@ SEVERAL_STARTS = {False: 2_000, True: 1_000}
 """Rows up to which the optimiser also starts from the package's places, not from the paper's alone:
 without and with a lengthscale for each feature."""
 
+SOME, LONGEST = 1_000, 20.0
+"""Of more rows, lengthscales for each feature start where a fit of so many ended, and no longer than
+so: the density does not tell longer ones apart, so that the optimiser would not come back."""
+
 
 class Rows(NamedTuple):
     """Inputs X (n, m), features Z (n, p) and response y (n,), all standardised."""
@@ -185,6 +189,10 @@ def maximum_likelihood(family, rows, ard=False):
     start = {"amplitude": 1.0, "sigma": 0.1, "lengthscale": _median_lengthscale(rows.X, ard)}
     if weighed:
         start["sigma_w"] = 0.1
+    if ard and len(rows.y) > SEVERAL_STARTS[ard]:
+        some = np.random.default_rng(0).choice(len(rows.y), SOME, replace=False)
+        *_, start = maximum_likelihood(family, rows.of(some), ard)
+        start["lengthscale"] = np.minimum(start["lengthscale"], LONGEST)
     found = []
     for given in (start, None) if len(rows.y) <= SEVERAL_STARTS[ard] else (start,):
         idata = model.fit("map", start=given, progressbar=False)

@@ -264,7 +264,7 @@ def test_more_latent_values_than_one_matrix_holds_are_refused():
 
 
 def test_components_of_classes_that_correlate_are_refused(model):
-    with pytest.raises(ValueError, match="classes that correlate are not known.*correlation=0"):
+    with pytest.raises(ValueError, match="lasses that correlate cannot be divided.*correlation=0"):
         bx.components(model, THETA, NEW, **QUIET)
 
 
