@@ -51,7 +51,9 @@ def ours(X, y, long_run):
 
 
 def lapacks(n):
-    C = np.asfortranarray(np.eye(n) + np.exp(-np.subtract.outer(*2 * [np.linspace(0, 9, n)]) ** 2))
+    C = np.asfortranarray(
+        np.eye(n) + np.exp(-(np.subtract.outer(*2 * [np.linspace(0, 9, n)]) ** 2))
+    )
     return lambda: dpotri(dpotrf(C, lower=1)[0], lower=1)
 
 

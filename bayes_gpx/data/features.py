@@ -13,7 +13,6 @@ import numpy as np
 
 from bayes_gpx.data.categorical import codes, declared, indicator, is_missing, plain
 from bayes_gpx.data.dates import days_since, first_date, holds_dates, refuse_zone
-from bayes_gpx.data.moments import Moments
 
 MINIMUM_ROWS = 3
 
@@ -88,83 +87,6 @@ class Frame:
     def first(self, k: int) -> "Frame":
         """The first k columns alone."""
         return replace(self, values=self.values[:, :k], columns=self.columns[:k])
-
-
-@dataclass(frozen=True, eq=False)
-class Scaling:
-    """Centers and scales frozen at training time; ``(values - center) / scale``."""
-
-    center: np.ndarray | float
-    scale: np.ndarray | float
-
-    def apply(self, values: Any) -> Any:
-        """From user units to the model's scale."""
-        return (values - self.center) / self.scale
-
-
-def no_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
-    """Scaling that changes nothing, for ``scale=False``."""
-    return Scaling(np.zeros(len(frame.columns)), np.ones(len(frame.columns)))
-
-
-def standard_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
-    """Center and standard deviation (ddof 0) of each column; constant columns are refused.
-
-    All indicators of a categorical column have one scale, the root of their summed variances, so
-    that two rows at random are as far apart in it as in any other column.
-    """
-    scale = moments.sd
-    if frame.levels:
-        with np.errstate(over="ignore"):
-            scale = np.sqrt(np.bincount(frame.groups, scale**2))[frame.groups]
-    alike, close = indistinct(moments, scale)
-    if close.any():
-        raise ValueError(f"{name} has columns {_named(frame, close)} whose values {TOO_CLOSE}")
-    if alike.any():
-        raise ValueError(
-            f"{name} has constant columns {_named(frame, alike)}, which cannot be scaled. "
-            "Drop them, or pass scale=False."
-        )
-    huge = [c for c, sd in zip(frame.columns, scale, strict=True) if not np.isfinite(sd)]
-    if huge:
-        raise ValueError(f"{name} has columns {huge} too large to be scaled; use other units.")
-    return Scaling(moments.mean, scale)
-
-
-TOO_CLOSE = (
-    "are equal, or differ by less than 64-bit floats can tell at their size. Subtract a constant "
-    "first (from integers before they become floats), or drop a column that only numbers the rows."
-)
-"""End of the error message about `indistinct` values."""
-
-LARGEST_INTEGER = 2.0**53
-"""From here on, neighbouring whole numbers may be the same 64-bit float."""
-
-
-def indistinct(moments: Moments, scale: np.ndarray | float) -> tuple[np.ndarray, np.ndarray]:
-    """Which columns have too small a scale to divide by, and which of these may still vary."""
-    largest = np.maximum(np.abs(moments.low), np.abs(moments.high))
-    alike = scale <= 1e-14 * largest
-    return alike, alike & ((moments.high > moments.low) | (largest >= LARGEST_INTEGER))
-
-
-def response_scaling(moments: Moments, name: str = "y") -> Scaling:
-    """Center and standard deviation of a response with these moments, scalars."""
-    center, scale = (float(np.squeeze(value)) for value in (moments.mean, moments.sd))
-    if not np.isfinite(scale):
-        raise ValueError(f"{name} is too large to be scaled; use other units.")
-    alike, close = indistinct(moments, scale)
-    if np.any(close):
-        raise ValueError(f"{name} has values that {TOO_CLOSE}")
-    if np.any(alike):
-        raise ValueError(
-            f"{name} is constant, which cannot be scaled. Expected a varying response."
-        )
-    return Scaling(center, scale)
-
-
-def _named(frame, chosen):
-    return [column for column, which in zip(frame.columns, chosen, strict=True) if which]
 
 
 def read_features(

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from bayes_gpx.data.features import MINIMUM_ROWS, Frame, Scaling, read_responses, response_scaling
+from bayes_gpx.data.features import MINIMUM_ROWS, Frame, read_responses
 from bayes_gpx.data.moments import Moments
+from bayes_gpx.data.scaling import Scaling, response_scaling
 from bayes_gpx.validation import one_of
 
 

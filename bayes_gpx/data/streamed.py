@@ -10,17 +10,10 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from bayes_gpx.data.features import (
-    Frame,
-    Scaling,
-    no_scaling,
-    read_features,
-    read_response,
-    response_scaling,
-    standard_scaling,
-)
+from bayes_gpx.data.features import Frame, read_features, read_response
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.row_source import PART, RowSource, row_source
+from bayes_gpx.data.scaling import Scaling, no_scaling, response_scaling, standard_scaling
 from bayes_gpx.data.training import (
     Reader,
     TrainingData,

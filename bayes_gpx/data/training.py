@@ -7,19 +7,11 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
-from bayes_gpx.data.features import (
-    Frame,
-    Scaling,
-    no_scaling,
-    read_features,
-    read_response,
-    refuse_misaligned,
-    response_scaling,
-    standard_scaling,
-)
+from bayes_gpx.data.features import Frame, read_features, read_response, refuse_misaligned
 from bayes_gpx.data.groups import Groups, read_groups
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.outputs import Outputs, read_outputs
+from bayes_gpx.data.scaling import Scaling, no_scaling, response_scaling, standard_scaling
 
 INTERCEPT = "intercept"
 

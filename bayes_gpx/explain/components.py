@@ -176,7 +176,8 @@ def kernel_of(model: Model) -> Kernel:
         )
     if specification.grouped:
         raise ValueError(
-            "A model with groups cannot be divided into components; expected a model without groups."
+            "A model with groups cannot be divided into components; expected a model without "
+            "groups."
         )
     if training.outputs is not None:
         raise ValueError(
@@ -185,8 +186,8 @@ def kernel_of(model: Model) -> Kernel:
         )
     if specification.correlation:
         raise ValueError(
-            "Classes that correlate cannot be divided into components; expected correlation=0, with "
-            "which classes are independent."
+            "Classes that correlate cannot be divided into components; expected correlation=0, "
+            "with which classes are independent."
         )
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
     theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in specification.hyperparameters}

@@ -12,8 +12,9 @@ from scipy.spatial import cKDTree
 from scipy.stats import invgamma
 
 from bayes_gpx.aliases import Table
-from bayes_gpx.data.features import no_scaling, read_features, standard_scaling
+from bayes_gpx.data.features import read_features
 from bayes_gpx.data.moments import Moments
+from bayes_gpx.data.scaling import no_scaling, standard_scaling
 
 LEAST_RATIO = 10.0
 """Least ratio of the bounds; nearer ones, as of a column of two values, are moved apart to it."""

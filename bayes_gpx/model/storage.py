@@ -18,8 +18,9 @@ import xarray as xr
 
 from bayes_gpx.aliases import Priors
 from bayes_gpx.data.categorical import indicator
-from bayes_gpx.data.features import Frame, Scaling
+from bayes_gpx.data.features import Frame
 from bayes_gpx.data.moments import MOMENTS, Moments
+from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.data.training import INTERCEPT, read_training
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped

@@ -47,8 +47,8 @@ SEVERAL_STARTS = {False: 2_000, True: 1_000}
 without and with a lengthscale for each feature."""
 
 SOME, LONGEST = 1_000, 20.0
-"""Of more rows, lengthscales for each feature start where a fit of so many ended, and no longer than
-so: the density does not tell longer ones apart, so that the optimiser would not come back."""
+"""Of more rows, lengthscales for each feature start where a fit of so many ended, and no longer:
+the density does not tell such lengthscales apart, so that the optimiser would not come back."""
 
 
 class Rows(NamedTuple):

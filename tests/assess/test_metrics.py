@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import binom, pearsonr
 
 import bayes_gpx as bx
-from bayes_gpx.assess import metrics
+from bayes_gpx.assess import metrics, removal
 from known_draws import known, scattered
 
 QUIET = {"progressbar": False}
@@ -226,7 +226,7 @@ def test_large_questions_are_asked_in_parts(monkeypatch):
     model, theta, verb, _ = CASES["attributions of a GP"]
     dataset = verb(model, theta, NEW, **SUMMARY)
     whole = metrics.sufficiency(model, theta, dataset, NEW, **QUIET)
-    monkeypatch.setattr(metrics, "ROWS", 13)
+    monkeypatch.setattr(removal, "ROWS", 13)
     assert_allclose(metrics.sufficiency(model, theta, dataset, NEW, **QUIET), whole, atol=1e-12)
 
 

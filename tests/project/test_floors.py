@@ -15,8 +15,8 @@ aliases
 validation
 numerics: lapack special jets coalitions quadrature linear_algebra gaussian_expectations
     truncated_normal compile_modes threads row_sums partial_evaluation progress
-data: categorical dates moments features groups outputs response training row_source streamed sheets
-    openml datasets
+data: categorical dates moments features scaling groups outputs response training row_source
+    streamed sheets openml data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients players
@@ -43,7 +43,7 @@ explain: by_output in_parts predictions weights components sobol derivatives att
     shapley_values sensitivities relevance ranking importances partial_dependence
     conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
-assess: metrics tasks compare replicates calibrate projection project
+assess: removal metrics tasks compare replicates calibrate projection project
 plots: selection layout visuals predictions weights components derivatives slopes attributions
     waterfall beeswarm dependence heatmap image map path partial_dependence comparisons relevance
     importances project
