@@ -228,7 +228,7 @@ class Replicates:
             arguments = [*data.values(), *start.values(), *at_points.values(), *own.values()]
             (cov,) = compiled(structure, build, names).given(*arguments)(*given, np.zeros(()))
             return np.zeros(len(cov)), cov
-        (alpha, root), jitter = factors_of(structure, data)(given)
+        (alpha, root), jitter = factors_of(model, structure, data)(given)
         names = ("jitter", "alpha", "root", *data, *start, *at_points)
         function = compiled(structure, build, names).given(
             *data.values(), *start.values(), *at_points.values()

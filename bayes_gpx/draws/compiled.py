@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
@@ -15,8 +15,16 @@ from pytensor.graph.replace import graph_replace
 from bayes_gpx.draws.protocols import ModelLike, SpecificationLike
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.partial_evaluation import Staged
+from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.numerics.threads import LOCK
-from bayes_gpx.posteriors.base import Asked, Conditioning, Found, OneDraw, inducing_operator
+from bayes_gpx.posteriors.base import (
+    Asked,
+    Conditioning,
+    Found,
+    OneDraw,
+    inducing_operator,
+    symbols_of_rows,
+)
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.grouped_process import in_groups
 
@@ -33,6 +41,7 @@ SYMBOLS = {
     "X": pt.dmatrix,
     "y": pt.dvector,
     "Z": pt.dmatrix,
+    "parts": PARTS,
     "jitter": pt.dscalar,
     "alpha": pt.dvector,
     "root": pt.dmatrix,
@@ -173,7 +182,11 @@ def _compiled(structure, build, names, buffered):
 
 def _one_draw(structure, theta, symbols):
     """The symbols of one draw, each in its place."""
-    specification, symbol = structure.specification, symbols.get
+    specification = structure.specification
+    if "parts" in symbols:
+        p = structure.p if specification.family == "GPX" else None
+        symbols = symbols | symbols_of_rows(structure.d, p)
+    symbol = symbols.get
     sums = Sums(*(symbols[name] for name in Sums._fields)) if "gram" in symbols else None
     baseline = symbol("baseline", symbol("baselines"))
     target = symbol("target_mean"), symbol("target_variance")
@@ -202,6 +215,7 @@ def _one_draw(structure, theta, symbols):
             symbols["jitter"],
             sums,
             specification.beliefs,
+            symbol("parts"),
         ),
         Found(symbols["alpha"], symbol("root")) if "alpha" in symbols else None,
         asked if "X_new" in symbols else None,
@@ -215,13 +229,15 @@ def _one_draw(structure, theta, symbols):
 
 def data_of(
     model: ModelLike, structure: Structure, rows: np.ndarray | None = None
-) -> dict[str, np.ndarray]:
-    """What a model conditions on, by the names of `SYMBOLS`.
+) -> dict[str, Any]:
+    """What a model conditions on, by the names of `SYMBOLS`: arrays, or what has rows in parts.
 
     With `rows`, of these alone where the strategy needs sums over all rows, and no more.
     """
     corners = {"corners": model.training.corners} if model.specification.expanded else {}
     if not structure.strategy.by_sums:
-        return {**model.training.scaled(), **model.inducing, **corners}
+        streamed, training = model.training.streamed, model.training
+        known: dict = {"parts": training} if streamed else training.scaled()
+        return {**known, **model.inducing, **corners}
     own = {} if rows is None else model.training.rows(rows).scaled()
     return {**own, **corners, **model.sums}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensit
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
 from bayes_gpx.system.digests import digest
+from bayes_gpx.system.memory import in_words, refuse_beyond
 from bayes_gpx.validation import count, one_of, probability
 
 if TYPE_CHECKING:
@@ -46,11 +48,47 @@ LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
 
 
-def factors_of(structure: Structure, data: dict[str, np.ndarray]) -> Callable:
-    """Function from a list of hyperparameters to (alpha, root) and the jitter that they took."""
+def factors_of(model: ModelLike, structure: Structure, data: dict[str, Any]) -> Callable:
+    """Function from a list of hyperparameters to (alpha, root) and the jitter that they took.
+
+    Rows that are read in parts are read once for each such list, and what they leave is kept.
+    """
     staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
     factorise = staged.given(*data.values())
-    return lambda given: with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
+
+    def factors(given):
+        return with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
+
+    return partial(_once, model.found, factors) if "parts" in data else factors
+
+
+def _once(found, factors, given):
+    """What was found for these hyperparameters before; computed where it was not."""
+    key = digest(*given)
+    if key not in found:
+        (alpha, root), jitter = factors(given)
+        refuse_beyond(
+            2 * root.nbytes,
+            f"What rows read in parts leave behind takes {in_words(root.nbytes)} for each draw of "
+            f"the hyperparameters, and is kept of {len(found)} draws",
+            "Pass num_draws= to the verb, or thin the draws before bx.save.",
+        )
+        found[key] = np.array(alpha), np.array(root), jitter
+    alpha, root, jitter = found[key]
+    return (alpha, root), jitter
+
+
+def condition_on_parts(model: ModelLike, hyper: HyperparameterDraws) -> dict[str, tuple]:
+    """What rows read in parts leave behind at each draw of hyperparameters, by their digests."""
+    structure = Structure.of(model, hyper)
+    if structure.strategy.by_sums:
+        return {}
+    factors = factors_of(model, structure, data_of(model, structure))
+    draws = [[*theta.values()] for _, theta in hyper]
+    with blas_threads(model.training.n):
+        for given in draws:
+            factors(given)
+    return {key: model.found[key] for key in map(lambda given: digest(*given), draws)}
 
 
 def symbols_of(where: Points) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -354,7 +392,7 @@ def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0)
     if where.positions is not None:
         at_points["positions"] = where.positions
     common = data | start
-    factorise = factors_of(structure, data)
+    factorise = factors_of(model, structure, data)
     names = ("jitter", "alpha", "root", *(("label",) if labels else ()), *common, *at_points)
     ask, m, blocks = compiled(structure, build, names), len(where.X), None
     whole = None  # the function at all rows, where they are one block

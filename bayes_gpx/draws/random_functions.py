@@ -91,7 +91,7 @@ def draw_functions(
     each = draws if hyper.alone else 1
     entropy = cast(int, np.random.SeedSequence(seed).entropy)
     functions = Functions(model, hyper, each, waves, [], [], entropy)
-    factorise = factors_of(structure, data)
+    factorise = factors_of(model, structure, data)
     names = ("jitter", "alpha", "root", "rng", *data)
     try:
         update_of = compiled(structure, Update(waves), names).given(*data.values())

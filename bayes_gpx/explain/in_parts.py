@@ -48,7 +48,8 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
                     "without an executor."
                 )
         if streamed:
-            rows, model = _streamed(model.training), model.without_rows()
+            kept = model.kept_of_rows(idata, options.get("num_draws"))
+            rows, model = _streamed(model.training), model.without_rows(kept)
         elif X_new is None:
             rows = _of_training(model.training)
         else:
@@ -154,6 +155,7 @@ def _asked(verb, model, idata, rows, seed, options):
     training = model.training
     arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
     arrays += model.sums.values() if model.specification.fixed_basis else []
+    arrays += [array for found in model.found.values() for array in found[:2]]
     said = [model.signature, training.y_name, verb.__name__, len(rows.labels), seed]
     return digest(*arrays, *rows.asked, said, pickle.dumps(sorted(options.items())))
 
