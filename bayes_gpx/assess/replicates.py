@@ -16,7 +16,7 @@ from bayes_gpx.data.features import Frame
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
-from bayes_gpx.draws.evaluate import factors_of, symbols_of
+from bayes_gpx.draws.each_draw import factors_of, symbols_of
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.draws.points import from_baseline, points

@@ -5,7 +5,7 @@ Neither new points nor a second model of the same kind compile anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -103,6 +103,11 @@ class Structure:
             model.training.n < BUFFERED_BELOW,
         )
 
+    def __reduce__(self):
+        """Without what names stand for, which the process knows where it arrives."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_of"}
+        return _restored, (own,)
+
     @property
     def strategy(self) -> Strategy:
         """How the data become a posterior."""
@@ -114,6 +119,10 @@ class Structure:
         if self.specification.classes is None:
             return set()
         return {"alpha", "update", *(["root"] if self.strategy.root_by_class else [])}
+
+
+def _restored(own):
+    return Structure(made_of=own["specification"].made_of, **own)
 
 
 STACKED = {"alpha": 2, "root": 3, "update": 2}

@@ -20,7 +20,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
-from bayes_gpx.draws.evaluate import condition_on_parts
+from bayes_gpx.draws.each_draw import condition_on_parts
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.model.bound_data import BoundModel, bound_data
 from bayes_gpx.model.data_sums import deviates, fixed_design, sums_over_rows
