@@ -15,12 +15,12 @@ import xarray as xr
 from arviz_stats.base import array_stats
 
 from bayes_gpx.assess.replicates import Replicates
-from bayes_gpx.assess.tasks import in_turn
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.files import replaced
+from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
 
 if TYPE_CHECKING:

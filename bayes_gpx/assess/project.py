@@ -14,13 +14,13 @@ from scipy.stats import norm
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.assess.projection import Reference, project_to, thinned
-from bayes_gpx.assess.tasks import in_turn
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood
 from bayes_gpx.explain.conditional_variance import conditional_variance
 from bayes_gpx.explain.relevance import relevance
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, names_among, one_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from bayes_gpx.data.features import Frame
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
-from bayes_gpx.draws.evaluate import factors_of, symbols_of
+from bayes_gpx.draws.each_draw import factors_of, symbols_of
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.draws.points import from_baseline, points
@@ -228,7 +228,7 @@ class Replicates:
             arguments = [*data.values(), *start.values(), *at_points.values(), *own.values()]
             (cov,) = compiled(structure, build, names).given(*arguments)(*given, np.zeros(()))
             return np.zeros(len(cov)), cov
-        (alpha, root), jitter = factors_of(structure, data)(given)
+        (alpha, root), jitter = factors_of(model, structure, data)(given)
         names = ("jitter", "alpha", "root", *data, *start, *at_points)
         function = compiled(structure, build, names).given(
             *data.values(), *start.values(), *at_points.values()

@@ -29,6 +29,9 @@ PART = "part"
 class RowSource(ABC):
     """Frames of some rows each, always the same ones in the same order."""
 
+    elsewhere = False
+    """Whether `reduce` works where the frames lie, on other machines too."""
+
     @abstractmethod
     def frames(self) -> Iterator[pd.DataFrame]:
         """Read one frame after the other, each with rows and with its name as `PART`."""
@@ -137,6 +140,8 @@ class DaskRows(RowSource):
     """
 
     frame: Any
+
+    elsewhere = True
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Compute one partition after the other."""

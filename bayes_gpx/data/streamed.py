@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, cast
@@ -21,12 +21,16 @@ from bayes_gpx.data.training import (
     unscaled_last,
     with_intercept,
 )
+from bayes_gpx.numerics.threads import in_order
 
 SAMPLE = 10_000
 """Rows of the sample, for medians and for where optimisers start."""
 
+HELD = 2**25
+"""Numbers up to which rows that are needed again and again are held all the same, 256 MB."""
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class StreamedData(TrainingData):
     """Training samples in a `RowSource`; `X`, `Z` and `y` are those of a seeded sample of rows.
 
@@ -100,11 +104,55 @@ class StreamedData(TrainingData):
         ValueError
             If the model was loaded, without its rows.
         """
+        return self._source.frames()
+
+    @property
+    def _source(self):
         if self.source is None:
             raise ValueError(
-                "This fit was saved without the rows, which were read in parts; pass them as X_new."
+                "This fit was saved without the rows, which were read in parts. Pass rows to be "
+                "explained as X_new; fit again with a model of the whole data."
             )
-        return self.source.frames()
+        return self.source
+
+    def sums[Found](
+        self,
+        of_part: Callable[[Mapping[str, np.ndarray]], Found],
+        join: Callable[[Found, Found], Found],
+    ) -> Found:
+        """Join what is found of the arrays of each part, on the model's scale.
+
+        Parts are read anew, unless they are few enough to be held. See
+        `bayes_gpx.numerics.row_sums.RowParts`.
+        """
+        if self.n * (self.d + self.p + 1) <= HELD and not self._source.elsewhere:
+            return in_order(of_part, join, self._held)
+        return self._source.reduce(partial(_of_scaled, of_part, self._light.read), join)
+
+    @cached_property
+    def _held(self):
+        return [self.read(frame).scaled() for frame in self._source.frames()]
+
+    def __getstate__(self):
+        """Without rows that are held, which can be read again."""
+        return {name: value for name, value in vars(self).items() if name != "_held"}
+
+    @cached_property
+    def _light(self):
+        """Without rows, to be sent to other processes."""
+        return self.without_rows()
+
+    def __repr__(self):
+        """Without the sample, which is thousands of rows."""
+        return f"StreamedData({self.n} rows of {self.d} columns)"
+
+    def __deepcopy__(self, memo):
+        """The same: nothing changes it, and a source may be of any kind."""
+        return self
+
+
+def _of_scaled(of_part, read, frame):
+    return of_part(read(frame).scaled())
 
 
 @dataclass(frozen=True)

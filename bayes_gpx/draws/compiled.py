@@ -5,9 +5,9 @@ Neither new points nor a second model of the same kind compile anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
@@ -15,8 +15,16 @@ from pytensor.graph.replace import graph_replace
 from bayes_gpx.draws.protocols import ModelLike, SpecificationLike
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.partial_evaluation import Staged
+from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.numerics.threads import LOCK
-from bayes_gpx.posteriors.base import Asked, Conditioning, Found, OneDraw, inducing_operator
+from bayes_gpx.posteriors.base import (
+    Asked,
+    Conditioning,
+    Found,
+    OneDraw,
+    inducing_operator,
+    symbols_of_rows,
+)
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.grouped_process import in_groups
 
@@ -33,6 +41,7 @@ SYMBOLS = {
     "X": pt.dmatrix,
     "y": pt.dvector,
     "Z": pt.dmatrix,
+    "parts": PARTS,
     "jitter": pt.dscalar,
     "alpha": pt.dvector,
     "root": pt.dmatrix,
@@ -94,6 +103,11 @@ class Structure:
             model.training.n < BUFFERED_BELOW,
         )
 
+    def __reduce__(self):
+        """Without what names stand for, which the process knows where it arrives."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_of"}
+        return _restored, (own,)
+
     @property
     def strategy(self) -> Strategy:
         """How the data become a posterior."""
@@ -105,6 +119,10 @@ class Structure:
         if self.specification.classes is None:
             return set()
         return {"alpha", "update", *(["root"] if self.strategy.root_by_class else [])}
+
+
+def _restored(own):
+    return Structure(made_of=own["specification"].made_of, **own)
 
 
 STACKED = {"alpha": 2, "root": 3, "update": 2}
@@ -173,7 +191,11 @@ def _compiled(structure, build, names, buffered):
 
 def _one_draw(structure, theta, symbols):
     """The symbols of one draw, each in its place."""
-    specification, symbol = structure.specification, symbols.get
+    specification = structure.specification
+    if "parts" in symbols:
+        p = structure.p if specification.family == "GPX" else None
+        symbols = symbols | symbols_of_rows(structure.d, p)
+    symbol = symbols.get
     sums = Sums(*(symbols[name] for name in Sums._fields)) if "gram" in symbols else None
     baseline = symbol("baseline", symbol("baselines"))
     target = symbol("target_mean"), symbol("target_variance")
@@ -202,6 +224,7 @@ def _one_draw(structure, theta, symbols):
             symbols["jitter"],
             sums,
             specification.beliefs,
+            symbol("parts"),
         ),
         Found(symbols["alpha"], symbol("root")) if "alpha" in symbols else None,
         asked if "X_new" in symbols else None,
@@ -215,13 +238,15 @@ def _one_draw(structure, theta, symbols):
 
 def data_of(
     model: ModelLike, structure: Structure, rows: np.ndarray | None = None
-) -> dict[str, np.ndarray]:
-    """What a model conditions on, by the names of `SYMBOLS`.
+) -> dict[str, Any]:
+    """What a model conditions on, by the names of `SYMBOLS`: arrays, or what has rows in parts.
 
     With `rows`, of these alone where the strategy needs sums over all rows, and no more.
     """
     corners = {"corners": model.training.corners} if model.specification.expanded else {}
     if not structure.strategy.by_sums:
-        return {**model.training.scaled(), **model.inducing, **corners}
+        streamed, training = model.training.streamed, model.training
+        known: dict = {"parts": training} if streamed else training.scaled()
+        return {**known, **model.inducing, **corners}
     own = {} if rows is None else model.training.rows(rows).scaled()
     return {**own, **corners, **model.sums}

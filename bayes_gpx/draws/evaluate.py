@@ -17,14 +17,13 @@ import xarray as xr
 from arviz_base import rcParams
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.compiled import Structure, compiled, data_of
+from bayes_gpx.draws.each_draw import in_blocks
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.mixtures import Conditional
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import ResultBuilder
 from bayes_gpx.draws.stores import Memory, Store
 from bayes_gpx.numerics.jets import Jet
-from bayes_gpx.numerics.linear_algebra import with_jitter
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
@@ -44,29 +43,6 @@ BLOCK_BYTES = 32 * 2**20
 
 LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
-
-
-def factors_of(structure: Structure, data: dict[str, np.ndarray]) -> Callable:
-    """Function from a list of hyperparameters to (alpha, root) and the jitter that they took."""
-    staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
-    factorise = staged.given(*data.values())
-    return lambda given: with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
-
-
-def symbols_of(where: Points) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values of the symbols for points: one row for each, and common to all."""
-    at_points, start = {"X_new": where.X}, {}
-    if where.Z is not None:
-        at_points["Z_new"] = where.Z
-    if where.group is not None:
-        at_points["group_new"] = where.group
-    if where.baseline is not None:
-        start["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
-    return at_points, start
-
-
-def _factorise(draw):
-    return [*draw.strategy.condition(draw.given)]
 
 
 @dataclass(frozen=True)
@@ -160,11 +136,14 @@ def explain(
     Notes
     -----
     `bayes_gpx.predictions`, `weights`, `contributions`, `derivatives` and `attributions` take
-    `executor` too: a `concurrent.futures.Executor`, for Dask ``client.get_executor()``, whose
-    workers explain the rows in parts of 16,384. Draws then need a `path`, which all workers can
-    write to; without one pass ``keep="summary"``. Training rows that were read in parts are
-    explained so without an executor as well. `seed` gives the same draws for any number of workers;
-    `obs` and `joint` are refused.
+    `executor` too: a `concurrent.futures.Executor`, for Dask ``client.get_executor()``. Its workers
+    explain more than 16,384 rows in parts of so many. Draws then need a `path`, which all workers
+    can write to; without one pass ``keep="summary"``; `obs` and `joint` are refused. Training rows
+    that were read in parts are explained so without an executor as well. Of fewer rows, workers
+    take blocks of draws of the hyperparameters, as many as take 0.3 seconds, and what they find is
+    put together here, so that everything is as without an executor, but for round-off. `seed` gives
+    the same draws for any number of workers; of labels and counts, whose posterior is searched for
+    from that of the draw before, to about nine digits.
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
@@ -314,7 +293,7 @@ SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with
 
 
 def _moments(model, hyper, tracked, quantity, where, moment, each, first):
-    """Posterior moments of a quantity for each draw, block of rows and class, as from `_in_blocks`.
+    """Posterior moments of a quantity for each draw, block of rows and class, as from `in_blocks`.
 
     The blocks depend on the model and the quantity alone, never on how many rows are asked for:
     their first rows are part of the seeds.
@@ -335,48 +314,7 @@ def _moments(model, hyper, tracked, quantity, where, moment, each, first):
         return max(1, BLOCK_BYTES // (8 * max(points * max(known, each), pairs, squares)))
 
     labels = () if quantity.across else range(model.specification.classes or 0)
-    return _in_blocks(model, hyper, tracked, build, where, size_of, labels, first)
-
-
-def _in_blocks(model, hyper, tracked, build, where, size_of, labels=(), first=0):
-    """Evaluate a build function at points, for each draw and block of rows.
-
-    `size_of` is given the length of alpha and returns how many rows a block has. Rows before the
-    `first` are left out of the first draw.
-
-    Yields
-    ------
-    position, hyperparameters, rows, class (0 without `labels`), arrays, jitter
-    """
-    structure = Structure.of(model, hyper)
-    data = data_of(model, structure)
-    at_points, start = symbols_of(where)
-    if where.positions is not None:
-        at_points["positions"] = where.positions
-    common = data | start
-    factorise = factors_of(structure, data)
-    names = ("jitter", "alpha", "root", *(("label",) if labels else ()), *common, *at_points)
-    ask, m, blocks = compiled(structure, build, names), len(where.X), None
-    whole = None  # the function at all rows, where they are one block
-
-    def asked(rows):
-        return ask.given(*common.values(), *[values[rows] for values in at_points.values()])
-
-    for at, theta in tracked:
-        given = list(theta.values())
-        own = model.specification.of_outputs(theta, model.training.code)
-        (alpha, root), jitter = factorise(given)
-        if blocks is None:
-            size = size_of(len(alpha))
-            blocks = [slice(start, min(start + size, m)) for start in range(0, m, size)]
-            whole = asked(blocks[0]) if len(blocks) == 1 else None
-        for rows in [block for block in blocks if block.start >= first]:
-            at_rows = whole or asked(rows)
-            for label in labels or (0,):
-                which = (np.asarray(label),) if labels else ()
-                found = at_rows(*given, np.asarray(jitter), alpha, root, *which)
-                yield at, own, rows, label, found, jitter
-        first = 0
+    return in_blocks(model, hyper, tracked, build, where, size_of, labels, first)
 
 
 def jets(
@@ -414,7 +352,7 @@ def jets(
             draws, total=len(draws), description="Means of the response, by draw"
         )
         new, parts = replace(where, positions=None), []
-        for at, theta, rows, _, found, jitter in _in_blocks(
+        for at, theta, rows, _, found, jitter in in_blocks(
             model, hyper, tracked, build, new, size_of
         ):
             parts.append([np.array(part) for part in found])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 class SpecificationLike(Protocol):
     """What a model is made of, apart from its data; hashable."""
 
+    family: str
     likelihood: str
     classes: int | None
     beliefs: Beliefs | None
@@ -72,6 +73,9 @@ class ModelLike(Protocol):
         Names of `bayes_gpx.posteriors.base` -> variables of latent values that a fit may hold.
     inducing : dict of arrays
         Inducing points `U` and `U_Z` on the model's scale, where there are any.
+    found : dict of tuples
+        What rows that are read in parts left behind, by digests of the hyperparameters: alpha,
+        root and jitter, kept for the next verb.
     called_kernel : object or None
         What a callable kernel returned.
     own_variables : tuple
@@ -87,6 +91,7 @@ class ModelLike(Protocol):
     posterior_names: dict[str, str]
     latent_names: dict[str, str]
     inducing: dict[str, np.ndarray]
+    found: dict[str, tuple]
     called_kernel: Any
     own_variables: tuple
 

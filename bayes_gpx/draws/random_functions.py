@@ -14,7 +14,8 @@ from bayes_gpx.aliases import Draws
 from bayes_gpx.draws import evaluate as one_to_all, quantities
 from bayes_gpx.draws.answers import gathered
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
-from bayes_gpx.draws.evaluate import DEPENDENCE, factors_of, finished, keep_freed_memory, symbols_of
+from bayes_gpx.draws.each_draw import factors_of, symbols_of
+from bayes_gpx.draws.evaluate import DEPENDENCE, finished, keep_freed_memory
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.response_means import means
@@ -91,7 +92,7 @@ def draw_functions(
     each = draws if hyper.alone else 1
     entropy = cast(int, np.random.SeedSequence(seed).entropy)
     functions = Functions(model, hyper, each, waves, [], [], entropy)
-    factorise = factors_of(structure, data)
+    factorise = factors_of(model, structure, data)
     names = ("jitter", "alpha", "root", "rng", *data)
     try:
         update_of = compiled(structure, Update(waves), names).given(*data.values())

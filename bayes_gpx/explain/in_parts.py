@@ -1,29 +1,31 @@
-"""Verbs about many rows, in parts: of data that are read in parts, or by several processes."""
+"""Verbs by several processes, or of data that are read in parts: parts of rows, or of draws."""
 
 from __future__ import annotations
 
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
-from functools import wraps
+from concurrent.futures import Executor
+from functools import partial, wraps
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.draws.each_draw import by_executor
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.part_stores import PART, PartStore
 from bayes_gpx.system.digests import digest
+from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
-
-WAITING = 16
-"""Parts that are with an executor at a time, so that no more are held."""
 
 
 def in_parts[Verb: Callable](verb: Verb) -> Verb:
-    """Have a verb explain in parts the rows of data read in parts, or with an executor."""
+    """Have a verb explain the rows of data read in parts, or many rows by an executor, in parts.
+
+    Of rows that are one part, an executor evaluates blocks of the hyperparameters' draws.
+    """
 
     @wraps(verb)
     def explained(
@@ -38,8 +40,17 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
     ) -> xr.Dataset:
         refuse_swapped(model, idata)
         streamed = X_new is None and model.training.streamed and model.training.source is not None
+        known_executor(executor)
+        alone = partial(verb, model, idata, X_new, Z_new, groups_new=groups_new, **options)
         if not streamed and executor is None:
-            return verb(model, idata, X_new, Z_new, groups_new=groups_new, **options)
+            return alone()
+        if (
+            executor is not None
+            and not streamed
+            and len(model.training.X if X_new is None else X_new) <= PART
+        ):
+            with by_executor(executor):
+                return alone()
         for name in ("obs", "joint", "exposure"):
             if options.get(name) not in (None, False):
                 raise ValueError(
@@ -48,7 +59,8 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
                     "without an executor."
                 )
         if streamed:
-            rows, model = _streamed(model.training), model.without_rows()
+            kept = model.kept_of_rows(idata, options.get("num_draws"))
+            rows, model = _streamed(model.training), model.without_rows(kept)
         elif X_new is None:
             rows = _of_training(model.training)
         else:
@@ -125,7 +137,6 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
         )
     if seed is not None:
         count("seed", seed, 0)
-    known_executor(executor)
     entropy, store, n = np.random.SeedSequence(seed).entropy, None, len(rows.labels)
     options |= {"keep": keep, "progressbar": False}
     if keep == "draws":
@@ -139,7 +150,7 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
         if not store.holds(number):
             store.write(number, found)
         numbered = (task for task in numbered if not store.holds(task[0]))
-    rest = _run(executor, verb, (model, idata), numbered, options, store)
+    rest = in_turn(_task, (verb, model, idata, options, store), numbered, executor)
     if store is not None:
         deque(rest, maxlen=0)
         return store.finished(rows.labels)
@@ -154,6 +165,7 @@ def _asked(verb, model, idata, rows, seed, options):
     training = model.training
     arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
     arrays += model.sums.values() if model.specification.fixed_basis else []
+    arrays += [array for found in model.found.values() for array in found[:2]]
     said = [model.signature, training.y_name, verb.__name__, len(rows.labels), seed]
     return digest(*arrays, *rows.asked, said, pickle.dumps(sorted(options.items())))
 
@@ -163,28 +175,11 @@ def _seed(entropy, number):
     return int(np.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(1)[0])
 
 
-def _task(verb, fitted, number, part, seed, options, store):
+def _task(shared, number, part, seed):
     """One part, written to the store; or what was found of it."""
-    found = verb(*fitted, **part, seed=seed, **options)
+    verb, model, idata, options, store = shared
+    found = verb(model, idata, **part, seed=seed, **options)
     if store is None:
         return found
     store.write(number, found)
     return None
-
-
-def _run(executor, verb, fitted, numbered, options, store) -> Iterator[Any]:
-    """Results of all parts in their order, at most `WAITING` of them at a time."""
-    if executor is None:
-        for number, part, seed in numbered:
-            yield _task(verb, fitted, number, part, seed, options, store)
-        return
-    client = getattr(executor, "_client", None)
-    if client is not None:  # Dask's: what all tasks share is sent once
-        fitted = client.scatter(fitted, broadcast=True, hash=False)
-    waiting: deque[Future] = deque()
-    for part in numbered:
-        waiting.append(executor.submit(_task, verb, fitted, *part, options, store))
-        if len(waiting) == WAITING:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

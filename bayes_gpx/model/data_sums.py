@@ -1,9 +1,9 @@
 """Sums over rows that stand for the data where no hyperparameter changes the basis functions."""
 
-import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from queue import SimpleQueue
+from typing import Any
 
 import numpy as np
 import pytensor
@@ -13,7 +13,7 @@ from pytensor.graph.traversal import graph_inputs
 
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.numerics.threads import LOCK, in_order
+from bayes_gpx.numerics.threads import LOCK, Pool, in_order
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.operators import evaluate
@@ -37,7 +37,7 @@ def fixed_design(process, theta, training):
         None where there are no basis functions, where hyperparameters change more than their
         scales, or where samples have deviations of their own from them.
     """
-    if not isinstance(process, BasisProcess) or _deviates(theta):
+    if not isinstance(process, BasisProcess) or deviates(theta):
         return None
     x, z = pt.tensor("x", shape=(None, training.d), dtype="float64"), pt.dmatrix("z")
     at = evaluate(x, None if training.Z is None else z, smooth=True)
@@ -46,7 +46,7 @@ def fixed_design(process, theta, training):
     return [x, z, values] if given else None
 
 
-def _deviates(theta):
+def deviates(theta: Mapping[str, Any]) -> bool:
     """Whether samples have deviations of their own, whose sd `sigma_w` is not fixed at 0."""
     sigma_w = theta.get("sigma_w")
     return sigma_w is not None and not (isinstance(sigma_w, Constant) and not sigma_w.data.any())
@@ -86,16 +86,10 @@ class SumsOf:
 
     @cached_property
     def _functions(self):
-        """Copies of the compiled function, of which each caller takes one."""
         *points, values = self.design
+        options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
         with LOCK:
-            whole = pytensor.function(
-                points, values, mode=MODE, on_unused_input="ignore", trust_input=True
-            )
-            copies = SimpleQueue()
-            for _ in range(os.cpu_count() or 1):
-                copies.put(whole.copy())
-        return copies
+            return Pool(pytensor.function(points, values, **options))
 
     def compile(self) -> None:
         """Compile now: threads would wait for a caller that holds `LOCK` and waits for them."""
@@ -109,11 +103,8 @@ class SumsOf:
     def _of_block(self, rows):
         scaled = rows.scaled()
         y = scaled["y"]
-        function = self._functions.get()
-        try:
+        with self._functions.taken() as function:
             G = function(scaled["X"], scaled.get("Z", np.empty((0, 0)))).copy()
-        finally:
-            self._functions.put(function)
         return Sums(np.dot(G.T, G), np.dot(G.T, y), np.dot(y, y), float(len(y)))
 
     def __getstate__(self):

@@ -94,8 +94,8 @@ def infer(
     if chosen.inducing:
         idata["variational"] = xr.DataTree(inducing_values(model, idata, progressbar))
     found = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
-    by_sums = model.specification.fixed_basis and model.training.n > ROWS_WORTH_LOO
-    if found >= DRAWS_WORTH_LOO and not by_sums:
+    costly = spec.fixed_basis and model.training.n > ROWS_WORTH_LOO
+    if found >= DRAWS_WORTH_LOO and not (costly or model.training.streamed):
         _add_left_out(model, idata, progressbar)
     if spec.beliefs is not None:
         idata["beliefs"] = xr.DataTree(believed(model, idata, progressbar=progressbar))

@@ -32,11 +32,11 @@ class GP(Model):
         column of dates is read as days since the first row's, slopes along it are per day, and new
         rows have dates too; times with a time zone are refused.
 
-        Rows are read in parts, and never held in memory together, if X is the path of a Parquet or
+        Rows are read in parts, and need not fit into memory, if X is the path of a Parquet or
         Arrow file, of a folder of these or a glob, such as ``"rides/*.parquet"``, or a list of
         files; a Dask data frame; or an iterable of pandas or polars frames that can be iterated
-        over again. All columns but y are then features. This needs normal noise and `HSGP`; see
-        Notes.
+        over again. All columns but y are then features. This needs normal noise and an
+        approximation; see Notes.
     y : series or array (n,); or a frame or array (n, q); or str
         A table holds several outputs of each row, one in each column, for normal noise; missing
         values are gaps, and columns of arrays are named y0, y1, ... Where rows are read in parts,

@@ -16,20 +16,25 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import xarray as xr
+from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
+from bayes_gpx.draws.each_draw import condition_on_parts
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.model.bound_data import BoundModel, bound_data
-from bayes_gpx.model.data_sums import fixed_design, sums_over_rows
+from bayes_gpx.model.data_sums import deviates, fixed_design, sums_over_rows
 from bayes_gpx.model.description import described
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.inducing_points import inducing_points
+from bayes_gpx.model.kept_of_rows import KeptOfRows
 from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import create_variables, fixed_value, grouped
 from bayes_gpx.model.specification import squared
 from bayes_gpx.model.starting_points import starts
-from bayes_gpx.posteriors.base import Conditioning, inducing_operator
+from bayes_gpx.numerics.row_sums import PARTS
+from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
 from bayes_gpx.processes.grouped_process import in_groups
 from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import one_of
@@ -63,6 +68,8 @@ class Model:
         Those that are not inferred.
     inducing : dict of arrays
         Inducing points on the model's scale, where there are any.
+    found : dict of tuples
+        What rows that are read in parts left behind, at the hyperparameters asked for so far.
     joined : bool
         Whether it was built inside a larger `pymc.Model`.
     """
@@ -85,24 +92,26 @@ class Model:
             _refuse_many(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
+        self.found = {}
 
     @classmethod
     def restored(
         cls,
         training: TrainingData,
         specification: Specification,
-        sums: dict[str, np.ndarray] | None = None,
+        kept: KeptOfRows | None = None,
         **settings: Any,
     ) -> Self:
         """A model of training data with their scaling, outside of any other; for loading it.
 
-        With `sums` over the rows where these are known.
+        With what is known of the rows.
         """
-        model = cls.__new__(cls)
+        model, kept = cls.__new__(cls), kept or KeptOfRows()
         model._read(training, specification, **settings)
-        if sums is not None:
-            model.sums = sums
-        model._build(None)
+        if kept.sums:
+            model.sums = dict(kept.sums)
+        model.found |= kept.found
+        model._build(None, kept.inducing)
         return model
 
     def of_rows(self, training: TrainingData) -> Self:
@@ -137,10 +146,16 @@ class Model:
         settings = self._settings | {"priors": {**self.priors, **fixed}}
         return self.restored(training, self.specification, **settings)
 
-    def without_rows(self) -> Self:
-        """The same model of data read in parts, with sums in the place of the rows."""
+    def kept_of_rows(self, idata: Draws, num_draws: int | None = None) -> KeptOfRows:
+        """What stands for rows read in parts, at these draws, with a pass over them for each."""
+        hyper = hyperparameter_draws(self, idata, num_draws)
+        sums = self.sums if self.specification.fixed_basis else {}
+        return KeptOfRows(sums, condition_on_parts(self, hyper), self.inducing)
+
+    def without_rows(self, kept: KeptOfRows) -> Self:
+        """The same model of data read in parts, with what is kept of the rows in their place."""
         training = cast("StreamedData", self.training).without_rows()
-        return self.restored(training, self.specification, self.sums, **self._settings)
+        return self.restored(training, self.specification, kept, **self._settings)
 
     @property
     def _settings(self):
@@ -154,19 +169,20 @@ class Model:
                 "it outside of the `with pm.Model()` block, or send what it is made of and build "
                 "both where they arrive."
             )
-        sums = self.__dict__.get("sums")
-        return _rebuilt, (type(self), self.training, self.specification, sums, self._settings)
+        kept = KeptOfRows(self.__dict__.get("sums", {}), self.found, self.inducing)
+        return _rebuilt, (type(self), self.training, self.specification, kept, self._settings)
 
     def in_model(self, name: str) -> str:
         """Name of a variable or dim of this model in its `pymc.Model`."""
         return f"{self.name}_{name}" if self.name else name
 
-    def _build(self, outer):
+    def _build(self, outer, inducing=None):
         self.joined = outer is not None
         self._pymc = outer if outer is not None else BoundModel(model=None)
         if outer is not None:
             _register_numba()
-        self.inducing = inducing_points(self.training, self.specification.approximation)
+        approximation = self.specification.approximation
+        self.inducing = dict(inducing or inducing_points(self.training, approximation))
         self._jitter, spec = pytensor.shared(0.0, "jitter"), self.specification
         self._fitting = threading.Lock()
         with self._pymc:
@@ -214,18 +230,22 @@ class Model:
         if by_sums and (design := fixed_design(process, theta, data)) is not None:
             self.specification = spec = replace(spec, fixed_basis=True)
             self._design = design
+        y, parts = scaled["y"], None
         if data.streamed:
-            _refuse_streamed(spec)
+            _refuse_streamed(spec, theta)
+            block = symbols_of_rows(data.d, None if data.Z is None else data.p)
+            x, z, y, parts = block["X"], block.get("Z"), block["y"], Constant(PARTS, data)
         given = Conditioning(
             process,
             spec.observation,
             spec.of_outputs(theta, None if data.outputs is None else data.outputs.codes),
             x,
-            scaled["y"],
+            y,
             z,
             exposure,
             inducing_operator(**inducing),
             beliefs=spec.beliefs,
+            parts=parts,
         )
         if spec.correlation:
             self._add_covariances(theta)
@@ -568,9 +588,9 @@ def _refuse_many(n, specification):
         )
 
 
-def _rebuilt(kind, training, specification, sums, settings):
+def _rebuilt(kind, training, specification, kept, settings):
     """The model that was pickled."""
-    return kind.restored(training, specification, sums, **settings)
+    return kind.restored(training, specification, kept, **settings)
 
 
 def _register_numba():
@@ -578,21 +598,24 @@ def _register_numba():
     from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
 
 
-def _refuse_streamed(specification):
+def _refuse_streamed(specification, theta):
     """Raise for a model that needs rows themselves, where they are read in parts."""
-    if specification.fixed_basis and not specification.hierarchical:
-        return
     if specification.hierarchical:
         raise ValueError(
             "X is read in parts, with representation='hierarchy'; expected 'collapsed', which has "
             "no variables for each row."
         )
-    weighed = ", and with priors={'sigma_w': 0}" if specification.family == "GPX" else ""
-    raise ValueError(
-        f"X is read in parts, with approximation={specification.approximation!r}; expected "
-        f"approximation=bx.HSGP(m){weighed}, for which sums over the rows are all that is needed. "
-        "For other models take a sample of the rows into memory."
-    )
+    if specification.approximation is None:
+        raise ValueError(
+            "X is read in parts, without an approximation; expected approximation=bx.HSGP(m), for "
+            "few columns, or bx.Inducing(m). For other models take a sample of the rows into "
+            "memory."
+        )
+    if deviates(theta):
+        raise ValueError(
+            "X is read in parts, with a sigma_w that is not fixed at 0; expected "
+            "priors={'sigma_w': 0}, without deviations of single rows, which are not held."
+        )
 
 
 def _points_tensor(points):

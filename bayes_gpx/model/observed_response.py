@@ -169,14 +169,18 @@ def _fixed_basis(F, scales, variance, size):  # noqa: N803
 def streamed(specification, given, training, *, rename, ridge, sums):
     """Add the log density of a response whose rows are not held, from sums over them.
 
-    Arguments and result are those of `observe`; the density is a potential, since there is no y.
+    These are made once, or anew for each density. Arguments and result are those of `observe`; the
+    density is a potential, since there is no y.
     """
     strategy = specification.strategy_of()
-    parts = strategy.scales_and_variance(given, ridge)
-    evidence = strategy.log_density_by_sums(Sums(**sums(training.y)), *parts)
+    if strategy.by_sums:
+        parts = strategy.scales_and_variance(given, ridge)
+        evidence = strategy.log_density_by_sums(Sums(**sums(training.y)), *parts)
+    else:
+        evidence = strategy.by_rows(given, ridge)
     scale = training.response_scaling.scale
     pm.Potential(rename("y"), evidence - training.n * np.log(scale))
-    return parts
+    return [evidence]
 
 
 GENERATIVE = {

@@ -48,7 +48,8 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
     Raises
     ------
     ValueError
-        For a model without inducing points, and for idata that do not fit it.
+        For a model without inducing points, or of rows that are read in parts, and for idata that
+        do not fit it.
 
     References
     ----------
@@ -60,6 +61,11 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
         raise ValueError(
             f"The model's approximation is {model.specification.approximation}; expected "
             "bx.Inducing(m), whose points can be moved."
+        )
+    if model.training.streamed:
+        raise ValueError(
+            "The training rows are read in parts; expected rows in memory. Move the points of a "
+            "model of a sample of the rows, and pass what comes back as approximation=."
         )
     count("steps", steps)
     hyper = hyperparameter_draws(model, idata)

@@ -26,9 +26,9 @@ from bayes_gpx.data.training import INTERCEPT, read_training
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.model.gp import GP, GPX
+from bayes_gpx.model.kept_of_rows import KeptOfRows
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.posteriors.beliefs import Beliefs
-from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.system.digests import BLANK, intact, sealed
 from bayes_gpx.system.files import read_path, replaced, writable
@@ -74,7 +74,9 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     Notes
     -----
     Of a model whose rows are read in parts, the file holds sums over them, moments and scaling, but
-    no rows: the loaded model predicts and explains what is passed as `X_new`.
+    no rows: the loaded model predicts and explains what is passed as `X_new`. Where rows enter by
+    more than sums made once, as with `Inducing`, the file holds what they say at each draw, m x m
+    numbers for m points, for which `save` passes over the rows once for each draw.
 
     A callable kernel or prior cannot be written; `load` asks for it again. The file holds a
     checksum of itself, by which `load` knows damage.
@@ -87,7 +89,10 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     del spec["fixed_basis"]  # the model finds out again
     if not isinstance(kernel, str):
         spec["kernel"] = PRECOMPUTED if isinstance(kernel, Precomputed) else CALLABLE
-    model = model.without_rows() if model.training.streamed else model
+    kept = None
+    if model.training.streamed:
+        kept = model.kept_of_rows(idata)
+        model = model.without_rows(kept)
     approximation, training = model.specification.approximation, model.training
     if approximation is not None:
         spec["approximation"] = [type(approximation).__name__, spec["approximation"]]
@@ -100,6 +105,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "z_is_x": training.z_is_x,
         "name": model.name,
         "streamed": training.streamed,
+        "n": training.n,
         "y_name": training.y_name,
         **_scaling_of_y(training),
         "labels": _plain(training.labels),
@@ -144,10 +150,9 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     for name in settings["fixed_priors"]:
         value = model.fixed[name]
         variables[f"fixed_{name}"] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), value)
-    if training.streamed:
+    if kept is not None:
         variables |= {f"X_{name}": ("feature", getattr(training.moments, name)) for name in MOMENTS}
-        dims = {"gram": ("function", "function_bis"), "cross": ("function",)}
-        variables |= {f"sum_{k}": (dims.get(k, ()), v) for k, v in model.sums.items()}
+        variables |= kept.variables()
     tree = xr.DataTree.from_dict(
         {
             **idata.to_dict(),
@@ -296,9 +301,9 @@ def _restored(data, settings, kernel, priors):
     known |= {"priors": {**fixed, **priors}, "name": settings["name"]}
     family = FAMILIES[spec["family"]]
     if settings.get("streamed"):
-        sums = {name: data[f"sum_{name}"].values for name in Sums._fields}
         training = _without_rows(data, settings, scalings)
-        return family.restored(training, specification, sums, **known)
+        kept = KeptOfRows.of_variables(data)
+        return family.restored(training, specification, kept, **known)
     training = read_training(
         _frame(data["X"], settings),
         _response(y, data, settings),
@@ -358,13 +363,12 @@ def _without_rows(data, settings, scalings):
         for k, dim in (("X", "feature"), ("Z", "z_feature"))
         if k in data and (own := {c: tuple(v) for c, v in levels[k].items()}) is not None
     ]
-    n, name = int(data["sum_n"]), settings["y_name"]
-    of_x = Moments(n, *(data[f"X_{k}"].values for k in MOMENTS))
+    of_x = Moments(settings["n"], *(data[f"X_{k}"].values for k in MOMENTS))
     return StreamedData(
         frames[0],
         frames[1] if len(frames) > 1 else None,
         data["y"].values,
-        name,
+        settings["y_name"],
         *scalings,
         z_is_x=settings["z_is_x"],
         intercept=settings["intercept"],

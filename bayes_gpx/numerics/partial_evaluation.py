@@ -1,6 +1,7 @@
 """Compiled functions in two stages: what depends on fixed arguments alone is computed once."""
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import partial
 
 import numpy as np
@@ -46,4 +47,4 @@ class Staged:
 
     def given(self, *fixed: np.ndarray) -> Callable:
         """Return the function of the changing arguments, for the running thread."""
-        return partial(self._last_stage.own, *[array.copy() for array in self._first_stage(*fixed)])
+        return partial(self._last_stage.own, *map(deepcopy, self._first_stage(*fixed)))

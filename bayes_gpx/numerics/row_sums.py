@@ -2,13 +2,14 @@
 
 The graph of one block of rows is compiled once and evaluated for each. Derivatives of the sums are
 sums over rows too, of the block's vector-Jacobian product, for which the block is computed anew.
+Rows are arrays, or are read in parts for each sum anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import cached_property
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
+from typing import Any, Protocol, cast
 
 import numpy as np
 import pytensor
@@ -18,13 +19,31 @@ from pytensor.graph.basic import Apply, Constant, equal_computations
 from pytensor.graph.op import Op, io_connection_pattern
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
+from pytensor.link.c.type import Generic
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.numerics.threads import LOCK, Copies
+from bayes_gpx.numerics.threads import LOCK, Copies, Pool
 
 ROWS = 4096
 """Rows of a block: the same on every machine, since sums depend on their order."""
+
+PARTS = Generic()
+"""Type of a variable whose value is a `RowParts`."""
+
+
+class RowParts(Protocol):
+    """Rows that are read in parts, again and again, always the same ones in the same order."""
+
+    def sums[Found](
+        self,
+        of_part: Callable[[Mapping[str, np.ndarray]], Found],
+        join: Callable[[Found, Found], Found],
+    ) -> Found:
+        """Join, in an order that workers do not change, what is found of the arrays of each part.
+
+        Several parts at a time, which may be elsewhere: both functions can be pickled.
+        """
 
 
 def parameters_of(outputs: Sequence, symbols: Sequence) -> list:
@@ -74,7 +93,7 @@ class RowGraph:
         made of constants alone.
         """
         parameters = parameters_of(outputs, [*rows, *held])
-        own = {v: v.type() for v in [*parameters, *held, *rows]}
+        own = {v: v.type(v.name) for v in [*parameters, *held, *rows]}
         inner = clone_replace([*outputs], own)
         symbols = [[own[v] for v in group] for group in (parameters, held, rows)]
         return RowGraph(symbols[0], symbols[1], symbols[2], inner, size), parameters
@@ -85,7 +104,7 @@ class RowGraph:
         return [*self.parameters, *self.held, *self.rows]
 
     def _shape(self):
-        counts = len(self.parameters), len(self.held), self.size
+        counts = len(self.parameters), len(self.held), self.size, *(v.name for v in self.rows)
         return (*counts, *(v.type for v in self.inputs), *(v.type for v in self.outputs))
 
     def __eq__(self, other):
@@ -114,18 +133,69 @@ class RowGraph:
     def _own(self):
         return Copies(lambda: self._compiled)
 
+    @cached_property
+    def pool(self) -> Pool:
+        """The graphs as functions for any thread, the same ones for equal graphs."""
+        return _pool_of(self)
+
     def blocks(self, *values: np.ndarray) -> Iterator[tuple[slice, list[np.ndarray]]]:
         """Which rows are in each block, and the outputs there."""
-        k, evaluate = len(values) - len(self.rows), self._own.functions[0]
+        yield from self._by(self._own.functions[0], values)
+
+    def _by(self, evaluate, values):
+        k = len(values) - len(self.rows)
         rows = values[k:]
         for first in range(0, max(len(rows[0]), 1), self.size):
             block = slice(first, first + self.size)
             yield block, evaluate(*values[:k], *(np.ascontiguousarray(v[block]) for v in rows))
 
+    def total(self, *values: Any) -> list[np.ndarray]:
+        """Sums of the outputs over all blocks, in their order.
+
+        In the place of each array of rows may be the `RowParts` that have it, by its symbol's name.
+        """
+        if not self.rows or isinstance(values[-1], np.ndarray):
+            return _total(self.blocks(*values))
+        self.pool  # noqa: B018 compiled now: the caller may hold what threads would wait for
+        known = values[: len(values) - len(self.rows)]
+        return values[-1].sums(partial(_of_part, self, known), _added)
+
     def typed(self, inputs: Sequence) -> list:
         """The inputs of an `Op`, brought to the types of the graph's own."""
-        pairs = zip(self.inputs, inputs, strict=True)
-        return [own.type.filter_variable(pt.as_tensor_variable(v)) for own, v in pairs]
+        return [*map(_typed, self.inputs, inputs)]
+
+
+def _typed(own, value):
+    if isinstance(getattr(value, "type", None), Generic):
+        return value
+    return own.type.filter_variable(pt.as_tensor_variable(value))
+
+
+@lru_cache(maxsize=32)
+def _pool_of(graph):
+    """Copies of the function of a graph, or of one that is equal: it may have come by pickle."""
+    options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
+    with LOCK:
+        return Pool(pytensor.function(graph.inputs, graph.outputs, **options))
+
+
+def _of_part(graph, known, part):
+    """Sums over the blocks of one part."""
+    rows = [part[v.name] for v in graph.rows]
+    with graph.pool.taken() as function, np.errstate(all="ignore"):
+        return _total(graph._by(function, [*known, *rows]))
+
+
+def _total(blocks):
+    totals = [np.array(part) for part in next(blocks)[1]]
+    for _, parts in blocks:
+        for total, part in zip(totals, parts, strict=True):
+            total += part
+    return totals
+
+
+def _added(one, other):
+    return [a + b for a, b in zip(one, other, strict=True)]
 
 
 class RowSums(Op):
@@ -138,26 +208,32 @@ class RowSums(Op):
     graph : RowGraph
     slopes : bool
         Whether these are derivatives of sums.
+    parts : RowParts, optional
+        Has the rows, which are no inputs then: of code in which Python's objects are none, as
+        numba's.
     """
 
-    __props__ = ("graph", "slopes")
+    __props__ = ("graph", "slopes", "parts")
     interpreted = True
 
-    def __init__(self, graph: RowGraph, slopes: bool = False) -> None:
-        self.graph, self.slopes = graph, slopes
+    def __init__(
+        self, graph: RowGraph, slopes: bool = False, parts: RowParts | None = None
+    ) -> None:
+        self.graph, self.slopes, self.parts = graph, slopes, parts
 
     def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
         return Apply(self, self.graph.typed(inputs), [v.type() for v in self.graph.outputs])
 
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
+        parts = () if self.parts is None else [self.parts] * len(self.graph.rows)
         with np.errstate(all="ignore"):
-            blocks = self.graph.blocks(*inputs)
-            totals = [np.array(part) for part in next(blocks)[1]]
-            for _, parts in blocks:
-                for total, part in zip(totals, parts, strict=True):
-                    total += part
+            totals = self.graph.total(*inputs, *parts)
         for storage, total in zip(output_storage, totals, strict=True):
-            storage[0] = total
+            storage[0] = np.asarray(total)
+
+    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
+        """Not of rows that are read in parts: compiling reads nothing."""
+        return self.parts is None
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         if self.slopes:
@@ -185,7 +261,8 @@ class RowSums(Op):
         k = len(graph.parameters)
         own, outputs = [*graph.parameters, *symbols], [found[i] for i in reached]
         slopes = RowGraph(own, graph.held, graph.rows, outputs, graph.size)
-        at: Any = RowSums(slopes, slopes=True)(*inputs[:k], *given, *inputs[k:], return_list=True)
+        op: Any = RowSums(slopes, True, self.parts)
+        at = op(*inputs[:k], *given, *inputs[k:], return_list=True)
         for i, slope in zip(reached, at, strict=True):
             result[i] = slope
         return result
@@ -193,7 +270,7 @@ class RowSums(Op):
     def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         graph = self.graph
         pattern = io_connection_pattern(graph.inputs, graph.outputs)
-        rest = len(graph.held) + len(graph.rows)
+        rest = len(node.inputs) - len(graph.parameters)
         return [*pattern[: len(graph.parameters)], *[[False] * len(graph.outputs)] * rest]
 
 
@@ -210,12 +287,15 @@ def row_sums(
     outputs : list of tensors
         Graphs of the symbols in `rows`, and of anything else.
     rows, held : dict
-        From the symbols of a block of rows to the arrays of all rows; and from other symbols to
-        values that count as constant where there are derivatives.
+        From the symbols of a block of rows to the arrays of all rows, or to the variable of type
+        `PARTS` that has these by the symbols' names; and from other symbols to values that count as
+        constant where there are derivatives.
     size : int, optional
         Rows of a block; `ROWS` by default.
     """
     held = held or {}
     graph, parameters = RowGraph.of(outputs, [*rows], [*held], size)
-    values = *parameters, *held.values(), *rows.values()
-    return cast(list, RowSums(graph)(*values, return_list=True))
+    values, parts = [*parameters, *held.values(), *rows.values()], None
+    if isinstance(values[-1], Constant) and isinstance(values[-1].type, Generic):
+        values, parts = values[: -len(rows)], values[-1].data
+    return cast(list, RowSums(graph, parts=parts)(*values, return_list=True))

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from functools import reduce
 from itertools import batched, chain
+from queue import SimpleQueue
 from typing import Any
 
 import pytensor
@@ -49,6 +50,31 @@ class Copies(threading.local):
         with LOCK:
             self.functions = tuple(map(copy, compiled()))
         self.last = None
+
+
+class Pool:
+    """Copies of a compiled function, made beforehand: threads that take one need no lock.
+
+    For threads that work for a caller who may hold `LOCK`, and waits for them.
+
+    Parameters
+    ----------
+    function : compiled function
+    """
+
+    def __init__(self, function: Any) -> None:
+        self._free: SimpleQueue = SimpleQueue()
+        for _ in range(os.cpu_count() or 1):
+            self._free.put(copy(function))
+
+    @contextmanager
+    def taken(self) -> Iterator[Callable]:
+        """Context with a copy that no other thread has, which may first be waited for."""
+        own = self._free.get()
+        try:
+            yield own
+        finally:
+            self._free.put(own)
 
 
 class ThreadedFunction:

@@ -58,6 +58,9 @@ class Conditioning:
         All that a strategy `by_sums` needs of the rows; X, y and Z may be missing then.
     beliefs : Beliefs or None
         What is believed of the process beside the data.
+    parts : variable or None
+        Has all rows, where these are read in parts: X, y and Z are symbols of a block of rows then.
+        See `bayes_gpx.numerics.row_sums.PARTS`.
     """
 
     process: Process
@@ -71,6 +74,7 @@ class Conditioning:
     jitter: Any = 0.0
     sums: Sums | None = None
     beliefs: Beliefs | None = None
+    parts: Any = None
 
     @cached_property
     def observed(self) -> Operator:
@@ -104,6 +108,13 @@ class Conditioning:
     def columns(self) -> tuple[int, ...]:
         """Last dims of arrays with a column for each class: (C,), or () for one function."""
         return self.likelihood.class_shape
+
+
+def symbols_of_rows(d: int, p: int | None) -> dict[str, Tensor]:
+    """X (b, d), y (b,) and, with p features that have weights, Z (b, p) of a block of rows."""
+    widths = {"X": d, **({} if p is None else {"Z": p})}
+    wide = {k: pt.tensor(k, shape=(None, width), dtype="float64") for k, width in widths.items()}
+    return {**wide, "y": pt.dvector("y")}
 
 
 def inducing_operator(

@@ -58,8 +58,10 @@ def prior_function(given, fresh):
     """
     if isinstance(given.process, ClassProcess):
         return _correlated_function(given, fresh)
-    basis = expanded(given.process, fresh, given.X)
-    count = basis.design(given.smooth).shape[1]
+    # Any points tell how many functions there are; of rows in parts there is but a block's symbol.
+    at = given.smooth if given.parts is None else given.inducing
+    basis = expanded(given.process, fresh, at.X)
+    count = basis.design(at).shape[1]
     coefficients = fresh.normal((count, *given.columns))
     return lambda operator: by_class(basis.values, operator, coefficients, given)
 

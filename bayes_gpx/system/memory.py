@@ -72,6 +72,13 @@ def available() -> int | None:
     return min(known) if known else None
 
 
+def refuse_beyond(needed: int, what: str, cure: str) -> None:
+    """Raise ValueError where more bytes are needed than are free, after saying what for."""
+    free = available()
+    if free is not None and needed > free:
+        raise ValueError(f"{what}; {in_words(free)} are free. {cure}")
+
+
 def peak() -> int | None:
     """Most bytes that this process has held so far, or None where the system does not say."""
     try:

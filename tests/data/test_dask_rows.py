@@ -9,8 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from dask import config
 
 import bayes_gpx as bx
+from bayes_gpx.inference.log_density import Density
 
 rng = np.random.default_rng(6)
 N = 80
@@ -30,6 +32,23 @@ def test_says_what_a_table_in_memory_says():
     given = bx.predictions(table, THETA, X, keep="summary", **QUIET)
     np.testing.assert_allclose(found["f_mean"], given["f_mean"], atol=1e-9)
     np.testing.assert_allclose(found["f_sd"], given["f_sd"], atol=1e-9)
+
+
+def test_densities_are_summed_where_the_partitions_are():
+    """With inducing points each density passes over all rows; by one thread or two, to the bit."""
+    points = {"approximation": bx.Inducing(X.values[::10])}
+    model = bx.GP(dask.from_pandas(FRAME, npartitions=5), "y", **points)
+    table = bx.GP(X, FRAME["y"], **points)
+    whole, other = (Density(m.objective, jacobian=True) for m in (table, model))
+    x, found = whole.unconstrain(THETA), []
+    for options in ({"scheduler": "sync"}, {"scheduler": "threads", "num_workers": 2}):
+        with config.set(options):
+            found.append(other.value_and_slope()(x))
+    assert found[0][0] == found[1][0]
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    value, slope = whole.value_and_slope()(x)
+    np.testing.assert_allclose(found[0][0], value, rtol=1e-11)
+    np.testing.assert_allclose(found[0][1], slope, rtol=1e-9, atol=1e-8)
 
 
 def test_partitions_without_rows_are_passed_over():

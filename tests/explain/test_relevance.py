@@ -355,7 +355,7 @@ def test_blocks_of_rows_change_nothing(regression, monkeypatch):
     model, theta, _ = build("Z is X", "matern52", regression)
     whole = bx.interactions(model, theta, **QUIET)
     seen = []
-    inner = evaluate._in_blocks
+    inner = evaluate.in_blocks
 
     def spied(*given):
         for found in inner(*given):
@@ -363,7 +363,7 @@ def test_blocks_of_rows_change_nothing(regression, monkeypatch):
             yield found
 
     monkeypatch.setattr(evaluate, "BLOCK_BYTES", 3 * 8 * 8 * 4)
-    monkeypatch.setattr(evaluate, "_in_blocks", spied)
+    monkeypatch.setattr(evaluate, "in_blocks", spied)
     parts = bx.interactions(model, theta, **QUIET)
     assert [rows.stop - rows.start for rows in seen] == [3, 3, 2]
     assert_allclose(parts["interaction"], whole["interaction"], rtol=1e-9)

@@ -10,7 +10,7 @@ PACKAGE = ROOT / "bayes_gpx"
 
 # Lowest wing first, and in each wing the lowest file first.
 HOUSE = """
-system: versions warning digests files memory caches
+system: versions warning digests files memory tasks caches
 aliases
 validation
 numerics: lapack special jets coalitions quadrature linear_algebra gaussian_expectations
@@ -33,17 +33,17 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
-    part_stores quantities compiled categorical_values results response_scale new_responses evaluate
-    training_rows believed truncated leave_one_out left_out_together response_means coalition_values
-    answers log_variance random_functions
+    part_stores quantities compiled categorical_values results response_scale new_responses
+    each_draw evaluate training_rows believed truncated leave_one_out left_out_together
+    response_means coalition_values answers log_variance random_functions
 model: named_kernels specification beliefs priors lengthscale_prior bound_data latent_variables
-    data_sums observed_response inducing_points starting_points svgp fitting description model gp
-    placement interaction_model storage
+    data_sums kept_of_rows observed_response inducing_points starting_points svgp fitting
+    description model gp placement interaction_model storage
 explain: by_output in_parts predictions weights components sobol derivatives attributions fanova
     shapley_values sensitivities relevance ranking importances partial_dependence
     conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
-assess: removal metrics tasks compare replicates calibrate projection project
+assess: removal metrics compare replicates calibrate projection project
 plots: selection layout visuals predictions weights components derivatives slopes attributions
     waterfall beeswarm dependence heatmap image map path partial_dependence comparisons relevance
     importances project

@@ -22,7 +22,7 @@ from bayes_gpx.numerics.row_sums import RowGraph, row_sums
 from bayes_gpx.posteriors.evidence.variational import LEAST_SD, BestCoefficients
 
 Rows = dict[Any, Any]
-"""From the symbols of a block of rows to the arrays of all rows."""
+"""From the symbols of a block of rows to the arrays of all rows, or to what has them in parts."""
 
 
 class Coefficients(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -60,10 +61,20 @@ class LowRankNormal(ThroughCoefficients, Collapsed):
         return Found(*best_normal(seen.F, seen.D, seen.y, rows))
 
     def posterior(self, given, found, label=None):
-        return LowRank(self.design(given), found.alpha, found.root)
+        seen = self.design(given)
+        if given.parts is None:
+            return LowRank(seen, found.alpha, found.root)
+        seen = replace(seen, X=None, y=None, Z=None)
+        return LowRank(seen, found.alpha, found.root, deviates=False)
 
     def leave_one_out(self, given):
         """Under the approximate prior, with the variance that inducing values leave."""
+        if given.parts is not None:
+            raise ValueError(
+                "The training rows are read in parts, and leaving one out needs all others at "
+                "hand; expected rows in memory. Pass rows that the model has not seen, with their "
+                "responses, as X_new and y_new of bx.compare."
+            )
         seen = self.design(given)
         logp, mean, variance = low_rank_leave_one_out(given.y, seen.F, seen.D)
         logp, variance = logp - self._penalty(seen), variance + seen.unseen

@@ -63,8 +63,13 @@ class ThroughCoefficients(Strategy):
 
 
 def block_of(given: Conditioning) -> tuple[Conditioning, Rows]:
-    """What was observed in a block of rows, in symbols, and the arrays that these stand for."""
+    """What was observed in a block of rows, in symbols, and the arrays that these stand for.
+
+    Or what has these arrays in parts.
+    """
     names = [name for name in ("X", "Z", "y", "exposure") if getattr(given, name) is not None]
+    if given.parts is not None:
+        return given, {getattr(given, name): given.parts for name in names}
     arrays = {name: pt.as_tensor_variable(getattr(given, name)) for name in names}
     types = {name: v.type.clone(shape=(None, *v.type.shape[1:])) for name, v in arrays.items()}
     symbols = {name: own(name) for name, own in types.items()}

@@ -1,0 +1,66 @@
+"""What a model keeps of rows that were read in parts, in their place: for files and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.posteriors.evidence.sums import Sums
+
+DIMS = {
+    "sum_gram": ("function", "function_bis"),
+    "sum_cross": ("function",),
+    "inducing_U": ("inducing", "feature"),
+    "inducing_U_Z": ("inducing", "z_feature"),
+    "found_key": ("found",),
+    "found_alpha": ("found", "function"),
+    "found_root": ("found", "function", "function_bis"),
+    "found_jitter": ("found",),
+}
+"""Of variables in a file; those of numbers are missing."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeptOfRows:
+    """Sums over rows, or what the rows left behind at some draws of the hyperparameters.
+
+    Attributes
+    ----------
+    sums : dict of arrays
+        By the names of `Sums`, where these are all that is needed; else empty.
+    found : dict of tuples
+        alpha (M,), root (M, M) and jitter, by digests of hyperparameters.
+    inducing : dict of arrays
+        Inducing points, where there are any.
+    """
+
+    sums: Mapping[str, np.ndarray] = field(default_factory=dict)
+    found: Mapping[str, tuple] = field(default_factory=dict)
+    inducing: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def variables(self) -> dict[str, tuple]:
+        """Variables of a file."""
+        kept: dict[str, Any] = {f"sum_{name}": value for name, value in self.sums.items()}
+        kept |= {f"inducing_{name}": value for name, value in self.inducing.items()}
+        if self.found:
+            columns = map(np.stack, zip(*self.found.values(), strict=True))
+            names = ("found_alpha", "found_root", "found_jitter")
+            kept |= {"found_key": [*self.found], **dict(zip(names, columns, strict=True))}
+        return {name: (DIMS.get(name, ()), value) for name, value in kept.items()}
+
+    @staticmethod
+    def of_variables(data: xr.Dataset) -> KeptOfRows:
+        """From the variables of a file."""
+        sums = {name: data[f"sum_{name}"].values for name in Sums._fields if "sum_gram" in data}
+        names = (name for name in ("U", "U_Z") if f"inducing_{name}" in data)
+        found: dict[str, tuple] = {}
+        if "found_key" in data:
+            keys, *columns = (
+                data[f"found_{name}"].values for name in ("key", "alpha", "root", "jitter")
+            )
+            found = dict(zip(map(str, keys), zip(*columns, strict=True), strict=True))
+        return KeptOfRows(sums, found, {name: data[f"inducing_{name}"].values for name in names})
