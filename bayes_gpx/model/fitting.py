@@ -14,7 +14,9 @@ from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.optimise import Elsewhere, Maximum, NowhereFinite
+from bayes_gpx.model.cheaper import cheaper
 from bayes_gpx.model.svgp import bound_by_rows, inducing_values
+from bayes_gpx.numerics.progress import beside
 from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.system.memory import room_for_pairs
 from bayes_gpx.system.warning import warn
@@ -80,7 +82,8 @@ def infer(
     spec = model.specification
     room = room_for_pairs(model.training.n, spec.approximation, spec.classes or 0)
     order = len(model.sums["cross"]) if spec.fixed_basis else model.training.n
-    with room, blas_threads(order, chosen.threads(options)):
+    other = cheaper(spec, model.training.n, model.training.d)
+    with room, beside(other), blas_threads(order, chosen.threads(options)):
         starts = model.starts(start)
         if sampled:
             options["around"] = _mode(model, starts, options)

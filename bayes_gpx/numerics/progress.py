@@ -1,7 +1,9 @@
 """A progress display that knows when to be silent, and a line before what takes long."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from time import perf_counter
 
 from rich.console import Console
@@ -18,6 +20,19 @@ from bayes_gpx.system.memory import in_words, peak
 
 WORTH_SAYING = 60.0
 """Seconds from which it is said beforehand how long something will take."""
+
+
+_CHEAPER: ContextVar[tuple[str, float] | None] = ContextVar("_CHEAPER", default=None)
+
+
+@contextmanager
+def beside(cheaper: tuple[str, float] | None) -> Iterator[None]:
+    """Context in which `foretell` also names what is cheaper, by the share of time it takes."""
+    token = _CHEAPER.set(cheaper)
+    try:
+        yield
+    finally:
+        _CHEAPER.reset(token)
 
 
 def progress_bar(wanted: bool) -> Progress:
@@ -45,7 +60,8 @@ def foretell(
 ) -> None:
     """Say in one line how long something will take, where that is more than a minute.
 
-    And how much memory there was need of, for one evaluation too.
+    And how much memory there was need of, for one evaluation too; and what is cheaper, where
+    `beside` knows.
 
     Parameters
     ----------
@@ -73,9 +89,15 @@ def foretell(
         memory = "" if held is None else f"; memory so far {in_words(held)}"
         Console(stderr=True, soft_wrap=True).print(
             f"{what}: {_spoken(total)} or so ({times:,} evaluations of {each:.2g} s, {at_once} at "
-            f"a time{memory}).",
+            f"a time{memory}).{_instead(total)}",
             highlight=False,
         )
+
+
+def _instead(total):
+    """What would take less than half of the time, in a sentence; "" without such."""
+    name, share = _CHEAPER.get() or ("", 1.0)
+    return f" With approximation={name}: {_spoken(share * total)} or so." if share < 0.5 else ""
 
 
 def _spoken(seconds):

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from bayes_gpx.numerics import progress
-from bayes_gpx.numerics.progress import foretell
+from bayes_gpx.numerics.progress import beside, foretell
 
 
 @pytest.fixture
@@ -27,6 +27,19 @@ def test_a_long_task_is_told_by_its_second_call(clock, capsys):
     said = capsys.readouterr().err
     told = r"Sampling: 10 minutes or so \(2,400 evaluations of 0.5 s, 2 at a time; memory so far "
     assert re.fullmatch(told + r"[0-9.]+ GiB\)\.\n", said)
+
+
+def test_what_is_cheaper_is_named(clock, capsys):
+    def evaluate():
+        clock[0] += 3.0
+
+    with beside(("bx.HSGP(20)", 0.01)):
+        foretell("Sampling", evaluate, 1200, 1, True)
+    assert capsys.readouterr().err.endswith(" With approximation=bx.HSGP(20): 36 seconds or so.\n")
+    for share in (("bx.Inducing(100)", 0.9), None):
+        with beside(share):
+            foretell("Sampling", evaluate, 1200, 1, True)
+        assert "approximation" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("seconds", "lines"), [(59.0, 0), (61.0, 1)])

@@ -1,0 +1,42 @@
+"""Which approximation would make a density cheaper, and by how much: for the line before a fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bayes_gpx.processes.approximations import Inducing
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.specification import Specification
+
+EXACT, INDUCING, SINES = (3_000, 0.63, 2.55), (300_000, 2.5, 1.32), (1_000_000, 0.0038, -0.06)
+"""Rows, seconds of a density of so many and exponent in the rows, without an approximation, with
+`Inducing(100)` and with `HSGP(20)`: measured, in `docs/scaling.md`."""
+
+MANY_ROWS = 2_000
+"""Up to so many rows a model without an approximation is the one to use."""
+
+FEW_FEATURES, SMOOTH = 2, ("expquad", "matern52", "matern32")
+"""Up to so many features, and for these kernels, basis functions on a grid are few."""
+
+
+def cheaper(specification: Specification, n: int, d: int) -> tuple[str, float] | None:
+    """An approximation, and the share of a density's time that is left by it; None without one.
+
+    Of a model with normal noise, without groups and outputs, of n rows and d features. The speed of
+    the machine falls out of the share.
+    """
+    own = specification.approximation
+    alone = specification.normal and not specification.grouped and specification.outputs is None
+    known = isinstance(own, Inducing) or (own is None and n > MANY_ROWS)
+    if not alone or not known or specification.beliefs is not None or specification.expanded:
+        return None
+    now = _seconds(EXACT if own is None else INDUCING, n)
+    if d <= FEW_FEATURES and specification.kernel in SMOOTH:
+        return "bx.HSGP(20)", _seconds(SINES, n) / now
+    return None if own is not None else ("bx.Inducing(100)", _seconds(INDUCING, n) / now)
+
+
+def _seconds(measured, n):
+    rows, seconds, exponent = measured
+    return seconds * (n / rows) ** exponent

@@ -1,0 +1,51 @@
+"""What is said to be cheaper is so by the table in the documentation."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import bayes_gpx as bx
+from bayes_gpx.model import cheaper as room
+from bayes_gpx.model.cheaper import cheaper
+
+TABLE = Path(__file__).parents[2] / "docs" / "scaling.md"
+X = np.random.default_rng(0).normal(size=(30, 3))
+
+
+@pytest.mark.parametrize(
+    ("what", "measured"),
+    [
+        ("density, exact | rows n", room.EXACT),
+        ("density, Inducing(100), normal | rows n", room.INDUCING),
+        ("density, HSGP(20), normal | rows n", room.SINES),
+    ],
+)
+def test_numbers_are_those_of_the_table(what, measured):
+    (line,) = (line for line in TABLE.read_text().splitlines() if line.startswith(f"| {what} |"))
+    _, _, sizes, seconds, exponent, _ = (cell.strip() for cell in line.strip("| ").split("|"))
+    last, at_last = (cell.split(" to ")[1].replace(",", "") for cell in (sizes, seconds))
+    assert (int(last), float(at_last), float(exponent)) == measured
+
+
+def of(columns, **options):
+    return bx.GP(X[:, :columns], X[:, 0], **options).specification
+
+
+def test_many_rows_have_something_cheaper():
+    name, share = cheaper(of(2), 3_000, 2)
+    assert name == "bx.HSGP(20)"
+    assert share == pytest.approx(0.0038 * 0.003**-0.06 / 0.63)
+    name, share = cheaper(of(3), 3_000, 3)
+    assert name == "bx.Inducing(100)"
+    assert share == pytest.approx(2.5 * 0.01**1.32 / 0.63)
+    assert cheaper(of(3), 30_000, 3)[1] < share / 10
+    assert cheaper(of(2, approximation=bx.Inducing(5)), 10**5, 2)[0] == "bx.HSGP(20)"
+
+
+def test_others_have_nothing_cheaper():
+    assert cheaper(of(2), 2_000, 2) is None
+    assert cheaper(of(2, approximation=bx.HSGP(5)), 10**6, 2) is None
+    assert cheaper(of(3, approximation=bx.Inducing(5)), 10**6, 3) is None
+    assert cheaper(of(2, likelihood="student_t"), 10**5, 2) is None
+    assert cheaper(of(2, beliefs=[bx.beliefs.Increasing("x0")]), 10**5, 2) is None
