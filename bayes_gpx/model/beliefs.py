@@ -1,8 +1,9 @@
 """What a user knows of the function beside the data: the argument `beliefs` of `GP` and `GPX`.
 
-Slopes, curvatures, interactions, weights and values, in user units. `Slope("age", mean=2, sd=1)` is
-a slope that was observed with noise, ``Slope("age", low=0)`` one of which a bound is known, at some
-points each. Points are chosen before anything is inferred.
+Slopes, curvatures, interactions, weights and values, in user units: what is said of y below is of f
+for labels and counts. `Slope("age", mean=2, sd=1)` is a slope that was observed with noise,
+``Slope("age", low=0)`` one of which a bound is known, at some points each. Points are chosen before
+anything is inferred.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["Curvature", "Decreasing", "Increasing", "Interaction", "Slope", "Val
 
 STRENGTH = 0.01
 """How sharp bounds are: the sd of the noise around what they bound, in units of sd(y) per sd of the
-features."""
+features; of labels and counts, in units of f per sd of the features."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Increasing(_Sign):
         columns of the row that is nearest in it.
     strength : float
         The belief at a point is a probability, ``normal_cdf(slope / s)``, where s is this many
-        ``sd(y) / sd(feature)``: small values make it sharp.
+        ``sd(y) / sd(feature)``, or of labels and counts ``1 / sd(feature)``: small values make it
+        sharp.
     """
 
     def _stated(self, reader):
