@@ -184,12 +184,13 @@ class PropagatedSites(Op):
     def perform(self, node, inputs, output_storage):  # noqa: D102
         inputs = [np.asarray(v, "float64") for v in inputs]
         which = self.likelihood, digest(*inputs)
-        if which not in _FOUND:
+        found = _FOUND.get(which)  # which another thread may clear
+        if found is None:
             found = [np.asarray(v) for v in self._found(*inputs)]
             if len(_FOUND) * sum(v.nbytes for v in found) > REMEMBERED:
                 _FOUND.clear()
             _FOUND[which] = found
-        for storage, value in zip(output_storage, _FOUND[which], strict=True):
+        for storage, value in zip(output_storage, found, strict=True):
             storage[0] = value.copy()
 
     def _found(self, C, y, exposure, low, high, *own):
