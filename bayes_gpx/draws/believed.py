@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -29,21 +30,26 @@ class BeliefWarning(UserWarning):
     """Beliefs contradict the data."""
 
 
-def _moments(draw: OneDraw) -> list:
+@dataclass(frozen=True)
+class _Moments:
     """Means and variances of what is believed something of, (k,), and of bounded beliefs at rows.
 
     Variances of the prior; means and variances given the data alone, and given the beliefs too; and
-    the latter at all training rows (n,), for each belief in bounds.
+    the latter at all training rows (n,), for each belief in bounds. A build function.
     """
-    given, beliefs = draw.given, cast("Beliefs", draw.given.beliefs)
-    operator = beliefs.operator
-    strategy = cast("WithBeliefs", draw.strategy)
-    known = strategy.around(given, None)(operator)
-    posterior = draw.strategy.posterior(given, draw.strategy.condition(given))
-    rows = beliefs.everywhere(given.X, given.Z).values()
-    found = [known, *map(posterior, [operator, *rows])]
-    moments = [moment for q in found for moment in (q.mean, q.variance)]
-    return [given.process.variance(operator), *moments]
+
+    collapsed: WithBeliefs
+    """The strategy that latent values are no part of, by which the data alone are known."""
+
+    def __call__(self, draw: OneDraw) -> list:
+        given, beliefs = draw.given, cast("Beliefs", draw.given.beliefs)
+        operator = beliefs.operator
+        known = self.collapsed.around(given, None)(operator)
+        posterior = draw.strategy.posterior(given, draw.strategy.condition(given))
+        rows = beliefs.everywhere(given.X, given.Z).values()
+        found = [known, *map(posterior, [operator, *rows])]
+        moments = [moment for q in found for moment in (q.mean, q.variance)]
+        return [given.process.variance(operator), *moments]
 
 
 def believed(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.Dataset:
@@ -67,9 +73,8 @@ def believed(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.
         For beliefs to which the data alone give less than 0.01 at one of their points.
     """
     beliefs = cast("Beliefs", model.specification.beliefs)
-    arrays, *_ = at_training_rows(
-        model, idata, _moments, num_draws=NUM_DRAWS, progressbar=progressbar
-    )
+    build = _Moments(cast("WithBeliefs", model.specification.strategy_of()))
+    arrays, *_ = at_training_rows(model, idata, build, num_draws=NUM_DRAWS, progressbar=progressbar)
     prior, *rest = [a.reshape((-1, a.shape[-1])) for a in arrays]
     low, high, sd = beliefs.low, beliefs.high, beliefs.sd
     stages = {"prior": (np.zeros_like(prior), prior), "data": rest[:2], "posterior": rest[2:4]}

@@ -165,8 +165,8 @@ def answer(
     return finished(dataset, model, quantity, functions.hyper, each, keep == "draws", place, attrs)
 
 
-def at_beliefs(functions: Functions) -> np.ndarray:
-    """What beliefs are about, of each function, on the model's scale, (chain, draw, k)."""
+def log_statements(functions: Functions) -> np.ndarray:
+    """Log probability, or density, of what beliefs state given each function, (chain, draw, k)."""
     structure, found = Structure.of(functions.model, functions.hyper), []
     data = data_of(functions.model, structure)
     names = ("jitter", "rng", "update", *data)
@@ -185,13 +185,15 @@ def at_beliefs(functions: Functions) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _AtBeliefs:
-    """A random function's values at what beliefs are about: a build function."""
+    """Log probability of what beliefs state given a random function: a build function."""
 
     waves: int
 
     def __call__(self, draw):
-        operator = draw.given.beliefs.operator
-        return Evaluate(self.waves, (lambda asked: operator,))(draw)
+        beliefs = draw.given.beliefs
+        operator = beliefs.operator
+        (values,) = Evaluate(self.waves, (lambda asked: operator,))(draw)
+        return [beliefs.log_probability(values)]
 
 
 def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -> np.ndarray:

@@ -15,7 +15,7 @@ from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import log_likelihood_given
 from bayes_gpx.draws.points import from_baseline, points
-from bayes_gpx.draws.random_functions import Functions, answer, at_beliefs, draw_functions
+from bayes_gpx.draws.random_functions import Functions, answer, draw_functions, log_statements
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
@@ -235,7 +235,7 @@ class RandomFunctions:
         beliefs = self._model.specification.beliefs
         if beliefs is None:
             raise ValueError("The model has no beliefs; expected GP(X, y, beliefs=[...]).")
-        terms = beliefs.log_probability(at_beliefs(functions))
+        terms = log_statements(functions)
         own = np.array([s.name for s in beliefs.statements])
         each = np.stack([terms[..., own == name].sum(axis=-1) for name in beliefs.names], axis=-1)
         hyper = functions.hyper

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.data.response import read_reals
-from bayes_gpx.numerics.gaussian_expectations import standard_nodes
+from bayes_gpx.numerics.gaussian_expectations import moments, standard_nodes
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_sum_exp
 
@@ -218,8 +218,30 @@ class ScalarLikelihood(Likelihood):
         exposure: Tensor | None = None,
     ) -> Tensor:
         """Log density of y where f ~ N(mean, variance)."""
+        return log_sum_exp(self.weighed_nodes(y, mean, variance, theta, exposure)[1])
+
+    def posterior_moments(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        theta: Theta,
+        exposure: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f given y where f ~ N(mean, variance) before."""
+        return moments(*self.weighed_nodes(y, mean, variance, theta, exposure))
+
+    def weighed_nodes(
+        self,
+        y: Tensor,
+        mean: Tensor,
+        variance: Tensor,
+        theta: Theta,
+        exposure: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Nodes (n, K) of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
         f, weights = _nodes(mean, pt.sqrt(variance))
-        return log_sum_exp(self.logp(f, y[:, None], theta, _column(exposure)) + np.log(weights))
+        return f, self.logp(f, y[:, None], theta, _column(exposure)) + np.log(weights)
 
     def cumulative(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None

@@ -55,6 +55,11 @@ class Bernoulli(Labelled, ScalarLikelihood):
         """Log probability of y where f ~ N(mean, variance)."""
         return self.link.log_expected(_sign(y) * mean, variance)
 
+    def posterior_moments(self, y, mean, variance, theta=None, exposure=None):
+        """Mean and variance of f given y where f ~ N(mean, variance) before."""
+        of_z, spread = self.link.posterior_moments(_sign(y) * mean, variance)
+        return _sign(y) * of_z, spread
+
     def variance(self, f, theta=None, exposure=None):
         """Variance of y given f."""
         return self.link.probability(f) * self.link.probability(-f)

@@ -11,7 +11,7 @@ from bayes_gpx.likelihoods.base import DefaultPrior, Response, ScalarLikelihood
 from bayes_gpx.likelihoods.predictive import Counted, Predictive
 from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes, standard_nodes
 from bayes_gpx.numerics.jets import expectation
-from bayes_gpx.numerics.special import log_rising_ratio, log_sum_exp, ndtr, softplus
+from bayes_gpx.numerics.special import log_rising_ratio, ndtr, softplus
 
 MOST = 1e15
 """Above this, a drawn count equals its rate: the difference is below 1e-7 of it."""
@@ -38,8 +38,8 @@ class _Counts(Counted, ScalarLikelihood):
         """Expected rate and derivatives where f ~ N(mean, variance)."""
         return self.response(mean + variance / 2.0, exposure)
 
-    def log_predictive(self, y, mean, variance, theta, exposure=None):
-        """Log probability of y where f ~ N(mean, variance), by quadrature."""
+    def weighed_nodes(self, y, mean, variance, theta, exposure=None):
+        """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
         column = None if exposure is None else exposure[:, None]
         slope = self.derivatives(mean, y, theta, exposure)[0]
         # Below rate 1 the slope of log p(0 | f) is above -1, so the peak is less than `variance`
@@ -48,7 +48,7 @@ class _Counts(Counted, ScalarLikelihood):
         lowest = pt.minimum(mean, unit) - variance
         peak = pt.switch(y > 0, pt.log(pt.maximum(y, 1.0)) + unit, lowest)
         log_p = lambda f: self.logp(f, y[:, None], theta, column)  # noqa: E731
-        return log_sum_exp(nodes(log_p, mean, variance, slope, peak)[1])
+        return nodes(log_p, mean, variance, slope, peak)
 
     def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
         """Probability of at most y where f ~ N(mean, variance), by quadrature.

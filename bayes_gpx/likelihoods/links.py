@@ -6,7 +6,7 @@ from scipy.special import expit, ndtr
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Response
-from bayes_gpx.numerics.gaussian_expectations import nodes
+from bayes_gpx.numerics.gaussian_expectations import moments, nodes
 from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, softplus
 
 
@@ -40,8 +40,14 @@ class Logit:
 
     def log_expected(self, mean: Tensor, variance: Tensor) -> Tensor:
         """Log of the expected probability where z ~ N(mean, variance), by quadrature."""
-        slope = pt.sigmoid(-mean)
-        return log_sum_exp(nodes(self.log_probability, mean, variance, slope, np.inf)[1])
+        return log_sum_exp(self._nodes(mean, variance)[1])
+
+    def posterior_moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of z given the label, where z ~ N(mean, variance) before."""
+        return moments(*self._nodes(mean, variance))
+
+    def _nodes(self, mean, variance):
+        return nodes(self.log_probability, mean, variance, pt.sigmoid(-mean), np.inf)
 
     def expected(self, mean: Tensor, variance: Tensor) -> Response:
         """Expected probability and expected derivatives where f ~ N(mean, variance)."""
@@ -94,6 +100,13 @@ class Probit:
     def log_expected(self, mean: Tensor, variance: Tensor) -> Tensor:
         """Log of the expected probability where z ~ N(mean, variance)."""
         return log_ndtr(mean / pt.sqrt(1.0 + variance))
+
+    def posterior_moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of z given the label, where z ~ N(mean, variance) before."""
+        wide = 1.0 + variance
+        slope, curvature, _ = log_ndtr_slopes(mean / pt.sqrt(wide))
+        share = variance / wide
+        return mean + share * pt.sqrt(wide) * slope, variance * (1.0 + share * curvature)
 
     def expected(self, mean: Tensor, variance: TensorLike) -> Response:
         """Expected probability and expected derivatives where f ~ N(mean, variance)."""

@@ -1,8 +1,9 @@
 """What a user knows of the function beside the data: the argument `beliefs` of `GP` and `GPX`.
 
-Slopes, curvatures, interactions, weights and values, in user units. `Slope("age", mean=2, sd=1)` is
-a slope that was observed with noise, ``Slope("age", low=0)`` one of which a bound is known, at some
-points each. Points are chosen before anything is inferred.
+Slopes, curvatures, interactions, weights and values, in user units: what is said of y below is of f
+for labels and counts. `Slope("age", mean=2, sd=1)` is a slope that was observed with noise,
+``Slope("age", low=0)`` one of which a bound is known, at some points each. Points are chosen before
+anything is inferred.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["Curvature", "Decreasing", "Increasing", "Interaction", "Slope", "Val
 
 STRENGTH = 0.01
 """How sharp bounds are: the sd of the noise around what they bound, in units of sd(y) per sd of the
-features."""
+features; of labels and counts, in units of f per sd of the features."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Increasing(_Sign):
         columns of the row that is nearest in it.
     strength : float
         The belief at a point is a probability, ``normal_cdf(slope / s)``, where s is this many
-        ``sd(y) / sd(feature)``: small values make it sharp.
+        ``sd(y) / sd(feature)``, or of labels and counts ``1 / sd(feature)``: small values make it
+        sharp.
     """
 
     def _stated(self, reader):
@@ -257,22 +259,32 @@ def _refuse_model(training, specification):
     """Raise for models whose posterior does not know beliefs."""
     if training.streamed:
         raise ValueError("beliefs with rows that are read in parts; expected X as one table.")
-    if not specification.normal:
-        raise ValueError(
-            f"beliefs with likelihood={specification.likelihood!r}; expected likelihood='normal'."
-        )
-    if isinstance(specification.approximation, Inducing):
-        raise ValueError(
-            f"beliefs with approximation={specification.approximation!r}; expected none, bx.HSGP "
-            "or bx.RandomFeatures."
-        )
     if training.groups is not None:
         raise ValueError("beliefs together with groups; expected one of them.")
     if training.outputs is not None:
         raise ValueError("beliefs together with a table of outputs; expected one of them.")
-    if specification.hierarchical:
+    observation, approximation = specification.observation, specification.approximation
+    if observation.classes is not None or not observation.concave:
         raise ValueError(
-            "beliefs with representation='hierarchy'; expected representation='collapsed'."
+            f"beliefs with likelihood={specification.likelihood!r}; expected a likelihood of one "
+            "latent value for each row whose log density is concave in it, such as 'normal', "
+            "'bernoulli', 'poisson' or 'negative_binomial'."
+        )
+    if isinstance(approximation, Inducing):
+        raise ValueError(
+            f"beliefs with approximation={approximation!r}; expected none, or with normal noise "
+            "bx.HSGP or bx.RandomFeatures."
+        )
+    if approximation is not None and not specification.normal:
+        raise ValueError(
+            f"beliefs with approximation={approximation!r} and likelihood="
+            f"{specification.likelihood!r}; expected approximation=None, or likelihood='normal'."
+        )
+    if specification.hierarchical and (approximation is not None or specification.family == "GPX"):
+        raise ValueError(
+            "beliefs with representation='hierarchy' in a GPX or with an approximation; expected "
+            "representation='collapsed'. For labels and counts, fit('nuts', latent='sample') "
+            "samples latent values, too."
         )
 
 
@@ -289,7 +301,9 @@ class _Reader:
         self.training = training
         self.columns, self.scales = training.X.columns, np.asarray(training.X_scaling.scale)
         self.of_y = training.y_scaling.scale
-        self.sd_y, scaled = training.y.std() / self.of_y, training.scaled()
+        # Latent values of labels and counts vary by about 1.
+        self.sd_y = training.y.std() / self.of_y if training.scales_y else 1.0
+        scaled = training.scaled()
         self.x, self.z = scaled["X"], scaled.get("Z")
 
     def slopes(self, belief, features, low, high, sd):

@@ -133,6 +133,14 @@ def _refuse_truncated(model, truncated):
             "truncated='sample' without beliefs in bounds, so nothing is truncated; expected such "
             "as GP(X, y, beliefs=[bx.beliefs.Increasing('dose')]), or truncated='ep'."
         )
+    spec = model.specification
+    if truncated == "sample" and (not spec.normal or spec.hierarchical):
+        raise ValueError(
+            f"truncated='sample' with likelihood={spec.likelihood!r} and representation="
+            f"{spec.representation!r}; expected normal noise and 'collapsed'. For others, "
+            "fit('nuts', latent='sample') samples f and what beliefs are about, with labels and "
+            "counts as well as with representation='hierarchy'."
+        )
 
 
 def _mode(model, starts, options):

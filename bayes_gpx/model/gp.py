@@ -85,7 +85,9 @@ class GP(Model):
     beliefs : sequence of beliefs
         What is known of the function beside the data: `bx.beliefs.Increasing` and `Decreasing`,
         `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. With normal
-        noise, and without inducing points.
+        noise, and without inducing points; or with another likelihood of one latent value that is
+        log-concave in it, and without an approximation. Then they are in units of f, and
+        observations and bounds are normally approximated by expectation propagation.
     correlation : int
         For a table of outputs, and for the classes of "categorical": the number of functions that
         they share, which is the rank of what correlates them. With 0, they are independent given
@@ -119,7 +121,8 @@ class GP(Model):
     density, in which f is integrated out, and explanations are the same. Only `pymc` differs: with
     a hierarchy, ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too, through standard
     normals `f_white` (obs) or, with `HSGP` and `RandomFeatures`, through coefficients. With
-    `Inducing` points f is the process itself.
+    `Inducing` points f is the process itself. Where there are beliefs, such a sampler also samples
+    what they are about, through `believed_white`.
 
     Several outputs are a linear model of coregionalisation,
     ``f_o(x) = h_o(x) + sum_r loading[o, r] g_r(x)``, with noise N(0, sigma_o^2). Each h_o is the

@@ -6,7 +6,7 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
-from bayes_gpx.posteriors.base import BELIEVED, LATENT, OWN_WHITENED, WHITENED
+from bayes_gpx.posteriors.base import BELIEVED, BELIEVED_WHITENED, LATENT, OWN_WHITENED, WHITENED
 from bayes_gpx.posteriors.prior_functions import by_class
 from bayes_gpx.posteriors.strategies.correlated import CorrelatedValues
 from bayes_gpx.posteriors.strategies.sampled import SampledValues
@@ -21,16 +21,18 @@ def latent_names(specification, rename):
     Their names by those of `bayes_gpx.posteriors.base`. Where noise is normal, all but
     hyperparameters integrates out exactly, unless bounds are believed.
     """
-    if specification.normal:
-        beliefs = specification.beliefs
-        bounded = beliefs is not None and beliefs.bounded is not None
-        return {BELIEVED: rename(BELIEVED)} if bounded else {}
+    beliefs = specification.beliefs
+    if specification.normal and (beliefs is None or beliefs.bounded is None):
+        return {}
+    if specification.normal and not specification.hierarchical:
+        return {BELIEVED: rename(BELIEVED)}
+    about = {} if beliefs is None else {BELIEVED_WHITENED: rename(BELIEVED_WHITENED)}
     weighs, rows = specification.family == "GPX", _on_rows(specification)
     if not specification.hierarchical:
         own = {OWN_WHITENED: f"{rename('y')}_{OWN_WHITENED}"} if weighs and not rows else {}
-        return {WHITENED: f"{rename('y')}_{WHITENED}", **own}
+        return {WHITENED: f"{rename('y')}_{WHITENED}", **own, **about}
     if not weighs:
-        return {WHITENED: f"{rename('f')}_{WHITENED}"}
+        return {WHITENED: f"{rename('f')}_{WHITENED}", **about}
     coefficients = {} if rows else {WHITENED: f"{rename('g')}_{WHITENED}"}
     return {LATENT: rename("f"), **coefficients}
 
@@ -42,6 +44,8 @@ def _on_rows(specification):
 
 def latent_values(specification, given, prefix, rename):
     """Add whitened latent values, or coefficients with samples' own deviations beside them.
+
+    Where there are beliefs, what they are about is added too, and their probability given it.
 
     Parameters
     ----------
@@ -66,7 +70,14 @@ def latent_values(specification, given, prefix, rename):
         white[WHITENED] = pm.Normal(name, shape=(design.F.shape[1], *given.columns))
         if design.own_variances is not None:
             white[OWN_WHITENED] = pm.Normal(f"{prefix}_{OWN_WHITENED}", dims=dims)
-    return sampled.values(replace(given, theta=given.theta | white))
+    beliefs = given.beliefs
+    if beliefs is None:
+        return sampled.values(replace(given, theta=given.theta | white))
+    shape = len(beliefs.statements)
+    white[BELIEVED_WHITENED] = pm.Normal(rename(BELIEVED_WHITENED), shape=shape)
+    known, n = sampled.known_values(replace(given, theta=given.theta | white)), given.y.shape[0]
+    pm.Potential(rename("beliefs"), beliefs.log_probability(known[n:]).sum())
+    return known[:n]
 
 
 def weighed_values(given, training, rename):

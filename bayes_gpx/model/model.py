@@ -541,7 +541,8 @@ class Model:
             (variable `believed`), and conditions on them: given the hyperparameters, this is exact
             for any number of bounds. The hyperparameters themselves are weighed by the probability
             of the bounds that expectation propagation finds. "map" then returns `draws` draws that
-            differ in these values alone.
+            differ in these values alone. For normal noise; with labels and counts, "nuts" with
+            ``latent="sample"`` is the exact way.
         progressbar : bool
         **kwargs
             `executor`, a `concurrent.futures.Executor` that runs the optimiser's starts, for Dask

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
 from scipy.special import ndtri
 from scipy.stats import qmc
 
@@ -79,9 +80,18 @@ def nodes(
         step = (high - low) / (COARSE - 1)
         low = pt.switch(seen, z, np.inf).min(axis=1) - step
         high = pt.switch(seen, z, -np.inf).max(axis=1) + step
+    # Up to round-off, the sum does not depend on where it ends.
+    low, high = disconnected_grad(low), disconnected_grad(high)
     _, f, height = at(low, high, NODES)
     log_step = pt.log((high - low) / (NODES - 1)) - 0.5 * np.log(2.0 * np.pi)
     return f, height + log_step[:, None]
+
+
+def moments(f: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance (n,) of the distributions with such nodes, and logs of weights, (n, K)."""
+    weights = pt.exp(log_weights - log_sum_exp(log_weights)[:, None])
+    mean = (weights * f).sum(axis=1)
+    return mean, (weights * pt.sqr(f - mean[:, None])).sum(axis=1)
 
 
 def log_student_normal(

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 from scipy import special
 
 from bayes_gpx.aliases import Tensor, TensorLike
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 FAR = -5.0
 """Below this z the hazard is a continued fraction; above, plain forms lose at most three digits."""
@@ -46,13 +41,20 @@ def log_ndtr(z: TensorLike) -> Tensor:
     return pt.switch(z < 0, left, pt.log1p(-pt.erfc(above / np.sqrt(2.0)) / 2.0))
 
 
-def log_ndtr_between(low: ArrayLike, high: ArrayLike) -> np.ndarray:
-    """Log probability of intervals under a standard normal, as numbers: `low` is below `high`."""
-    low, high = np.asarray(low, float), np.asarray(high, float)
-    mirrored = low > 0.0  # where differences of distribution functions lose digits
-    low, high = np.where(mirrored, -high, low), np.where(mirrored, -low, high)
+def log_ndtr_between(low: float, high: float) -> float:
+    """Log probability of an interval, `low` below `high`, under a standard normal; a number."""
+    if low > 0.0:  # where differences of distribution functions lose digits
+        low, high = -high, -low
     above = special.log_ndtr(high)
     return above + np.log1p(-np.exp(special.log_ndtr(low) - above))
+
+
+def log_ndtr_within(low: Tensor, high: Tensor) -> Tensor:
+    """Log probability of finite intervals under a standard normal, differentiable."""
+    mirrored = low > 0.0
+    low, high = pt.switch(mirrored, -high, low), pt.switch(mirrored, -low, high)
+    above = log_ndtr(high)
+    return above + pt.log(-pt.expm1(log_ndtr(low) - above))
 
 
 def log_ndtr_slopes(z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:

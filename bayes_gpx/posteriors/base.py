@@ -31,6 +31,9 @@ LATENT = "latent"
 BELIEVED = "believed"
 """Name, beside those, of noisy values, drawn between the bounds that are believed of them."""
 
+BELIEVED_WHITENED = "believed_white"
+"""Name, beside those, of whitened values that beliefs are about, sampled with latent values."""
+
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
-from scipy.stats import norm
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.numerics.special import log_ndtr_between
+from bayes_gpx.numerics.special import log_ndtr, log_ndtr_within, log_normal
 from bayes_gpx.posteriors.evidence.intervals import IntervalSites
 from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.processes.operators import Combination, Operator, Stack, evaluate, gradient, hessian
@@ -142,17 +141,28 @@ class Beliefs:
         runs = groupby(self.statements, lambda s: (s.operator, s.tied))
         return Stack(tuple(_of_run(*kind, list(run)) for kind, run in runs))
 
-    def log_probability(self, values: np.ndarray) -> np.ndarray:
-        """Log probability, or density, of each statement (..., k) given what it is about (..., k).
+    def log_probability(self, values: Tensor) -> Tensor:
+        """Log probability, or density, of each statement given what it is about, (k,).
 
         Of densities, that of the value in user units.
         """
-        low, high = (bound - values for bound in (self.low, self.high))
-        known = self.low == self.high
-        inside = log_ndtr_between(low / self.sd, np.where(known, np.inf, high) / self.sd)
-        density = norm.logpdf(low[..., known], scale=self.sd[known])
-        inside[..., known] = density - np.log(self.unit[known])
-        return inside
+        low, high, sd = self.low, self.high, self.sd
+        above, below, known = (values - low) / sd, (high - values) / sd, low == high
+        density = log_normal(low, values, sd**2) - np.log(self.unit)
+        found = pt.zeros(len(sd))
+        # Each at its own places: a bound that is infinite has no derivative.
+        for own, terms in (
+            (known, lambda i: density[i]),
+            (np.isinf(high), lambda i: log_ndtr(above[i])),
+            (np.isinf(low), lambda i: log_ndtr(below[i])),
+            (
+                np.isfinite(low) & np.isfinite(high) & ~known,
+                lambda i: log_ndtr_within(-above[i], below[i]),
+            ),
+        ):
+            places = np.flatnonzero(own)
+            found = found[places].set(terms(places))
+        return found
 
     def everywhere(self, X: Tensor, Z: Tensor | None) -> dict[str, Operator]:  # noqa: N803
         """What each belief in bounds is about, at other points (n, d), with features (n, p)."""

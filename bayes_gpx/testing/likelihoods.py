@@ -218,6 +218,12 @@ def _check_expectations(own, each, rng):
     density = np.exp(logp) @ weights
     found = np.exp(own("log_predictive", each, mean, variance))
     agree("The predictive density", found, density, 1e-5 * density + 1e-12)
+    after = np.exp(logp) * weights / density[..., None]
+    exact = (after * f).sum(axis=-1)
+    spread = (after * (f - exact[..., None]) ** 2).sum(axis=-1)
+    moments = own("posterior_moments", each, mean, variance)
+    for said, found, other in zip(("mean", "variance"), moments, (exact, spread), strict=True):
+        agree(f"The {said} of f given y", found, other, 5e-4 * np.abs(other) + 1e-5)
     if not of.ordered:
         return
     below = own("cumulative_predictive", each, mean, variance)

@@ -56,6 +56,8 @@ def times(method, factor, place=None):
         ("expected_log", -1.0, 1, "slope of E logp"),
         ("expected_log", 0.5, 2, "-2 times"),
         ("log_predictive", 1.01, None, "predictive density"),
+        ("posterior_moments", 1.001, 0, "mean of f given y"),
+        ("posterior_moments", 1.001, 1, "variance of f given y"),
         ("cumulative_predictive", 0.9, None, "cumulative predictive"),
     ],
 )

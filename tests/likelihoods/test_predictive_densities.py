@@ -78,6 +78,28 @@ def test_log_predictive_density(name, link, ys):
         assert_allclose(found, exact, rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.parametrize(("name", "link", "ys"), ELEMENTWISE[2:])
+def test_moments_given_a_response(name, link, ys):
+    """Of f given y, which tells next to nothing in some cases, and nearly all in others."""
+    cases = [own for own in MOMENTS if own[1] > 0]
+    means, sds = np.array(cases).T
+    for y in ys[::2] if name in TAKES_EXPOSURE else ys:
+        found = np.array(function(name, link, "posterior_moments")(y, means, sds**2))
+        log_p = partial(log_density, name, link, y)
+        for own, mean, variance in zip(cases, *found, strict=True):
+
+            def spread(around, own=own, log_p=log_p):
+                """E[(f - around)^2] given y."""
+                square = lambda f: log_p(f) + 2 * mp.log(abs(f - around))  # noqa: E731
+                total = gaussian_integral(log_p, *own, (-40, 40))
+                return float(gaussian_integral(square, *own, (-40, 40)) / total)
+
+            sd = np.sqrt(variance)
+            assert_allclose(spread(mean), variance, rtol=1e-9)
+            # Which would not be symmetric around another value than the mean.
+            assert_allclose(spread(mean + sd), spread(mean - sd), rtol=1e-8)
+
+
 @pytest.mark.parametrize(
     ("nu", "sigma", "y"), [(0.5, 0.01, 9.0), (1.0, 1e-3, -2.0), (30.0, 0.01, 4.0), (1e4, 0.2, 3.0)]
 )

@@ -206,7 +206,10 @@ def test_a_function_may_rise_here_and_fall_there_but_not_both_everywhere(table):
     [
         ({"approximation": bx.Inducing(5)}, "beliefs with approximation=Inducing"),
         ({"likelihood": "student_t"}, "beliefs with likelihood='student_t'"),
-        ({"representation": "hierarchy"}, "beliefs with representation='hierarchy'"),
+        (
+            {"representation": "hierarchy", "approximation": bx.HSGP(5)},
+            "beliefs with representation='hierarchy' in a GPX or with an approximation",
+        ),
         ({"groups": list("aabbbaabba")}, "beliefs together with groups"),
     ],
 )

@@ -25,11 +25,12 @@ processes: operators approximations path_moments integrated_gradients expected_g
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated
     evidence/variational evidence/sums evidence/row_bounds evidence/groups evidence/intervals
-    evidence/numba_forms beliefs base gaussian exact low_rank laplace correlated softmax latent
-    prior_functions strategies/left_out strategies/on_rows strategies/exact strategies/laplace
-    strategies/through_coefficients strategies/low_rank strategies/variational strategies/sampled
-    strategies/correlated strategies/with_beliefs strategies/choice minibatch pathwise
-    predictive_derivatives component_variances
+    evidence/expectation_propagation evidence/numba_forms beliefs base gaussian exact low_rank
+    laplace correlated softmax latent prior_functions strategies/left_out strategies/on_rows
+    strategies/exact strategies/laplace strategies/through_coefficients strategies/low_rank
+    strategies/variational strategies/sampled strategies/correlated strategies/with_beliefs
+    strategies/propagation strategies/choice minibatch pathwise predictive_derivatives
+    component_variances
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores

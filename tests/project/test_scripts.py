@@ -197,7 +197,7 @@ def test_forecasts_of_bikes_are_better_than_last_season(run, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bayes_gpx.ExtrapolationWarning")
 def test_what_is_known_of_diabetes_helps(run):
-    out = run("gp_beliefs", "--method", "map")
+    out = run("gp_beliefs", "--method", "map", SPLITS=3)
     assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_beliefs"]
     scores = pd.read_csv(out / "scores.csv", index_col="model")
     assert scores["rmse"]["with beliefs"] < scores["rmse"]["without"]
@@ -205,6 +205,8 @@ def test_what_is_known_of_diabetes_helps(run):
     assert scores["coverage_90"].between(0.85, 0.97).all()
     _, idata = bx.load(out / "fit_beliefs.nc")
     assert (idata["beliefs"]["violation"] < 0.2).all()
+    labels = pd.read_csv(out / "labels.csv").groupby("model")["log_density"].mean()
+    assert labels["with beliefs"] > labels["without"] + 0.03
 
 
 @pytest.mark.slow

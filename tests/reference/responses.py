@@ -37,6 +37,7 @@ def function(name, link, what):
         "response": ["f"],
         "expected": ["mean", "variance"],
         "log_predictive": ["y", "mean", "variance"],
+        "posterior_moments": ["y", "mean", "variance"],
         "cumulative_predictive": ["y", "mean", "variance"],
     }[what]
     arrays = [pt.dvector(array) for array in arrays]
@@ -55,6 +56,8 @@ def function(name, link, what):
         outputs = [likelihood.fisher(*arrays, theta, used)]
     elif what.endswith("predictive"):
         outputs = [getattr(likelihood, what)(*arrays, theta, used)]
+    elif what == "posterior_moments":
+        outputs = [*likelihood.posterior_moments(*arrays, theta, used)]
     else:
         outputs = list(getattr(likelihood, what)(*arrays, used))
     inputs = [*arrays, *theta.values(), exposure]

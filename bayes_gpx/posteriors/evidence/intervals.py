@@ -8,6 +8,8 @@ Cunningham, Hennig and Lacoste-Julien, "Gaussian probabilities and expectation p
 Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), section 3.6.
 """
 
+from math import exp, isfinite, log, pi
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
@@ -41,6 +43,10 @@ FRACTION = 40
 """Levels of the continued fraction: exact to round-off at `FAR`, where it converges slowest."""
 
 
+LOG_ROOT = 0.5 * log(2.0 * pi)
+"""Log of the root in the normal density."""
+
+
 def truncated_moments(low, high):
     """Log probability of an interval under a standard normal, and mean and variance inside it."""
     if low > 0.0:  # where differences of distribution functions lose digits: mirror it
@@ -53,12 +59,11 @@ def truncated_moments(low, high):
     if high < -FAR and (high - low) * -high > NEGLIGIBLE:
         return logp, *_of_tail(-high)
     at_low, at_high = (
-        np.exp(-0.5 * (z**2 + np.log(2 * np.pi)) - logp) if np.isfinite(z) else 0.0
-        for z in (low, high)
+        exp(-0.5 * z**2 - LOG_ROOT - logp) if isfinite(z) else 0.0 for z in (low, high)
     )
     mean, inside = at_low - at_high, 1.0
-    inside += low * at_low if np.isfinite(low) else 0.0
-    inside -= high * at_high if np.isfinite(high) else 0.0
+    inside += low * at_low if isfinite(low) else 0.0
+    inside -= high * at_high if isfinite(high) else 0.0
     return logp, mean, inside - mean**2
 
 
@@ -75,8 +80,10 @@ def _of_tail(t):
     return -(t + first), (second - first) / (t + second)
 
 
-def sites_of(m, S, low, high):
+def sites_of(m, S, low, high, begun=None):
     """Normal sites for g ~ N(m, S) that lies between bounds, (k,) each.
+
+    The search begins at sites of such means and variances, where there are any.
 
     Returns
     -------
@@ -88,7 +95,9 @@ def sites_of(m, S, low, high):
     """
     k, scale = len(m), np.sqrt(np.diag(S))
     tau, nu = np.zeros(k), np.zeros(k)
-    mean, cov = m.copy(), S.copy()
+    if begun is not None:
+        tau, nu = 1.0 / begun[1], begun[0] / begun[1]
+    mean, cov = times_sites(m, S, tau, nu)
     logs, moved = np.zeros(k), np.inf
     for _ in range(SWEEPS):
         before = mean.copy(), np.sqrt(np.diag(cov))
@@ -105,16 +114,16 @@ def sites_of(m, S, low, high):
             step, column = tau_new - tau[i], cov[:, i].copy()
             gain = 1.0 / (1.0 + step * own)
             mean += gain * column * (nu_new - nu[i] - step * mean[i])
-            cov -= (step * gain) * np.outer(column, column)
+            cov -= ((step * gain) * column)[:, None] * column
             tau[i], nu[i] = tau_new, nu_new
         sd = np.sqrt(np.diag(cov))
         steps = np.abs(mean - before[0]), np.abs(sd - before[1])
-        moved = max((step / scale).max() for step in steps)
+        moved = max((step / scale).max(initial=0.0) for step in steps)
         if moved < TOLERANCE:
             break
     if not moved < LARGEST_MISS:
         return np.full(k, np.nan), np.full(k, np.nan), -np.inf
-    mean, cov = _with_sites(m, S, tau, nu)  # without the round-off of all steps
+    mean, cov = times_sites(m, S, tau, nu)  # without the round-off of all steps
     own = np.diag(cov)
     v = 1.0 / (1.0 / own - tau)
     center = v * (mean / own - nu)
@@ -127,8 +136,8 @@ def sites_of(m, S, low, high):
     return site, variance, (logs - densities).sum()
 
 
-def _with_sites(m, S, tau, nu):
-    """Mean and covariance of N(m, S) times the sites."""
+def times_sites(m, S, tau, nu):
+    """Mean and covariance of N(m, S) times sites of precision tau and mean nu / tau, (k,)."""
     root = np.sqrt(tau)
     B = np.eye(len(m)) + root[:, None] * S * root
     half = solve_triangular(cholesky(B, lower=True), root[:, None] * S, lower=True)
@@ -172,15 +181,19 @@ def interval_sites(C, y, low, high):
     if not unknown.any():
         return mean, variance, 0.0
     seen = np.concatenate([np.ones(len(y), bool), ~unknown])
-    inside = ~seen
     try:
-        root = cholesky(C[np.ix_(seen, seen)], lower=True)
-        white = solve_triangular(root, C[np.ix_(seen, inside)], lower=True)
-        known = solve_triangular(root, np.concatenate([y, low[~unknown]]), lower=True)
-        S = C[np.ix_(inside, inside)] - white.T @ white
+        m, S = given_known(C, seen, np.concatenate([y, low[~unknown]]))
         with np.errstate(all="ignore"):
-            found = sites_of(white.T @ known, S, low[unknown], high[unknown])
+            found = sites_of(m, S, low[unknown], high[unknown])
     except (LinAlgError, ValueError):  # not positive definite, or not finite
         found = np.nan, np.nan, -np.inf
     mean[unknown], variance[unknown], log_factor = found
     return mean, variance, log_factor
+
+
+def given_known(C, seen, values):
+    """Mean and covariance of components of N(0, C) given the others, which are `seen`."""
+    root = cholesky(C[np.ix_(seen, seen)], lower=True)
+    white = solve_triangular(root, C[np.ix_(seen, ~seen)], lower=True)
+    known = solve_triangular(root, values, lower=True)
+    return white.T @ known, C[np.ix_(~seen, ~seen)] - white.T @ white

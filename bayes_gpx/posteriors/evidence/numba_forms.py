@@ -19,6 +19,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 from pytensor.link.numba.dispatch.basic import (
+    get_numba_type,
     numba_funcify_and_cache_key,
     numba_njit,
     register_funcify_and_cache_key,
@@ -30,6 +31,7 @@ from bayes_gpx.kernels import distance
 from bayes_gpx.kernels.distance import CLOSE, LEAST, ScaleSlopes, SquaredDistances
 from bayes_gpx.numerics import lapack
 from bayes_gpx.posteriors.evidence import laplace, normal, sums
+from bayes_gpx.posteriors.evidence.expectation_propagation import PropagatedSites
 from bayes_gpx.posteriors.evidence.intervals import IntervalSites, interval_sites
 from bayes_gpx.posteriors.evidence.laplace import (
     LaplaceEvidence,
@@ -178,6 +180,25 @@ def _interval_sites(op, node, **kwargs):
         with numba.objmode(mean="float64[::1]", variance="float64[::1]", log_factor="float64"):
             mean, variance, log_factor = interval_sites(C, y, low, high)
         return mean, variance, np.asarray(log_factor)
+
+    return sites, None
+
+
+@register_funcify_and_cache_key(PropagatedSites)
+def _propagated_sites(op, node, **kwargs):
+    """In Python, which numba calls back, as for `IntervalSites`."""
+    kinds = numba.types.Tuple([get_numba_type(output.type) for output in node.outputs])
+
+    def called(*inputs):
+        storage = [[None] for _ in node.outputs]
+        op.perform(node, inputs, storage)
+        return tuple(found[0] for found in storage)
+
+    @numba_njit
+    def sites(*inputs):
+        with numba.objmode(found=kinds):
+            found = called(*inputs)
+        return found
 
     return sites, None
 

@@ -10,6 +10,7 @@ from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, Correl
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.laplace import Laplace, SoftmaxLaplace
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
+from bayes_gpx.posteriors.strategies.propagation import Propagation
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients, SampledValues
 from bayes_gpx.posteriors.strategies.variational import Variational
 from bayes_gpx.posteriors.strategies.with_beliefs import BasisWithBeliefs, ExactWithBeliefs
@@ -57,6 +58,8 @@ def strategy_of(
         return LowRankNormal() if normal else Variational()
     if normal:
         return ExactWithBeliefs() if beliefs else Exact()
+    if beliefs:
+        return Propagation()
     return Laplace() if classes is None else SoftmaxLaplace()
 
 

@@ -9,7 +9,13 @@ from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_site
 from bayes_gpx.posteriors.evidence.softmax import softmax_laplace, softmax_mode
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.softmax import Coupled
-from bayes_gpx.posteriors.strategies.left_out import LEAST_SITE, cavities, groups_of_sites, scored
+from bayes_gpx.posteriors.strategies.left_out import (
+    LEAST_SITE,
+    cavities,
+    groups_of_sites,
+    scored,
+    sites_at_mode,
+)
 from bayes_gpx.posteriors.strategies.on_rows import OnRows
 
 
@@ -42,7 +48,8 @@ class Laplace(OnRows, Collapsed):
         W, own = pt.maximum(found.W, LEAST_SITE / pt.diagonal(K)), pt.arange(K.shape[0])
         precision = Precision.of(K[own, own].inc(1.0 / W))
         height = given.likelihood.logp(found.f, given.y, given.theta, given.exposure)
-        return groups_of_sites(given, groups, precision, found.f, found.alpha, W, height)
+        own = sites_at_mode(found.f, found.alpha, W, height)
+        return groups_of_sites(given, groups, precision, found.alpha, *own)
 
 
 class SoftmaxLaplace(OnRows, Collapsed):

@@ -56,26 +56,35 @@ def groups_of_normal(given, shift, variance, joint):
     return GroupsLeft(joint, log_normal(given.y, mean, variance), mean, of_f)
 
 
-def groups_of_sites(given, groups, precision, f, alpha, W, height, rest=0.0):
-    """`GroupsLeft` where each observation is a normal site: f + alpha / W, with variance 1 / W.
+def sites_at_mode(f, alpha, W, height):
+    """Mean, variance and log factor (n,) of normal sites that are log p(y | f) near a mode.
 
-    Once a group's sites are removed, the mode of what is left times its likelihood is where it was.
-    So Laplace's approximation of the joint density is there, made of log p(y | f), `height`, at
-    that mode. A group of one row needs no approximation.
+    There it is `height`, with slope `alpha` and information `W`, (n,) each.
+    """
+    log_factor = height + 0.5 * (pt.sqr(alpha) / W - pt.log(W) + np.log(2.0 * np.pi))
+    return f + alpha / W, 1.0 / W, log_factor
+
+
+def groups_of_sites(given, groups, precision, alpha, mean, variance, log_factor, rest=0.0):
+    """`GroupsLeft` where each observation is a normal site.
+
+    The joint density of a group is that of its sites. With those of Laplace's approximation this is
+    Laplace's approximation too: once a group's sites are removed, the mode of what is left times
+    its likelihood is where it was. A group of one row needs no approximation.
 
     Parameters
     ----------
     precision : Precision
-        Of the sites' centres.
-    f, alpha, W, height : tensor (n,)
+        Of the sites' means.
+    alpha, mean, variance, log_factor : tensor (n,)
+        The precision times the sites' means; these; and the sites' variances and log factors.
     rest : tensor (n,) or 0
         Variances beside those that the sites know of.
     """
-    shift, variance, centres = groups_left_out(precision, alpha, groups)
-    mean, spread = f + alpha / W - shift, pt.maximum(variance - 1.0 / W, 0.0) + rest
+    shift, own, joint = groups_left_out(precision, alpha, groups)
+    center, spread = mean - shift, pt.maximum(own - variance, 0.0) + rest
     known = given.theta, given.exposure
-    terms = given.likelihood.log_predictive(given.y, mean, spread, *known)
-    own = height + 0.5 * (pt.sqr(alpha) / W - pt.log(W) + np.log(2.0 * np.pi))
-    joint = centres + sum_of_group(own, groups)
-    alone = pt.eq(sum_of_group(pt.ones_like(f), groups), 1.0)
-    return GroupsLeft(pt.switch(alone, terms, joint), terms, mean, spread)
+    terms = given.likelihood.log_predictive(given.y, center, spread, *known)
+    joint = joint + sum_of_group(log_factor, groups)
+    alone = pt.eq(sum_of_group(pt.ones_like(mean), groups), 1.0)
+    return GroupsLeft(pt.switch(alone, terms, joint), terms, center, spread)

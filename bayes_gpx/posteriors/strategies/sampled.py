@@ -6,8 +6,15 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
-from bayes_gpx.posteriors.base import LATENT, OWN_WHITENED, WHITENED, Conditioning, Found
-from bayes_gpx.posteriors.laplace import prior_covariance
+from bayes_gpx.posteriors.base import (
+    BELIEVED_WHITENED,
+    LATENT,
+    OWN_WHITENED,
+    WHITENED,
+    Conditioning,
+    Found,
+)
+from bayes_gpx.posteriors.exact import noisy_covariance
 from bayes_gpx.posteriors.latent import latent
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
 from bayes_gpx.posteriors.strategies.left_out import scored_by_values
@@ -23,27 +30,35 @@ class SampledValues(OnRows):
 
     def values(self, given: Conditioning) -> Tensor:
         """Latent values at the observations, (n,) or (n, C): as sampled, or from whitened ones."""
+        return self.known_values(given)[: given.y.shape[0]]
+
+    def known_values(self, given: Conditioning) -> Tensor:
+        """The same and, after them, those that beliefs are about, where there are any."""
         if LATENT in given.theta:
             return given.theta[LATENT]
-        return pt.dot(self._root(given), given.theta[WHITENED])
+        white = given.theta[WHITENED]
+        if given.beliefs is not None:
+            white = pt.concatenate([white, given.theta[BELIEVED_WHITENED]])
+        return pt.dot(self._root(given), white)
 
     def _root(self, given):
-        K = prior_covariance(given.process, given.X, given.Z, jitter=LATENT_JITTER)
-        return cholesky(K)
+        return cholesky(
+            noisy_covariance(given.process, given.known, 0.0, given.Z, jitter=LATENT_JITTER)
+        )
 
     def condition(self, given):
         options = {"jitter": LATENT_JITTER}
-        q = latent(given.process, given.X, self.values(given), given.Z, **options)
+        q = latent(given.process, given.known, self.known_values(given), given.Z, **options)
         return Found(q.alpha, q.root)
 
     def leave_one_out(self, given):
         """Of f_i given the other latent values, which the prior alone tells."""
-        f, root = self.values(given), self._root(given)
+        known, root, n = self.known_values(given), self._root(given), given.y.shape[0]
         inverse = solve_root(root, pt.eye(root.shape[0]))
-        own = 1.0 / pt.sqr(inverse).sum(axis=0)
-        own = own[:, None] * pt.ones_like(f) if given.columns else own
-        mean = f - own * pt.dot(inverse.T, pt.dot(inverse, f))
-        return scored_by_values(given, f, mean, own)
+        own = 1.0 / pt.sqr(inverse).sum(axis=0)[:n]
+        own = own[:, None] * pt.ones_like(known[:n]) if given.columns else own
+        mean = known[:n] - own * pt.dot(inverse.T, pt.dot(inverse, known))[:n]
+        return scored_by_values(given, known[:n], mean, own)
 
 
 class SampledCoefficients(ThroughCoefficients):

@@ -13,7 +13,12 @@ from bayes_gpx.posteriors.evidence.row_bounds import best_variational, bound_aro
 from bayes_gpx.posteriors.evidence.variational import variational
 from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE, LowRank
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
-from bayes_gpx.posteriors.strategies.left_out import LEAST_SITE, groups_of_sites, scored
+from bayes_gpx.posteriors.strategies.left_out import (
+    LEAST_SITE,
+    groups_of_sites,
+    scored,
+    sites_at_mode,
+)
 from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients, block_of
 
 
@@ -89,4 +94,5 @@ class Variational(ThroughCoefficients, Collapsed):
         f, sd = pt.dot(seen.F, found.coefficients), pt.sqrt(found.variance + rest)
         height = likelihood.expected_log(f, sd, given.y, given.theta, given.exposure)[0]
         height = height + 0.5 * W * found.variance
-        return groups_of_sites(given, groups, precision, f, found.slope, W, height, rest)
+        own = sites_at_mode(f, found.slope, W, height)
+        return groups_of_sites(given, groups, precision, found.slope, *own, rest)

@@ -11,7 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 
-from bayes_gpx.aliases import Tensor
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.posteriors.base import BELIEVED, Collapsed, Conditioning, Found, Values
 from bayes_gpx.posteriors.beliefs import Beliefs, joint_logp, sites, with_sites
@@ -58,11 +58,11 @@ class WithBeliefs(Collapsed):
 
     def log_density(self, likelihood, y, *parts):
         """Of y given the beliefs."""
-        joint = self._joint_logp(y, *parts)
+        joint = self._joint_logp(likelihood, y, *parts)
         return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_belief(*parts))
 
     @abstractmethod
-    def _joint_logp(self, y, *parts):
+    def _joint_logp(self, likelihood, y, *parts):
         """Log density of y and probability, or density, of the beliefs."""
 
     def log_belief(self, *parts: Tensor) -> Tensor:
@@ -75,6 +75,17 @@ class WithBeliefs(Collapsed):
         """Prior covariance of what is believed something of, noise included, (k, k)."""
 
 
+def joint_covariance(given: Conditioning, sigma: TensorLike, **added: TensorLike) -> Tensor:
+    """Covariance of values at rows, with noise of sd sigma, and of those that beliefs are about.
+
+    Which have the noise of the beliefs; `added` is a ridge or a jitter of `noisy_covariance`.
+    """
+    sd = sigma * pt.ones(given.y.shape[0])
+    if given.beliefs is not None:
+        sd = pt.concatenate([sd, given.beliefs.sd])
+    return noisy_covariance(given.process, given.known, sd, given.Z, **added)
+
+
 class ExactWithBeliefs(OnRows, WithBeliefs):
     """Beliefs beside normal noise on every row."""
 
@@ -85,14 +96,12 @@ class ExactWithBeliefs(OnRows, WithBeliefs):
 
     def _covariance(self, given, **added):
         """Covariance of y and of what is believed something of, noise included."""
-        sigma = given.theta["sigma"] * pt.ones(given.y.shape[0])
-        sd = pt.concatenate([sigma, given.beliefs.sd])
-        return noisy_covariance(given.process, given.known, sd, given.Z, **added)
+        return joint_covariance(given, given.theta["sigma"], **added)
 
     def signature(self, likelihood):
         return "(m,m),(k),(k)"
 
-    def _joint_logp(self, y, C, low, high):  # noqa: N803
+    def _joint_logp(self, likelihood, y, C, low, high):  # noqa: N803
         return joint_logp(C, y, low, high)
 
     def belief_covariance(self, C, low, high):  # noqa: N803
@@ -145,7 +154,7 @@ class BasisWithBeliefs(ThroughCoefficients, WithBeliefs):
     def belief_covariance(self, F, D, G, V, low, high):  # noqa: N803
         return pt.dot(G, G.T) + pt.diag(V)
 
-    def _joint_logp(self, y, *parts):
+    def _joint_logp(self, likelihood, y, *parts):
         y, F, D, log_factor = self._seen(y, *parts)
         return pt.switch(pt.isinf(log_factor), -np.inf, low_rank_logp(y, F, D) + log_factor)
 

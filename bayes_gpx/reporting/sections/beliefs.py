@@ -1,7 +1,7 @@
 """What was believed of the function beside the data, and whether it holds."""
 
 from bayes_gpx.draws.believed import UNLIKELY
-from bayes_gpx.posteriors.base import BELIEVED
+from bayes_gpx.posteriors.base import BELIEVED, BELIEVED_WHITENED
 from bayes_gpx.reporting.page import Prose, Section, Table, number
 
 OFTEN = 0.1
@@ -76,12 +76,15 @@ def _verdict(findings):
             "note",
         )
     bounds = int((found["low"] < found["high"]).sum())
-    sampled = findings.model.latent_names.get(BELIEVED) in findings.posterior_variables
+    names = findings.model.latent_names
+    sampled = {names.get(BELIEVED), names.get(BELIEVED_WHITENED)} & {*findings.posterior_variables}
     if bounds > FEW and not sampled:
+        apart = findings.model.specification.normal
+        cure = "truncated='sample'" if apart else "method='nuts' and latent='sample'"
         yield Prose(
             f"There are {number(bounds)} points with bounds, each replaced by an observation with "
             "noise (expectation propagation). With that many, intervals are too narrow: fit with "
-            "truncated='sample'.",
+            f"{cure}.",
             "note",
         )
 

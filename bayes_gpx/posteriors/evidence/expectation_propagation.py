@@ -1,0 +1,244 @@
+"""Observations of a log-concave likelihood, and normal values in intervals, as normal sites.
+
+Sites are found by expectation propagation: at its fixed point the posterior of each value alone
+has the mean and the variance that its own density or bounds give it, where the sites of all others
+stand for what these say. The evidence is stationary in the sites there.
+
+References
+----------
+Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), section 3.6;
+Nickisch and Rasmussen, "Approximations for binary Gaussian process classification" (2008);
+Riihimaki and Vehtari, "Gaussian processes with monotonicity information" (2010).
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from scipy.linalg import LinAlgError, cholesky, solve_triangular
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.base import ScalarLikelihood, Theta
+from bayes_gpx.numerics.special import log_normal
+from bayes_gpx.numerics.threads import ThreadedFunction
+from bayes_gpx.posteriors.evidence.intervals import given_known, sites_of
+from bayes_gpx.system.digests import digest
+
+SWEEPS = 300
+"""At most so many passes over all sites."""
+
+TOLERANCE = 1e-7
+"""Sites are found when no posterior mean or sd moves by more than this, in prior sds."""
+
+LARGEST_MISS = 1e-5
+"""Sites that still move by more than this after all passes count as not found."""
+
+LEAST_SITE = 1e-9
+"""Information of an observation's site at the least, as a share of what is known without it."""
+
+LEAST_STEP = 0.1
+"""Sites of all observations move at once, by at least this share of the way to their new values:
+by half of the share before each time that they move further than in the pass before."""
+
+REMEMBERED = 2**25
+"""Bytes of sites that are kept: a fit, its scores and its explanations ask for the same ones."""
+
+_FOUND: dict[tuple[ScalarLikelihood, str], list[np.ndarray]] = {}
+
+
+class AllSites(NamedTuple):
+    """Observations and beliefs as normal observations.
+
+    Attributes
+    ----------
+    mean, variance : (n + k,)
+        Of the sites; first those of the n observations.
+    center, spread : (n,)
+        Mean and variance of f at each observation given all others.
+    log_factor : scalar
+        Log of what the sites' normal densities are multiplied by.
+    of_rows : (n,)
+        The share of the observations in it.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    center: Tensor
+    spread: Tensor
+    log_factor: Tensor
+    of_rows: Tensor
+
+
+@cache
+def _given_y(likelihood):
+    """Compile the mean and the variance of f given y, from those before."""
+    y, mean, variance, exposure = pt.dvectors("y", "mean", "variance", "exposure")
+    own = [pt.dscalar(name) for name in likelihood.hyperparameters]
+    theta = dict(zip(likelihood.hyperparameters, own, strict=True))
+    moments = likelihood.posterior_moments(y, mean, variance, theta, exposure)
+    return ThreadedFunction([mean, variance, y, exposure, *own], list(moments))
+
+
+def propagate(given_y, m, S, n, low, high):
+    """Sites for values ~ N(m, S): n with likelihoods, and others that lie between bounds.
+
+    Parameters
+    ----------
+    given_y : callable
+        From mean and variance of the first n values to those given their own observation.
+    m : array (n + k,)
+    S : array (n + k, n + k)
+    n : int
+    low, high : array (k,)
+
+    Returns
+    -------
+    mean, variance : array (n + k,)
+        Of the sites.
+    center, spread : array (n,)
+        Mean and variance of the first n values given all sites but their own.
+    log_factor : float
+        That of the bounds' sites.
+
+    Raises
+    ------
+    LinAlgError
+        Where no sites are found.
+    """
+    scale, of_bounds = np.sqrt(np.diag(S)[:n]), None
+    tau, nu = np.zeros(n), np.zeros(n)
+    share, before = 1.0, np.inf
+    for _ in range(SWEEPS):
+        mean, own, cov = _given_rows(m, S, tau, nu)
+        of_bounds = sites_of(mean[n:], cov[n:], low, high, of_bounds)
+        root = cholesky(cov[n:] + np.diag(of_bounds[1]), lower=True)
+        half = solve_triangular(root, cov[:n].T, lower=True)
+        own = own - (half**2).sum(axis=0)
+        towards = solve_triangular(root, of_bounds[0] - mean[n:], lower=True)
+        mean = mean[:n] + half.T @ towards
+        precision = 1.0 / own - tau
+        spread = 1.0 / precision
+        center = spread * (mean / own - nu)
+        found, variance = given_y(center, spread)
+        steps = np.abs(found - mean), np.abs(np.sqrt(variance) - np.sqrt(own))
+        moved = max((step / scale).max() for step in steps)
+        if moved < TOLERANCE:
+            break
+        if not np.isfinite(moved):
+            raise LinAlgError("Expectation propagation has left the numbers.")
+        if moved > before:
+            share = max(0.5 * share, LEAST_STEP)
+        before = moved
+        wanted = np.maximum(1.0 / variance - precision, LEAST_SITE * precision)
+        nu += share * (found * (precision + wanted) - center * precision - nu)
+        tau += share * (wanted - tau)
+    if not moved < LARGEST_MISS:
+        raise LinAlgError("Expectation propagation has found no fixed point.")
+    of_rows, log_factor = (nu / tau, 1.0 / tau), of_bounds[2]
+    mean, variance = (np.append(*pair) for pair in zip(of_rows, of_bounds, strict=False))
+    return mean, variance, center, spread, log_factor
+
+
+def _given_rows(m, S, tau, nu):
+    """Mean (n + k,), variances (n,) and covariances with the last k (n + k, k) of all values.
+
+    Of N(m, S) times sites of the first n of precision tau and mean nu / tau.
+    """
+    n, root = len(tau), np.sqrt(tau)
+    factor = cholesky(np.eye(n) + root[:, None] * S[:n, :n] * root, lower=True)
+    half = solve_triangular(factor, root[:, None] * S[:n], lower=True)
+    pull = nu - tau * m[:n]
+    mean = m + S[:, :n] @ pull - half.T @ (half[:, :n] @ pull)
+    own = np.diag(S)[:n] - (half[:, :n] ** 2).sum(axis=0)
+    return mean, own, S[:, n:] - half.T @ half[:, n:]
+
+
+class PropagatedSites(Op):
+    """(C, y, exposure, low, high, *hyperparameters) -> what `propagate` finds, for all values.
+
+    C is the prior covariance of f at the observations y (n,), and of k values after it, which lie
+    between bounds, noise of the latter included. Where the bounds are equal the value is known, and
+    its site has no variance. Nothing is differentiable: at the fixed point the derivative of the
+    log evidence in C, and in the likelihood's hyperparameters, is that with all sites held.
+    Variances are NaN and the log factor is -inf where no sites are found.
+
+    Parameters
+    ----------
+    likelihood : ScalarLikelihood
+        Log-concave.
+    """
+
+    __props__ = ("likelihood",)
+
+    def __init__(self, likelihood):
+        self.likelihood = likelihood
+
+    def make_node(self, *inputs):  # noqa: D102
+        inputs = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, inputs, [*(pt.dvector() for _ in range(4)), pt.dscalar()])
+
+    def perform(self, node, inputs, output_storage):  # noqa: D102
+        inputs = [np.asarray(v, "float64") for v in inputs]
+        which = self.likelihood, digest(*inputs)
+        found = _FOUND.get(which)  # which another thread may clear
+        if found is None:
+            found = [np.asarray(v) for v in self._found(*inputs)]
+            if len(_FOUND) * sum(v.nbytes for v in found) > REMEMBERED:
+                _FOUND.clear()
+            _FOUND[which] = found
+        for storage, value in zip(output_storage, found, strict=True):
+            storage[0] = value.copy()
+
+    def _found(self, C, y, exposure, low, high, *own):
+        n, unknown = len(y), low != high
+        mean, variance = np.append(np.zeros(n), low), np.zeros(len(C))
+        free = np.append(np.ones(n, bool), unknown)
+
+        def given_y(mean, variance):
+            return _given_y(self.likelihood)(mean, variance, y, exposure, *own)
+
+        try:
+            m, S = given_known(C, ~free, low[~unknown])
+            with np.errstate(all="ignore"):
+                mean[free], variance[free], *rest = propagate(
+                    given_y, m, S, n, low[unknown], high[unknown]
+                )
+        except (LinAlgError, ValueError):  # not positive definite, or not finite
+            return mean, np.full(len(C), np.nan), np.zeros(n), np.ones(n), -np.inf
+        return mean, variance, *rest
+
+    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+        return [DisconnectedType()() for _ in inputs]
+
+    def connection_pattern(self, node):  # noqa: D102
+        return [[False] * len(node.outputs) for _ in node.inputs]
+
+    def infer_shape(self, node, shapes):  # noqa: D102
+        return [(shapes[0][0],)] * 2 + [shapes[1]] * 2 + [()]
+
+
+def all_sites(
+    likelihood: ScalarLikelihood,
+    C: Tensor,  # noqa: N803
+    y: Tensor,
+    theta: Theta,
+    exposure: Tensor,
+    low: Tensor,
+    high: Tensor,
+) -> AllSites:
+    """Sites of observations and beliefs, for symbolic arguments.
+
+    Of these the log factors alone have a derivative, in the likelihood's hyperparameters; see
+    `PropagatedSites` for arguments and for the meaning of this derivative.
+    """
+    own = [theta[name] for name in likelihood.hyperparameters]
+    node = PropagatedSites(likelihood).make_node(C, y, exposure, low, high, *own)
+    mean, variance, center, spread, log_factor = node.outputs
+    n = y.shape[0]
+    density = likelihood.log_predictive(y, center, spread, theta, exposure)
+    of_rows = density - log_normal(mean[:n], center, spread + variance[:n])
+    return AllSites(mean, variance, center, spread, log_factor + of_rows.sum(), of_rows)
