@@ -95,7 +95,8 @@ def mixture_quantile(means: np.ndarray, sds: np.ndarray, probability: float) -> 
         gap = ndtr(z).mean(axis=0) - probability
         low, high = np.where(gap < 0.0, at, low), np.where(gap < 0.0, high, at)
         density = (np.exp(-0.5 * z**2) * inverse).mean(axis=0) / np.sqrt(2.0 * np.pi)
-        step = np.divide(gap, density, out=np.full_like(gap, np.inf), where=density > 0.0)
+        with np.errstate(over="ignore"):  # between two narrow normals: too long a step is not taken
+            step = np.divide(gap, density, out=np.full_like(gap, np.inf), where=density > 0.0)
         there = at - step
         there = np.where((there > low) & (there < high), there, 0.5 * (low + high))
         moved, at = np.abs(there - at), there

@@ -92,6 +92,13 @@ def test_quantiles_of_mixtures_far_from_normal(probability):
     assert found[3] == 3.0
 
 
+def test_narrow_normals_far_apart_have_quantiles(rng):
+    means = rng.normal(size=(10, 2000))
+    sds = np.full(means.shape, 0.005)  # densities between them are too small to divide by
+    found = mixture_quantile(means, sds, 0.05)
+    assert_allclose(norm.cdf(found, means, sds).mean(axis=0), 0.05, atol=1e-9)
+
+
 def test_quantiles_are_found_block_by_block(rng, monkeypatch):
     means, variances = rng.normal(size=(2, 30, 7, 3)) ** 2
     found = []
