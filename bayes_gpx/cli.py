@@ -191,7 +191,7 @@ def fit(
     """Fit a model to the rows of DATA, a CSV or Parquet file.
 
     DATA may be a folder or a glob of Parquet files, such as 'rides/*.parquet', which are read in
-    parts and need not fit into memory. This needs normal noise and --approximation hsgp:M; the
+    parts and need not fit into memory. This needs normal noise and an approximation; the
     weights of a gpx are then smooth functions of the features, without deviations of single rows.
 
     The fit is written to a folder, from which explain and report read it. If you interrupt it by

@@ -24,7 +24,8 @@ from bayes_gpx.validation import count, known_executor, one_of
 def in_parts[Verb: Callable](verb: Verb) -> Verb:
     """Have a verb explain the rows of data read in parts, or many rows by an executor, in parts.
 
-    Of rows that are one part, an executor evaluates blocks of the hyperparameters' draws.
+    Of rows that are one part, an executor evaluates blocks of the hyperparameters' draws; but of
+    several outputs, which are explained one by one, that part.
     """
 
     @wraps(verb)
@@ -44,11 +45,8 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
         alone = partial(verb, model, idata, X_new, Z_new, groups_new=groups_new, **options)
         if not streamed and executor is None:
             return alone()
-        if (
-            executor is not None
-            and not streamed
-            and len(model.training.X if X_new is None else X_new) <= PART
-        ):
+        few = not streamed and len(model.training.X if X_new is None else X_new) <= PART
+        if executor is not None and few and model.training.outputs is None:
             with by_executor(executor):
                 return alone()
         for name in ("obs", "joint", "exposure"):

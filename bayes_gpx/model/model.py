@@ -609,8 +609,8 @@ def _refuse_streamed(specification, theta):
     if specification.approximation is None:
         raise ValueError(
             "X is read in parts, without an approximation; expected approximation=bx.HSGP(m), for "
-            "few columns, or bx.Inducing(m). For other models take a sample of the rows into "
-            "memory."
+            "few columns, or approximation=bx.Inducing(m). For other models take a sample of the "
+            "rows into memory."
         )
     if deviates(theta):
         raise ValueError(
