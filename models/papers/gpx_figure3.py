@@ -10,7 +10,8 @@ The paper calls weights appropriate whose sign is that of y where there is ink. 
 much of the ink has such weights (`ink`), and how much of the weighed ink, the sum of
 |weight x pixel| (`weighed_ink`), in those two images and, on average, in three images of each
 digit. A half is what chance gives; where most weights are zero, the first is small and the second
-says whether the others are right. `size` is the largest weight of an image.
+says whether the others are right. `off_ink` is the share of the size of all weights that lies where
+there is no ink. `size` is the largest weight of an image.
 """
 
 import sys
@@ -47,18 +48,20 @@ def main(arguments=None):
 
 
 def agreement(weights, rows, digits):
-    """Of each method: how much of the ink has weights of the sign of y."""
+    """Of each method: how much of the ink has weights of the sign of y, and what lies off it."""
     table = []
     for name, own in weights.items():
         shares = np.full((2, len(rows.y)), np.nan)
         if name not in RELEVANCES:
             shares = np.array(ink_of_one_sign(own, rows))
+        sizes = np.abs(own)
+        off = (sizes * (rows.Z == 0)).sum(axis=1) / sizes.sum(axis=1)
+        told = np.vstack([shares, off, sizes.max(axis=1)])
         for digit in DIGITS:
             first = np.flatnonzero(digits == digit)[0]
-            size = np.abs(own[first]).max()
-            table.append((name, f"the {digit}", *shares[:, first], size))
-        table.append((name, "mean", *shares.mean(axis=1), np.abs(own).max(axis=1).mean()))
-    return pd.DataFrame(table, columns=["method", "image", "ink", "weighed_ink", "size"])
+            table.append((name, f"the {digit}", *told[:, first]))
+        table.append((name, "mean", *told.mean(axis=1)))
+    return pd.DataFrame(table, columns=["method", "image", "ink", "weighed_ink", "off_ink", "size"])
 
 
 def plot(weights, rows, digits):
