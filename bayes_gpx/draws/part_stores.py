@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.stores import WRITTEN, refuse_foreign
+from bayes_gpx.draws.stores import WRITTEN, append, refuse_foreign
 
 PART = 2**14
 """Rows of a part."""
@@ -117,8 +117,7 @@ class PartStore:
         import zarr
 
         attrs = dict(zarr.open_group(self.store, mode="r").attrs)
-        rows = xr.Dataset(coords={"obs": labels}, attrs=attrs)
-        rows.to_zarr(self.store, mode="a", consolidated=False)
+        append(self.store, xr.Dataset(coords={"obs": labels}, attrs=attrs))
         if self.path.exists():
             self.path.rename(self.folder / "earlier")
         self.store.rename(self.path)

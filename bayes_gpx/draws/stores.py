@@ -10,6 +10,7 @@ import json
 import secrets
 import shutil
 import time
+import warnings
 from os import PathLike
 from pathlib import Path
 from typing import cast
@@ -144,7 +145,7 @@ class Store:
     def finished(self, dataset):
         """Write the rest, and put the store in its place; returns what it holds."""
         names = [*self.arrays[0], *dataset.variables]
-        dataset.assign_attrs({WRITTEN: names}).to_zarr(self._store, mode="a", consolidated=False)
+        append(self._store, dataset.assign_attrs({WRITTEN: names}))
         if self._path.exists():
             self._path.rename(self._folder / "earlier")
         self._store.rename(self._path)
@@ -198,13 +199,25 @@ class Store:
                     own[...] = kept[f"arr_{k}"]
 
 
+def append(store: str | PathLike, variables: xr.Dataset) -> None:
+    """Write variables into a store, and gather its metadata in the file that xarray opens first."""
+    import zarr
+    from zarr.errors import ZarrUserWarning
+
+    variables.to_zarr(store, mode="a", consolidated=False)
+    with warnings.catch_warnings():
+        # It says that the format does not describe that file; xarray writes it all the same.
+        warnings.simplefilter("ignore", ZarrUserWarning)
+        zarr.consolidate_metadata(str(store))
+
+
 def with_more(path: str | PathLike, variables: xr.Dataset) -> xr.Dataset:
     """Write further variables, a Dataset, into a finished store; returns what it holds then."""
     import zarr
 
     written = cast(list[str], zarr.open_group(path, mode="r").attrs[WRITTEN])
     told = {WRITTEN: [*written, *(name for name in variables.variables if name not in written)]}
-    variables.assign_attrs(told).to_zarr(path, mode="a", consolidated=False)
+    append(path, variables.assign_attrs(told))
     return xr.open_zarr(path, chunks=None, consolidated=False)
 
 

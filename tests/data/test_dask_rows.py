@@ -101,5 +101,5 @@ def test_a_cluster_says_the_same_though_a_worker_is_killed(tmp_path):
     for name in ("f_mean", "f_sd"):
         block = found[name].values.reshape((700, N))
         np.testing.assert_allclose(block, np.tile(expected[name].values, (700, 1)), atol=1e-12)
-    with xr.open_zarr(tmp_path / "many", consolidated=False) as kept:
+    with xr.open_zarr(tmp_path / "many") as kept:
         xr.testing.assert_identical(kept.load(), found)

@@ -161,7 +161,7 @@ def test_means_are_kept_wherever_the_draws_go(tmp_path):
     options = {"baseline": START, "seed": 1, **QUIET}
     whole = bx.attributions(model, idata, NEW, **options)
     kept = bx.attributions(model, idata, NEW, path=tmp_path / "store", **options)
-    stored = xr.open_zarr(tmp_path / "store", chunks=None, consolidated=False)
+    stored = xr.open_zarr(tmp_path / "store", chunks=None)
     one = bx.attributions(model, idata, NEW, features=["x1"], **options)
     for name in ("attribution_mean", "difference_mean"):
         assert_allclose(kept[name], whole[name], rtol=1e-12)

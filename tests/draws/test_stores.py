@@ -63,7 +63,7 @@ def stopping(monkeypatch):
 
 
 def opened(path):
-    return xr.open_zarr(path, chunks=None, consolidated=False).load()
+    return xr.open_zarr(path, chunks=None).load()
 
 
 KILLED = """
@@ -178,7 +178,7 @@ def test_only_what_the_package_wrote_is_replaced(model, fit, tmp_path):
     for path in (foreign, mixed):
         with pytest.raises(ValueError, match="left as it is"):
             bx.predictions(model, fit, **options, path=path)
-        assert (zarr.open_group(path, mode="r")["measured"][:] == 1.0).all()
+        assert (zarr.open_array(path / "measured", mode="r")[:] == 1.0).all()
     assert (foreign / "notes.txt").read_text() == "years of work"
     in_the_way = tmp_path / "new.zarr.unfinished"
     in_the_way.mkdir()

@@ -58,5 +58,5 @@ def test_they_are_streamed_too(tmp_path):
     theta = {"lengthscale": [0.9, 1.5], "amplitude": 0.9} | noise
     options = {"draws": 10, "seed": 1, "progressbar": False}
     bx.predictions(bx.GP(X, y), theta, path=tmp_path / "kept.zarr", **options)
-    with xr.open_zarr(tmp_path / "kept.zarr", consolidated=False) as kept:
+    with xr.open_zarr(tmp_path / "kept.zarr") as kept:
         assert_allclose(kept["response_sd"], kept["y_sd"])

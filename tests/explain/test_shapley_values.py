@@ -231,7 +231,7 @@ def test_a_store_holds_the_monte_carlo_error_too(tmp_path):
     found = bx.shapley_values(model, THETA, X_NEW, **options, **SILENT)
     for _ in range(2):  # the second replaces the first
         bx.shapley_values(model, THETA, X_NEW, path=tmp_path / "s.zarr", **options, **SILENT)
-    stored = xr.open_zarr(tmp_path / "s.zarr", chunks=None, consolidated=False)
+    stored = xr.open_zarr(tmp_path / "s.zarr", chunks=None)
     for name in ("attribution", "attribution_mc_error"):
         assert_allclose(stored[name], found[name])
 

@@ -282,7 +282,7 @@ def test_a_store_holds_all_that_is_returned(regression, tmp_path, rows):
     path = tmp_path / "draws.zarr"
     held = bx.attributions(bx.GP(X, y), THETA, X_new, **options)
     returned = bx.attributions(bx.GP(X, y), THETA, X_new, path=path, **options)
-    with xr.open_zarr(path, chunks=None, consolidated=False) as stored:
+    with xr.open_zarr(path, chunks=None) as stored:
         xr.testing.assert_identical(stored.load(), returned.load())
         assert stored.attrs["steps"] == 30 and stored.attrs["method"] == "gauss_legendre"
         xr.testing.assert_allclose(stored, held)
