@@ -16,6 +16,14 @@ import pytensor.tensor as pt
 
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import named
+from bayes_gpx.model.hyperparameters import (
+    Hyperparameter,
+    amplitude_of,
+    loading,
+    of_noise,
+    relative_sigma_w,
+    sigma_w,
+)
 from bayes_gpx.model.named_kernels import KERNELS, NamedKernel, amplitude
 from bayes_gpx.posteriors.beliefs import Beliefs
 from bayes_gpx.posteriors.strategies.choice import strategy_of
@@ -39,62 +47,6 @@ FACTOR = "factor_"
 
 REPRESENTATIONS = ("collapsed", "hierarchy")
 """What a model's `pymc.Model` can be; see `bayes_gpx.GP`."""
-
-
-@dataclass(frozen=True)
-class Hyperparameter:
-    """One hyperparameter of a model.
-
-    Attributes
-    ----------
-    name : str
-    kind : str
-        What it is: its name without the prefix of a kernel.
-    dim : str or None
-        "feature", "z_feature" or "factor" where it has a value for each of these.
-    default : callable or float
-        Its default prior, called as those of `bayes_gpx.model.named_kernels`, or the number that it
-        is fixed at unless a prior is given.
-    may_be_zero : bool
-    each : str or None
-        "output", "class" or "factor" where each of these has such values of its own.
-    signed : bool
-        Whether it is any real number.
-    """
-
-    name: str
-    kind: str
-    dim: str | None
-    default: Any
-    may_be_zero: bool = False
-    each: str | None = None
-    signed: bool = False
-
-    @property
-    def dims(self):
-        """Dims of one draw."""
-        return tuple(dim for dim in (self.each, self.dim) if dim is not None)
-
-    @property
-    def ndim(self):
-        """Number of dimensions of one draw."""
-        return len(self.dims)
-
-
-def _sigma_w(name, dims, d, p):
-    """Samples' own deviations of p weights, small beside the amplitudes."""
-    return pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims)
-
-
-def _relative_sigma_w(name, dims, d, p):
-    """The same as a share of the amplitudes."""
-    return pm.HalfNormal(name, sigma=0.5, dims=dims)
-
-
-def _loading(rank, growths, sd, name, dims, d, p):
-    """Loadings on so many factors, whose sum has such a standard deviation."""
-    largest = max(growth(d) for growth in growths)
-    return pm.Normal(name, sigma=sd / (largest * np.sqrt(rank)), dims=dims)
 
 
 @dataclass(frozen=True)
@@ -313,7 +265,7 @@ class Specification:
             return (own,) if self.by_feature else ()
         prefixes = [s[0].prefix for s in self.summands] if len(self.summands) > 1 else [""]
         return tuple(
-            _amplitude(prefix, summand, dim)
+            amplitude_of(prefix, summand, dim)
             for prefix, summand in zip(prefixes, self.summands, strict=True)
         )
 
@@ -347,12 +299,12 @@ class Specification:
                 own.append(Hyperparameter(factor.prefix + kind, kind, dim, default, zero))
         weights = ()
         if self.family == "GPX":
-            kind, default = "sigma_w", _sigma_w
+            kind, default = "sigma_w", sigma_w
             if self.weight_prior == "horseshoe":
-                kind, default = "relative sigma_w", _relative_sigma_w
+                kind, default = "relative sigma_w", relative_sigma_w
             weights = (Hyperparameter("sigma_w", kind, None, default, True),)
         noise = (
-            Hyperparameter(name, name, None, partial(_of_noise, h))
+            Hyperparameter(name, name, None, partial(of_noise, h))
             for name, h in self.observation.hyperparameters.items()
         )
         found = (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)
@@ -382,7 +334,7 @@ class Specification:
                 f"{a.name.removesuffix('amplitude')}loading",
                 "loading",
                 "factor",
-                partial(_loading, self.correlation, [f.kernel.growth for f in summand], sd),
+                partial(loading, self.correlation, [f.kernel.growth for f in summand], sd),
                 each=each,
                 signed=True,
             )
@@ -519,27 +471,11 @@ class Specification:
         return product
 
 
-def squared(loading, own):
+def squared(W, own):
     """W W' + A A' of loadings W (q, r), and of what each has of its own, A (q, q).
 
     In one product: of W alone, with r = 1, PyTensor's rewrites make another one, and fail, where
     they take the shapes of random variables from their dims.
     """
-    both = pt.concatenate([own, pt.as_tensor_variable(loading)], axis=1)
+    both = pt.concatenate([own, pt.as_tensor_variable(W)], axis=1)
     return pt.dot(both, both.T)
-
-
-def _amplitude(prefix, summand, dim):
-    """The amplitude of a product of factors, smaller where its variance grows with d."""
-    growths = [factor.kernel.growth for factor in summand]
-
-    def default(name, dims, d, p):
-        return amplitude(name, dims, d, p, max(growth(d) for growth in growths))
-
-    kind = "amplitude" if max(growth(2) for growth in growths) == 1.0 else "growing amplitude"
-    return Hyperparameter(f"{prefix}amplitude", kind, dim, default)
-
-
-def _of_noise(default, name, dims, d, p):
-    """The default prior of a likelihood's hyperparameter, called as others are."""
-    return default.prior(name) if dims is None else default.prior(name, dims=dims)
