@@ -90,12 +90,12 @@ def read_labels(
         For missing, fractional, mixed or unknown labels, for fewer than two distinct ones, and
         for more where two are expected.
     """
-    values = _as_labels(_plain(y, name), name)
-    found = np.unique(values)
     if known is None:
+        codes, found = labels_of_part(y, name)
         _check_number(found, two, name)
-        return np.searchsorted(found, values).astype("float64"), found
-    known = np.asarray(known)
+        return codes, found
+    values, known = _as_labels(_plain(y, name), name), np.asarray(known)
+    found = np.unique(values)
     new = found[~np.isin(found, known)] if _like(found, known) else found
     if len(new):
         raise ValueError(
@@ -103,6 +103,24 @@ def read_labels(
             f"of {known.tolist()}. Drop these rows, or fit a model whose training data have them."
         )
     return np.searchsorted(known, values).astype("float64"), known
+
+
+def labels_of_part(y: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
+    """Codes and labels as `read_labels` does, of rows that need not have all labels.
+
+    Raises
+    ------
+    ValueError
+        For missing, fractional or mixed labels.
+    """
+    values = _as_labels(_plain(y, name), name)
+    found = np.unique(values)
+    return np.searchsorted(found, values).astype("float64"), found
+
+
+def labels_joined(one: np.ndarray, other: np.ndarray) -> np.ndarray | None:
+    """Labels of two parts, sorted; None where they are of different kinds."""
+    return np.union1d(one, other) if _like(one, other) else None
 
 
 def _like(found, known):

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
 from bayes_gpx.data.features import Frame, read_features, read_response
 from bayes_gpx.data.moments import MOMENTS, Moments
+from bayes_gpx.data.response import labels_joined, labels_of_part
 from bayes_gpx.data.row_source import PART, RowSource, row_source
 from bayes_gpx.data.scaling import Scaling, no_scaling, response_scaling, standard_scaling
 from bayes_gpx.data.training import (
     Reader,
     TrainingData,
+    read_exposure,
     read_training,
     unscaled_last,
     with_intercept,
@@ -32,7 +34,7 @@ HELD = 2**25
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StreamedData(TrainingData):
-    """Training samples in a `RowSource`; `X`, `Z` and `y` are those of a seeded sample of rows.
+    """Training samples in a `RowSource`; `X`, `Z`, `y`, `exposure` are those of a seeded sample.
 
     Attributes
     ----------
@@ -75,13 +77,13 @@ class StreamedData(TrainingData):
             return replace(frame, values=values, index=np.zeros(1, int))
 
         Z = None if self.Z is None else middle(self.Z)
-        y = np.median(self.y)[None]
-        return replace(self, X=middle(self.X), Z=Z, y=y, source=None)
+        y, exposure = (None if v is None else np.median(v)[None] for v in (self.y, self.exposure))
+        return replace(self, X=middle(self.X), Z=Z, y=y, exposure=exposure, source=None)
 
     def read(self, frame: pd.DataFrame) -> TrainingData:
         """Rows of one part, with the scaling of all."""
         weighed = None if self.Z is None else self.Z.first(self.p - self.intercept)
-        X, Z, y = cast(Names, self.names).read(frame, self.X, weighed)
+        X, Z, y, exposure, _ = cast(Names, self.names).read(frame, self.X, weighed)
         if self.intercept and Z is not None:
             Z = with_intercept(Z)
         return TrainingData(
@@ -94,6 +96,9 @@ class StreamedData(TrainingData):
             self.Z_scaling,
             self.z_is_x,
             self.intercept,
+            self.labels,
+            exposure,
+            self.scales_y,
         )
 
     def parts(self) -> Iterator[pd.DataFrame]:
@@ -125,7 +130,8 @@ class StreamedData(TrainingData):
         Parts are read anew, unless they are few enough to be held. See
         `bayes_gpx.numerics.row_sums.RowParts`.
         """
-        if self.n * (self.d + self.p + 1) <= HELD and not self._source.elsewhere:
+        columns = self.d + self.p + 1 + (self.exposure is not None)
+        if self.n * columns <= HELD and not self._source.elsewhere:
             return in_order(of_part, join, self._held)
         return self._source.reduce(partial(_of_scaled, of_part, self._light.read), join)
 
@@ -155,31 +161,54 @@ def _of_scaled(of_part, read, frame):
     return of_part(read(frame).scaled())
 
 
+class Rows(NamedTuple):
+    """The rows of a part, in user units, and the labels that y codes, if any."""
+
+    X: Frame
+    Z: Frame | None
+    y: np.ndarray
+    exposure: np.ndarray | None
+    labels: Any
+
+
 @dataclass(frozen=True)
 class Names:
-    """Which columns are the response and, if any are named, the features with weights.
+    """Which columns are the response and, if any are named, exposure and features with weights.
 
     All others are features of X.
+
+    Attributes
+    ----------
+    y : str
+    Z : tuple of str or None
+    exposure : str or None
+    weighs : bool
+        Whether features are weighed.
+    observation : Reader
+    labels : tuple or None
+        Labels of all parts; None where y holds numbers, and before all parts were seen.
     """
 
     y: str
     Z: tuple[str, ...] | None
+    exposure: str | None
     weighs: bool
+    observation: Reader
+    labels: tuple | None = None
 
     def features(self, frame: pd.DataFrame) -> list[str]:
         """Names of X's columns in a frame."""
-        missing = [name for name in (self.y, *(self.Z or ())) if name not in frame.columns]
+        own = [self.y, *(self.Z or ()), *([] if self.exposure is None else [self.exposure])]
+        missing = [name for name in own if name not in frame.columns]
         if missing:
             raise ValueError(
-                f"The data set lacks the columns {missing}, which y or Z name; expected names "
-                f"among {list(frame.columns)}."
+                f"The data set lacks the columns {missing}, which y, Z or exposure name; expected "
+                f"names among {list(frame.columns)}."
             )
-        return [name for name in frame.columns if name != self.y and name not in (self.Z or ())]
+        return [name for name in frame.columns if name not in own]
 
-    def read(
-        self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None
-    ) -> tuple[Frame, Frame | None, np.ndarray]:
-        """X, Z and y of a part; with the columns and levels of others, where these are given.
+    def read(self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None) -> Rows:
+        """Read the rows of a part; with the columns and levels of others, where these are given.
 
         Raises
         ------
@@ -199,7 +228,18 @@ class Names:
         weighed = own if self.weighs else None
         if self.Z is not None:
             weighed = read_features(frame[list(self.Z)], "Z", prefix="z", like=Z, minimum_rows=1)
-        return own, weighed, read_response(frame[self.y], own)
+        exposure = None if self.exposure is None else frame[self.exposure]
+        y, labels = self._response(frame[self.y], own)
+        return Rows(own, weighed, y, read_exposure(exposure, own, self.observation), labels)
+
+    def _response(self, y, frame):
+        """Response (b,) with its labels, which are those of the part where no others are known."""
+        if self.observation.normal:
+            return read_response(y, frame), None
+        if self.observation.labelled and self.labels is None:
+            return read_response(y, frame, read=labels_of_part)
+        known = None if self.labels is None else np.array(self.labels)
+        return read_response(y, frame, read=lambda values: self.observation.read(values, known))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +249,7 @@ class Seen:
     Attributes
     ----------
     columns : dict
-        Moments, of one column each, by name: of the response, of numbers, of indicators.
+        Moments, of one column each, by name: of response, exposure, numbers, indicators.
     sources : tuple of str
         The data set's own columns, in their order.
     levels : dict
@@ -220,6 +260,8 @@ class Seen:
         Their keys.
     part : str
         Name of the first part.
+    labels : array or None
+        Of a response that holds labels, sorted.
     """
 
     columns: dict[str, Moments]
@@ -228,6 +270,7 @@ class Seen:
     sample: pd.DataFrame
     keys: np.ndarray
     part: str
+    labels: np.ndarray | None
 
     def of(self, columns: Sequence[str]) -> Moments:
         """Moments of several columns."""
@@ -238,9 +281,11 @@ class Seen:
 
 def _of_part(names: Names, frame: pd.DataFrame) -> Seen:
     """`Seen` of one part; the keys of its rows come from its own first numbers."""
-    X, Z, y = names.read(frame)
+    X, Z, y, exposure, labels = names.read(frame)
     tables = [X, Frame(y[:, None], (names.y,), X.index, False)]
     tables += [] if Z is None or Z is X else [Z]
+    if names.exposure is not None and exposure is not None:
+        tables.append(Frame(exposure[:, None], (names.exposure,), X.index, False))
     columns: dict[str, Moments] = {}
     for table in tables:
         whole = Moments.of(table.values)
@@ -252,7 +297,8 @@ def _of_part(names: Names, frame: pd.DataFrame) -> Seen:
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
     levels = X.levels | ({} if Z is None else Z.levels)
     sample = frame.iloc[chosen].reset_index(drop=True)
-    return Seen(columns, tuple(frame.columns), levels, sample, keys[chosen], frame.attrs[PART])
+    part = frame.attrs[PART]
+    return Seen(columns, tuple(frame.columns), levels, sample, keys[chosen], part, labels)
 
 
 def _joined(one: Seen, other: Seen) -> Seen:
@@ -277,7 +323,20 @@ def _joined(one: Seen, other: Seen) -> Seen:
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
     tables = [part.sample.astype(dict.fromkeys(levels, str)) for part in (one, other)]
     sample = pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True)
-    return Seen(columns, one.sources, levels, sample, keys[chosen], one.part)
+    labels = _labels_of_both(one, other)
+    return Seen(columns, one.sources, levels, sample, keys[chosen], one.part, labels)
+
+
+def _labels_of_both(one, other):
+    if one.labels is None:
+        return None
+    labels = labels_joined(one.labels, other.labels)
+    if labels is None:
+        raise ValueError(
+            f"y holds {other.labels[0]!r} in {other.part} and {one.labels[0]!r} in {one.part}; "
+            "expected labels of one kind. Convert them, for example with .astype(str)."
+        )
+    return labels
 
 
 def _without(one, other):
@@ -300,6 +359,7 @@ def read_streamed(
     Z: Sequence[str] | None = None,
     *,
     weighs: bool,
+    exposure: str | None = None,
     intercept: bool = False,
     scale: bool = True,
 ) -> StreamedData:
@@ -311,9 +371,11 @@ def read_streamed(
     y : str
         Name of the response's column.
     observation : Reader
-        Reads the response, which must be real numbers with normal noise.
+        Reads the response. Its `center` is asked for that of one row, of mean count and exposure.
     Z : list of str, optional
         Columns that have weights, where these are not those of X.
+    exposure : str, optional
+        Name of its column.
     weighs, intercept, scale : bool
         As for `bayes_gpx.data.training.read_training`.
     """
@@ -331,15 +393,20 @@ def read_streamed(
         )
     if Z is not None and y in Z:
         raise ValueError(f"Z names {y!r}, which is the response; expected other columns.")
-    if not observation.normal:
+    if not isinstance(exposure, str | None):
         raise ValueError(
-            "Rows can be read in parts where noise is normal only. Take a sample of the rows into "
-            "memory for other likelihoods."
+            f"exposure is a {type(exposure).__name__}; expected the name of a column, a str, where "
+            "X is read in parts."
         )
-    names = Names(y, None if Z is None else tuple(Z), weighs)
+    if exposure is not None and exposure in (y, *(Z or ())):
+        raise ValueError(f"exposure names {exposure!r}, as y or Z does; expected another column.")
+    names = Names(y, None if Z is None else tuple(Z), exposure, weighs, observation)
     seen = source.reduce(partial(_of_part, names), _joined)
     types = {name: pd.CategoricalDtype([*own]) for name, own in seen.levels.items()}
-    X, weighed, response = names.read(seen.sample.astype(dict.fromkeys(types, str)).astype(types))
+    if seen.labels is not None:
+        names = replace(names, labels=tuple(cast(np.ndarray, observation.read(seen.labels)[1])))
+    sample = names.read(seen.sample.astype(dict.fromkeys(types, str)).astype(types))
+    X, weighed = sample.X, sample.Z
     scaling = standard_scaling if scale else no_scaling
     own = None
     if weighed is not None:
@@ -348,17 +415,30 @@ def read_streamed(
     return StreamedData(
         X,
         with_intercept(weighed) if intercept and weighed is not None else weighed,
-        response,
+        sample.y,
         y,
         scaling(X, "X", seen.of(X.columns)),
-        response_scaling(seen.of([y])) if scale and observation.scaled else Scaling(0.0, 1.0),
+        _response_scaling(observation, names, seen) if scale else Scaling(0.0, 1.0),
         own,
         z_is_x=Z is None,
         intercept=intercept,
+        labels=names.labels,
+        exposure=sample.exposure,
+        scales_y=observation.scaled,
         held=seen.of(X.columns),
         source=source,
         names=names,
     )
+
+
+def _response_scaling(observation, names, seen):
+    """Scaling of a response by its moments: its own, or that of f where there is an exposure."""
+    if observation.scaled:
+        return response_scaling(seen.of([names.y]))
+    if not observation.exposed:
+        return Scaling(0.0, 1.0)
+    exposure = np.ones(1) if names.exposure is None else seen.of([names.exposure]).mean
+    return Scaling(observation.center(seen.of([names.y]).mean, exposure), 1.0)
 
 
 def read_data(
@@ -370,6 +450,7 @@ def read_data(
     weighs: bool,
     intercept: bool = False,
     scale: bool = True,
+    exposure: Any = None,
     **options: Any,
 ) -> TrainingData:
     """Read the training data of a model: a table, or what is read in parts.
@@ -379,7 +460,7 @@ def read_data(
     source = row_source(X)
     if source is not None and options.get("groups") is not None:
         raise ValueError("X is read in parts, and groups was given; expected rows in memory.")
-    options |= {"weighs": weighs, "intercept": intercept, "scale": scale}
+    known = {"weighs": weighs, "intercept": intercept, "scale": scale, "exposure": exposure}
     if source is None:
-        return read_training(X, y, observation, Z, **options)
-    return read_streamed(source, y, observation, Z, weighs=weighs, intercept=intercept, scale=scale)
+        return read_training(X, y, observation, Z, **known, **options)
+    return read_streamed(source, y, observation, Z, **known)

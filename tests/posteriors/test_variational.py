@@ -193,7 +193,9 @@ def test_states_say_how_far_apart_their_latent_values_are():
         P = np.eye(M) + np.cov(rng.normal(size=(M, 9)))
         before = seen.at(m, P[None], before)
         moments.append((F @ m[0], np.einsum("nm,mk,nk->n", F, np.linalg.inv(P), F)))
-    apart = [abs(now - then).max() / (1 + abs(now).max()) for then, now in zip(*moments)]
+    apart = [
+        abs(now - then).max() / (1 + abs(now).max()) for then, now in zip(*moments, strict=True)
+    ]
     assert_allclose(before.apart, max(apart), rtol=1e-12)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
-from pytensor.graph.replace import clone_replace
+from pytensor.graph.replace import graph_replace
 from pytensor.link.c.type import Generic
 
 from bayes_gpx.aliases import Tensor
@@ -74,7 +74,7 @@ def _columns(F, rows):
         one = {v: pt.zeros([k or 1 for k in v.type.shape]) for v in rows}
     else:
         one = {v: at[:1] for v, at in rows.items()}
-    return clone_replace([F], one)[0].shape[1]
+    return graph_replace([F], one, strict=False)[0].shape[1]
 
 
 def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, found: Coefficients) -> Tensor:
