@@ -332,9 +332,10 @@ def _labels_of_both(one, other):
         return None
     labels = labels_joined(one.labels, other.labels)
     if labels is None:
+        known, found = (part.labels.tolist()[0] for part in (one, other))
         raise ValueError(
-            f"y holds {other.labels[0]!r} in {other.part} and {one.labels[0]!r} in {one.part}; "
-            "expected labels of one kind. Convert them, for example with .astype(str)."
+            f"y holds {found!r} in {other.part} and {known!r} in {one.part}; expected labels of "
+            "one kind. Convert them, for example with .astype(str)."
         )
     return labels
 

@@ -218,7 +218,7 @@ def test_explanations_in_parts_refuse(options, message):
     "options, message",
     [
         ({}, r"expected approximation=bx.HSGP\(m\), .* or approximation=bx.Inducing\(m\)"),
-        ({"likelihood": "student_t"}, "noise is normal only"),
+        ({"likelihood": "student_t"}, "without an approximation"),
         ({"representation": "hierarchy"} | HSGP, "no variables for each row"),
     ],
 )
