@@ -77,7 +77,8 @@ class StreamedData(TrainingData):
             return replace(frame, values=values, index=np.zeros(1, int))
 
         Z = None if self.Z is None else middle(self.Z)
-        y, exposure = (None if v is None else np.median(v)[None] for v in (self.y, self.exposure))
+        y = np.median(self.y)[None]
+        exposure = None if self.exposure is None else np.median(self.exposure)[None]
         return replace(self, X=middle(self.X), Z=Z, y=y, exposure=exposure, source=None)
 
     def read(self, frame: pd.DataFrame) -> TrainingData:

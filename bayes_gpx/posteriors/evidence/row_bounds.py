@@ -152,8 +152,9 @@ def variational(
     """
     arrays = [pt.as_tensor_variable(v) for v in (F, rest, y, exposure)]
     own = [v.type.clone(shape=(None, *v.type.shape[1:]))() for v in arrays]
-    at_symbols = likelihood, *own[:3], theta, own[3]
-    best, found = best_variational(*at_symbols, dict(zip(own, arrays, strict=True)))
+    design, around, response, exposed = own
+    known = likelihood, design, around, response, theta, exposed
+    best, found = best_variational(*known, dict(zip(own, arrays, strict=True)))
     lost, found = pt.isinf(best), Coefficients(*map(disconnected_grad, found))
     F, rest = pt.switch(lost, 0.0, arrays[0]), pt.switch(lost, 1.0, arrays[1])
     seen = at_rows(likelihood, F, rest, y, theta, exposure, found)

@@ -204,7 +204,7 @@ class _Graphs:
     def curved(self):
         """(*parameters, v, *rows, information) -> the bound's curvature times v (C, M)."""
         F, v, information = self.graph.outputs[0], pt.dmatrix("v"), pt.dtensor3("information")
-        f = (information * pt.dot(F, v.T)[:, None]).sum(axis=2)
+        f = pt.matmul(information, pt.dot(F, v.T)[:, :, None])[:, :, 0]
         return self._of([v], [pt.dot(f.T, F)], [information])
 
 
