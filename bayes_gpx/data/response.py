@@ -26,7 +26,7 @@ def read_reals(y: Any, name: str = "y") -> np.ndarray:
     entries = values.tolist() if values.dtype.kind not in "biuf" else ()
     refuse_words(entries, name)
     for value in entries:
-        if _kind(value) not in ("booleans", "numbers"):
+        if _kind(type(value)) not in ("booleans", "numbers"):
             raise ValueError(
                 f"{name} holds {value!r} ({type(value).__name__}); expected numbers. For labels "
                 "use likelihood='bernoulli' (two) or 'categorical'."
@@ -177,7 +177,7 @@ def _is_missing(value):
 
 def _as_labels(values, name):
     """Strings, booleans or whole numbers in an array that sorts."""
-    kinds = sorted({_kind(value) for value in values})
+    kinds = sorted({_kind(of_value) for of_value in set(map(type, values))})
     if len(kinds) > 1:
         raise ValueError(
             f"{name} mixes {' and '.join(kinds)}; expected labels of one kind. Convert them, for "
@@ -201,8 +201,8 @@ def _as_labels(values, name):
     return values
 
 
-def _kind(value):
+def _kind(of_value):
     for kind, types in KINDS.items():
-        if isinstance(value, types):
+        if issubclass(of_value, types):
             return kind
-    return type(value).__name__
+    return of_value.__name__

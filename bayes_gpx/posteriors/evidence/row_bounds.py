@@ -21,7 +21,8 @@ from pytensor.link.c.type import Generic
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 from bayes_gpx.numerics.row_sums import RowGraph, known_rows, row_sums
-from bayes_gpx.posteriors.evidence.variational import LEAST_SD, BestCoefficients
+from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD
+from bayes_gpx.posteriors.evidence.variational import BestCoefficients
 
 Rows = dict[Any, Any]
 """From the symbols of a block of rows to the arrays of all rows, or to what has them in parts."""
