@@ -151,7 +151,7 @@ def test_labels_of_files_in_parts(rides, tmp_path):
     table[:3].to_csv(tmp_path / "new.csv", index=False)
     explained = ["explain", str(tmp_path / "run"), f"{tmp_path}/new.csv", "--quiet"]
     assert cli.main([*explained, "--out", f"{tmp_path}/e.csv"]) == 0
-    assert pd.read_csv(tmp_path / "e.csv")["prediction"].between(0.0, 1.0).all()
+    assert pd.read_csv(tmp_path / "e.csv")["prediction_mean"].between(0.0, 1.0).all()
 
 
 def test_files_in_parts_are_refused_with_the_flags_that_cure(rides, tmp_path, refused):

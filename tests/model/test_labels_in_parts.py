@@ -177,7 +177,7 @@ def test_random_functions_of_labels(labels):
 
 @pytest.mark.slow
 def test_relevance_of_features_for_labels(labels):
-    one, other = (bx.relevance(model, THETA, X[:5], **QUIET) for model in labels)
+    one, other = (bx.relevance(model, THETA, X[:5], progressbar=False) for model in labels)
     agree(one, other, 1e-7, names="")
 
 
