@@ -26,7 +26,7 @@ def read_reals(y: Any, name: str = "y") -> np.ndarray:
     entries = values.tolist() if values.dtype.kind not in "biuf" else ()
     refuse_words(entries, name)
     for value in entries:
-        if _kind(value) not in ("booleans", "numbers"):
+        if _kind(type(value)) not in ("booleans", "numbers"):
             raise ValueError(
                 f"{name} holds {value!r} ({type(value).__name__}); expected numbers. For labels "
                 "use likelihood='bernoulli' (two) or 'categorical'."
@@ -90,12 +90,12 @@ def read_labels(
         For missing, fractional, mixed or unknown labels, for fewer than two distinct ones, and
         for more where two are expected.
     """
-    values = _as_labels(_plain(y, name), name)
-    found = np.unique(values)
     if known is None:
+        codes, found = labels_of_part(y, name)
         _check_number(found, two, name)
-        return np.searchsorted(found, values).astype("float64"), found
-    known = np.asarray(known)
+        return codes, found
+    values, known = _as_labels(_plain(y, name), name), np.asarray(known)
+    found = np.unique(values)
     new = found[~np.isin(found, known)] if _like(found, known) else found
     if len(new):
         raise ValueError(
@@ -103,6 +103,24 @@ def read_labels(
             f"of {known.tolist()}. Drop these rows, or fit a model whose training data have them."
         )
     return np.searchsorted(known, values).astype("float64"), known
+
+
+def labels_of_part(y: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
+    """Codes and labels as `read_labels` does, of rows that need not have all labels.
+
+    Raises
+    ------
+    ValueError
+        For missing, fractional or mixed labels.
+    """
+    values = _as_labels(_plain(y, name), name)
+    found = np.unique(values)
+    return np.searchsorted(found, values).astype("float64"), found
+
+
+def labels_joined(one: np.ndarray, other: np.ndarray) -> np.ndarray | None:
+    """Labels of two parts, sorted; None where they are of different kinds."""
+    return np.union1d(one, other) if _like(one, other) else None
 
 
 def _like(found, known):
@@ -159,7 +177,7 @@ def _is_missing(value):
 
 def _as_labels(values, name):
     """Strings, booleans or whole numbers in an array that sorts."""
-    kinds = sorted({_kind(value) for value in values})
+    kinds = sorted({_kind(of_value) for of_value in set(map(type, values))})
     if len(kinds) > 1:
         raise ValueError(
             f"{name} mixes {' and '.join(kinds)}; expected labels of one kind. Convert them, for "
@@ -183,8 +201,8 @@ def _as_labels(values, name):
     return values
 
 
-def _kind(value):
+def _kind(of_value):
     for kind, types in KINDS.items():
-        if isinstance(value, types):
+        if issubclass(of_value, types):
             return kind
-    return type(value).__name__
+    return of_value.__name__

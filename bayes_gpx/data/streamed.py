@@ -10,9 +10,9 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from bayes_gpx.data.features import Frame, read_features, read_response
-from bayes_gpx.data.moments import MOMENTS, Moments
-from bayes_gpx.data.row_source import PART, RowSource, row_source
+from bayes_gpx.data.moments import Moments
+from bayes_gpx.data.parts import Names, seen_of_both, seen_of_part
+from bayes_gpx.data.row_source import RowSource, row_source
 from bayes_gpx.data.scaling import Scaling, no_scaling, response_scaling, standard_scaling
 from bayes_gpx.data.training import (
     Reader,
@@ -23,16 +23,13 @@ from bayes_gpx.data.training import (
 )
 from bayes_gpx.numerics.threads import in_order
 
-SAMPLE = 10_000
-"""Rows of the sample, for medians and for where optimisers start."""
-
 HELD = 2**25
 """Numbers up to which rows that are needed again and again are held all the same, 256 MB."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StreamedData(TrainingData):
-    """Training samples in a `RowSource`; `X`, `Z` and `y` are those of a seeded sample of rows.
+    """Training samples in a `RowSource`; `X`, `Z`, `y`, `exposure` are those of a seeded sample.
 
     Attributes
     ----------
@@ -76,12 +73,13 @@ class StreamedData(TrainingData):
 
         Z = None if self.Z is None else middle(self.Z)
         y = np.median(self.y)[None]
-        return replace(self, X=middle(self.X), Z=Z, y=y, source=None)
+        exposure = None if self.exposure is None else np.median(self.exposure)[None]
+        return replace(self, X=middle(self.X), Z=Z, y=y, exposure=exposure, source=None)
 
     def read(self, frame: pd.DataFrame) -> TrainingData:
         """Rows of one part, with the scaling of all."""
         weighed = None if self.Z is None else self.Z.first(self.p - self.intercept)
-        X, Z, y = cast(Names, self.names).read(frame, self.X, weighed)
+        X, Z, y, exposure, _ = cast(Names, self.names).read(frame, self.X, weighed)
         if self.intercept and Z is not None:
             Z = with_intercept(Z)
         return TrainingData(
@@ -94,6 +92,9 @@ class StreamedData(TrainingData):
             self.Z_scaling,
             self.z_is_x,
             self.intercept,
+            self.labels,
+            exposure,
+            self.scales_y,
         )
 
     def parts(self) -> Iterator[pd.DataFrame]:
@@ -125,7 +126,8 @@ class StreamedData(TrainingData):
         Parts are read anew, unless they are few enough to be held. See
         `bayes_gpx.numerics.row_sums.RowParts`.
         """
-        if self.n * (self.d + self.p + 1) <= HELD and not self._source.elsewhere:
+        columns = self.d + self.p + 1 + (self.exposure is not None)
+        if self.n * columns <= HELD and not self._source.elsewhere:
             return in_order(of_part, join, self._held)
         return self._source.reduce(partial(_of_scaled, of_part, self._light.read), join)
 
@@ -155,144 +157,6 @@ def _of_scaled(of_part, read, frame):
     return of_part(read(frame).scaled())
 
 
-@dataclass(frozen=True)
-class Names:
-    """Which columns are the response and, if any are named, the features with weights.
-
-    All others are features of X.
-    """
-
-    y: str
-    Z: tuple[str, ...] | None
-    weighs: bool
-
-    def features(self, frame: pd.DataFrame) -> list[str]:
-        """Names of X's columns in a frame."""
-        missing = [name for name in (self.y, *(self.Z or ())) if name not in frame.columns]
-        if missing:
-            raise ValueError(
-                f"The data set lacks the columns {missing}, which y or Z name; expected names "
-                f"among {list(frame.columns)}."
-            )
-        return [name for name in frame.columns if name != self.y and name not in (self.Z or ())]
-
-    def read(
-        self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None
-    ) -> tuple[Frame, Frame | None, np.ndarray]:
-        """X, Z and y of a part; with the columns and levels of others, where these are given.
-
-        Raises
-        ------
-        ValueError
-            For what cannot be used; the message begins with the part's name.
-        """
-        try:
-            return self._read(frame, X, Z)
-        except ValueError as wrong:
-            if PART not in frame.attrs:
-                raise
-            raise ValueError(f"{frame.attrs[PART]}: {wrong}") from wrong
-
-    def _read(self, frame, X, Z):
-        columns = self.features(frame)
-        own = read_features(frame[columns], "X", like=X, minimum_rows=1)
-        weighed = own if self.weighs else None
-        if self.Z is not None:
-            weighed = read_features(frame[list(self.Z)], "Z", prefix="z", like=Z, minimum_rows=1)
-        return own, weighed, read_response(frame[self.y], own)
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What the first pass finds of some rows.
-
-    Attributes
-    ----------
-    columns : dict
-        Moments, of one column each, by name: of the response, of numbers, of indicators.
-    sources : tuple of str
-        The data set's own columns, in their order.
-    levels : dict
-        Of each categorical one.
-    sample : pandas.DataFrame
-        Rows with the smallest of random keys, at most `SAMPLE`.
-    keys : array
-        Their keys.
-    part : str
-        Name of the first part.
-    """
-
-    columns: dict[str, Moments]
-    sources: tuple[str, ...]
-    levels: dict[str, tuple[str, ...]]
-    sample: pd.DataFrame
-    keys: np.ndarray
-    part: str
-
-    def of(self, columns: Sequence[str]) -> Moments:
-        """Moments of several columns."""
-        each = [self.columns[name] for name in columns]
-        fields = (np.concatenate([getattr(m, k) for m in each]) for k in MOMENTS)
-        return Moments(each[0].n, *fields)
-
-
-def _of_part(names: Names, frame: pd.DataFrame) -> Seen:
-    """`Seen` of one part; the keys of its rows come from its own first numbers."""
-    X, Z, y = names.read(frame)
-    tables = [X, Frame(y[:, None], (names.y,), X.index, False)]
-    tables += [] if Z is None or Z is X else [Z]
-    columns: dict[str, Moments] = {}
-    for table in tables:
-        whole = Moments.of(table.values)
-        for j, name in enumerate(table.columns):
-            own = (getattr(whole, k)[j : j + 1] for k in MOMENTS)
-            columns[name] = Moments(whole.n, *own)
-    digest = np.ascontiguousarray([*X.values[0], y[0], len(y)]).view(np.uint64)
-    keys = np.random.default_rng(digest.tolist()).uniform(size=len(frame))
-    chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
-    levels = X.levels | ({} if Z is None else Z.levels)
-    sample = frame.iloc[chosen].reset_index(drop=True)
-    return Seen(columns, tuple(frame.columns), levels, sample, keys[chosen], frame.attrs[PART])
-
-
-def _joined(one: Seen, other: Seen) -> Seen:
-    lacks, more = (_without(*pair) for pair in ((one, other), (other, one)))
-    if lacks or more:
-        differs = [f"lacks the columns {lacks}"] * bool(lacks) + [f"adds {more}"] * bool(more)
-        raise ValueError(
-            f"{other.part}: it {' and '.join(differs)}, unlike {one.part}; expected the same "
-            "columns in each part, in any order."
-        )
-    if one.levels.keys() != other.levels.keys():
-        name = min(one.levels.keys() ^ other.levels.keys())
-        with_levels, numbers = (one, other) if name in one.levels else (other, one)
-        raise ValueError(
-            f"Column {name!r} holds categories in {with_levels.part} and numbers in "
-            f"{numbers.part}; expected the same type in each part."
-        )
-    levels = {c: tuple(dict.fromkeys(own + other.levels[c])) for c, own in one.levels.items()}
-    names = dict.fromkeys([*one.columns, *other.columns])
-    columns = {name: _of_both(one, other, name) for name in names}
-    keys = np.concatenate([one.keys, other.keys])
-    chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
-    tables = [part.sample.astype(dict.fromkeys(levels, str)) for part in (one, other)]
-    sample = pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True)
-    return Seen(columns, one.sources, levels, sample, keys[chosen], one.part)
-
-
-def _without(one, other):
-    """Columns of one that the other does not have."""
-    return [name for name in one.sources if name not in other.sources]
-
-
-def _of_both(one, other, name):
-    """Moments of a column; a level that is not declared in a part has no rows there."""
-    n = [next(iter(part.columns.values())).n for part in (one, other)]
-    none = [Moments(k, *np.zeros((4, 1))) for k in n]
-    found = [p.columns.get(name, empty) for p, empty in zip((one, other), none, strict=True)]
-    return found[0].joined(found[1])
-
-
 def read_streamed(
     source: RowSource,
     y: str,
@@ -300,6 +164,7 @@ def read_streamed(
     Z: Sequence[str] | None = None,
     *,
     weighs: bool,
+    exposure: str | None = None,
     intercept: bool = False,
     scale: bool = True,
 ) -> StreamedData:
@@ -311,9 +176,11 @@ def read_streamed(
     y : str
         Name of the response's column.
     observation : Reader
-        Reads the response, which must be real numbers with normal noise.
+        Reads the response. Its `center` is asked for that of one row, of mean count and exposure.
     Z : list of str, optional
         Columns that have weights, where these are not those of X.
+    exposure : str, optional
+        Name of its column.
     weighs, intercept, scale : bool
         As for `bayes_gpx.data.training.read_training`.
     """
@@ -331,15 +198,20 @@ def read_streamed(
         )
     if Z is not None and y in Z:
         raise ValueError(f"Z names {y!r}, which is the response; expected other columns.")
-    if not observation.normal:
+    if not isinstance(exposure, str | None):
         raise ValueError(
-            "Rows can be read in parts where noise is normal only. Take a sample of the rows into "
-            "memory for other likelihoods."
+            f"exposure is a {type(exposure).__name__}; expected the name of a column, a str, where "
+            "X is read in parts."
         )
-    names = Names(y, None if Z is None else tuple(Z), weighs)
-    seen = source.reduce(partial(_of_part, names), _joined)
+    if exposure is not None and exposure in (y, *(Z or ())):
+        raise ValueError(f"exposure names {exposure!r}, as y or Z does; expected another column.")
+    names = Names(y, None if Z is None else tuple(Z), exposure, weighs, observation)
+    seen = source.reduce(partial(seen_of_part, names), seen_of_both)
     types = {name: pd.CategoricalDtype([*own]) for name, own in seen.levels.items()}
-    X, weighed, response = names.read(seen.sample.astype(dict.fromkeys(types, str)).astype(types))
+    if seen.labels is not None:
+        names = replace(names, labels=tuple(cast(np.ndarray, observation.read(seen.labels)[1])))
+    sample = names.read(seen.sample.astype(dict.fromkeys(types, str)).astype(types))
+    X, weighed = sample.X, sample.Z
     scaling = standard_scaling if scale else no_scaling
     own = None
     if weighed is not None:
@@ -348,17 +220,30 @@ def read_streamed(
     return StreamedData(
         X,
         with_intercept(weighed) if intercept and weighed is not None else weighed,
-        response,
+        sample.y,
         y,
         scaling(X, "X", seen.of(X.columns)),
-        response_scaling(seen.of([y])) if scale and observation.scaled else Scaling(0.0, 1.0),
+        _response_scaling(observation, names, seen) if scale else Scaling(0.0, 1.0),
         own,
         z_is_x=Z is None,
         intercept=intercept,
+        labels=names.labels,
+        exposure=sample.exposure,
+        scales_y=observation.scaled,
         held=seen.of(X.columns),
         source=source,
         names=names,
     )
+
+
+def _response_scaling(observation, names, seen):
+    """Scaling of a response by its moments: its own, or that of f where there is an exposure."""
+    if observation.scaled:
+        return response_scaling(seen.of([names.y]))
+    if not observation.exposed:
+        return Scaling(0.0, 1.0)
+    exposure = np.ones(1) if names.exposure is None else seen.of([names.exposure]).mean
+    return Scaling(observation.center(seen.of([names.y]).mean, exposure), 1.0)
 
 
 def read_data(
@@ -370,6 +255,7 @@ def read_data(
     weighs: bool,
     intercept: bool = False,
     scale: bool = True,
+    exposure: Any = None,
     **options: Any,
 ) -> TrainingData:
     """Read the training data of a model: a table, or what is read in parts.
@@ -379,7 +265,7 @@ def read_data(
     source = row_source(X)
     if source is not None and options.get("groups") is not None:
         raise ValueError("X is read in parts, and groups was given; expected rows in memory.")
-    options |= {"weighs": weighs, "intercept": intercept, "scale": scale}
+    known = {"weighs": weighs, "intercept": intercept, "scale": scale, "exposure": exposure}
     if source is None:
-        return read_training(X, y, observation, Z, **options)
-    return read_streamed(source, y, observation, Z, weighs=weighs, intercept=intercept, scale=scale)
+        return read_training(X, y, observation, Z, **known, **options)
+    return read_streamed(source, y, observation, Z, **known)

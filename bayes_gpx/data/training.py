@@ -20,6 +20,7 @@ class Reader(Protocol):
     """What is asked of a likelihood where a response is read."""
 
     normal: bool
+    labelled: bool
     scaled: bool
     exposed: bool
 
@@ -361,7 +362,7 @@ def read_training(
         response = outputs.y
     else:
         response, labels = _read_response(y, frame, observation)
-    exposure = _read_exposure(exposure, frame, observation)
+    exposure = read_exposure(exposure, frame, observation)
     weighed = None
     if weighs:
         weighed = frame if Z is None else read_features(Z, "Z", prefix="z", dates=True)
@@ -406,7 +407,7 @@ def _read_response(y, frame, observation):
     return read_response(y, frame, read=observation.read)
 
 
-def _read_exposure(exposure, frame, observation):
+def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarray | None:
     """Exposure (n,), ones by default; None where noise is normal."""
     if exposure is None:
         return None if observation.normal else np.ones(len(frame))

@@ -194,7 +194,8 @@ def _one_draw(structure, theta, symbols):
     specification = structure.specification
     if "parts" in symbols:
         p = structure.p if specification.family == "GPX" else None
-        symbols = symbols | symbols_of_rows(structure.d, p)
+        exposed = not specification.normal
+        symbols = symbols | symbols_of_rows(structure.d, p, exposed=exposed)
     symbol = symbols.get
     sums = Sums(*(symbols[name] for name in Sums._fields)) if "gram" in symbols else None
     baseline = symbol("baseline", symbol("baselines"))

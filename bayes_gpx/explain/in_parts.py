@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from functools import partial, wraps
+from inspect import signature
 from itertools import chain
 from typing import Any, NamedTuple, cast
 
@@ -58,7 +59,9 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
                 )
         if streamed:
             kept = model.kept_of_rows(idata, options.get("num_draws"))
-            rows, model = _streamed(model.training), model.without_rows(kept)
+            exposed = "exposure" in signature(verb).parameters
+            rows = _streamed(model.training, exposed and model.specification.observation.exposed)
+            model = model.without_rows(kept)
         elif X_new is None:
             rows = _of_training(model.training)
         else:
@@ -76,21 +79,23 @@ class _Rows(NamedTuple):
     parts: Iterator[dict[str, Any]]
 
 
-def _streamed(training):
-    """The training rows, read in parts, in user units."""
+def _streamed(training, exposed):
+    """The training rows, read in parts, in user units; with their exposure, where it is asked."""
+    names = "X_new", *([] if training.z_is_x else ["Z_new"]), *(["exposure"] if exposed else [])
 
     def parts():
         held: list[list[np.ndarray]] = []
         for frame in training.parts():
             read = training.read(frame)
-            held.append([read.X.values, *_own_z(training, read.Z).values()])
+            tables = {"X_new": read.X.values, **_own_z(training, read.Z), "exposure": read.exposure}
+            held.append([tables[name] for name in names])
             while sum(len(own[0]) for own in held) >= PART:
                 whole = [np.concatenate(column) for column in zip(*held, strict=True)]
-                yield _arguments(column[:PART] for column in whole)
+                yield {name: own[:PART] for name, own in zip(names, whole, strict=True)}
                 held = [[column[PART:] for column in whole]]
         whole = [np.concatenate(column) for column in zip(*held, strict=True)]
         if len(whole[0]):
-            yield _arguments(whole)
+            yield dict(zip(names, whole, strict=True))
 
     return _Rows(np.arange(training.n), (), parts())
 
@@ -112,11 +117,6 @@ def _at_hand(training, X_new, Z_new, groups_new):
     starts = range(0, len(X), PART)
     parts = ({name: table[k : k + PART] for name, table in tables.items()} for k in starts)
     return _Rows(X.index, (*tables.values(), X.index), parts)
-
-
-def _arguments(tables):
-    """X and, where there is one of its own, Z as a verb takes them."""
-    return dict(zip(("X_new", "Z_new"), tables, strict=False))
 
 
 def _own_z(training, Z):

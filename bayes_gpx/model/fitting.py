@@ -117,6 +117,11 @@ def _samples_latent(model, latent, method):
             f"{spec.likelihood!r}; expected method={able}, and a likelihood other than the normal, "
             "which has no latent values to sample, or a model with representation='hierarchy'."
         )
+    if model.training.streamed:
+        raise ValueError(
+            "latent='sample' with rows that are read in parts, of which no latent values are held; "
+            "expected latent='marginal', or a sample of the rows in memory."
+        )
     if model.inducing:
         raise ValueError(
             f"latent='sample' with {model.specification.approximation}; expected no "

@@ -35,8 +35,8 @@ class GP(Model):
         Rows are read in parts, and need not fit into memory, if X is the path of a Parquet or
         Arrow file, of a folder of these or a glob, such as ``"rides/*.parquet"``, or a list of
         files; a Dask data frame; or an iterable of pandas or polars frames that can be iterated
-        over again. All columns but y are then features. This needs normal noise and an
-        approximation; see Notes.
+        over again. All columns but y and the exposure are then features. This needs an
+        approximation, and any likelihood but "categorical"; see Notes.
     y : series or array (n,); or a frame or array (n, q); or str
         A table holds several outputs of each row, one in each column, for normal noise; missing
         values are gaps, and columns of arrays are named y0, y1, ... Where rows are read in parts,
@@ -65,8 +65,9 @@ class GP(Model):
         independent for each feature if the hyperparameter has a value for each; a callable that
         returns a PyMC variable (called with the name, and with `dims` if it takes them); an object
         with ``create_variable(name)``; or a number, which fixes the hyperparameter.
-    exposure : array (n,), optional
+    exposure : array (n,) or str, optional
         For counts: the factor that the rate is multiplied by, such as the time of observation.
+        Where rows are read in parts, the name of a column.
     scale : bool
         Whether to standardise X and, for "normal" and "student_t", y (sd with ddof 0), and to
         centre f at the log of the mean rate for counts. Priors and hyperparameters then refer to
@@ -112,6 +113,11 @@ class GP(Model):
     `HSGP`, rows enter by sums alone. These are made once; a density then takes memory M^2 and time
     M^3, whatever n is. Beyond 2000 rows such a fit has no leave-one-out terms by itself;
     ``bx.log_likelihood(model, idata, obs=rows)`` computes those of some rows.
+
+    All other models of rows in parts pass over them for each density: three times with normal
+    noise, for the coefficients' posterior, the bound and its slopes, and with other likelihoods
+    once for each step towards that posterior. State and memory are those of M^2 numbers and of a
+    few parts, or of all rows where these are at most 256 MB, which are then read once.
 
     Groups need exact models, without `approximation`. A group does not change with x, so
     attributions and derivatives are those within a group; of a GP they are the same in all groups.
@@ -186,7 +192,7 @@ class GP(Model):
         approximation: Inducing | HSGP | RandomFeatures | None = None,
         priors: Priors | None = None,
         scale: bool = True,
-        exposure: Column | None = None,
+        exposure: Column | str | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         beliefs: Sequence[Belief] = (),
@@ -233,7 +239,7 @@ class GPX(Model):
     ----------
     X : pandas or polars frame, xarray.DataArray or array (n, d); or what is read in parts
         Features that the weights depend on. What is read in parts, as in `GP`, holds all columns;
-        those that are neither y nor in Z are these features.
+        those that are neither y, the exposure nor in Z are these features.
     y : series or array (n,); or str
         The name of a column, where rows are read in parts.
     Z : like X, (n, p), optional; or list of str
@@ -300,7 +306,7 @@ class GPX(Model):
         approximation: Inducing | HSGP | RandomFeatures | None = None,
         priors: Priors | None = None,
         scale: bool = True,
-        exposure: Column | None = None,
+        exposure: Column | str | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         beliefs: Sequence[Belief] = (),

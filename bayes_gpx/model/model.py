@@ -218,8 +218,14 @@ class Model:
             group = enter(self.in_model("group"), data.groups.codes, dims=(self.in_model("obs"),))
             x = in_groups(x, group)
         inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
-        exposure = None
-        if spec.observation.exposed:
+        y, exposure, parts = scaled["y"], None, None
+        if data.streamed:
+            _refuse_streamed(spec, theta)
+            p = None if data.Z is None else data.p
+            block = symbols_of_rows(data.d, p, exposed=not spec.normal)
+            x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))
+            parts = Constant(PARTS, data)
+        elif spec.observation.exposed:
             name, dims = self.in_model("exposure"), (self.in_model("obs"),)
             exposure = enter(name, scaled["exposure"], dims=dims)
         elif "exposure" in scaled:
@@ -230,11 +236,6 @@ class Model:
         if by_sums and (design := fixed_design(process, theta, data)) is not None:
             self.specification = spec = replace(spec, fixed_basis=True)
             self._design = design
-        y, parts = scaled["y"], None
-        if data.streamed:
-            _refuse_streamed(spec, theta)
-            block = symbols_of_rows(data.d, None if data.Z is None else data.p)
-            x, z, y, parts = block["X"], block.get("Z"), block["y"], Constant(PARTS, data)
         given = Conditioning(
             process,
             spec.observation,
@@ -257,7 +258,8 @@ class Model:
     @cached_property
     def objective(self) -> pm.Model:
         """What `fit` works on: a model whose only random variables are hyperparameters."""
-        if self.specification.normal and not self.specification.hierarchical:
+        spec = self.specification
+        if self.training.streamed or (spec.normal and not spec.hierarchical):
             return self._pymc
         with pm.Model(model=None) as objective:
             self.build(collapsed)
@@ -611,6 +613,13 @@ def _refuse_streamed(specification, theta):
             "X is read in parts, without an approximation; expected approximation=bx.HSGP(m), for "
             "few columns, or approximation=bx.Inducing(m). For other models take a sample of the "
             "rows into memory."
+        )
+    if specification.classes is not None:
+        raise ValueError(
+            "X is read in parts, with likelihood='categorical', whose classes are coupled in every "
+            "row: each step would read the rows some ten times. Expected a likelihood of one "
+            "function, such as 'bernoulli' for each class against the others, or a sample of the "
+            "rows in memory."
         )
     if deviates(theta):
         raise ValueError(

@@ -301,7 +301,7 @@ def _restored(data, settings, kernel, priors):
     known |= {"priors": {**fixed, **priors}, "name": settings["name"]}
     family = FAMILIES[spec["family"]]
     if settings.get("streamed"):
-        training = _without_rows(data, settings, scalings)
+        training = _without_rows(data, settings, scalings, observation)
         kept = KeptOfRows.of_variables(data)
         return family.restored(training, specification, kept, **known)
     training = read_training(
@@ -355,7 +355,7 @@ def _groups(data, settings):
     return None if labels is None else np.array(labels)[data["group"].values]
 
 
-def _without_rows(data, settings, scalings):
+def _without_rows(data, settings, scalings, observation):
     """Training data whose rows were read in parts and are not in the file."""
     levels = settings["levels"]
     frames = [
@@ -372,6 +372,9 @@ def _without_rows(data, settings, scalings):
         *scalings,
         z_is_x=settings["z_is_x"],
         intercept=settings["intercept"],
+        labels=tuple(settings["labels"]) if settings.get("labels") else None,
+        exposure=data["exposure"].values if "exposure" in data else None,
+        scales_y=observation.scaled,
         held=of_x,
     )
 

@@ -40,6 +40,11 @@ def _moments(draw):
 def bound_by_rows(model, minibatch):
     """The model's bound as an estimate from `minibatch` rows, a `BoundByRows`."""
     data, likelihood = model.training, model.specification.observation
+    if data.streamed:
+        raise ValueError(
+            f"minibatch is {minibatch}, and the training rows are read in parts; expected rows in "
+            "memory. Leave minibatch out: each step then passes over all rows."
+        )
     if minibatch > data.n or model.specification.normal:
         raise ValueError(
             f"minibatch is {minibatch} with {data.n} rows and likelihood="

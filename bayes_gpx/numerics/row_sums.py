@@ -2,7 +2,7 @@
 
 The graph of one block of rows is compiled once and evaluated for each. Derivatives of the sums are
 sums over rows too, of the block's vector-Jacobian product, for which the block is computed anew.
-Rows are arrays, or are read in parts for each sum anew.
+Rows are arrays, or are read in parts for each sum anew. A largest value is found as a sum is.
 """
 
 from __future__ import annotations
@@ -70,6 +70,8 @@ class RowGraph:
     outputs : list of tensor variables
     size : int, optional
         Rows of a block; `ROWS` by default.
+    joins : list of ufuncs or None, optional
+        What joins each output of two blocks, `numpy.add` by default; None keeps both, in a list.
     """
 
     def __init__(
@@ -79,9 +81,11 @@ class RowGraph:
         rows: Sequence,
         outputs: Sequence,
         size: int | None = None,
+        joins: Sequence[np.ufunc | None] | None = None,
     ) -> None:
         self.parameters, self.held, self.rows = [*parameters], [*held], [*rows]
         self.outputs, self.size = [*outputs], ROWS if size is None else size
+        self.joins = [np.add] * len(outputs) if joins is None else [*joins]
 
     @staticmethod
     def of(
@@ -104,7 +108,8 @@ class RowGraph:
         return [*self.parameters, *self.held, *self.rows]
 
     def _shape(self):
-        counts = len(self.parameters), len(self.held), self.size, *(v.name for v in self.rows)
+        sizes = len(self.parameters), len(self.held), self.size
+        counts = *sizes, *self.joins, *(v.name for v in self.rows)
         return (*counts, *(v.type for v in self.inputs), *(v.type for v in self.outputs))
 
     def __eq__(self, other):
@@ -117,7 +122,7 @@ class RowGraph:
 
     def __getstate__(self):
         """Without what threads hold."""
-        return self.parameters, self.held, self.rows, self.outputs, self.size
+        return self.parameters, self.held, self.rows, self.outputs, self.size, self.joins
 
     def __setstate__(self, state):
         """Begin anew."""
@@ -150,15 +155,15 @@ class RowGraph:
             yield block, evaluate(*values[:k], *(np.ascontiguousarray(v[block]) for v in rows))
 
     def total(self, *values: Any) -> list[np.ndarray]:
-        """Sums of the outputs over all blocks, in their order.
+        """Sums of the outputs over all blocks, in their order, or what their `joins` make of them.
 
         In the place of each array of rows may be the `RowParts` that have it, by its symbol's name.
         """
         if not self.rows or isinstance(values[-1], np.ndarray):
-            return _total(self.blocks(*values))
+            return _total(self.joins, self.blocks(*values))
         self.pool  # noqa: B018 compiled now: the caller may hold what threads would wait for
         known = values[: len(values) - len(self.rows)]
-        return values[-1].sums(partial(_of_part, self, known), _added)
+        return values[-1].sums(partial(_of_part, self, known), partial(_joined, self.joins))
 
     def typed(self, inputs: Sequence) -> list:
         """The inputs of an `Op`, brought to the types of the graph's own."""
@@ -183,19 +188,24 @@ def _of_part(graph, known, part):
     """Sums over the blocks of one part."""
     rows = [part[v.name] for v in graph.rows]
     with graph.pool.taken() as function, np.errstate(all="ignore"):
-        return _total(graph._by(function, [*known, *rows]))
+        return _total(graph.joins, graph._by(function, [*known, *rows]))
 
 
-def _total(blocks):
-    totals = [np.array(part) for part in next(blocks)[1]]
+def _total(joins, blocks):
+    first = zip(joins, next(blocks)[1], strict=True)
+    totals = [[part] if join is None else np.array(part) for join, part in first]
     for _, parts in blocks:
-        for total, part in zip(totals, parts, strict=True):
-            total += part
+        for join, total, part in zip(joins, totals, parts, strict=True):
+            if join is None:
+                total.append(part)
+            else:
+                join(total, part, out=total)
     return totals
 
 
-def _added(one, other):
-    return [a + b for a, b in zip(one, other, strict=True)]
+def _joined(joins, one, other):
+    both = zip(joins, one, other, strict=True)
+    return [a + b if join is None else join(a, b) for join, a, b in both]
 
 
 class RowSums(Op):
@@ -225,7 +235,7 @@ class RowSums(Op):
         return Apply(self, self.graph.typed(inputs), [v.type() for v in self.graph.outputs])
 
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
-        parts = () if self.parts is None else [self.parts] * len(self.graph.rows)
+        parts = [] if self.parts is None else [self.parts] * len(self.graph.rows)
         with np.errstate(all="ignore"):
             totals = self.graph.total(*inputs, *parts)
         for storage, total in zip(output_storage, totals, strict=True):
@@ -295,7 +305,15 @@ def row_sums(
     """
     held = held or {}
     graph, parameters = RowGraph.of(outputs, [*rows], [*held], size)
-    values, parts = [*parameters, *held.values(), *rows.values()], None
-    if isinstance(values[-1], Constant) and isinstance(values[-1].type, Generic):
-        values, parts = values[: -len(rows)], values[-1].data
-    return cast(list, RowSums(graph, parts=parts)(*values, return_list=True))
+    values, parts = known_rows(rows)
+    op = RowSums(graph, parts=parts)
+    return cast(list, op(*parameters, *held.values(), *values, return_list=True))
+
+
+def known_rows(rows: dict[Tensor, Any]) -> tuple[list, RowParts | None]:
+    """The values of rows as inputs of an `Op`; or none, and the parts that have these."""
+    values = [*rows.values()]
+    last = values[-1]
+    if isinstance(last, Constant) and isinstance(last.type, Generic):
+        return [], last.data
+    return values, None

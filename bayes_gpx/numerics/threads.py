@@ -49,7 +49,7 @@ class Copies(threading.local):
     def __init__(self, compiled: Callable[[], Iterable]) -> None:
         with LOCK:
             self.functions = tuple(map(copy, compiled()))
-        self.last = None
+        self.last: Any = None
 
 
 class Pool:

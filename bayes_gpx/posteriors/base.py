@@ -113,11 +113,14 @@ class Conditioning:
         return self.likelihood.class_shape
 
 
-def symbols_of_rows(d: int, p: int | None) -> dict[str, Tensor]:
-    """X (b, d), y (b,) and, with p features that have weights, Z (b, p) of a block of rows."""
+def symbols_of_rows(d: int, p: int | None, *, exposed: bool) -> dict[str, Tensor]:
+    """X (b, d), y (b,) and, with p features that have weights, Z (b, p) of a block of rows.
+
+    Also `exposure` (b,), which likelihoods other than the normal one are given.
+    """
     widths = {"X": d, **({} if p is None else {"Z": p})}
     wide = {k: pt.tensor(k, shape=(None, width), dtype="float64") for k, width in widths.items()}
-    return {**wide, "y": pt.dvector("y")}
+    return {**wide, **{k: pt.dvector(k) for k in ("y", "exposure")[: 1 + exposed]}}
 
 
 def inducing_operator(

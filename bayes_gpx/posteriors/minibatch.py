@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.posteriors.evidence.row_bounds import Coefficients, expected_log
+from bayes_gpx.posteriors.evidence.row_bounds import Coefficients, at_rows
 
 if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Conditioning
@@ -47,5 +47,5 @@ def bound_of(strategy: Variational, given: Conditioning, batch: Batch) -> tuple[
     observation, seen = given.likelihood, strategy.design(given)
     rest, found = seen.unseen + seen.D, Coefficients(batch.coefficients, batch.root)
     known = batch.y, given.theta, batch.exposure, found
-    logp, slope, W = expected_log(observation, seen.F, rest, *known)
-    return logp.sum() / batch.share, seen.F, slope, W
+    at = at_rows(observation, seen.F, rest, *known)
+    return at.logp.sum() / batch.share, seen.F, at.slope, at.W

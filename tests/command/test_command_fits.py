@@ -136,6 +136,24 @@ def test_files_in_parts_are_one_table(form, rides, tmp_path, refused):
     assert "a file of rows as NEW" in refused("report", tmp_path / "run")[1]
 
 
+@pytest.mark.slow
+def test_labels_of_files_in_parts(rides, tmp_path):
+    table, folder = rides
+    for k in range(3):
+        part = table[20 * k : 20 * (k + 1)]
+        part.assign(y=np.where(part["y"] < part["a"], "cheap", "dear")).to_parquet(
+            folder / f"{k}.parquet"
+        )
+    how = ["--target", "y", "--model", "gp", "--likelihood", "bernoulli", "--inducing", "8"]
+    out = ["--method", "map", "--quiet", "--out", str(tmp_path / "run")]
+    assert cli.main(["fit", f"{folder}/*.parquet", *how, *out]) == 0
+    assert bx.load(tmp_path / "run" / "fit.nc")[0].training.labels == ("cheap", "dear")
+    table[:3].to_csv(tmp_path / "new.csv", index=False)
+    explained = ["explain", str(tmp_path / "run"), f"{tmp_path}/new.csv", "--quiet"]
+    assert cli.main([*explained, "--out", f"{tmp_path}/e.csv"]) == 0
+    assert pd.read_csv(tmp_path / "e.csv")["prediction_mean"].between(0.0, 1.0).all()
+
+
 def test_files_in_parts_are_refused_with_the_flags_that_cure(rides, tmp_path, refused):
     fit = ["fit", rides[1], "--target", "y", "--method", "map", "--out", tmp_path / "run"]
     assert "expected --approximation hsgp:M, for few columns, or --inducing M." in refused(*fit)[1]

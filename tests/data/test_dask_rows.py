@@ -51,6 +51,23 @@ def test_densities_are_summed_where_the_partitions_are():
     np.testing.assert_allclose(found[0][1], slope, rtol=1e-9, atol=1e-8)
 
 
+def test_steps_to_a_posterior_are_summed_there_too():
+    """Counts, whose best posterior is searched for; partitions know the exposure."""
+    exposure = rng.uniform(0.5, 2.0, N)
+    table = FRAME.assign(y=rng.poisson(exposure), time=exposure)
+    options = {"likelihood": "poisson", "approximation": bx.Inducing(X.values[::10])}
+    model = bx.GP(dask.from_pandas(table, npartitions=5), "y", exposure="time", **options)
+    theta = {name: THETA[name] for name in ("lengthscale", "amplitude")}
+    with config.set(scheduler="threads", num_workers=2):
+        found = bx.predictions(model, theta, X[:3], **QUIET)
+        rows = bx.predictions(model, theta, keep="summary", **QUIET)
+    whole = bx.GP(X, table["y"], exposure=exposure, **options)
+    given = bx.predictions(whole, theta, X[:3], **QUIET)
+    np.testing.assert_allclose(found["f"], given["f"], atol=1e-9)
+    given = bx.predictions(whole, theta, keep="summary", **QUIET)
+    np.testing.assert_allclose(rows["rate_mean"], given["rate_mean"], rtol=1e-9)
+
+
 def test_partitions_without_rows_are_passed_over():
     frame = dask.from_pandas(FRAME, npartitions=5)
     some = frame.map_partitions(lambda part: part[part.index >= 50], meta=FRAME[:0])

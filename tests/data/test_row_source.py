@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 import bayes_gpx as bx
-from bayes_gpx.data import row_source as row_sources, streamed
+from bayes_gpx.data import parts, row_source as row_sources
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.row_source import FileRows, row_source
 
@@ -104,7 +104,7 @@ def test_moments_of_parts_are_those_of_the_whole():
 
 
 def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
-    monkeypatch.setattr(streamed, "SAMPLE", 25)
+    monkeypatch.setattr(parts, "SAMPLE", 25)
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
@@ -218,7 +218,7 @@ def test_explanations_in_parts_refuse(options, message):
     "options, message",
     [
         ({}, r"expected approximation=bx.HSGP\(m\), .* or approximation=bx.Inducing\(m\)"),
-        ({"likelihood": "student_t"}, "noise is normal only"),
+        ({"likelihood": "student_t"}, "without an approximation"),
         ({"representation": "hierarchy"} | HSGP, "no variables for each row"),
     ],
 )

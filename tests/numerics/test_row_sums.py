@@ -105,3 +105,23 @@ def test_no_number_is_filled_in_by_python():
     slope = pytensor.function([x, w], pt.grad(total, x), mode=MODE)
     assert all(node.op != pt.second for node in slope.maker.fgraph.toposort())
     assert_allclose(slope(Y, V), 20.0 * Y + V.sum(), rtol=1e-12)
+
+
+class InParts:
+    """Rows of parts, which are joined one after the other."""
+
+    def sums(self, of_part, join):
+        both = (of_part({"x": X[rows]}) for rows in (slice(9), slice(9, 23)))
+        return join(*both)
+
+
+@pytest.mark.parametrize("rows", [X, InParts()])
+def test_outputs_are_joined_by_their_maximum_or_kept_as_well(rows):
+    x = pt.dmatrix("x")
+    outputs = [x.sum(axis=0), x.max(axis=0), pt.sqr(x)]
+    graph = RowGraph([], [], [x], outputs, 4, [np.add, np.maximum, None])
+    assert graph != RowGraph([], [], [x], outputs, 4)
+    total, largest, kept = pickle.loads(pickle.dumps(graph)).total(rows)  # noqa: S301
+    assert_allclose(total, X.sum(axis=0), rtol=1e-12)
+    assert np.array_equal(largest, X.max(axis=0))
+    assert np.array_equal(np.concatenate(kept), X**2)

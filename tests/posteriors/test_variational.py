@@ -13,13 +13,9 @@ from scipy.stats import multivariate_normal
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.posteriors.evidence.variational import (
-    Search,
-    VariationalBound,
-    _newton,
-    _parts,
-    variational,
-)
+from bayes_gpx.numerics.row_sums import RowGraph
+from bayes_gpx.posteriors.evidence.row_bounds import variational
+from bayes_gpx.posteriors.evidence.variational import Search, _newton
 
 RNG = np.random.default_rng(7)
 N, M = 25, 4
@@ -50,7 +46,7 @@ def compiled(name):
     found = variational(likelihood, design, rest, y, own, EXPOSURE)
     slopes = pt.grad(found.bound, [design, rest, logs], disconnected_inputs="ignore")
     inputs, start = [design, rest, logs], np.log(list(theta.values()))
-    outputs = [found.bound, *slopes, *found[1:]]
+    outputs = [found.bound, *slopes, *found.found]
     return pytensor.function(inputs, outputs, mode=MODE, on_unused_input="ignore"), start
 
 
@@ -73,7 +69,7 @@ def test_gradients_are_differences_of_the_bound(name):
 
 def test_with_normal_noise_the_bound_is_that_of_titsias():
     function, logs = compiled("normal")
-    bound, *_, coefficients, root, _, _, _ = function(F, REST, logs)
+    bound, *_, coefficients, root = function(F, REST, logs)
     y, noise = CASES["normal"][1], 0.4**2
     evidence = multivariate_normal(np.zeros(N), F @ F.T + noise * np.eye(N)).logpdf(y)
     assert_allclose(bound, evidence - REST.sum() / (2 * noise), rtol=1e-10)
@@ -95,7 +91,7 @@ def elbo(parameters, y, z, log_p):
 @pytest.mark.parametrize("name", ["logit", "poisson"])
 def test_no_other_gaussian_has_a_larger_bound(name):
     function, logs = compiled(name)
-    bound, *_, coefficients, root, _, _, _ = function(F, REST, logs)
+    bound, *_, coefficients, root = function(F, REST, logs)
     y = CASES[name][1]
     log_p = {
         "logit": lambda f, y: -np.logaddexp(0, -(2 * y - 1) * f),
@@ -126,9 +122,9 @@ def _log_factorial(k):
 
 def test_two_classes_differ_like_one_logit():
     y = CASES["logit"][1]
-    op = VariationalBound(Categorical(2))
-    inputs = [pt.as_tensor(v) for v in (F, 1e-12 * REST, y, EXPOSURE)]
-    slope = pytensor.function([], op(*inputs)[5], mode=MODE)()
+    inputs = [pt.as_tensor(v) for v in (F, 1e-12 * REST, y)]
+    found = variational(Categorical(2), *inputs, {}, EXPOSURE)
+    slope = pytensor.function([], found.seen.slope, mode=MODE)()
     assert_allclose(slope.sum(axis=1), 0.0, atol=1e-10)
     assert slope.shape == (N, 2)
 
@@ -159,7 +155,8 @@ def test_many_coefficients_of_many_classes_solve_what_holds_at_the_maximum():
     design = 2.0 * rng.normal(size=(300, 60))
     y = (design @ rng.normal(size=(60, C))).argmax(axis=1) * 1.0
     found = variational(Categorical(C), design, np.full(300, 0.1), y, {}, np.ones(300))
-    bound, coefficients, root, slope, W, _ = pytensor.function([], list(found), mode=MODE)()
+    outputs = [found.bound, *found.found, found.seen.slope, found.seen.W]
+    bound, coefficients, root, slope, W = pytensor.function([], outputs, mode=MODE)()
     assert np.isfinite(bound)
     assert_allclose(coefficients, slope.T @ design, atol=1e-6 * np.abs(coefficients).max())
     expected = np.eye(60) + np.einsum("nc,nm,nk->cmk", W, design, design)
@@ -167,16 +164,39 @@ def test_many_coefficients_of_many_classes_solve_what_holds_at_the_maximum():
     assert np.abs(coefficients.sum(axis=0)).max() < 1e-6  # softmax tells differences alone
 
 
+def search_of(likelihood, size=7):
+    """A search by blocks of so many rows, whose F and all else are at hand."""
+    rows = [pt.dmatrix(), pt.dvector(), pt.dvector(), pt.dvector()]
+    search = Search(likelihood, RowGraph([], [], rows, rows))
+    search._at_rows.sums.size = size
+    return search
+
+
 def test_a_search_that_ends_nowhere_begins_anew_at_the_prior():
     likelihood, y, _ = CASES["poisson"]
-    given = lambda: _parts(F, REST, 7), y, EXPOSURE  # noqa: E731
-    expected, search = Search(likelihood).highest(*given), Search(likelihood)
+    given = M, [], [], [F, REST, y, EXPOSURE]
+    expected, search = search_of(likelihood).highest(*given), search_of(likelihood)
     far = 100.0 * np.random.default_rng(1).normal(size=(1, M)), np.eye(M)[None]
     search._own.last = far
     with np.errstate(all="ignore"):
-        assert search._at(*far, given[0], given[1:]) is not None
+        assert search._seen(*given).at(*far) is not None
         found = search.highest(*given)
     assert_allclose(found.coefficients, expected.coefficients, rtol=1e-7)
+
+
+def test_states_say_how_far_apart_their_latent_values_are():
+    likelihood, y, _ = CASES["poisson"]
+    seen = search_of(likelihood)._seen(M, [], [], [F, REST, y, EXPOSURE])
+    rng = np.random.default_rng(4)
+    before, moments = None, []
+    for m in rng.normal(size=(2, 1, M)):
+        P = np.eye(M) + np.cov(rng.normal(size=(M, 9)))
+        before = seen.at(m, P[None], before)
+        moments.append((F @ m[0], np.einsum("nm,mk,nk->n", F, np.linalg.inv(P), F)))
+    apart = [
+        abs(now - then).max() / (1 + abs(now).max()) for then, now in zip(*moments, strict=True)
+    ]
+    assert_allclose(before.apart, max(apart), rtol=1e-12)
 
 
 def test_newton_steps_solve_the_joint_system_of_all_classes():
@@ -186,9 +206,11 @@ def test_newton_steps_solve_the_joint_system_of_all_classes():
     coefficients, slope = rng.normal(size=(C, M)), rng.normal(size=(N, C))
     aim = np.eye(M) + np.einsum("nm,nc,nk->cmk", F, p, F)
     state = SimpleNamespace(
-        coefficients=coefficients, information=information, pull=slope.T @ F, aim=aim
+        coefficients=coefficients, information=[information], pull=slope.T @ F, aim=aim
     )
-    step = _newton(state, lambda: _parts(F, REST, 7))
+    search = search_of(Categorical(C))
+    search._at_rows.curved.size = 7
+    step = _newton(state, search._seen(M, [], [], [F, REST, F[:, 0], EXPOSURE]))
     joint = np.eye(C * M) + np.einsum("nm,nab,nk->ambk", F, information, F).reshape((C * M, C * M))
     expected = np.linalg.solve(joint, (slope.T @ F - coefficients).ravel())
     assert_allclose(step.ravel(), expected, atol=1e-7 * np.abs(expected).max())
@@ -199,4 +221,4 @@ def test_a_precision_without_a_factor_leaves_no_bound():
     found = variational(
         Categorical(2), design, np.full(40, 0.1), np.arange(40) % 2 * 1.0, {}, np.ones(40)
     )
-    assert found.bound.eval() == -np.inf
+    assert found.bound.eval(mode=MODE) == -np.inf

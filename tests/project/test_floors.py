@@ -16,7 +16,7 @@ validation
 numerics: lapack special jets coalitions quadrature linear_algebra gaussian_expectations
     truncated_normal compile_modes threads row_sums partial_evaluation progress
 data: categorical dates moments features scaling groups outputs response training row_source
-    streamed sheets openml data_files datasets
+    parts streamed sheets openml data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients players
@@ -24,8 +24,9 @@ processes: operators approximations path_moments integrated_gradients expected_g
     class_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated
-    evidence/variational evidence/sums evidence/row_bounds evidence/groups evidence/intervals
-    evidence/expectation_propagation evidence/numba_forms beliefs base gaussian exact low_rank
+    evidence/step_graphs evidence/variational evidence/sums evidence/row_bounds evidence/groups
+    evidence/intervals evidence/expectation_propagation evidence/numba_forms beliefs base gaussian
+    exact low_rank
     laplace correlated softmax latent prior_functions strategies/left_out strategies/on_rows
     strategies/exact strategies/laplace strategies/through_coefficients strategies/low_rank
     strategies/variational strategies/sampled strategies/correlated strategies/with_beliefs

@@ -15,11 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
+from pytensor.graph.replace import graph_replace
+from pytensor.link.c.type import Generic
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
-from bayes_gpx.numerics.row_sums import RowGraph, row_sums
-from bayes_gpx.posteriors.evidence.variational import LEAST_SD, BestCoefficients
+from bayes_gpx.numerics.row_sums import RowGraph, known_rows, row_sums
+from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD
+from bayes_gpx.posteriors.evidence.variational import BestCoefficients
 
 Rows = dict[Any, Any]
 """From the symbols of a block of rows to the arrays of all rows, or to what has them in parts."""
@@ -50,18 +53,29 @@ def best_normal(F: Tensor, D: Tensor, y: Tensor, rows: Rows) -> Coefficients:
 
 
 def best_variational(
-    likelihood: Any, F: Tensor, rest: Tensor, y: Any, theta: dict, exposure: Any, rows: Rows
+    likelihood: Any, F: Tensor, rest: Tensor, y: Tensor, theta: dict, exposure: Tensor, rows: Rows
 ) -> tuple[Tensor, Coefficients]:
     """Bound, -inf where none was found, and the best Gaussian, for another likelihood.
 
-    F (b, M) and the remainders' variance `rest` (b,) are those of a block of rows; y and exposure
-    are arrays of all rows.
+    F (b, M), the remainders' variance `rest` (b,), y (b,) and exposure (b,) are those of a block of
+    rows.
     """
-    graph, parameters = RowGraph.of([F, rest], [*rows])
+    graph, parameters = RowGraph.of([F, rest, y, exposure], [*rows])
+    values, parts = known_rows(rows)
     own = [theta[name] for name in likelihood.hyperparameters]
-    op = BestCoefficients(likelihood, graph)
-    found: Any = op(*parameters, y, exposure, *own, *rows.values())
+    op = BestCoefficients(likelihood, graph, parts)
+    found: Any = op(_columns(F, rows), *parameters, *own, *values)
     return found[0], Coefficients(*found[1:])
+
+
+def _columns(F, rows):
+    """Number of F's columns, as one row of it has."""
+    in_parts = any(isinstance(at.type, Generic) for at in rows.values())
+    if in_parts:
+        one = {v: pt.zeros([k or 1 for k in v.type.shape]) for v in rows}
+    else:
+        one = {v: at[:1] for v, at in rows.items()}
+    return graph_replace([F], one, strict=False)[0].shape[1]
 
 
 def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, found: Coefficients) -> Tensor:
@@ -71,7 +85,27 @@ def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, found: Coef
     return -0.5 * (np.log(2.0 * np.pi) + pt.log(D) + square / D)
 
 
-def expected_log(
+class AtRows(NamedTuple):
+    """What rows say at a Gaussian of the coefficients; of C classes all but `logp` are (b, C).
+
+    Attributes
+    ----------
+    logp : tensor (b,)
+        E[log p(y | f)], differentiable in all but the coefficients.
+    slope, W : tensor (b,)
+        Its slope in f's mean, and -2 times that in f's variance.
+    mean, known : tensor (b,)
+        f's mean, and its variance without that of the remainders.
+    """
+
+    logp: Tensor
+    slope: Tensor
+    W: Tensor
+    mean: Tensor
+    known: Tensor
+
+
+def at_rows(
     likelihood: Any,
     F: Tensor,
     rest: Tensor,
@@ -79,8 +113,12 @@ def expected_log(
     theta: dict,
     exposure: Tensor,
     found: Coefficients,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """E[log p(y | f)] of each row and what its gradient is made of; see `expected_log`."""
+) -> AtRows:
+    """What rows say at the coefficients that were found, by `expected_log` of the likelihood.
+
+    Arguments are those of `best_variational`. Its slopes are those that `expected_log` knows, for
+    which nothing is derived once more.
+    """
     mean = pt.dot(F, found.mean.T)
     if likelihood.class_shape:
         roots = [found.root[c] for c in range(likelihood.classes)]
@@ -88,8 +126,41 @@ def expected_log(
         rest = rest[:, None]
     else:
         known = pt.sqr(solve_root(found.root, F.T)).sum(axis=0)
-    sd = pt.sqrt(pt.maximum(known + rest, LEAST_SD**2))
-    return likelihood.expected_log(mean, sd, y, theta, exposure)
+    variance = known + rest
+    f, spread = disconnected_grad(mean), disconnected_grad(variance)
+    sd = pt.sqrt(pt.maximum(spread, LEAST_SD**2))
+    logp, slope, W = likelihood.expected_log(f, sd, y, theta, exposure)
+    moved = disconnected_grad(slope) * (mean - f)
+    moved -= 0.5 * disconnected_grad(W) * (variance - spread)
+    logp += moved.sum(axis=1) if likelihood.class_shape else moved
+    return AtRows(logp, slope, W, mean, known)
+
+
+class Variational(NamedTuple):
+    """The bound for another likelihood, at the best Gaussian, and what all rows say there."""
+
+    bound: Tensor
+    found: Coefficients
+    seen: AtRows
+
+
+def variational(
+    likelihood: Any, F: Tensor, rest: Tensor, y: Tensor, theta: dict, exposure: Tensor
+) -> Variational:
+    """Bound of rows whose F (n, M) is at hand, -inf with slopes of 0 where none was found.
+
+    Other arguments are those of `best_variational`, of all rows.
+    """
+    arrays = [pt.as_tensor_variable(v) for v in (F, rest, y, exposure)]
+    own = [v.type.clone(shape=(None, *v.type.shape[1:]))() for v in arrays]
+    design, around, response, exposed = own
+    known = likelihood, design, around, response, theta, exposed
+    best, found = best_variational(*known, dict(zip(own, arrays, strict=True)))
+    lost, found = pt.isinf(best), Coefficients(*map(disconnected_grad, found))
+    F, rest = pt.switch(lost, 0.0, arrays[0]), pt.switch(lost, 1.0, arrays[1])
+    seen = at_rows(likelihood, F, rest, y, theta, exposure, found)
+    bound = pt.switch(lost, -np.inf, seen.logp.sum() - divergence(found))
+    return Variational(bound, found, seen)
 
 
 def bound_around(found: Coefficients, expected: Callable, rows: Rows) -> Tensor:
@@ -99,8 +170,13 @@ def bound_around(found: Coefficients, expected: Callable, rows: Rows) -> Tensor:
     """
     held = Coefficients(*(v.type() for v in found))
     (total,) = row_sums([expected(held).sum()], rows, dict(zip(held, found, strict=True)))
+    return total - divergence(found)
+
+
+def divergence(found: Coefficients) -> Tensor:
+    """Kullback-Leibler divergence of coefficients from their prior, a constant for derivatives."""
     eye = pt.eye(found.root.shape[-1])
     inverse = pt.linalg.solve_triangular(found.root, eye, lower=True)
     logdet = 2.0 * pt.log(pt.diagonal(found.root, axis1=-2, axis2=-1)).sum()
     gap = pt.sqr(found.mean).sum() - found.mean.size + pt.sqr(inverse).sum() + logdet
-    return total - 0.5 * disconnected_grad(gap)
+    return 0.5 * disconnected_grad(gap)

@@ -2,8 +2,8 @@
 
 Latent values are ``f = F v + rest``: coefficients v, standard normal a priori, and independent
 normal remainders. q(v) = N(m, P^-1) maximises the bound on the log evidence (ELBO), by natural
-gradients, which for normal noise arrive in one step; the remainders keep their prior. At the
-maximum the bound's derivatives in F and in the remainders' variances need no others.
+gradients, which for normal noise arrive in one step; the remainders keep their prior. All that a
+step needs of the rows are sums over them, and largest values, so that rows may be read in parts.
 
 References
 ----------
@@ -11,23 +11,23 @@ Hensman, Matthews and Ghahramani, "Scalable variational Gaussian process classif
 Khan and Lin, "Conjugate-computation variational inference" (2017), for the steps.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
-from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from pytensor.graph.replace import clone_replace
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.sparse.linalg import LinearOperator, cg
 
-from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.numerics.gaussian_expectations import standard_nodes
+from bayes_gpx.numerics.row_sums import RowGraph, RowParts
 from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.posteriors.evidence.newton import ascend
+from bayes_gpx.posteriors.evidence.step_graphs import StepGraphs
 
 STEPS, HALVINGS = 100, 30
 """Most steps to the maximum of the bound, and most halvings of one step."""
@@ -44,12 +44,6 @@ SOLVED = 1e-8
 LEAST_SHARE = 0.45
 """Least share that is taken of the precisions' steps, however much these swing to and fro."""
 
-LEAST_SD = 1e-6
-"""Least standard deviation of a latent value: expectations divide by it."""
-
-BLOCK = 2**18
-"""Most numbers in an array over observations and nodes."""
-
 KEPT = 2**22
 """Numbers in F up to which it is kept from step to step, 32 MB; more are computed anew."""
 
@@ -57,11 +51,12 @@ KEPT = 2**22
 class _State(NamedTuple):
     """A variational posterior, and what follows from it.
 
-    Coefficients (C, M), precisions P and root (C, M, M); mean, variance, slope and W (n, C);
-    information (n, C, C), with one class None. From these follow the bound's derivative in the
-    coefficients' share of the latent values, `pull` (C, M), and what the precisions are at the
-    maximum, `aim` (C, M, M). `swing` is the precisions' last step, None before there was one, and
-    `damping` the share of their next step that is tried first.
+    Coefficients (C, M), precisions P, root and its inverse (C, M, M), with one class too. From
+    these follow the bound's derivative in the coefficients' share of the latent values, `pull`
+    (C, M), and what the precisions are at the maximum, `aim` (C, M, M). `apart` is how far the
+    latent values are from those of the state before. `information` has what rows tell of several
+    classes, (b, C, C) of each block. `swing` is the precisions' last step, None before there was
+    one, and `damping` the share of their next step that is tried first.
     """
 
     bound: float
@@ -69,80 +64,77 @@ class _State(NamedTuple):
     coefficients: np.ndarray
     P: np.ndarray
     root: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    slope: np.ndarray
-    W: np.ndarray
-    information: np.ndarray | None
+    inverse: np.ndarray
     pull: np.ndarray
     aim: np.ndarray
+    information: Sequence[np.ndarray] = ()
     damping: float = 1.0
     swing: np.ndarray | None = None
 
 
 class Search:
-    """Search for the variational posterior with the highest bound, by sums over blocks of rows.
+    """Search for the variational posterior with the highest bound.
 
     Parameters
     ----------
-    likelihood : object
-        See `bayes_gpx.likelihoods`.
+    likelihood, graph
+        As for `StepGraphs`.
     """
 
-    def __init__(self, likelihood):
-        self.likelihood, self.classes = likelihood, likelihood.classes or 1
+    def __init__(self, likelihood: Any, graph: RowGraph) -> None:
+        self.likelihood, self.graph, self.classes = likelihood, graph, likelihood.classes or 1
+        self._own = Copies(tuple)
 
-    @property
-    def rows(self):
-        """Rows of a block, for arrays over its rows and the nodes of a quadrature."""
-        return max(1, BLOCK // standard_nodes(self.likelihood.classes)[0].size)
+    def highest(
+        self, columns: int, parameters: Sequence, theta: Sequence, rows: Sequence
+    ) -> _State | None:
+        """The best variational posterior of so many coefficients; None where none was found.
 
-    @cached_property
-    def _own(self):
-        return Copies(lambda: self._compiled)
-
-    @cached_property
-    def _compiled(self):
-        several = bool(self.likelihood.class_shape)
-        wide = pt.dmatrix if several else pt.dvector
-        mean, sd, y, exposure = wide("mean"), wide("sd"), pt.dvector("y"), pt.dvector("exposure")
-        own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
-        theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
-        outputs = [*self.likelihood.expected_log(mean, sd, y, theta, exposure)]
-        if several:
-            outputs.append(self.likelihood.expected_information(mean, sd))
-        options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-        return [pytensor.function([mean, sd, y, exposure, *own], outputs, **options)]
-
-    def highest(self, blocks, *others):
-        """The best variational posterior for the observations in `others`; None without any.
-
-        `blocks` makes iterators over blocks of rows: a slice, F (b, M) and rest (b,). Searched
-        from this thread's last posterior on, a matter of time alone where there is one optimum;
-        from the prior where there may be several, and where none was found.
+        `parameters` and `rows` are those of the graph, `theta` hyperparameters of the likelihood.
+        Searched from this thread's last posterior on, a matter of time alone where there is one
+        optimum; from the prior where there may be several, and where none was found.
         """
-        M, C = next(blocks())[1].shape[1], self.classes
-        starts = [(np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1)))]
+        seen = self._seen(columns, parameters, theta, rows)
+        shape = self.classes, columns
+        starts = [(np.zeros(shape), np.tile(np.eye(columns), (self.classes, 1, 1)))]
         last = self._own.last if self.likelihood.concave else None
-        if last is not None and last[0].shape == (C, M):
+        if last is not None and last[0].shape == shape:
             starts.insert(0, last)
         for start in starts:
-            state = self._climb(start, blocks, others)
+            state = _climb(start, seen)
             if state is not None:
                 self._own.last = state.coefficients, state.P
                 return state
         return None
 
-    def _climb(self, start, blocks, others):
-        state = self._at(*start, blocks, others)
-        if state is None:
-            return None
-        given = self._at, blocks, others
-        there, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
-        arrived = there and _apart(state.coefficients, state.pull) <= LARGEST_MISS
-        return state if arrived and _apart(state.P, state.aim) <= LARGEST_MISS else None
+    def _seen(self, columns, parameters, theta, rows):
+        """The rows as they are, or with all F at hand, if these are few numbers."""
+        made_anew = [*self.graph.outputs] != [*self.graph.rows]
+        few = isinstance(rows[0], np.ndarray) and len(rows[0]) * columns <= KEPT
+        if not (made_anew and few):
+            return _Seen(self._at_rows, parameters, theta, rows)
+        blocks = (found for _, found in self.graph.blocks(*parameters, *rows))
+        return _Seen(self._at_hand, [], theta, [*map(np.concatenate, zip(*blocks, strict=True))])
 
-    def _at(self, coefficients, P, blocks, others):
+    @cached_property
+    def _at_rows(self):
+        return StepGraphs(self.likelihood, self.graph)
+
+    @cached_property
+    def _at_hand(self):
+        made = [v.type() for v in self.graph.outputs]
+        return StepGraphs(self.likelihood, RowGraph([], [], made, made, self.graph.size))
+
+
+class _Seen(NamedTuple):
+    """Rows, and what a search asks of them."""
+
+    graphs: StepGraphs
+    parameters: Sequence
+    theta: Sequence
+    rows: Sequence
+
+    def at(self, coefficients, P, before=None):
         """What N(coefficients, P^-1) implies; None where it is none or has no finite bound.
 
         Coefficients (C, M) and precisions P (C, M, M).
@@ -152,169 +144,47 @@ class Search:
         except np.linalg.LinAlgError:
             return None
         eye = np.eye(P.shape[1])
-        inverse = [solve_triangular(L, eye, lower=True, check_finite=False) for L in root]
-        gap = (coefficients**2).sum() - coefficients.size + sum((K**2).sum() for K in inverse)
+        each = [solve_triangular(L, eye, lower=True, check_finite=False) for L in root]
+        inverse = np.stack(each)
+        gap = (coefficients**2).sum() - coefficients.size + (inverse**2).sum()
         gap += 2.0 * sum(np.log(np.diag(L)).sum() for L in root)
-        expected, found = 0.0, []
-        pull, aim = np.zeros(coefficients.shape), np.tile(eye, (len(P), 1, 1))
-        for block, F, rest in blocks():
-            mean = F @ coefficients.T
-            variance = np.stack([((F @ K.T) ** 2).sum(axis=1) for K in inverse], axis=1)
-            local = self._expect(mean, variance + rest[:, None], block, others)
-            logp, slope, W, _ = local
-            expected += logp.sum()
-            if not np.isfinite(expected):
-                return None
-            pull += slope.T @ F
-            for own, w in zip(aim, W.T, strict=True):
-                own += _weighed(F, w)
-            found.append((mean, variance, *local[1:]))
-        mean, variance, slope, W, information = zip(*found, strict=True)
-        several = information[0] is not None
-        arrays = (np.concatenate(v) for v in (mean, variance, slope, W))
-        information = np.concatenate(information) if several else None
+        q = coefficients, inverse
+        before = q if before is None else (before.coefficients, before.inverse)
+        known = *self.parameters, *q, *before, *self.theta
+        expected, pull, aim, changes, *told = self.graphs.sums.total(*known, *self.rows)
         bound = expected - 0.5 * gap
         if not np.isfinite(bound):
             return None
-        return _State(bound, np.inf, coefficients, P, root, *arrays, information, pull, aim)
+        apart = (changes[::2] / (1.0 + changes[1::2])).max()
+        return _State(bound, apart, coefficients, P, root, inverse, pull, aim + eye, *told)
 
-    def _expect(self, mean, variance, block, others):
-        """Sum of E[log p(y | f)], and its derivatives as `expected_log` gives them, (b, C)."""
-        (y, exposure), own, C = (v[block] for v in others[:2]), others[2:], self.likelihood.classes
-        sd = np.sqrt(np.maximum(variance, LEAST_SD**2))
-        two = (np.ascontiguousarray(v if C else v[:, 0]) for v in (mean, sd))
-        logp, slope, W, *information = self._own.functions[0](*two, y, exposure, *own)
-        W = np.maximum(W, 0.0) if self.likelihood.concave else W
-        slope, W = (v.reshape((len(y), -1)) for v in (slope, W))
-        return logp, slope, W, information[0] if C else None
+    def curvature(self, state):
+        """Function from v (C, M) to what the bound's curvature in the coefficients makes of it."""
+        information = np.concatenate(state.information)
 
+        def curved(v):
+            given = *self.parameters, v, *self.rows, information
+            return v + self.graphs.curved.total(*given)[0]
 
-def _weighed(F, w):
-    """F' diag(w) F, (M, M); where w is nowhere negative, with half of the products."""
-    if (w < 0.0).any():
-        return (F * w[:, None]).T @ F
-    half = F * np.sqrt(w)[:, None]
-    return half.T @ half
+        return curved
 
 
-def _parts(F, rest, size):
-    """Blocks of rows of F (n, M) and rest (n,)."""
-    for first in range(0, len(F), size):
-        block = slice(first, first + size)
-        yield block, F[block], rest[block]
-
-
-class VariationalBound(Op):
-    """(F, rest, y, exposure, *hyperparameters) -> bound, and what its gradient is made of.
-
-    F (n, M) is the design of the coefficients in the latent values, `rest` (n,) the remainders'
-    variances. Outputs, after the bound: its derivatives in F and in `rest`; the coefficients' mean
-    and the root of their precision; then at the observations the slope of E[log p(y | f)] in f's
-    mean, -2 times that in f's variance, and that variance without `rest`. With several classes,
-    whose posteriors are independent, these have a dimension more: coefficients (C, M), root
-    (C, M, M), and the last three (n, C). Where the bound is not finite, or its maximum not found,
-    it is -inf and the gradient zero. Only the bound is differentiable.
-
-    Parameters
-    ----------
-    likelihood : object
-        See `bayes_gpx.likelihoods`.
-    """
-
-    __props__ = ("likelihood",)
-    interpreted = True
-
-    def __init__(self, likelihood):
-        self.likelihood = likelihood
-
-    def make_node(self, F, rest, y, exposure, *hyperparameters):  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in (F, rest, y, exposure, *hyperparameters)]
-        more = len(self.likelihood.class_shape)
-        types = [2, 1, 1 + more, 2 + more, *[1 + more] * 3]
-        outputs = [pt.dscalar(), *(pt.tensor(shape=(None,) * k, dtype="float64") for k in types)]
-        return Apply(self, inputs, outputs)
-
-    @cached_property
-    def search(self):
-        """How the best posterior is found."""
-        return Search(self.likelihood)
-
-    def perform(self, node, inputs, output_storage):  # noqa: D102
-        F, rest, *others = (np.asarray(v, "float64") for v in inputs)
-        with np.errstate(all="ignore"):
-            state = self.search.highest(lambda: _parts(F, rest, self.search.rows), *others)
-            found = self._failed(F) if state is None else self._outputs(F, state)
-        for storage, value in zip(output_storage, found, strict=True):
-            storage[0] = np.asarray(value)
-
-    def _failed(self, F):
-        (n, M), C = F.shape, self.likelihood.classes or 1
-        shapes = (C, M), (C, M, M), *[(n, C)] * 3
-        empty = [np.zeros(shape) for shape in shapes]
-        return -np.inf, np.zeros((n, M)), np.zeros(n), *self._squeezed(*empty)
-
-    def _outputs(self, F, state):
-        half = [solve_triangular(L, F.T, lower=True, check_finite=False) for L in state.root]
-        back = [
-            solve_triangular(L, h, lower=True, trans="T")
-            for L, h in zip(state.root, half, strict=True)
-        ]
-        in_F = state.slope @ state.coefficients
-        in_F -= sum(w[:, None] * b.T for w, b in zip(state.W.T, back, strict=True))
-        kept = state.coefficients, state.root, state.slope, state.W, state.variance
-        return state.bound, in_F, -0.5 * state.W.sum(axis=1), *self._squeezed(*kept)
-
-    def _squeezed(self, coefficients, root, *vectors):
-        if self.likelihood.class_shape:
-            return coefficients, root, *vectors
-        return coefficients[0], root[0], *(v[:, 0] for v in vectors)
-
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
-        if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
-            raise NotImplementedError(
-                "Of the variational posterior only the bound is differentiable. Explain after "
-                "fitting, or draw coefficients in the model."
-            )
-        weight, (F, rest, y, exposure, *hyperparameters) = cotangents[0], inputs
-        unknown = [DisconnectedType()() for _ in (y, exposure)]
-        slopes = [weight * outputs[1], weight * outputs[2], *unknown]
-        if not hyperparameters:
-            return slopes
-        coefficients, variance = outputs[3], outputs[7]
-        spread = rest[:, None] if self.likelihood.class_shape else rest
-        sd = pt.sqrt(pt.maximum(variance + spread, LEAST_SD**2))
-        own = [pt.scalar(h.name, dtype="float64") for h in hyperparameters]
-        theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
-        mean = pt.dot(F, coefficients.T)
-        logp = self.likelihood.expected_log(mean, sd, y, theta, exposure)[0]
-        found = pt.grad(logp.sum(), own, consider_constant=[mean, sd])
-        found = clone_replace(found, dict(zip(own, hyperparameters, strict=True)))
-        return [*slopes, *(weight * slope for slope in found)]
-
-    def connection_pattern(self, node):  # noqa: D102
-        connected = [True, True, False, False, *[True] * (len(node.inputs) - 4)]
-        return [[own] * len(node.outputs) for own in connected]
-
-    def infer_shape(self, node, shapes):  # noqa: D102
-        n, M = shapes[0]
-        classes = self.likelihood.class_shape
-        last = [(n, *classes)] * 3
-        return [(), (n, M), (n,), (*classes, M), (*classes, M, M), *last]
-
-    def __getstate__(self):
-        """Without what threads hold."""
-        return {"likelihood": self.likelihood}
-
-    def __setstate__(self, state):
-        """Begin anew."""
-        self.__init__(**state)
+def _climb(start, seen):
+    state = seen.at(*start)
+    if state is None:
+        return None
+    there, state = ascend(state, _direction, _step, seen, STEPS, HALVINGS, TOLERANCE)
+    arrived = there and _apart(state.coefficients, state.pull) <= LARGEST_MISS
+    return state if arrived and _apart(state.P, state.aim) <= LARGEST_MISS else None
 
 
 class BestCoefficients(Op):
-    """(*parameters, y, exposure, *hyperparameters, *rows) -> bound, coefficients' mean and root.
+    """(columns, *parameters, *hyperparameters, *rows) -> bound, coefficients' mean and root.
 
-    As `VariationalBound`, where F and `rest` follow from rows and are not kept for all rows if they
-    are large. Nothing is differentiable: at the maximum the bound's derivatives need no others than
+    Of so many coefficients, the columns of F. Outputs are the bound on the log evidence, -inf where
+    its maximum is not found; the mean of the coefficients (M,) and the root (M, M) of their
+    precision. With several classes, whose posteriors are independent, these are (C, M) and
+    (C, M, M). Nothing is differentiable: at the maximum the bound's derivatives need no others than
     those at this posterior.
 
     Parameters
@@ -322,49 +192,46 @@ class BestCoefficients(Op):
     likelihood : object
         See `bayes_gpx.likelihoods`.
     graph : RowGraph
-        Its outputs are F (b, M) and `rest` (b,) of a block of rows.
+        As for `Search`.
+    parts : RowParts, optional
+        Has the rows, which are no inputs then; see `bayes_gpx.numerics.row_sums.RowSums`.
     """
 
-    __props__ = ("likelihood", "graph")
+    __props__ = ("likelihood", "graph", "parts")
     interpreted = True
 
-    def __init__(self, likelihood, graph):
-        self.likelihood, self.graph = likelihood, graph
+    def __init__(self, likelihood: Any, graph: RowGraph, parts: RowParts | None = None) -> None:
+        self.likelihood, self.graph, self.parts = likelihood, graph, parts
 
-    def make_node(self, *inputs):  # noqa: D102
-        k, own = len(self.graph.parameters), 2 + len(self.likelihood.hyperparameters)
-        inner = self.graph.typed([*inputs[:k], *inputs[k + own :]])
-        others = [pt.as_tensor_variable(v) for v in inputs[k : k + own]]
+    def _sorted(self, inputs):
+        """Parameters, hyperparameters and rows."""
+        k = len(self.graph.parameters)
+        own = k + len(self.likelihood.hyperparameters)
+        return inputs[:k], inputs[k:own], inputs[own:]
+
+    def make_node(self, columns: Any, *inputs: Any) -> Apply:  # noqa: D102
+        parameters, theta, rows = self._sorted(inputs)
+        inner, k = self.graph.typed([*parameters, *rows]), len(parameters)
+        theta = [pt.as_tensor_variable(v) for v in theta]
         more = len(self.likelihood.class_shape)
         outputs = [pt.tensor(shape=(None,) * n, dtype="float64") for n in (0, 1 + more, 2 + more)]
-        return Apply(self, [*inner[:k], *others, *inner[k:]], outputs)
+        columns = pt.as_tensor_variable(columns)
+        return Apply(self, [columns, *inner[:k], *theta, *inner[k:]], outputs)
 
     @cached_property
-    def search(self):
+    def search(self) -> Search:
         """How the best posterior is found."""
-        return Search(self.likelihood)
+        return Search(self.likelihood, self.graph)
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
-        k, own = len(self.graph.parameters), 2 + len(self.likelihood.hyperparameters)
-        others = [np.asarray(v, "float64") for v in inputs[k : k + own]]
-        kept = None
-
-        def blocks():
-            if kept is not None:
-                return iter(kept)
-            made = self.graph.blocks(*inputs[:k], *inputs[k + own :])
-            return ((block, *parts) for block, parts in made)
-
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
+        columns, C = int(inputs[0]), self.likelihood.classes or 1
+        parameters, theta, rows = self._sorted(inputs[1:])
+        theta = [np.asarray(v, "float64") for v in theta]
+        rows = rows if self.parts is None else [self.parts] * len(self.graph.rows)
         with np.errstate(all="ignore"):
-            made = blocks()
-            first = next(made)
-            M = first[1].shape[1]
-            if len(others[0]) * M <= KEPT:
-                kept = [first, *made]
-            state = self.search.highest(blocks, *others)
-        C = self.likelihood.classes or 1
+            state = self.search.highest(columns, parameters, theta, rows)
         if state is None:
-            found = -np.inf, np.zeros((C, M)), np.tile(np.eye(M), (C, 1, 1))
+            found = -np.inf, np.zeros((C, columns)), np.tile(np.eye(columns), (C, 1, 1))
         else:
             found = state.bound, state.coefficients, state.root
         if not self.likelihood.class_shape:
@@ -372,40 +239,42 @@ class BestCoefficients(Op):
         for storage, value in zip(output_storage, found, strict=True):
             storage[0] = np.asarray(value)
 
-    def connection_pattern(self, node):  # noqa: D102
+    def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
+        """Not of rows that are read in parts: compiling reads nothing."""
+        return self.parts is None
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         return [[False] * 3 for _ in node.inputs]
 
     def __getstate__(self):
         """Without what threads hold."""
-        return {"likelihood": self.likelihood, "graph": self.graph}
+        return {"likelihood": self.likelihood, "graph": self.graph, "parts": self.parts}
 
     def __setstate__(self, state):
         """Begin anew."""
         self.__init__(**state)
 
 
-def _direction(state, given):
+def _direction(state, seen):
     """Steps of the coefficients (C, M) and precisions (C, M, M); see `ascend`."""
     try:
-        return True, (_newton(state, given[1]), state.aim - state.P)
+        return True, (_newton(state, seen), state.aim - state.P)
     except np.linalg.LinAlgError:
         return False, None
 
 
-def _step(state, way, share, given):
+def _step(state, way, share, seen):
     """The state a share of a direction further."""
-    at, *others = given
     coefficients = state.coefficients + share * way[0]
-    tried = at(coefficients, state.P + share * state.damping * way[1], *others)
+    tried = seen.at(coefficients, state.P + share * state.damping * way[1], state)
     if tried is None:
         return False, None
     swing = tried.P - state.P
-    apart = max(_apart(state.mean, tried.mean), _apart(state.variance, tried.variance))
     damping = _damping(state.damping, share, swing, state.swing)
-    return True, tried._replace(apart=apart, damping=damping, swing=swing)
+    return True, tried._replace(damping=damping, swing=swing)
 
 
-def _newton(state, blocks):
+def _newton(state, seen):
     """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes.
 
     By conjugate gradients from the steps that classes would take apart, so that nothing of size
@@ -415,21 +284,18 @@ def _newton(state, blocks):
     if len(state.aim) == 1:
         return _uphill(state.aim[0], state.P[0], slope[0])[None]
     roots = [cho_factor(one, lower=True, check_finite=False) for one in state.aim]
-
-    def curved(v):
-        total = np.zeros(slope.shape)
-        for block, F, _ in blocks():
-            f = F @ v.reshape(slope.shape).T
-            total += np.matmul(state.information[block], f[:, :, None])[:, :, 0].T @ F
-        return v + total.ravel()
+    curved = seen.curvature(state)
 
     def apart(v):
         each = zip(roots, v.reshape(slope.shape), strict=True)
         return np.concatenate([cho_solve(root, one, check_finite=False) for root, one in each])
 
+    def joint(v):
+        return curved(v.reshape(slope.shape)).ravel()
+
     shape = (slope.size, slope.size)
-    joint, near = (LinearOperator(shape, matvec=f, dtype=float) for f in (curved, apart))
-    step, _ = cg(joint, slope.ravel(), rtol=SOLVED, atol=0.0, maxiter=slope.size, M=near)
+    whole, near = (LinearOperator(shape, matvec=f, dtype=float) for f in (joint, apart))
+    step, _ = cg(whole, slope.ravel(), rtol=SOLVED, atol=0.0, maxiter=slope.size, M=near)
     return step.reshape(slope.shape)
 
 
@@ -455,21 +321,3 @@ def _damping(damping, share, moved, before):
 
 def _apart(old, new):
     return np.abs(new - old).max() / (1.0 + np.abs(new).max())
-
-
-class Fitted(NamedTuple):
-    """What `VariationalBound` finds, by name."""
-
-    bound: pt.TensorVariable
-    coefficients: pt.TensorVariable
-    root: pt.TensorVariable
-    slope: pt.TensorVariable
-    W: pt.TensorVariable
-    variance: pt.TensorVariable
-
-
-def variational(likelihood, F, rest, y, theta, exposure):
-    """The best Gaussian posterior of coefficients for symbolic arguments, a `Fitted`."""
-    own = [theta[name] for name in likelihood.hyperparameters]
-    bound, _, _, *rest_of = VariationalBound(likelihood)(F, rest, y, exposure, *own)
-    return Fitted(bound, *rest_of)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -18,7 +17,11 @@ from bayes_gpx.posteriors.evidence.row_bounds import best_normal, bound_around, 
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
 from bayes_gpx.posteriors.strategies.left_out import groups_of_normal, with_normal_noise
-from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients, block_of
+from bayes_gpx.posteriors.strategies.through_coefficients import (
+    ThroughCoefficients,
+    block_of,
+    refuse_parts,
+)
 from bayes_gpx.processes.basis_process import BasisProcess
 
 
@@ -61,20 +64,11 @@ class LowRankNormal(ThroughCoefficients, Collapsed):
         return Found(*best_normal(seen.F, seen.D, seen.y, rows))
 
     def posterior(self, given, found, label=None):
-        seen = self.design(given)
-        if given.parts is None:
-            return LowRank(seen, found.alpha, found.root)
-        seen = replace(seen, X=None, y=None, Z=None)
-        return LowRank(seen, found.alpha, found.root, deviates=False)
+        return self.through(given, found)
 
     def leave_one_out(self, given):
         """Under the approximate prior, with the variance that inducing values leave."""
-        if given.parts is not None:
-            raise ValueError(
-                "The training rows are read in parts, and leaving one out needs all others at "
-                "hand; expected rows in memory. Pass rows that the model has not seen, with their "
-                "responses, as X_new and y_new of bx.compare."
-            )
+        refuse_parts(given)
         seen = self.design(given)
         logp, mean, variance = low_rank_leave_one_out(given.y, seen.F, seen.D)
         logp, variance = logp - self._penalty(seen), variance + seen.unseen

@@ -9,9 +9,9 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import solve_root
-from bayes_gpx.posteriors.base import Conditioning, Strategy
+from bayes_gpx.posteriors.base import Conditioning, Found, Strategy
 from bayes_gpx.posteriors.evidence.row_bounds import Rows
-from bayes_gpx.posteriors.low_rank import LowRankDesign
+from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
 from bayes_gpx.posteriors.prior_functions import by_class, prior_function
 
 
@@ -27,6 +27,13 @@ class ThroughCoefficients(Strategy):
     @abstractmethod
     def posterior(self, given, found, label=None):
         """A `LowRank`."""
+
+    def through(self, given: Conditioning, found: Found) -> LowRank:
+        """The posterior by what data left behind; of rows in parts without these."""
+        seen = self.design(given)
+        if given.parts is None:
+            return LowRank(seen, *found)
+        return LowRank(replace(seen, X=None, y=None, Z=None), *found, deviates=False)
 
     def update(self, given, found, fresh):
         """Drawn coefficients; with inducing points, less those of the prior function."""
@@ -60,6 +67,16 @@ class ThroughCoefficients(Strategy):
         covariance = pt.matmul(pt.swapaxes(half, -1, -2), half)  # type: ignore[arg-type]
         factor = pt.linalg.cholesky(covariance, lower=True, on_error="nan")
         return [pt.dot(to_values, alpha), factor]
+
+
+def refuse_parts(given: Conditioning) -> None:
+    """Raise where leaving rows out needs all others at hand, and these are read in parts."""
+    if given.parts is not None:
+        raise ValueError(
+            "The training rows are read in parts, and leaving one out needs all others at "
+            "hand; expected rows in memory. Pass rows that the model has not seen, with their "
+            "responses, as X_new and y_new of bx.compare."
+        )
 
 
 def block_of(given: Conditioning) -> tuple[Conditioning, Rows]:

@@ -9,9 +9,13 @@ from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.base import Collapsed, Conditioning, Found
 from bayes_gpx.posteriors.evidence.groups import Precision
-from bayes_gpx.posteriors.evidence.row_bounds import best_variational, bound_around, expected_log
-from bayes_gpx.posteriors.evidence.variational import variational
-from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE, LowRank
+from bayes_gpx.posteriors.evidence.row_bounds import (
+    at_rows,
+    best_variational,
+    bound_around,
+    variational,
+)
+from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
 from bayes_gpx.posteriors.strategies.left_out import (
     LEAST_SITE,
@@ -19,7 +23,11 @@ from bayes_gpx.posteriors.strategies.left_out import (
     scored,
     sites_at_mode,
 )
-from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients, block_of
+from bayes_gpx.posteriors.strategies.through_coefficients import (
+    ThroughCoefficients,
+    block_of,
+    refuse_parts,
+)
 
 
 class Variational(ThroughCoefficients, Collapsed):
@@ -35,20 +43,11 @@ class Variational(ThroughCoefficients, Collapsed):
     def _by_rows(self, given, ridge=0.0):
         """Bound, the best posterior, what rows expect of one, and the rows."""
         block, rows = block_of(given)
-        seen, likelihood, theta = self.design(block), given.likelihood, given.theta
+        seen = self.design(block)
         rest = seen.unseen + seen.D + ridge
-        points = {
-            own: values for own, values in rows.items() if own not in (block.y, block.exposure)
-        }
-        bound, found = best_variational(
-            likelihood, seen.F, rest, given.y, theta, given.exposure, points
-        )
-
-        def expected(found):
-            known = block.y, theta, block.exposure, found
-            return expected_log(likelihood, seen.F, rest, *known)[0]
-
-        return bound, found, expected, rows
+        known = given.likelihood, seen.F, rest, block.y, given.theta, block.exposure
+        bound, found = best_variational(*known, rows)
+        return bound, found, lambda found: at_rows(*known, found).logp, rows
 
     def parts(self, given, ridge=0.0):
         seen = self.design(given)
@@ -74,25 +73,24 @@ class Variational(ThroughCoefficients, Collapsed):
 
     def posterior(self, given, found, label=None):
         own = found if label is None else Found(found.alpha[:, label], found.root[label])
-        return LowRank(self.design(given), *own)
+        return self.through(given, own)
 
     def leave_one_out(self, given):
-        seen, rest, found = self._best(given)
-        known = found.variance / (1.0 - found.W * found.variance)
-        mean = pt.dot(seen.F, found.coefficients.T) - known * found.slope
+        refuse_parts(given)
+        _, rest, (bound, _, at) = self._best(given)
+        known = at.known / (1.0 - at.W * at.known)
+        mean = at.mean - known * at.slope
         spread = known + (rest[:, None] if given.columns else rest)
-        return scored(given, found.bound, mean, spread)
+        return scored(given, bound, mean, spread)
 
     def leave_groups_out(self, given, groups):
         """The joint density is the bound of the group, whose best posterior is the one of all."""
         likelihood = given.likelihood
         if given.columns or not likelihood.concave:
             return super().leave_groups_out(given, groups)
-        seen, rest, found = self._best(given)
-        W = pt.maximum(found.W, LEAST_SITE / pt.maximum(found.variance, LEAST_VARIANCE))
+        seen, rest, (_, found, at) = self._best(given)
+        W = pt.maximum(at.W, LEAST_SITE / pt.maximum(at.known, LEAST_VARIANCE))
         precision = Precision(W, solve_root(found.root, seen.F.T) * W, -1)
-        f, sd = pt.dot(seen.F, found.coefficients), pt.sqrt(found.variance + rest)
-        height = likelihood.expected_log(f, sd, given.y, given.theta, given.exposure)[0]
-        height = height + 0.5 * W * found.variance
-        own = sites_at_mode(f, found.slope, W, height)
-        return groups_of_sites(given, groups, precision, found.slope, *own, rest)
+        height = at.logp + 0.5 * W * at.known
+        own = sites_at_mode(at.mean, at.slope, W, height)
+        return groups_of_sites(given, groups, precision, at.slope, *own, rest)

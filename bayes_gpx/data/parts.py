@@ -1,0 +1,212 @@
+"""Parts of a data set: which columns mean what, how each part is read, and what a pass finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from bayes_gpx.data.features import Frame, read_features, read_response
+from bayes_gpx.data.moments import MOMENTS, Moments
+from bayes_gpx.data.response import labels_joined, labels_of_part
+from bayes_gpx.data.row_source import PART
+from bayes_gpx.data.training import Reader, read_exposure
+
+SAMPLE = 10_000
+"""Rows of the sample, for medians and for where optimisers start."""
+
+
+class Rows(NamedTuple):
+    """The rows of a part, in user units, and the labels that y codes, if any."""
+
+    X: Frame
+    Z: Frame | None
+    y: np.ndarray
+    exposure: np.ndarray | None
+    labels: Any
+
+
+@dataclass(frozen=True)
+class Names:
+    """Which columns are the response and, if any are named, exposure and features with weights.
+
+    All others are features of X.
+
+    Attributes
+    ----------
+    y : str
+    Z : tuple of str or None
+    exposure : str or None
+    weighs : bool
+        Whether features are weighed.
+    observation : Reader
+    labels : tuple or None
+        Labels of all parts; None where y holds numbers, and before all parts were seen.
+    """
+
+    y: str
+    Z: tuple[str, ...] | None
+    exposure: str | None
+    weighs: bool
+    observation: Reader
+    labels: tuple | None = None
+
+    def features(self, frame: pd.DataFrame) -> list[str]:
+        """Names of X's columns in a frame."""
+        own = [self.y, *(self.Z or ()), *([] if self.exposure is None else [self.exposure])]
+        missing = [name for name in own if name not in frame.columns]
+        if missing:
+            raise ValueError(
+                f"The data set lacks the columns {missing}, which y, Z or exposure name; expected "
+                f"names among {list(frame.columns)}."
+            )
+        return [name for name in frame.columns if name not in own]
+
+    def read(self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None) -> Rows:
+        """Read the rows of a part; with the columns and levels of others, where these are given.
+
+        Raises
+        ------
+        ValueError
+            For what cannot be used; the message begins with the part's name.
+        """
+        try:
+            return self._read(frame, X, Z)
+        except ValueError as wrong:
+            if PART not in frame.attrs:
+                raise
+            raise ValueError(f"{frame.attrs[PART]}: {wrong}") from wrong
+
+    def _read(self, frame, X, Z):
+        columns = self.features(frame)
+        own = read_features(frame[columns], "X", like=X, minimum_rows=1)
+        weighed = own if self.weighs else None
+        if self.Z is not None:
+            weighed = read_features(frame[list(self.Z)], "Z", prefix="z", like=Z, minimum_rows=1)
+        exposure = None if self.exposure is None else frame[self.exposure]
+        y, labels = self._response(frame[self.y], own)
+        return Rows(own, weighed, y, read_exposure(exposure, own, self.observation), labels)
+
+    def _response(self, y, frame):
+        """Response (b,) with its labels, which are those of the part where no others are known."""
+        if self.observation.normal:
+            return read_response(y, frame), None
+        if self.observation.labelled and self.labels is None:
+            return read_response(y, frame, read=labels_of_part)
+        known = None if self.labels is None else np.array(self.labels)
+        return read_response(y, frame, read=lambda values: self.observation.read(values, known))
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What the first pass finds of some rows.
+
+    Attributes
+    ----------
+    columns : dict
+        Moments, of one column each, by name: of response, exposure, numbers, indicators.
+    sources : tuple of str
+        The data set's own columns, in their order.
+    levels : dict
+        Of each categorical one.
+    sample : pandas.DataFrame
+        Rows with the smallest of random keys, at most `SAMPLE`.
+    keys : array
+        Their keys.
+    part : str
+        Name of the first part.
+    labels : array or None
+        Of a response that holds labels, sorted.
+    """
+
+    columns: dict[str, Moments]
+    sources: tuple[str, ...]
+    levels: dict[str, tuple[str, ...]]
+    sample: pd.DataFrame
+    keys: np.ndarray
+    part: str
+    labels: np.ndarray | None
+
+    def of(self, columns: Sequence[str]) -> Moments:
+        """Moments of several columns."""
+        each = [self.columns[name] for name in columns]
+        fields = (np.concatenate([getattr(m, k) for m in each]) for k in MOMENTS)
+        return Moments(each[0].n, *fields)
+
+
+def seen_of_part(names: Names, frame: pd.DataFrame) -> Seen:
+    """`Seen` of one part; the keys of its rows come from its own first numbers."""
+    X, Z, y, exposure, labels = names.read(frame)
+    tables = [X, Frame(y[:, None], (names.y,), X.index, False)]
+    tables += [] if Z is None or Z is X else [Z]
+    if names.exposure is not None and exposure is not None:
+        tables.append(Frame(exposure[:, None], (names.exposure,), X.index, False))
+    columns: dict[str, Moments] = {}
+    for table in tables:
+        whole = Moments.of(table.values)
+        for j, name in enumerate(table.columns):
+            own = (getattr(whole, k)[j : j + 1] for k in MOMENTS)
+            columns[name] = Moments(whole.n, *own)
+    digest = np.ascontiguousarray([*X.values[0], y[0], len(y)]).view(np.uint64)
+    keys = np.random.default_rng(digest.tolist()).uniform(size=len(frame))
+    chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
+    levels = X.levels | ({} if Z is None else Z.levels)
+    sample = frame.iloc[chosen].reset_index(drop=True)
+    part = frame.attrs[PART]
+    return Seen(columns, tuple(frame.columns), levels, sample, keys[chosen], part, labels)
+
+
+def seen_of_both(one: Seen, other: Seen) -> Seen:
+    """`Seen` of the rows of both, which have the same columns, of the same types."""
+    lacks, more = (_without(*pair) for pair in ((one, other), (other, one)))
+    if lacks or more:
+        differs = [f"lacks the columns {lacks}"] * bool(lacks) + [f"adds {more}"] * bool(more)
+        raise ValueError(
+            f"{other.part}: it {' and '.join(differs)}, unlike {one.part}; expected the same "
+            "columns in each part, in any order."
+        )
+    if one.levels.keys() != other.levels.keys():
+        name = min(one.levels.keys() ^ other.levels.keys())
+        with_levels, numbers = (one, other) if name in one.levels else (other, one)
+        raise ValueError(
+            f"Column {name!r} holds categories in {with_levels.part} and numbers in "
+            f"{numbers.part}; expected the same type in each part."
+        )
+    levels = {c: tuple(dict.fromkeys(own + other.levels[c])) for c, own in one.levels.items()}
+    names = dict.fromkeys([*one.columns, *other.columns])
+    columns = {name: _of_both(one, other, name) for name in names}
+    keys = np.concatenate([one.keys, other.keys])
+    chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
+    tables = [part.sample.astype(dict.fromkeys(levels, str)) for part in (one, other)]
+    sample = pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True)
+    labels = _labels_of_both(one, other)
+    return Seen(columns, one.sources, levels, sample, keys[chosen], one.part, labels)
+
+
+def _labels_of_both(one, other):
+    if one.labels is None:
+        return None
+    labels = labels_joined(one.labels, other.labels)
+    if labels is None:
+        known, found = (part.labels.tolist()[0] for part in (one, other))
+        raise ValueError(
+            f"y holds {found!r} in {other.part} and {known!r} in {one.part}; expected labels of "
+            "one kind. Convert them, for example with .astype(str)."
+        )
+    return labels
+
+
+def _without(one, other):
+    """Columns of one that the other does not have."""
+    return [name for name in one.sources if name not in other.sources]
+
+
+def _of_both(one, other, name):
+    """Moments of a column; a level that is not declared in a part has no rows there."""
+    n = [next(iter(part.columns.values())).n for part in (one, other)]
+    none = [Moments(k, *np.zeros((4, 1))) for k in n]
+    found = [p.columns.get(name, empty) for p, empty in zip((one, other), none, strict=True)]
+    return found[0].joined(found[1])

@@ -1,0 +1,108 @@
+"""What a step to the best Gaussian posterior of coefficients needs of rows: sums over blocks."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics import row_sums
+from bayes_gpx.numerics.gaussian_expectations import standard_nodes
+from bayes_gpx.numerics.row_sums import RowGraph
+
+LEAST_SD = 1e-6
+"""Least standard deviation of a latent value: expectations divide by it."""
+
+BLOCK = 2**18
+"""Most numbers in an array over observations and nodes."""
+
+
+class Gaussians(NamedTuple):
+    """Coefficients of each class: means (C, M), and inverses of the precisions' roots (C, M, M)."""
+
+    mean: Any
+    inverse: Any
+
+    @staticmethod
+    def symbols() -> Gaussians:
+        """As inputs of graphs."""
+        return Gaussians(pt.dmatrix("coefficients"), pt.dtensor3("inverse"))
+
+    def moments(self, F: Tensor, classes: int) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the latent values F v, both (b, C)."""
+        each = pt.dot(F, self.inverse.reshape((-1, F.shape[1])).T)
+        known = pt.sqr(each).reshape((-1, classes, F.shape[1])).sum(axis=2)
+        return pt.dot(F, self.mean.T), known
+
+
+class StepGraphs:
+    """What a search asks of rows, whose F and all else are the outputs of a `RowGraph`.
+
+    Parameters
+    ----------
+    likelihood : object
+        See `bayes_gpx.likelihoods`.
+    graph : RowGraph
+        Its outputs are F (b, M), the remainders' variances (b,), y (b,) and exposure (b,) of a
+        block of rows.
+    """
+
+    def __init__(self, likelihood, graph):
+        self.likelihood, self.graph, self.classes = likelihood, graph, likelihood.classes or 1
+        self.q = Gaussians.symbols()
+        self.theta = [pt.dscalar(name) for name in likelihood.hyperparameters]
+
+    def _of(self, held, outputs, rows=(), joins=None):
+        graph = self.graph
+        nodes = standard_nodes(self.likelihood.classes)[0].size
+        size = max(1, min(row_sums.ROWS, BLOCK // nodes))
+        rows = [*graph.rows, *rows]
+        return RowGraph(graph.parameters, [*graph.held, *held], rows, outputs, size, joins)
+
+    @cached_property
+    def sums(self):
+        """(*parameters, *q, *before, *theta, *rows) -> E[log p(y | f)], pull, aim, changes.
+
+        The last are the largest absolute change of f's means since the posterior `before` and the
+        largest of these means, then the same of variances. Of several classes, also what each row
+        tells of f, (b, C, C).
+        """
+        (F, rest, y, exposure), several = self.graph.outputs, self.likelihood.class_shape
+        before, theta = Gaussians.symbols(), dict(zip(self.names, self.theta, strict=True))
+        mean, known = self.q.moments(F, self.classes)
+        sd = pt.sqrt(pt.maximum(known + rest[:, None], LEAST_SD**2))
+        two = (v if several else v[:, 0] for v in (mean, sd))
+        logp, slope, W = self.likelihood.expected_log(*two, y, theta, exposure)
+        slope, W = (v if several else v[:, None] for v in (slope, W))
+        aim = [_weighed(F, W[:, c], self.likelihood.concave) for c in range(self.classes)]
+        pairs = zip((mean, known), before.moments(F, self.classes), strict=True)
+        changes = [abs(v).max() for now, then in pairs for v in (now - then, now)]
+        outputs = [logp.sum(), pt.dot(slope.T, F), pt.stack(aim), pt.stack(changes)]
+        joins = [np.add, np.add, np.add, np.maximum]
+        if several:
+            outputs.append(self.likelihood.expected_information(mean, sd))
+            joins.append(None)
+        return self._of([*self.q, *before, *self.theta], outputs, joins=joins)
+
+    @property
+    def names(self):
+        """Names of the likelihood's hyperparameters."""
+        return [*self.likelihood.hyperparameters]
+
+    @cached_property
+    def curved(self):
+        """(*parameters, v, *rows, information) -> the bound's curvature times v (C, M)."""
+        F, v, information = self.graph.outputs[0], pt.dmatrix("v"), pt.dtensor3("information")
+        f = pt.matmul(information, pt.dot(F, v.T)[:, :, None])[:, :, 0]
+        return self._of([v], [pt.dot(f.T, F)], [information])
+
+
+def _weighed(F, w, positive):
+    """F' diag(w) F, (M, M); where w is nowhere negative, with half of the products."""
+    if not positive:
+        return pt.dot((F * w[:, None]).T, F)
+    half = F * pt.sqrt(pt.maximum(w, 0.0))[:, None]
+    return pt.dot(half.T, half)
