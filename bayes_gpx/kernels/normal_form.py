@@ -22,6 +22,7 @@ from bayes_gpx.kernels.centred import ZeroMean
 from bayes_gpx.kernels.composite import Active, Power, Product, Sum
 from bayes_gpx.kernels.elementary import Constant, LinearKernel
 from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.numerics.columns import among_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +64,7 @@ class Term:
         """Widen these axes of an array from the term's features to all d features, with zeros."""
         if self.columns is None:
             return part
-        for axis in axes:
-            shape = [d if a == axis else part.shape[a] for a in range(part.ndim)]
-            part = pt.zeros(shape)[(slice(None),) * axis + (self.columns,)].set(part)
-        return part
+        return among_all(part, self.columns, d, *axes)
 
 
 def terms(kernel: Kernel, d: int | None, *, weighed: bool = False) -> list[Term]:

@@ -26,6 +26,7 @@ from pytensor.tensor.variable import TensorVariable
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.numerics.coalitions import Players, all_coalitions, mixed
+from bayes_gpx.numerics.columns import among_all
 from bayes_gpx.processes.players import Factors, Interactions, Powers
 
 MOST_PAIRED = 7
@@ -99,10 +100,7 @@ def among_columns(values: Tensor, players: Players, *axes: int) -> Tensor:
     d, first = sum(map(len, players)), [own[0] for own in players]
     if d == len(players) and first == list(range(d)):
         return values
-    for axis in axes:
-        shape = [d if a == axis else values.shape[a] for a in range(values.ndim)]
-        values = pt.zeros(shape)[(slice(None),) * axis + (np.array(first),)].set(values)
-    return values
+    return among_all(values, np.array(first), d, *axes)
 
 
 def block_by_coalitions(
