@@ -7,9 +7,11 @@ from operator import mul
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Apply
 from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter, node_rewriter
 from pytensor.link.basic import PerformLinker
 from pytensor.scalar import Mul, TrueDiv
+from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
@@ -26,10 +28,15 @@ def _inlined(fgraph, node):
 
 @node_rewriter([pt.second])
 def _spread(fgraph, node):
-    """Replace `second`, which has no function of NumPy and runs in Python for every number."""
+    """Replace `second`, which has no function of NumPy and runs in Python for every number.
+
+    The node is made as it is, since `pt.alloc` would infer again what the type knows already, from
+    all of the graph below.
+    """
     like, values = node.inputs
     both = zip(like.type.broadcastable, like.shape, values.shape, strict=True)
-    return [pt.alloc(values, *(own if same else other for same, other, own in both))]
+    sizes = [own if same else other for same, other, own in both]
+    return [Apply(Alloc(), [values, *sizes], [node.outputs[0].type()]).outputs[0]]
 
 
 @node_rewriter([Sum])
@@ -79,8 +86,13 @@ USELESS_REWRITES = (
     "cholesky_of_diag",
     "diagonal_solve_to_division",
     "dot_diag_to_elemwise",
+    "local_greedy_distributor",
+    "local_lift_DiracDelta",
+    "local_merge_switch_same_cond",
     "local_shape_to_shape_i",
+    "local_useless_elemwise_comparison",
     "local_useless_reshape",
+    "local_useless_subtensor",
     "orthogonal_dot_transpose_to_eye",
     "orthogonal_solve_to_transpose_matmul",
     "selection_dot_to_indexing",
@@ -89,7 +101,8 @@ USELESS_REWRITES = (
 """Rewrites that took half of the time of all rewrites, and gain nothing in the package's graphs.
 
 They look for matrices that are diagonal, orthogonal or selections, which the package's algebra has
-left out already, and write out shapes that arrays know by themselves.
+left out already, for sums to multiply out and comparisons to settle, which it does not write, and
+write out shapes that arrays know by themselves.
 """
 
 
