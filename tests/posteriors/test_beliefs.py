@@ -75,9 +75,10 @@ class Dense:
         return multivariate_normal(np.zeros(len(values)), C).logpdf(values)
 
 
-@pytest.fixture
-def problem(rng):
+@pytest.fixture(scope="module")
+def problem():
     """A model with every kind of belief, its hyperparameters, and the dense joint normal."""
+    rng = np.random.default_rng(12)
     X = pd.DataFrame({"dose": rng.uniform(0, 2.5, 9), "age": rng.uniform(25, 60, 9)})
     y = pd.Series(40 + 5 * np.sqrt(X["dose"]) + 0.1 * X["age"] + rng.normal(0, 1, 9), name="y")
     beliefs = [

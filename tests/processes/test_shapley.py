@@ -62,8 +62,9 @@ def combination(x, players):
 
 
 CASES = [(name, ALONE) for name in KERNELS]
-SHARED = ("sum", "additive", "additive of some", "cubic", "no product")
+SHARED = ("sum", "additive of some", "square of some", "no product")
 CASES += [(name, TOGETHER) for name in SHARED]
+CASES += [pytest.param(n, TOGETHER, marks=pytest.mark.slow) for n in ("additive", "cubic")]
 
 
 @pytest.mark.parametrize(("name", "players"), CASES)
