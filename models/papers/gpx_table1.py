@@ -23,6 +23,7 @@ from scipy.stats import t as student_t
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import gpx_cells
 import gpx_data
+import gpx_methods
 import papers
 
 METHODS = ("GPX", "Localized", "Network", "ARD", "Lasso", "Ridge", "GPR")
@@ -41,11 +42,9 @@ def main(arguments=None):
 def repeated(name, folder):
     """Rows of the first split that share their inputs, their groups, and those of one response."""
     rows = gpx_data.problem(name, folder).splits()[0].train
-    _, group, size = np.unique(rows.X, axis=0, return_inverse=True, return_counts=True)
-    answers = papers.pd.Series(rows.y).groupby(group.ravel()).nunique().values
-    several = size > 1
-    counts = {"rows": len(group), "repeated": size[several].sum(), "groups": several.sum()}
-    return {"data": name, **counts, "of_one_response": (several & (answers == 1)).sum()}
+    size, responses = gpx_methods.repeated(rows)
+    counts = {"rows": len(rows.y), "repeated": size.sum(), "groups": len(size)}
+    return {"data": name, **counts, "of_one_response": (responses == 1).sum()}
 
 
 def against_best(cells):

@@ -37,6 +37,8 @@ def compute(paper, wanted=None, names=gpx_data.NAMES):
         for number, split in enumerate(problem.splits()[:count]):
             if name in SEARCHED_ONCE and number:
                 split.chosen = _chosen(paper.cells, name)
+            if (known := _fitted(paper.cells, name, number)) is not None:
+                split.gp = known
             for method in methods:
                 paper.cells.compute(
                     lambda: scores(method, split, METHODS[method](split), name != "paper"),  # noqa: B023
@@ -55,3 +57,12 @@ def _chosen(cells, name):
         for method, own in found.items()
         if own is not None and "neighbours" in own
     }
+
+
+def _fitted(cells, name, number):
+    """The GP of a split as `Split.gp` has it, without model and idata, if it was fitted before."""
+    own = cells.get(data=name, method="GPR", split=number)
+    if own is None:
+        return None
+    theta = {name: own[name] for name in ("lengthscale", "amplitude", "sigma")}
+    return (None, None, theta), own["training"]

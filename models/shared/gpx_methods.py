@@ -18,13 +18,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
-from scipy.spatial.distance import cdist, pdist
+from scipy.spatial.distance import pdist
 from sklearn.linear_model import LassoCV, RidgeCV
 from sklearn.model_selection import KFold
 
 import bayes_gpx as bx
 import local_lasso
+from gpx_means import MeanOfMixtures, PosteriorMean
 
 NETWORK, SPARSITY, NEIGHBOURS = (1, 3, 5, 7), (0.01, 0.1, 1, 10), (5, 10, 15)
 """Grids of the localized lasso and the network lasso."""
@@ -36,19 +36,17 @@ BACKGROUND = 10
 DELTA = 1e-3
 """Step of the finite differences of KL, in standard deviations of a feature."""
 
-AT_ONCE = 4_000
-"""Most rows that are predicted at once."""
-
-JITTERS = (0.0, 1e-12, 1e-10, 1e-8)
-"""Tried in this order, as shares of the mean variance."""
-
 SEVERAL_STARTS = {False: 2_000, True: 1_000}
 """Rows up to which the optimiser also starts from the package's places, not from the paper's alone:
 without and with a lengthscale for each feature."""
 
+LEAST_NOISE, MOST_NOISE = 0.3, 3.0
+"""Between these is the noise's sd where the density has no bound."""
+
 SOME, LONGEST = 1_000, 20.0
-"""Of more rows, lengthscales for each feature start where a fit of so many ended, and no longer:
-the density does not tell such lengthscales apart, so that the optimiser would not come back."""
+"""Of more rows, a fit with a lengthscale for each feature, or with such bounds, starts where one of
+so many rows ended, with lengthscales no longer than this: the density does not tell longer ones
+apart, so that the optimiser would not come back."""
 
 
 class Rows(NamedTuple):
@@ -85,7 +83,10 @@ class Split:
 
     @cached_property
     def gp(self):
-        """The GP with one lengthscale: model, idata, hyperparameters; seconds."""
+        """The GP with one lengthscale: model, idata, hyperparameters; seconds.
+
+        One that was fitted before is put here with its hyperparameters and seconds alone.
+        """
         return _timed(maximum_likelihood, "GP", self.train)
 
     @cached_property
@@ -117,50 +118,6 @@ class Explained(NamedTuple):
     notes: dict
 
 
-class PosteriorMean:
-    """Mean of f at new rows, by NumPy: LIME and SHAP ask for it millions of times.
-
-    Parameters
-    ----------
-    rows : Rows
-    theta : dict
-        Hyperparameters on the scale of the rows; with `sigma_w`, of a GPX.
-    """
-
-    def __init__(self, rows, theta):
-        self.lengthscale = np.broadcast_to(theta["lengthscale"], rows.X.shape[1])
-        self.amplitude, self.weighed = theta["amplitude"], "sigma_w" in theta
-        self.X, self.Z = rows.X / self.lengthscale, rows.Z
-        covariance = self.amplitude**2 * np.exp(-0.5 * cdist(self.X, self.X, "sqeuclidean"))
-        if self.weighed:
-            covariance += theta["sigma_w"] ** 2 * np.eye(len(rows.y))
-            covariance *= rows.Z @ rows.Z.T
-        covariance[np.diag_indices_from(covariance)] += theta["sigma"] ** 2
-        self.alpha = cho_solve(_factor(covariance), rows.y)
-
-    def __call__(self, X, Z):
-        return np.concatenate(
-            [self._of(X[k : k + AT_ONCE], Z[k : k + AT_ONCE]) for k in range(0, len(X), AT_ONCE)]
-        )
-
-    def _of(self, X, Z):
-        k = self.amplitude**2 * np.exp(-0.5 * cdist(X / self.lengthscale, self.X, "sqeuclidean"))
-        if self.weighed:
-            return (Z * (k @ (self.alpha[:, None] * self.Z))).sum(axis=1)
-        return k @ self.alpha
-
-
-def _factor(covariance):
-    """Cholesky factor, with jitter only where noise has collapsed and none will not do."""
-    size = covariance.diagonal().mean()
-    for jitter in JITTERS:
-        try:
-            return cho_factor(covariance + jitter * size * np.eye(len(covariance)), lower=True)
-        except LinAlgError:
-            continue
-    raise LinAlgError(f"The covariance has no Cholesky factor with a jitter of {JITTERS[-1]}.")
-
-
 def maximum_likelihood(family, rows, ard=False):
     """Model, fit and hyperparameters of the highest marginal likelihood.
 
@@ -180,21 +137,24 @@ def maximum_likelihood(family, rows, ard=False):
     """
     weighed = family == "GPX"
     names = ("lengthscale", "amplitude", *(["sigma_w"] if weighed else []), "sigma")
-    options = {"ard": ard, "scale": False, "priors": dict.fromkeys(names, _flat)}
+    local = not weighed and unbounded(rows)
+    priors = dict.fromkeys(names, _flat) | ({"sigma": _noisy} if local else {})
+    options = {"ard": ard, "scale": False, "priors": priors}
     if weighed:
         own = None if rows.Z is rows.X else rows.Z
         model = bx.GPX(rows.X, rows.y, own, **options)
     else:
         model = bx.GP(rows.X, rows.y, **options)
-    start = {"amplitude": 1.0, "sigma": 0.1, "lengthscale": _median_lengthscale(rows.X, ard)}
+    start = {"amplitude": 1.0, "sigma": 2 * LEAST_NOISE if local else 0.1}
+    start["lengthscale"] = _median_lengthscale(rows.X, ard)
     if weighed:
         start["sigma_w"] = 0.1
-    if ard and len(rows.y) > SEVERAL_STARTS[ard]:
+    if (ard or local) and len(rows.y) > SEVERAL_STARTS[ard]:
         some = np.random.default_rng(0).choice(len(rows.y), SOME, replace=False)
         *_, start = maximum_likelihood(family, rows.of(some), ard)
         start["lengthscale"] = np.minimum(start["lengthscale"], LONGEST)
-    found = []
-    for given in (start, None) if len(rows.y) <= SEVERAL_STARTS[ard] else (start,):
+    found, several = [], len(rows.y) <= SEVERAL_STARTS[ard] and not local
+    for given in (start, None) if several else (start,):
         idata = model.fit("map", start=given, progressbar=False)
         theta = {name: idata["posterior"][name].values[0, 0] for name in names}
         evidence = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"]
@@ -203,8 +163,29 @@ def maximum_likelihood(family, rows, ard=False):
     return model, idata, theta
 
 
+def repeated(rows):
+    """How many rows have the same inputs, and how many responses, for each group of such rows."""
+    _, group, size = np.unique(rows.X, axis=0, return_inverse=True, return_counts=True)
+    responses = np.unique(np.column_stack([group.ravel(), rows.y]), axis=0)[:, 0]
+    several = size > 1
+    return size[several], np.bincount(responses.astype(int))[several]
+
+
+def unbounded(rows):
+    """Whether the density of a GP grows without bound as noise and lengthscale fall to 0.
+
+    It does if inputs repeat, each time with one response.
+    """
+    _, responses = repeated(rows)
+    return responses.size > 0 and responses.max() == 1
+
+
 def _flat(name, dims=None):
     return pm.HalfFlat(name, dims=dims)
+
+
+def _noisy(name, dims=None):
+    return pm.Uniform(name, LEAST_NOISE, MOST_NOISE, dims=dims)
 
 
 def _median_lengthscale(X, ard):
@@ -305,11 +286,13 @@ def kernel_shap(split):
     """SHAP values from as many coalitions as the library takes by itself."""
     import shap
 
-    plain = gpr(split)
+    plain, mean = gpr(split), MeanOfMixtures(split.train, split.gp[0][2])
 
     def explain():
         background = shap.kmeans(split.train.Z, BACKGROUND)
-        explainer = shap.KernelExplainer(plain.predict, background, seed=split.seed)
+        explainer = shap.KernelExplainer(
+            lambda Z: mean(split.embed(Z), Z), background, seed=split.seed
+        )
         return np.asarray(explainer.shap_values(split.test.Z, silent=True))
 
     return _told(plain, *_timed(explain))

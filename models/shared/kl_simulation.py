@@ -17,6 +17,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 import bayes_gpx as bx
+import gpx_means
 import gpx_methods
 import peers
 
@@ -66,7 +67,7 @@ def of_variables(data, model, theta):
 def of_pairs(data, model, theta):
     """Measures of the pairs, by method."""
     both = bx.interactions(model, theta, **QUIET)["average_interaction"].values[0, 0]
-    mean = gpx_methods.PosteriorMean(data, theta)
+    mean = gpx_means.PosteriorMean(data, theta)
     depend = peers.product_dependence(data.X, mean.lengthscale, mean.amplitude**2 * mean.alpha)
     found = {(i, j): both[i, j] for i, j in PAIRS}
     others = peers.h_statistics(depend, data.X), peers.pd_interactions(depend, data.X)

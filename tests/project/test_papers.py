@@ -16,6 +16,7 @@ from scipy.stats import ttest_1samp
 
 import bayes_gpx as bx
 import gpx_data
+import gpx_means
 import gpx_methods
 import gpx_scores
 import local_lasso
@@ -35,7 +36,7 @@ def rows(n, d, seed):
 def problem():
     train, test = rows(30, 4, 0), rows(7, 4, 1)
     model = bx.GPX(train.X, train.y, ard=False, scale=False)
-    mean = gpx_methods.PosteriorMean(train, THETA)
+    mean = gpx_means.PosteriorMean(train, THETA)
     weights = bx.weights(model, THETA, test.X, keep="summary", progressbar=False)
     w = weights["weight_mean"].values
     found = gpx_methods.Explained(
@@ -93,7 +94,27 @@ def test_means_without_variances_are_the_models(problem):
     plain = {name: value for name, value in THETA.items() if name != "sigma_w"}
     gp = bx.GP(train.X, train.y, ard=False, scale=False)
     expected = bx.predictions(gp, plain, test.X, keep="summary", progressbar=False)["f_mean"]
-    assert_allclose(gpx_methods.PosteriorMean(train, plain)(test.X, test.Z), expected, rtol=1e-8)
+    for kind in (gpx_means.PosteriorMean, gpx_means.MeanOfMixtures):
+        assert_allclose(kind(train, plain)(test.X, test.Z), expected, rtol=1e-8)
+
+
+def test_means_of_mixtures_of_rows_are_those_of_any_rows():
+    train, (one, other) = rows(30, 5, 0), rows(2, 5, 1).X
+    mixed = np.where(np.random.default_rng(2).random((80, 5)) < 0.5, one, other)
+    plain = {"lengthscale": np.linspace(0.8, 2.0, 5), "amplitude": 0.7, "sigma": 0.3}
+    means = (kind(train, plain) for kind in (gpx_means.PosteriorMean, gpx_means.MeanOfMixtures))
+    slow, fast = (mean(mixed, mixed) for mean in means)
+    assert_allclose(fast, slow, rtol=1e-11)
+
+
+def test_a_density_has_no_bound_where_repeated_rows_agree():
+    once = rows(20, 3, 0)
+    twice = gpx_methods.Rows(*(np.concatenate([v, v[:5]]) for v in once))
+    apart = twice._replace(y=twice.y + np.arange(25) / 100)
+    told = [gpx_methods.unbounded(given) for given in (once, twice, apart)]
+    assert told == [False, True, False]
+    *_, theta = gpx_methods.maximum_likelihood("GP", twice)
+    assert theta["sigma"] >= gpx_methods.LEAST_NOISE
 
 
 def test_scores_of_any_method_are_those_of_the_package(problem):
