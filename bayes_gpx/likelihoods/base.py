@@ -282,6 +282,10 @@ class VectorLikelihood(Likelihood):
         the chain rule of a Gaussian expectation.
         """
 
+    def logp_and_slopes(self, f: Tensor, y: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:
+        """`logp` and its gradient (n, C), as precise as their sums over nodes need."""
+        return self.logp(f, y, theta), self.derivatives(f, y, theta)[0]
+
     @abstractmethod
     def expected_information(self, mean: Tensor, sd: Tensor) -> Tensor:
         """E `fisher` where f ~ N(mean, sd^2), independent over classes, (n, C, C)."""
@@ -299,9 +303,10 @@ class VectorLikelihood(Likelihood):
         Of independent f (n, C): (n,), and two (n, C).
         """
         f, weights = self._independent(mean, sd)
-        slopes, wide = self.derivatives(f, y[:, None], theta)[0], weights[:, None]
+        logp, slopes = self.logp_and_slopes(f, y[:, None], theta)
+        wide = weights[:, None]
         return (
-            (weights * self.logp(f, y[:, None], theta)).sum(axis=1),
+            (weights * logp).sum(axis=1),
             (wide * slopes).sum(axis=1),
             -(wide * standard_nodes(self.classes)[0].T * slopes).sum(axis=1) / sd,
         )
@@ -324,9 +329,14 @@ class VectorLikelihood(Likelihood):
         return (mean[..., None] + pt.matmul(root, x)).transpose(0, 2, 1), weights
 
     def _independent(self, mean, sd):
-        """Nodes (n, K, C) of independent f ~ N(mean, sd^2) and weights (K,)."""
+        """Nodes (n, K, C) of independent f ~ N(mean, sd^2) and weights (K,).
+
+        By a matrix product, which keeps the nodes of a class neighbours in memory.
+        """
         x, weights = standard_nodes(self.classes)
-        return (mean[..., None] + sd[..., None] * x).transpose(0, 2, 1), weights
+        basis = np.stack([np.ones_like(x), x], axis=1)
+        both = pt.stack([mean, sd], axis=2)[:, :, None]
+        return pt.matmul(both, basis)[:, :, 0].transpose(0, 2, 1), weights
 
 
 def _nodes(mean, sd):

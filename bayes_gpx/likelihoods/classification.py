@@ -143,10 +143,15 @@ class Categorical(Labelled, VectorLikelihood):
         """
         return Response(pt.exp(log_softmax(f)), self.fisher(f), None)
 
+    def logp_and_slopes(self, f, y, theta):
+        """`logp` and its gradient, of absolute precision alone, by one exponential for each f."""
+        (p, log_p), own = _softmax(f), _one_hot(f, y)
+        return (own * log_p).sum(axis=-1), own - p
+
     def expected_information(self, mean, sd):
         """E `fisher` where f ~ N(mean, sd^2), independent over classes, (n, C, C)."""
         f, weights = self._independent(mean, sd)
-        p = self.response(f).value
+        p, _ = _softmax(f)
         weighed = weights[:, None] * p
         own = weighed.sum(axis=1)[:, :, None] * pt.eye(self.classes)
         return own - pt.matmul(weighed.transpose(0, 2, 1), p)
@@ -182,6 +187,14 @@ class Categorical(Labelled, VectorLikelihood):
     def read(self, y, labels=None):
         """Return codes, and the labels."""
         return read_labels(y, labels)
+
+
+def _softmax(f):
+    """Probabilities and their logs."""
+    ahead = f - f.max(axis=-1, keepdims=True)
+    weights = pt.exp(ahead)
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights / total, ahead - pt.log(total)
 
 
 def _one_hot(f, y):

@@ -23,6 +23,12 @@ DIMS = {
 }
 """Of variables in a file; those of numbers are missing."""
 
+OF_CLASSES = {
+    "found_alpha": ("found", "function", "class"),
+    "found_root": ("found", "class", "function", "function_bis"),
+}
+"""Of those of several classes."""
+
 
 @dataclass(frozen=True, eq=False)
 class KeptOfRows:
@@ -33,7 +39,8 @@ class KeptOfRows:
     sums : dict of arrays
         By the names of `Sums`, where these are all that is needed; else empty.
     found : dict of tuples
-        alpha (M,), root (M, M) and jitter, by digests of hyperparameters.
+        alpha (M,), root (M, M) and jitter, by digests of hyperparameters; of several classes
+        alpha (M, C) and root (C, M, M).
     inducing : dict of arrays
         Inducing points, where there are any.
     """
@@ -46,11 +53,13 @@ class KeptOfRows:
         """Variables of a file."""
         kept: dict[str, Any] = {f"sum_{name}": value for name, value in self.sums.items()}
         kept |= {f"inducing_{name}": value for name, value in self.inducing.items()}
+        dims = DIMS
         if self.found:
             columns = map(np.stack, zip(*self.found.values(), strict=True))
             names = ("found_alpha", "found_root", "found_jitter")
             kept |= {"found_key": [*self.found], **dict(zip(names, columns, strict=True))}
-        return {name: (DIMS.get(name, ()), value) for name, value in kept.items()}
+            dims = DIMS | OF_CLASSES if kept["found_alpha"].ndim > 2 else DIMS
+        return {name: (dims.get(name, ()), value) for name, value in kept.items()}
 
     @staticmethod
     def of_variables(data: xr.Dataset) -> KeptOfRows:

@@ -614,13 +614,6 @@ def _refuse_streamed(specification, theta):
             "few columns, or approximation=bx.Inducing(m). For other models take a sample of the "
             "rows into memory."
         )
-    if specification.classes is not None:
-        raise ValueError(
-            "X is read in parts, with likelihood='categorical', whose classes are coupled in every "
-            "row: each step would read the rows some ten times. Expected a likelihood of one "
-            "function, such as 'bernoulli' for each class against the others, or a sample of the "
-            "rows in memory."
-        )
     if deviates(theta):
         raise ValueError(
             "X is read in parts, with a sigma_w that is not fixed at 0; expected "

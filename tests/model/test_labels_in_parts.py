@@ -12,6 +12,7 @@ from bayes_gpx.data import streamed
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics import row_sums
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.posteriors.evidence import variational
 
 rng = np.random.default_rng(sum(map(ord, "labels in parts")))
 N = 90
@@ -25,12 +26,14 @@ RESPONSES = {
     "poisson": COUNTS,
     "negative_binomial": COUNTS,
     "student_t": SIGNAL + 0.1 * rng.standard_t(4, N),
+    "categorical": np.digitize(SIGNAL + 0.3 * rng.logistic(size=N), [0.0, 1.0]),
 }
 APPROXIMATIONS = {
     "bernoulli": bx.Inducing(POINTS),
     "poisson": bx.Inducing(POINTS),
     "negative_binomial": bx.HSGP(3, 1.5),
     "student_t": bx.RandomFeatures(10),
+    "categorical": bx.Inducing(POINTS),
 }
 THETA = {"lengthscale": [0.7, 1.1], "amplitude": 1.2}
 QUIET = {"progressbar": False, "draws": 3, "seed": 1}
@@ -85,6 +88,11 @@ def counts():
     return parts_of("poisson"), table_of("poisson")
 
 
+@pytest.fixture(scope="module")
+def classes():
+    return parts_of("categorical"), table_of("categorical")
+
+
 def agree(one, other, tolerance=1e-9, names=("_mean", "_sd", "_interval")):
     for name in one.data_vars:
         if name.endswith(names):
@@ -132,6 +140,25 @@ def test_densities_with_outliers_are_those_of_a_table_to_the_bit_for_any_threads
     assert passes[2] > 4  # each step of the search, the bound and its slopes
 
 
+def test_densities_of_classes_are_those_of_a_table_by_conjugate_gradients(classes, monkeypatch):
+    """And the rows are read once for a step, not for each product with the curvature."""
+    monkeypatch.setattr(variational, "PAIRED", 0)
+    monkeypatch.setattr(streamed, "HELD", 0)
+    model, table = classes
+    evaluate, at = density_of(model)
+    same_density((evaluate, at), density_of(table))
+    before = model.training.source.iterable.passes
+    evaluate(at + 0.1)
+    assert model.training.source.iterable.passes - before < 20
+
+
+def test_few_coefficients_of_a_table_take_their_curvature_as_a_matrix(classes, monkeypatch):
+    evaluate, at = density_of(classes[1])
+    few = evaluate(at)
+    monkeypatch.setattr(variational, "PAIRED", 0)
+    same_density((evaluate, at), (lambda _: few, at))
+
+
 def test_the_density_is_the_highest_bound(counts):
     """By closed forms of the Poisson likelihood, at a posterior that no step improves."""
     scales = X.std(ddof=0).values * THETA["lengthscale"]
@@ -165,6 +192,17 @@ def test_verbs_say_of_labels_what_they_say_of_a_table(labels, verb):
     agree(one, other, names=("", "_mean"))  # draws too
     options = {"keep": "summary", "on": "latent", **QUIET}
     whole, rows = (verb(model, THETA, **options) for model in labels)
+    assert whole.sizes["obs"] == N
+    agree(whole, rows, 1e-8)
+
+
+@pytest.mark.parametrize("verb", [bx.predictions, bx.attributions])
+def test_verbs_say_of_classes_what_they_say_of_a_table(classes, verb):
+    one, other = (verb(model, THETA, X[:4], **QUIET) for model in classes)
+    assert one["class"].values.tolist() == [0, 1, 2]
+    agree(one, other, names=("", "_mean"))
+    options = {"keep": "summary", "on": "latent", **QUIET}
+    whole, rows = (verb(model, THETA, **options) for model in classes)
     assert whole.sizes["obs"] == N
     agree(whole, rows, 1e-8)
 
@@ -219,7 +257,7 @@ def made_up(number):
     return xr.DataTree.from_dict({"posterior": xr.Dataset(values, coords)})
 
 
-@pytest.mark.parametrize("kind", ["labels", "counts"])
+@pytest.mark.parametrize("kind", ["labels", "counts", "classes"])
 def test_files_hold_what_the_rows_say_but_no_rows(kind, request, tmp_path):
     model, _ = request.getfixturevalue(kind)
     idata = made_up(2)
@@ -250,7 +288,6 @@ INDUCING = {"approximation": bx.Inducing(5)}
 @pytest.mark.parametrize(
     "frames, options, message",
     [
-        ([FRAME], {"likelihood": "categorical"}, "whose classes are coupled.*sample of the rows"),
         ([FRAME.assign(y="no")], {"likelihood": "bernoulli"}, "one class only, 'no'"),
         (
             [FRAME, FRAME.assign(y="maybe")],

@@ -14,8 +14,9 @@ from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.row_sums import RowGraph
+from bayes_gpx.posteriors.evidence import variational as evidence
 from bayes_gpx.posteriors.evidence.row_bounds import variational
-from bayes_gpx.posteriors.evidence.variational import Search, _newton
+from bayes_gpx.posteriors.evidence.variational import Search, _newton, _Seen
 
 RNG = np.random.default_rng(7)
 N, M = 25, 4
@@ -164,11 +165,12 @@ def test_many_coefficients_of_many_classes_solve_what_holds_at_the_maximum():
     assert np.abs(coefficients.sum(axis=0)).max() < 1e-6  # softmax tells differences alone
 
 
-def search_of(likelihood, size=7):
-    """A search by blocks of so many rows, whose F and all else are at hand."""
+def search_of(likelihood, coupled=True):
+    """A search by blocks of seven rows, whose F and all else are at hand."""
     rows = [pt.dmatrix(), pt.dvector(), pt.dvector(), pt.dvector()]
     search = Search(likelihood, RowGraph([], [], rows, rows))
-    search._at_rows.sums.size = size
+    graphs = search._graphs_of(False, coupled)
+    graphs.sums.size = graphs.curved.size = 7
     return search
 
 
@@ -199,21 +201,38 @@ def test_states_say_how_far_apart_their_latent_values_are():
     assert_allclose(before.apart, max(apart), rtol=1e-12)
 
 
-def test_newton_steps_solve_the_joint_system_of_all_classes():
+@pytest.mark.parametrize("coupled", [False, True])
+def test_newton_steps_solve_the_joint_system_of_all_classes(coupled, monkeypatch):
     rng, C = np.random.default_rng(1), 3
     p = rng.dirichlet(np.ones(C), size=N)
     information = p[:, :, None] * np.eye(C) - p[:, :, None] * p[:, None]
+    told = np.einsum("nm,nab,nk->ambk", F, information, F).reshape((C * M, C * M))
     coefficients, slope = rng.normal(size=(C, M)), rng.normal(size=(N, C))
-    aim = np.eye(M) + np.einsum("nm,nc,nk->cmk", F, p, F)
     state = SimpleNamespace(
-        coefficients=coefficients, information=[information], pull=slope.T @ F, aim=aim
+        coefficients=coefficients,
+        information=np.triu(told) if coupled else [information],
+        pull=slope.T @ F,
+        aim=np.eye(M) + np.einsum("nm,nc,nk->cmk", F, p, F),
     )
-    search = search_of(Categorical(C))
-    search._at_rows.curved.size = 7
+    monkeypatch.setattr(evidence, "PAIRED", C * M if coupled else 0)
+    search = search_of(Categorical(C), coupled)
     step = _newton(state, search._seen(M, [], [], [F, REST, F[:, 0], EXPOSURE]))
-    joint = np.eye(C * M) + np.einsum("nm,nab,nk->ambk", F, information, F).reshape((C * M, C * M))
-    expected = np.linalg.solve(joint, (slope.T @ F - coefficients).ravel())
+    expected = np.linalg.solve(np.eye(C * M) + told, (slope.T @ F - coefficients).ravel())
     assert_allclose(step.ravel(), expected, atol=1e-7 * np.abs(expected).max())
+
+
+def test_what_all_rows_tell_is_the_sum_of_what_each_tells():
+    C, y = 3, np.arange(N) % 3 * 1.0
+    at = np.random.default_rng(2).normal(size=(C, M)), np.tile(2.0 * np.eye(M), (C, 1, 1))
+    rows = [F, REST, y, EXPOSURE]
+    each, whole = (
+        _Seen(search_of(Categorical(C), coupled)._graphs_of(False, coupled), [], [], rows).at(*at)
+        for coupled in (False, True)
+    )
+    told = np.concatenate(each.information)
+    expected = np.einsum("nm,nab,nk->ambk", F, told, F).reshape((C * M, C * M))
+    assert_allclose(np.triu(whole.information), np.triu(expected), rtol=1e-12, atol=1e-12)
+    assert whole.bound == each.bound
 
 
 def test_a_precision_without_a_factor_leaves_no_bound():

@@ -48,10 +48,13 @@ class StepGraphs:
     graph : RowGraph
         Its outputs are F (b, M), the remainders' variances (b,), y (b,) and exposure (b,) of a
         block of rows.
+    coupled : bool
+        Whether what rows tell of several classes is summed for all pairs of coefficients.
     """
 
-    def __init__(self, likelihood, graph):
+    def __init__(self, likelihood, graph, coupled=False):
         self.likelihood, self.graph, self.classes = likelihood, graph, likelihood.classes or 1
+        self.coupled = coupled and bool(likelihood.class_shape)
         self.q = Gaussians.symbols()
         self.theta = [pt.dscalar(name) for name in likelihood.hyperparameters]
 
@@ -68,7 +71,8 @@ class StepGraphs:
 
         The last are the largest absolute change of f's means since the posterior `before` and the
         largest of these means, then the same of variances. Of several classes, also what each row
-        tells of f, (b, C, C).
+        tells of f, (b, C, C); or, where they are `coupled`, what all rows tell of the coefficients,
+        the upper half of (C M, C M).
         """
         (F, rest, y, exposure), several = self.graph.outputs, self.likelihood.class_shape
         before, theta = Gaussians.symbols(), dict(zip(self.names, self.theta, strict=True))
@@ -83,8 +87,9 @@ class StepGraphs:
         outputs = [logp.sum(), pt.dot(slope.T, F), pt.stack(aim), pt.stack(changes)]
         joins = [np.add, np.add, np.add, np.maximum]
         if several:
-            outputs.append(self.likelihood.expected_information(mean, sd))
-            joins.append(None)
+            told = self.likelihood.expected_information(mean, sd)
+            outputs.append(_coupled(F, told, self.classes) if self.coupled else told)
+            joins.append(np.add if self.coupled else None)
         return self._of([*self.q, *before, *self.theta], outputs, joins=joins)
 
     @property
@@ -98,6 +103,15 @@ class StepGraphs:
         F, v, information = self.graph.outputs[0], pt.dmatrix("v"), pt.dtensor3("information")
         f = pt.matmul(information, pt.dot(F, v.T)[:, :, None])[:, :, 0]
         return self._of([v], [pt.dot(f.T, F)], [information])
+
+
+def _coupled(F, told, classes):
+    """The upper half of the sum of each row's information (C, C) times its F F', (C M, C M)."""
+    M, above = F.shape[1], []
+    for c in range(classes):
+        right = (told[:, c, c:, None] * F[:, None, :]).reshape((F.shape[0], -1))
+        above.append(pt.concatenate([pt.zeros((M, c * M)), pt.dot(F.T, right)], axis=1))
+    return pt.concatenate(above)
 
 
 def _weighed(F, w, positive):

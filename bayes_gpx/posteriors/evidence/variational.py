@@ -44,6 +44,10 @@ SOLVED = 1e-8
 LEAST_SHARE = 0.45
 """Least share that is taken of the precisions' steps, however much these swing to and fro."""
 
+PAIRED = 512
+"""Coefficients of all classes up to which a Newton step needs their curvature as a matrix: of so
+few, that takes less time than some hundred products with it."""
+
 KEPT = 2**22
 """Numbers in F up to which it is kept from step to step, 32 MB; more are computed anew."""
 
@@ -55,8 +59,9 @@ class _State(NamedTuple):
     these follow the bound's derivative in the coefficients' share of the latent values, `pull`
     (C, M), and what the precisions are at the maximum, `aim` (C, M, M). `apart` is how far the
     latent values are from those of the state before. `information` has what rows tell of several
-    classes, (b, C, C) of each block. `swing` is the precisions' last step, None before there was
-    one, and `damping` the share of their next step that is tried first.
+    classes, (b, C, C) of each block, or the sum that `StepGraphs` has of these. `swing` is the
+    precisions' last step, None before there was one, and `damping` the share of their next step
+    that is tried first.
     """
 
     bound: float
@@ -67,7 +72,7 @@ class _State(NamedTuple):
     inverse: np.ndarray
     pull: np.ndarray
     aim: np.ndarray
-    information: Sequence[np.ndarray] = ()
+    information: Sequence[np.ndarray] | np.ndarray = ()
     damping: float = 1.0
     swing: np.ndarray | None = None
 
@@ -83,7 +88,7 @@ class Search:
 
     def __init__(self, likelihood: Any, graph: RowGraph) -> None:
         self.likelihood, self.graph, self.classes = likelihood, graph, likelihood.classes or 1
-        self._own = Copies(tuple)
+        self._own, self._graphs = Copies(tuple), dict[tuple[bool, bool], StepGraphs]()
 
     def highest(
         self, columns: int, parameters: Sequence, theta: Sequence, rows: Sequence
@@ -109,21 +114,23 @@ class Search:
 
     def _seen(self, columns, parameters, theta, rows):
         """The rows as they are, or with all F at hand, if these are few numbers."""
+        in_parts = not isinstance(rows[0], np.ndarray)
         made_anew = [*self.graph.outputs] != [*self.graph.rows]
-        few = isinstance(rows[0], np.ndarray) and len(rows[0]) * columns <= KEPT
-        if not (made_anew and few):
-            return _Seen(self._at_rows, parameters, theta, rows)
+        at_hand = made_anew and not in_parts and len(rows[0]) * columns <= KEPT
+        graphs = self._graphs_of(at_hand, in_parts or self.classes * columns <= PAIRED)
+        if not at_hand:
+            return _Seen(graphs, parameters, theta, rows)
         blocks = (found for _, found in self.graph.blocks(*parameters, *rows))
-        return _Seen(self._at_hand, [], theta, [*map(np.concatenate, zip(*blocks, strict=True))])
+        return _Seen(graphs, [], theta, [*map(np.concatenate, zip(*blocks, strict=True))])
 
-    @cached_property
-    def _at_rows(self):
-        return StepGraphs(self.likelihood, self.graph)
-
-    @cached_property
-    def _at_hand(self):
-        made = [v.type() for v in self.graph.outputs]
-        return StepGraphs(self.likelihood, RowGraph([], [], made, made, self.graph.size))
+    def _graphs_of(self, at_hand, coupled):
+        graph, key = self.graph, (at_hand, coupled)
+        if key not in self._graphs:
+            if at_hand:
+                made = [v.type() for v in graph.outputs]
+                graph = RowGraph([], [], made, made, graph.size)
+            self._graphs[key] = StepGraphs(self.likelihood, graph, coupled)
+        return self._graphs[key]
 
 
 class _Seen(NamedTuple):
@@ -277,12 +284,16 @@ def _step(state, way, share, seen):
 def _newton(state, seen):
     """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes.
 
-    By conjugate gradients from the steps that classes would take apart, so that nothing of size
-    (C M)^2 is formed.
+    Of many classes and columns by conjugate gradients from the steps that classes would take apart,
+    so that nothing of size (C M)^2 is formed. That takes a pass over the rows for each product, too
+    many where these are read in parts.
     """
     slope = state.pull - state.coefficients
     if len(state.aim) == 1:
         return _uphill(state.aim[0], state.P[0], slope[0])[None]
+    if seen.graphs.coupled:
+        root = cho_factor(state.information + np.eye(slope.size), check_finite=False)
+        return cho_solve(root, slope.ravel(), check_finite=False).reshape(slope.shape)
     roots = [cho_factor(one, lower=True, check_finite=False) for one in state.aim]
     curved = seen.curvature(state)
 
