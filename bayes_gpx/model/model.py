@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,21 +25,20 @@ from bayes_gpx.model.bound_data import BoundModel, bound_data
 from bayes_gpx.model.data_sums import deviates, fixed_design, sums_over_rows
 from bayes_gpx.model.description import described
 from bayes_gpx.model.fitting import infer
+from bayes_gpx.model.given_values import by_variable, checked, medians
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.kept_of_rows import KeptOfRows
 from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe
-from bayes_gpx.model.priors import create_variables, fixed_value, grouped
+from bayes_gpx.model.priors import create_variables
+from bayes_gpx.model.signature import signature_of
 from bayes_gpx.model.specification import squared
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
 from bayes_gpx.processes.grouped_process import in_groups
-from bayes_gpx.system.digests import digest
-from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.data.outputs import Outputs
     from bayes_gpx.data.streamed import StreamedData
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
@@ -383,39 +381,7 @@ class Model:
     @property
     def signature(self) -> str:
         """Text that tells one model from another: structure, columns and size."""
-        spec = self.specification
-        kernel = "callable" if spec.calls_kernel else str(spec.kernel)
-        return json.dumps(
-            {
-                "family": spec.family,
-                "kernel": kernel,
-                "ard": spec.ard,
-                "likelihood": spec.likelihood,
-                **({} if spec.link is None else {"link": spec.link}),
-                "weight_prior": spec.weight_prior,
-                **({"representation": spec.representation} if spec.hierarchical else {}),
-                **({"beliefs": digest(spec.beliefs)} if spec.beliefs else {}),
-                "scale": self.scale,
-                "fixed": {name: value.tolist() for name, value in self.fixed.items()},
-                "features": self.training.X.columns,
-                "z_features": self.training.Z and self.training.Z.columns,
-                "n": self.training.n,
-                **({} if self.training.groups is None else {"groups": self.training.groups.labels}),
-                **({} if spec.outputs is None else self._outputs_signed),
-                **({"correlation": spec.correlation} if spec.correlation else {}),
-                **(
-                    {}
-                    if spec.approximation is None
-                    else {"approximation": repr(spec.approximation)}
-                ),
-            }
-        )
-
-    @property
-    def _outputs_signed(self):
-        """What `signature` says of outputs."""
-        names = list(cast("Outputs", self.training.outputs).names)
-        return {"outputs": names, "correlation": self.specification.correlation}
+        return signature_of(self)
 
     def fixed_hyperparameters(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Check a complete dict of fixed hyperparameters, on the model's scale.
@@ -429,51 +395,15 @@ class Model:
         ValueError
             For a name that is unknown or missing, or a value that is not admissible.
         """
-        for name in values:
-            one_of("hyperparameters", name, self.hyperparameters)
-        missing = [n for n in self.hyperparameters if n not in values and n not in self.fixed]
-        if missing:
-            raise ValueError(
-                f"The dict of fixed hyperparameters lacks {missing}; expected all of "
-                f"{list(self.hyperparameters)}, on the model's scale."
-            )
-        known = {h.name: h for h in self.specification.hyperparameters}
-        checked = {
-            name: fixed_value(known[name], value, self.training, self.specification)
-            if name in known
-            else _own_value(name, value, self.hyperparameters[name])
-            for name, value in values.items()
-        }
-        return {**self.fixed, **checked}
+        return {**self.fixed, **checked(self, values)}
 
     def starts(self, given: Draws | None = None) -> list[dict[str, Any]]:
         """Where optimisers start, by variable name: at what is given, or in several places."""
         if given is None:
             found = starts(self.training, self.specification)
         else:
-            found = [self.fixed_hyperparameters(self._medians(given))]
-        return [self._start(start) for start in found]
-
-    def _medians(self, given):
-        """Hyperparameters on the model's scale: a dict as it is, or the medians of a fit."""
-        if isinstance(given, dict):
-            return given
-        if "posterior" not in getattr(given, "children", {}):
-            raise ValueError("start has no group `posterior`; expected a dict or a fit.")
-        center = given["posterior"].to_dataset().median(("chain", "draw"))
-        own = self.posterior_names.items()
-        return {name: center[kept].values for name, kept in own if kept in center}
-
-    def _start(self, values):
-        """Values of hyperparameters by variable name, one for each of the user's own columns."""
-        values = {name: value for name, value in values.items() if name not in self.fixed}
-        found = {self.posterior_names[name]: value for name, value in values.items()}
-        _, first = np.unique(self.training.X.groups, return_index=True)
-        for h in self.specification.hyperparameters:
-            if h.name in values and grouped(h, self.training):
-                value = np.asarray(values[h.name])
-                found[self.posterior_names[h.name]] = value[..., first] if value.ndim else value
-        return found
+            found = [self.fixed_hyperparameters(medians(self, given))]
+        return [by_variable(self, start) for start in found]
 
     @contextmanager
     def jittered(self, jitter: float) -> Iterator[None]:
@@ -623,11 +553,3 @@ def _refuse_streamed(specification, theta):
 
 def _points_tensor(points):
     return pt.specify_shape(pt.constant(points), points.shape)
-
-
-def _own_value(name, value, ndim):
-    """Check a fixed value of a variable that a callable kernel brought."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.ndim != ndim:
-        raise ValueError(f"{name} is {value!r}; expected finite numbers with {ndim} dimensions.")
-    return array.astype("float64")

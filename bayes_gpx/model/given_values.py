@@ -1,0 +1,68 @@
+"""Values of hyperparameters that are given: a dict, or a fit of another model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.model.priors import fixed_value, grouped
+from bayes_gpx.validation import one_of
+
+
+def checked(model: Any, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The values as arrays, of all hyperparameters that the model does not fix.
+
+    Raises
+    ------
+    ValueError
+        For a name that is unknown or missing, or a value that is not admissible.
+    """
+    for name in values:
+        one_of("hyperparameters", name, model.hyperparameters)
+    missing = [n for n in model.hyperparameters if n not in values and n not in model.fixed]
+    if missing:
+        raise ValueError(
+            f"The dict of fixed hyperparameters lacks {missing}; expected all of "
+            f"{list(model.hyperparameters)}, on the model's scale."
+        )
+    known = {h.name: h for h in model.specification.hyperparameters}
+    return {
+        name: fixed_value(known[name], value, model.training, model.specification)
+        if name in known
+        else _own_value(name, value, model.hyperparameters[name])
+        for name, value in values.items()
+    }
+
+
+def _own_value(name, value, ndim):
+    """Check a fixed value of a variable that a callable kernel brought."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.ndim != ndim:
+        raise ValueError(f"{name} is {value!r}; expected finite numbers with {ndim} dimensions.")
+    return array.astype("float64")
+
+
+def medians(model: Any, given: Draws) -> Mapping[str, Any]:
+    """Hyperparameters on the model's scale: a dict as it is, or the medians of a fit."""
+    if isinstance(given, dict):
+        return given
+    if "posterior" not in getattr(given, "children", {}):
+        raise ValueError("start has no group `posterior`; expected a dict or a fit.")
+    center = given["posterior"].to_dataset().median(("chain", "draw"))
+    own = model.posterior_names.items()
+    return {name: center[kept].values for name, kept in own if kept in center}
+
+
+def by_variable(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What is not fixed, by variable name, with one value for each of the user's own columns."""
+    values = {name: value for name, value in values.items() if name not in model.fixed}
+    found = {model.posterior_names[name]: value for name, value in values.items()}
+    _, first = np.unique(model.training.X.groups, return_index=True)
+    for h in model.specification.hyperparameters:
+        if h.name in values and grouped(h, model.training):
+            value = np.asarray(values[h.name])
+            found[model.posterior_names[h.name]] = value[..., first] if value.ndim else value
+    return found
