@@ -191,9 +191,8 @@ def fit(
     """Fit a model to the rows of DATA, a CSV or Parquet file.
 
     DATA may be a folder or a glob of Parquet files, such as 'rides/*.parquet', which are read in
-    parts and need not fit into memory. This needs an approximation, and any likelihood but
-    categorical; the weights of a gpx are then smooth functions of the features, without deviations
-    of single rows.
+    parts and need not fit into memory. This needs an approximation; the weights of a gpx are then
+    smooth functions of the features, without deviations of single rows.
 
     The fit is written to a folder, from which explain and report read it. If you interrupt it by
     Ctrl-C, the draws so far are kept, or at least the fit by MAP. If the folder holds an earlier

@@ -13,6 +13,7 @@ from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics import row_sums
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence import variational
+from tests.reference.parts import Frames
 
 rng = np.random.default_rng(sum(map(ord, "labels in parts")))
 N = 90
@@ -37,17 +38,6 @@ APPROXIMATIONS = {
 }
 THETA = {"lengthscale": [0.7, 1.1], "amplitude": 1.2}
 QUIET = {"progressbar": False, "draws": 3, "seed": 1}
-
-
-class Frames:
-    """Parts of a frame that are made anew, and how often they were."""
-
-    def __init__(self, frame):
-        self.parts, self.passes = [frame[:20], frame[20:21], frame[21:]], 0
-
-    def __iter__(self):
-        self.passes += 1
-        return iter(self.parts)
 
 
 @pytest.fixture(autouse=True, scope="module")
