@@ -53,6 +53,18 @@ def test_density_and_its_derivatives_in_the_tails(evaluate):
         assert_allclose(hessian[i], exact, rtol=1e-12)
 
 
+def test_density_and_gradient_by_one_exponential_where_it_would_overflow():
+    f, y = pt.dmatrix(), pt.dvector()
+    found = pytensor.function([f, y], CATEGORICAL.logp_and_slopes(f, y, {}), mode=MODE)
+    values = np.vstack([F, [[900.0, 899.0, -900.0], [-800.0, -800.0, -801.0]]])
+    labels = np.append(Y, [1.0, 2.0])
+    logp, gradient = found(values, labels)
+    for i, (f, y) in enumerate(zip(values.tolist(), labels.astype(int), strict=True)):
+        assert_allclose(logp[i], partial_derivative(y, f, unit()), rtol=1e-12, atol=1e-15)
+        exact = [partial_derivative(y, f, unit(c)) for c in range(3)]
+        assert_allclose(gradient[i], exact, rtol=1e-12, atol=1e-15)
+
+
 def test_probabilities_and_their_derivatives(evaluate, rng):
     M = rng.normal(size=(4, 3, 3))
     _, _, _, probability, slope, contracted, _ = evaluate(F, Y, M)
