@@ -22,7 +22,7 @@ from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.draws.each_draw import condition_on_parts
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.model.bound_data import BoundModel, bound_data
-from bayes_gpx.model.data_sums import deviates, fixed_design, sums_over_rows
+from bayes_gpx.model.data_sums import fixed_design, sums_over_rows
 from bayes_gpx.model.description import described
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.given_values import by_variable, checked, medians
@@ -31,6 +31,7 @@ from bayes_gpx.model.kept_of_rows import KeptOfRows
 from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import create_variables
+from bayes_gpx.model.refusals import refuse_many, refuse_streamed
 from bayes_gpx.model.signature import signature_of
 from bayes_gpx.model.specification import squared
 from bayes_gpx.model.starting_points import starts
@@ -42,11 +43,6 @@ if TYPE_CHECKING:
     from bayes_gpx.data.streamed import StreamedData
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
-
-
-MOST_CORRELATED = 5000
-"""Latent values of classes that correlate, at most: a fit holds some matrices of all their pairs,
-of 0.2 GiB each then, and an evaluation of its density takes some 20 seconds."""
 
 
 class Model:
@@ -87,7 +83,7 @@ class Model:
     def _read(self, training, specification, priors, scale, name):
         if specification.observation.classes is not None:
             specification = replace(specification, classes=len(training.labels))
-            _refuse_many(training.n, specification)
+            refuse_many(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
         self.found = {}
@@ -218,7 +214,7 @@ class Model:
         inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
         y, exposure, parts = scaled["y"], None, None
         if data.streamed:
-            _refuse_streamed(spec, theta)
+            refuse_streamed(spec, theta)
             p = None if data.Z is None else data.p
             block = symbols_of_rows(data.d, p, exposed=not spec.normal)
             x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))
@@ -509,18 +505,6 @@ class Model:
         )
 
 
-def _refuse_many(n, specification):
-    """Raise for more latent values of classes that correlate than one matrix can hold of pairs."""
-    C, rank = specification.classes, specification.correlation
-    if rank and n * C > MOST_CORRELATED:
-        raise ValueError(
-            f"{n} rows of {C} classes with correlation={rank} have {n * C} latent values, all of "
-            f"which correlate; expected at most {MOST_CORRELATED}. Take fewer rows, or "
-            "correlation=0, with which classes are independent and approximation=bx.Inducing(m) is "
-            "for any number of rows."
-        )
-
-
 def _rebuilt(kind, training, specification, kept, settings):
     """The model that was pickled."""
     return kind.restored(training, specification, kept, **settings)
@@ -529,26 +513,6 @@ def _rebuilt(kind, training, specification, kept, settings):
 def _register_numba():
     """Give the log density its numba form, for those who sample by PyMC; it takes a second."""
     from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
-
-
-def _refuse_streamed(specification, theta):
-    """Raise for a model that needs rows themselves, where they are read in parts."""
-    if specification.hierarchical:
-        raise ValueError(
-            "X is read in parts, with representation='hierarchy'; expected 'collapsed', which has "
-            "no variables for each row."
-        )
-    if specification.approximation is None:
-        raise ValueError(
-            "X is read in parts, without an approximation; expected approximation=bx.HSGP(m), for "
-            "few columns, or approximation=bx.Inducing(m). For other models take a sample of the "
-            "rows into memory."
-        )
-    if deviates(theta):
-        raise ValueError(
-            "X is read in parts, with a sigma_w that is not fixed at 0; expected "
-            "priors={'sigma_w': 0}, without deviations of single rows, which are not held."
-        )
 
 
 def _points_tensor(points):

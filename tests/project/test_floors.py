@@ -40,9 +40,9 @@ draws: protocols hyperparameter_draws points level_moves mixture_intervals inter
     each_draw evaluate training_rows believed truncated leave_one_out left_out_together
     response_means coalition_values answers log_variance random_functions
 model: named_kernels hyperparameters specification beliefs priors lengthscale_prior bound_data
-    latent_variables data_sums kept_of_rows observed_response inducing_points starting_points
-    given_values signature svgp cheaper fitting description model gp placement interaction_model
-    storage
+    latent_variables data_sums refusals kept_of_rows observed_response inducing_points
+    starting_points given_values signature svgp cheaper fitting description model gp placement
+    interaction_model storage
 explain: by_output in_parts predictions weights components sobol derivatives attributions fanova
     shapley_values sensitivities relevance ranking importances partial_dependence
     conditional_variance comparisons

@@ -1,0 +1,47 @@
+"""What no model takes: more latent values than fit into memory, and parts where rows are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from bayes_gpx.model.data_sums import deviates
+
+if TYPE_CHECKING:
+    from bayes_gpx.model.specification import Specification
+
+MOST_CORRELATED = 5000
+"""Latent values of classes that correlate, at most: a fit holds some matrices of all their pairs,
+of 0.2 GiB each then, and an evaluation of its density takes some 20 seconds."""
+
+
+def refuse_many(n: int, specification: Specification) -> None:
+    """Raise for more latent values of classes that correlate than one matrix can hold of pairs."""
+    C, rank = specification.classes or 1, specification.correlation
+    if rank and n * C > MOST_CORRELATED:
+        raise ValueError(
+            f"{n} rows of {C} classes with correlation={rank} have {n * C} latent values, all of "
+            f"which correlate; expected at most {MOST_CORRELATED}. Take fewer rows, or "
+            "correlation=0, with which classes are independent and approximation=bx.Inducing(m) is "
+            "for any number of rows."
+        )
+
+
+def refuse_streamed(specification: Specification, theta: Mapping[str, Any]) -> None:
+    """Raise for a model that needs rows themselves, where they are read in parts."""
+    if specification.hierarchical:
+        raise ValueError(
+            "X is read in parts, with representation='hierarchy'; expected 'collapsed', which has "
+            "no variables for each row."
+        )
+    if specification.approximation is None:
+        raise ValueError(
+            "X is read in parts, without an approximation; expected approximation=bx.HSGP(m), for "
+            "few columns, or approximation=bx.Inducing(m). For other models take a sample of the "
+            "rows into memory."
+        )
+    if deviates(theta):
+        raise ValueError(
+            "X is read in parts, with a sigma_w that is not fixed at 0; expected "
+            "priors={'sigma_w': 0}, without deviations of single rows, which are not held."
+        )
