@@ -236,7 +236,9 @@ def refuse_joint(where: Points, options: Mapping) -> None:
 
 def _spread(training, on):
     """Order of the response's variation, never 0; that of latent values on a link is 1."""
-    return (training.y.std() if training.scales_y or on == "response" else 0.0) or 1.0
+    if not (training.scales_y or on == "response"):
+        return 1.0
+    return (training.y_scaling.scale if training.streamed else training.y.std()) or 1.0
 
 
 def _by_taylor(

@@ -9,11 +9,13 @@ import bayes_gpx as bx
 from bayes_gpx.inference.diagnostics import Diagnosis
 from bayes_gpx.reporting.page import number
 from bayes_gpx.reporting.results import Findings
+from bayes_gpx.reporting.sections.card import CARD
 from bayes_gpx.reporting.sections.cautions import CAUTIONS
 from bayes_gpx.reporting.sections.checks import CHECKS
 from bayes_gpx.reporting.sections.citing import CITING
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS
 from bayes_gpx.reporting.sections.slopes import SLOPES
+from tests.reference.parts import Frames
 
 OPTIONS = {"obs": None, "baseline": "mean", "units": None, "seed": 3}
 THETA = {"lengthscale": [1.0, 1.5], "amplitude": 1.0, "sigma": 0.3}
@@ -187,3 +189,28 @@ def test_rows_of_known_and_new_groups_are_explained_as_such():
     assert "within the observed range" in told(CAUTIONS, found)[1]
     with pytest.raises(ValueError, match="pass groups_new"):
         Findings(model, theta, X[:5], None, y_new=None, **OPTIONS)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_rows_in_parts_are_described_by_all_of_them(labelled, data, tmp_path):
+    X, y = data
+    X = X.assign(kind=pd.Categorical(np.where(X["age"] > 0.3, "a", "b")))
+    y = pd.Series(np.where(y > y.median(), "high", "low"), name="pressure") if labelled else y
+    how = {"approximation": bx.Inducing(8), "likelihood": "bernoulli" if labelled else "normal"}
+    streamed = bx.GP(Frames(X.assign(pressure=y)), "pressure", **how)
+    idata = streamed.fit("map", seed=1, progressbar=False)
+    bx.save(streamed, idata, tmp_path / "fit.nc")
+    whole, described = bx.GP(X, y, **how), []
+    for model in (whole, streamed, bx.load(tmp_path / "fit.nc")[0]):
+        findings = Findings(model, idata, X[:5], None, y_new=None, **OPTIONS)
+        parts = [part for make in CARD.makers[:2] for part in make(findings)]
+        tables = [part.rows for part in parts if part.kind == "table"]
+        described.append((dict(parts[0].rows)["Response"], *tables))
+        text = told(CAUTIONS, findings)[1]
+        assert "lies within the observed range of every feature" in text
+        assert "No training row is near the baseline" not in text
+    (response, *tables), *others = described
+    for said, *same in others:
+        assert said == ("pressure, labels high, low" if labelled else response)
+        for rows, exact in zip(same, tables, strict=True):
+            assert_allclose([row[2:] for row in rows], [row[2:] for row in exact], rtol=1e-12)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.model.description import hyperparameters, structure
 from bayes_gpx.reporting.page import Pairs, Prose, Section, Table
@@ -14,7 +15,7 @@ def _model(findings):
     yield Pairs(
         [
             family,
-            ("Response", f"{data.y_name}{findings.unit(data.y_name)}, {_of_response(data)}"),
+            ("Response", f"{data.y_name}{findings.unit(data.y_name)}{_of_response(model)}"),
             ("Rows", f"{data.n} training rows, {len(findings.where.index)} rows to explain"),
             *rest,
         ]
@@ -25,32 +26,41 @@ def _weighed(data):
     return data.Z is not None and not data.tied
 
 
-def _of_response(data):
+def _of_response(model):
+    """What is known of the response in all rows; of rows in parts that is its scaling."""
+    data = model.training
     if data.labels is not None:
         counts = np.bincount(data.y.astype(int), minlength=len(data.labels))
-        each = [f"{label!s} ({n})" for label, n in zip(data.labels, counts, strict=True)]
-        return "labels " + ", ".join(each)
-    return f"mean {data.y.mean():.4g}, sd {data.y.std():.4g}"
+        numbers = [""] * len(counts) if data.streamed else [f" ({n})" for n in counts]
+        each = [f"{label!s}{n}" for label, n in zip(data.labels, numbers, strict=True)]
+        return ", labels " + ", ".join(each)
+    if not data.streamed:
+        return f", mean {data.y.mean():.4g}, sd {data.y.std():.4g}"
+    if not (model.scale and data.scales_y):
+        return ""
+    return f", mean {data.y_scaling.center:.4g}, sd {data.y_scaling.scale:.4g}"
 
 
 def _features(findings):
     data = findings.model.training
-    yield from _columns(findings, data.X, "The features in the training rows.")
-    if _weighed(data):
-        yield from _columns(findings, data.Z, "The features that have weights (Z).")
+    yield from _columns(findings, data.X, data.moments, "The features in the training rows.")
+    if _weighed(data) and not data.streamed:
+        of_z = Moments.of(data.Z.values)
+        yield from _columns(findings, data.Z, of_z, "The features that have weights (Z).")
 
 
-def _columns(findings, frame, caption):
-    columns = dict(zip(frame.columns, frame.values.T, strict=True))
+def _columns(findings, frame, moments, caption):
+    known = (getattr(moments, name).tolist() for name in MOMENTS)
+    columns = dict(zip(frame.columns, zip(*known, strict=True), strict=True))
     rows = [
-        [name, findings.units.get(name, ""), *map(float, (v.mean(), v.std(), v.min(), v.max()))]
-        for name, v in columns.items()
+        [name, findings.units.get(name, ""), *numbers]
+        for name, numbers in columns.items()
         if name in frame.sources and name != INTERCEPT
     ]
     if rows:
         yield Table(caption, ["feature", "unit", "mean", "sd", "minimum", "maximum"], rows)
     rows = [
-        [name, level, 100.0 * float(columns[column].mean())]
+        [name, level, 100.0 * columns[column][0]]
         for name, levels in frame.levels.items()
         for level, column in zip(levels, frame.of_source(name), strict=True)
     ]

@@ -38,10 +38,10 @@ def _baseline(findings):
         return
     model = findings.model
     start = np.atleast_2d(read_baseline(model, findings.baseline))
-    known = model.training.X.values
-    low, high = known.min(axis=0), known.max(axis=0)
+    training = model.training
+    known, low, high = training.X.values, training.moments.low, training.moments.high
     outside = ((start < low) | (start > high)).any(axis=0)
-    names = [name for name, out in zip(model.training.X.columns, outside, strict=True) if out]
+    names = [name for name, out in zip(training.X.columns, outside, strict=True) if out]
     if names:
         yield Prose(
             f"The baseline lies outside the training data in {', '.join(names)}, so attributions "
@@ -50,13 +50,14 @@ def _baseline(findings):
         )
     else:
         yield Prose("The baseline lies within the observed range of every feature.", "good")
-    if model.training.Z is not None and not model.training.tied:
+    without_rows = training.streamed and training.source is None
+    if without_rows or (training.Z is not None and not training.tied):
         return
     options = findings.sampled | {"keep": "summary", "on": "latent"}
     rows = slice(None, None, -(-len(known) // 100))
     own, most = None, None
-    if model.training.groups is not None:
-        names, codes = np.array(model.training.groups.labels), model.training.groups.codes
+    if training.groups is not None:
+        names, codes = np.array(training.groups.labels), training.groups.codes
         own, most = names[codes[rows]], np.repeat(names[np.bincount(codes).argmax()], len(start))
     there = predictions(model, findings.idata, start, groups_new=most, **options)["f_sd"].mean()
     typical = predictions(model, findings.idata, known[rows], groups_new=own, **options)["f_sd"]
