@@ -124,9 +124,24 @@ def of_responses(model: ModelLike, idata: Draws, *, progressbar: bool = True) ->
     outputs = model.training.outputs
     if outputs is None:
         return terms
-    dim, labels = model.training.responses
-    coords = {"chain": terms["chain"], "draw": terms["draw"], dim: labels}
-    return xr.DataArray(terms.values[..., outputs.observed], coords, ["chain", "draw", dim])
+    return _by_response(model.training, terms.values[..., outputs.observed], terms)
+
+
+def responses_labelled(
+    training: TrainingData, terms: np.ndarray, draws: xr.DataTree
+) -> xr.DataArray:
+    """Log densities (chain, draw, response) of scaled responses as those in user units, labelled.
+
+    The draws have the dims `chain` and `draw`.
+    """
+    log_scale = np.log(training.response_scaling.scale)
+    return _by_response(training, terms - log_scale, draws)
+
+
+def _by_response(training, terms, draws):
+    dim, labels = training.responses
+    coords = {"chain": draws["chain"].values, "draw": draws["draw"].values, dim: labels}
+    return xr.DataArray(terms, coords, ["chain", "draw", dim])
 
 
 def by_row(training: TrainingData, variables: dict, coords: dict, attrs: dict) -> xr.Dataset:

@@ -6,6 +6,7 @@ them where a sampler calls thousands of times from parallel threads. Data are co
 the compiled function, so whatever depends on them alone is computed once.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -24,9 +25,13 @@ from pytensor.graph.traversal import ancestors, graph_inputs
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.threads import LOCK, ThreadedFunction, copy
+from bayes_gpx.posteriors.evidence.normal import NormalEvidence, terms_left_out
 
 NATIVE_BELOW = 1000
 """Observations below which machine code is faster; from there on NumPy and LAPACK are as fast."""
+
+LAST = 4096
+"""Points of which a density keeps what it found there: about as many as four trajectories have."""
 
 BUFFERED_BELOW = 2000
 """Observations below which arrays are kept for the next call; larger ones take too much memory."""
@@ -68,16 +73,20 @@ class Density:
             flat = pt.concatenate([g.ravel() for g in slopes])
             expanded = model.replace_rvs_by_values(model.unobserved_RVs)
             x = pt.vector("x", shape=(sum(map(_size, self._shapes)),))
+            known = _normal_evidence(logp) if self.native else []
             joined = clone_replace(
-                [*_frozen([logp, flat]), *expanded], dict(zip(values, self.split(x), strict=True))
+                [*_frozen([logp, flat, *known]), *expanded],
+                dict(zip(values, self.split(x), strict=True)),
             )
+            several, self._leaves_out = 2 + len(known), bool(known)
+            self._visited = OrderedDict[bytes, tuple[np.ndarray, np.ndarray]]()
             self._value_and_slope = pytensor.function(
                 [x],
-                joined[:2],
+                joined[:several],
                 mode=_native_mode() if self.native else _plain_mode(n),
                 trust_input=True,
             )
-            self._expand = pytensor.function([x], joined[2:], mode=MODE, trust_input=True)
+            self._expand = pytensor.function([x], joined[several:], mode=MODE, trust_input=True)
             self._graph = x, joined[0]
 
     def _compile_forward(self):
@@ -119,12 +128,38 @@ class Density:
         def evaluate(x):
             try:
                 with np.errstate(all="ignore"):
-                    value, slope = compiled(np.array(x, dtype="float64"))
+                    value, slope, *known = compiled(np.array(x, dtype="float64"))
             except ParameterValueError:  # such as a probability that overflowed
                 return -np.inf, np.zeros_like(x)
+            if known:
+                in_C, alpha = known
+                self._visited[x.tobytes()] = np.diagonal(in_C).copy(), alpha
+                if len(self._visited) > LAST:
+                    self._visited.popitem(last=False)
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 return -np.inf, np.zeros_like(x)
             return float(value), slope
+
+        return evaluate
+
+    def left_out(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        """Function x -> log density of each response given the others (n,), for one thread.
+
+        None but for one normal density that is compiled to machine code, which has all that this
+        takes: a sampler draws points where the density was evaluated, of which the last are kept.
+        Responses are as the density sees them.
+        """
+        if not self._leaves_out:
+            return None
+        value_and_slope = self.value_and_slope()
+
+        def evaluate(x):
+            at = x.tobytes()
+            found = self._visited.get(at)
+            if found is None:
+                value_and_slope(x)
+                found = self._visited[at]
+            return terms_left_out(*found)
 
         return evaluate
 
@@ -163,6 +198,13 @@ def _size(shape):
 def observations(model: pm.Model) -> int:
     """Length of the longest observed variable."""
     return max((len(np.atleast_1d(v)) for v in find_observations(model).values()), default=0)
+
+
+def _normal_evidence(graph):
+    """Slope and C^-1 y of the `NormalEvidence` in a graph, if there is exactly one."""
+    above = {v.owner for v in ancestors([graph]) if v.owner is not None}
+    found = [node for node in above if isinstance(node.op, NormalEvidence)]
+    return found[0].outputs[1:] if len(found) == 1 else []
 
 
 def _any(graph, attribute):

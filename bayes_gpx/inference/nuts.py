@@ -30,10 +30,17 @@ LEAPS = 8
 NEAR = 0.1
 """Standard deviation of chains' starts around given values, on the unconstrained scale."""
 
+LEFT_OUT = "left_out"
+"""Name of what `Density.left_out` finds, among draws and as a group of the result."""
+
 
 @dataclass(frozen=True)
 class NUTS(Method):
-    """Sample by NUTS, from overdispersed points around the mode; diagnose the draws."""
+    """Sample by NUTS, from overdispersed points around the mode; diagnose the draws.
+
+    Where the sampler's own density knows it, the result has a group `left_out`, with the log
+    density of each response given the others as `terms` (chain, draw, response).
+    """
 
     gives = "chains"
     takes = ("draws", "tune", "chains", "seed")
@@ -109,7 +116,11 @@ class NUTS(Method):
                 )
         posterior = {k: v.values for k, v in idata["posterior"].data_vars.items()}
         stats = {k: v.values for k, v in idata["sample_stats"].data_vars.items() if v.ndim == 2}
+        terms = posterior.pop(LEFT_OUT, None)
         idata = as_tree(model, posterior, stats, optima)
+        if terms is not None:
+            left_out = xr.Dataset({"terms": (("chain", "draw", "response"), terms)})
+            idata[LEFT_OUT] = xr.DataTree(left_out)
         diagnosis = diagnose(idata)
         idata.attrs.update(
             r_hat_max=diagnosis.r_hat,
@@ -130,7 +141,17 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
     import nutpie
     from nutpie.compiled_pyfunc import from_pyfunc
 
-    example = density.expand()(mode)
+    def make_expand(*_):
+        expand, left_out = density.expand(), density.left_out()
+
+        def evaluate(z):
+            x = mode + spread @ z
+            found = expand(x) | ({} if left_out is None else {LEFT_OUT: left_out(x)})
+            return {k: np.asarray(v, dtype="float64") for k, v in found.items()}
+
+        return evaluate
+
+    example = make_expand()(np.zeros(len(mode)))
 
     def initial(chain_seed):
         return np.random.default_rng(chain_seed).standard_normal(len(mode))
@@ -143,12 +164,6 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
             return value, slope @ spread
 
         return evaluate
-
-    def make_expand(seed_1, seed_2, chain):
-        expand = density.expand()
-        return lambda z: {
-            k: np.asarray(v, dtype="float64") for k, v in expand(mode + spread @ z).items()
-        }
 
     compiled = from_pyfunc(
         len(mode),
@@ -182,7 +197,7 @@ def _drawn(idata, draws):
     Of the first k draws of all chains that have so many, the k that keeps most draws in all. Raises
     KeyboardInterrupt if there are none.
     """
-    posterior = idata["posterior"].to_dataset()
+    posterior = idata["posterior"].to_dataset().drop_vars(LEFT_OUT, errors="ignore")
     known = xr.concat(
         [
             np.isfinite(v).all([d for d in v.dims if d not in ("chain", "draw")])

@@ -5,19 +5,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import xarray as xr
 
 from bayes_gpx.draws.believed import believed
-from bayes_gpx.draws.leave_one_out import of_responses
+from bayes_gpx.draws.leave_one_out import of_responses, responses_labelled
 from bayes_gpx.draws.truncated import with_truncated
 from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.methods import METHODS, method_named
+from bayes_gpx.inference.nuts import LEFT_OUT
 from bayes_gpx.inference.optimise import Elsewhere, Maximum, NowhereFinite
 from bayes_gpx.model.cheaper import cheaper
 from bayes_gpx.model.svgp import bound_by_rows, inducing_values
 from bayes_gpx.numerics.progress import beside
 from bayes_gpx.numerics.threads import blas_threads
+from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.system.memory import room_for_pairs
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, known_executor, one_of
@@ -88,6 +91,7 @@ def infer(
         if sampled:
             options["around"] = _mode(model, starts, options)
         idata = _fit_with_jitter(model, chosen, starts, options, sampled)
+    by_sampler = _terms_of_sampler(model, idata)
     name_method(idata, method)
     idata.attrs[model.signature_key] = model.signature
     if seed is not None:
@@ -99,7 +103,7 @@ def infer(
     found = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
     costly = spec.fixed_basis and model.training.n > ROWS_WORTH_LOO
     if found >= DRAWS_WORTH_LOO and not (costly or model.training.streamed):
-        _add_left_out(model, idata, progressbar)
+        _add_left_out(model, idata, by_sampler, progressbar)
     if spec.beliefs is not None:
         idata["beliefs"] = xr.DataTree(believed(model, idata, progressbar=progressbar))
     return idata
@@ -184,10 +188,27 @@ def _objective(model, jitter):
         return model.objective
 
 
-def _add_left_out(model, idata, progressbar):
+def _terms_of_sampler(model, idata):
+    """Take the leave-one-out terms that the sampler found out of the fit; None if it has none.
+
+    They are of what has one normal density of all responses, and no jitter.
+    """
+    if LEFT_OUT not in idata.children:
+        return None
+    terms = idata[LEFT_OUT]["terms"].values
+    del idata[LEFT_OUT]
+    exact = type(model.specification.strategy_of()) is Exact
+    plain = exact and not idata.attrs["relative_jitter"]
+    return terms if plain and np.isfinite(terms).all() else None
+
+
+def _add_left_out(model, idata, by_sampler, progressbar):
     """Add the group log_likelihood; if that fails only warn, so that the draws are kept."""
     try:
-        terms = of_responses(model, idata, progressbar=progressbar)
+        if by_sampler is None:
+            terms = of_responses(model, idata, progressbar=progressbar)
+        else:
+            terms = responses_labelled(model.training, by_sampler, idata["posterior"])
     except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
         warn(
             f"The fit has no leave-one-out terms ({type(stopped).__name__}: {stopped}). Its "

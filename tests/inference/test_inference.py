@@ -8,6 +8,7 @@ from functools import partial
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -16,6 +17,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 import bayes_gpx as bx
+from bayes_gpx.draws import leave_one_out
 from bayes_gpx.inference import nuts
 from bayes_gpx.inference.base import Method
 from bayes_gpx.inference.datatree import as_tree
@@ -26,6 +28,7 @@ from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.inference.nuts import NUTS
 from bayes_gpx.inference.optimise import Maximum, climb
 from bayes_gpx.inference.resampling import resampled
+from bayes_gpx.model import fitting
 
 
 @pytest.fixture(scope="module")
@@ -310,6 +313,53 @@ def test_a_parameter_without_meaning_has_no_density(long_run):
         value, slope = density.value_and_slope()(np.array([x]))
         assert np.isfinite(value) == finite == np.isfinite(density.height(np.array([x])))
         assert np.isfinite(slope).all()
+
+
+def of_two_outputs(X, y):
+    gaps = np.where(np.arange(len(y)) % 3, y**2 - y, np.nan)
+    return bx.GP(X, pd.DataFrame({"a": y, "b": gaps}))
+
+
+def by_the_verb(*_, **__):
+    raise AssertionError("the verb was called")
+
+
+@pytest.mark.parametrize(
+    "family", [bx.GP, bx.GPX, pytest.param(of_two_outputs, marks=pytest.mark.slow)]
+)
+def test_the_sampler_leaves_out_rows_as_the_verb_does(regression, monkeypatch, family):
+    X, _, y, *_ = regression
+    model = family(X, y)
+    monkeypatch.setattr(nuts, "WORTHWHILE", 0)
+    monkeypatch.setattr(fitting, "of_responses", by_the_verb)
+    with pytest.warns(ConvergenceWarning, match="do not trust"):
+        idata = model.fit("nuts", draws=60, tune=30, chains=2, seed=1, progressbar=False)
+    expected = leave_one_out.of_responses(model, idata, progressbar=False)
+    xr.testing.assert_allclose(idata["log_likelihood"]["y"], expected.rename("y"), rtol=1e-8)
+    assert "left_out" not in idata
+
+
+@pytest.mark.parametrize(
+    ("options", "jitter", "term", "taken"),
+    [
+        ({}, 0.0, 1.5, True),
+        ({}, 1e-8, 1.5, False),
+        ({}, 0.0, np.nan, False),
+        ({"beliefs": [bx.beliefs.Increasing("dose", at=3)]}, 0.0, 1.5, False),
+        ({"approximation": bx.Inducing(8)}, 0.0, 1.5, False),
+    ],
+)
+def test_the_samplers_terms_are_taken_where_they_are_the_verbs(
+    regression, options, jitter, term, taken
+):
+    X, _, y, *_ = regression
+    terms = np.full((1, 1, len(y)), term)
+    found = xr.Dataset({"terms": (("chain", "draw", "response"), terms)})
+    idata = xr.DataTree.from_dict({"left_out": found})
+    idata.attrs["relative_jitter"] = jitter
+    own = fitting._terms_of_sampler(bx.GP(X, y, **options), idata)
+    assert (own is not None) is taken
+    assert "left_out" not in idata
 
 
 def test_draws_are_kept_where_leave_one_out_fails(regression, monkeypatch):

@@ -10,7 +10,12 @@ import bayes_gpx as bx
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
-from bayes_gpx.posteriors.evidence.normal import NormalEvidence, leave_one_out, normal_logp
+from bayes_gpx.posteriors.evidence.normal import (
+    NormalEvidence,
+    leave_one_out,
+    normal_logp,
+    terms_left_out,
+)
 from oracle import log_normal
 
 C, y = pt.dmatrix("C"), pt.dvector("y")
@@ -56,6 +61,19 @@ def test_leave_one_out_is_conditioning(rng):
         gain = np.linalg.solve(covariance[np.ix_(others, others)], covariance[others, i])
         assert_allclose(mean[i], gain @ response[others], rtol=1e-9, atol=1e-12)
         assert_allclose(variance[i], covariance[i, i] - gain @ covariance[others, i], rtol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["FAST_COMPILE", "NUMBA"])
+def test_terms_left_out_are_densities_without_a_row(rng, mode):
+    covariance, response = positive_definite(rng, 8), rng.normal(size=8)
+    response[3] = 40.0
+    function = pytensor.function([C, y], NormalEvidence()(C, y), mode=mode)
+    logp, slope, alpha = function(covariance, response)
+    for i, term in enumerate(terms_left_out(np.diagonal(slope), alpha)):
+        others = np.delete(np.arange(8), i)
+        without = log_normal(response[others], covariance[np.ix_(others, others)])
+        assert_allclose(term, logp - without, rtol=1e-9)
+    assert np.isnan(terms_left_out(np.array([2.0]), np.array([1.0]))).all()
 
 
 def test_leave_one_out_without_a_factor_is_not_finite(rng):

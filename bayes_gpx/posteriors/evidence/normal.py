@@ -110,6 +110,31 @@ class NormalEvidence(Op):
         return [(), shapes[0], shapes[1]]
 
 
+def terms_left_out(slope, alpha):
+    """Log density of each y_i given the others, (n,), from what `NormalEvidence` finds.
+
+    Parameters
+    ----------
+    slope : array (n,)
+        Derivatives of log N(y | 0, C) in C's diagonal, half of ``alpha_i^2 - (C^-1)_ii``.
+    alpha : array (n,)
+        C^-1 y.
+
+    Returns
+    -------
+    array (n,)
+        NaN where round-off leaves (C^-1)_ii no sign.
+
+    References
+    ----------
+    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
+    to 5.12.
+    """
+    precision = alpha**2 - 2.0 * slope
+    precision[precision <= 0.0] = np.nan
+    return 0.5 * (np.log(precision / (2.0 * np.pi)) - alpha**2 / precision)
+
+
 def normal_logp(y, C):
     """Log density of y (n,) under N(0, C), a scalar graph with an analytic pullback."""
     return NormalEvidence()(C, y)[0]
