@@ -8,7 +8,7 @@ Rows are arrays, or are read in parts for each sum anew. A largest value is foun
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial, reduce
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -23,7 +23,7 @@ from pytensor.link.c.type import Generic
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.numerics.threads import LOCK, Copies, Pool
+from bayes_gpx.numerics.threads import LOCK, Pool, in_order
 
 ROWS = 4096
 """Rows of a block: the same on every machine, since sums depend on their order."""
@@ -129,41 +129,41 @@ class RowGraph:
         self.__init__(*state)
 
     @cached_property
-    def _compiled(self):
-        options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-        with LOCK:
-            return [pytensor.function(self.inputs, self.outputs, **options)]
-
-    @cached_property
-    def _own(self):
-        return Copies(lambda: self._compiled)
-
-    @cached_property
     def pool(self) -> Pool:
         """The graphs as functions for any thread, the same ones for equal graphs."""
         return _pool_of(self)
 
     def blocks(self, *values: np.ndarray) -> Iterator[tuple[slice, list[np.ndarray]]]:
         """Which rows are in each block, and the outputs there."""
-        yield from self._by(self._own.functions[0], values)
+        with self.pool.taken() as function:
+            for block in self._slices(values):
+                yield block, self._at(function, values, block)
 
-    def _by(self, evaluate, values):
+    def _slices(self, values):
+        rows = len(values[-1]) if self.rows else 1
+        return [slice(k, k + self.size) for k in range(0, max(rows, 1), self.size)]
+
+    def _at(self, function, values, block):
         k = len(values) - len(self.rows)
-        rows = values[k:]
-        for first in range(0, max(len(rows[0]), 1), self.size):
-            block = slice(first, first + self.size)
-            yield block, evaluate(*values[:k], *(np.ascontiguousarray(v[block]) for v in rows))
+        return function(*values[:k], *(np.ascontiguousarray(v[block]) for v in values[k:]))
+
+    def _of_block(self, values, block):
+        with self.pool.taken() as function, np.errstate(all="ignore"):
+            found = self._at(function, values, block)
+        return [[v] if join is None else v for join, v in zip(self.joins, found, strict=True)]
 
     def total(self, *values: Any) -> list[np.ndarray]:
         """Sums of the outputs over all blocks, in their order, or what their `joins` make of them.
 
         In the place of each array of rows may be the `RowParts` that have it, by its symbol's name.
         """
-        if not self.rows or isinstance(values[-1], np.ndarray):
-            return _total(self.joins, self.blocks(*values))
         self.pool  # noqa: B018 compiled now: the caller may hold what threads would wait for
+        joined = partial(_joined, self.joins)
+        if not self.rows or isinstance(values[-1], np.ndarray):
+            blocks, of_block = self._slices(values), partial(self._of_block, values)
+            return in_order(of_block, joined, blocks) if len(blocks) > 1 else of_block(blocks[0])
         known = values[: len(values) - len(self.rows)]
-        return values[-1].sums(partial(_of_part, self, known), partial(_joined, self.joins))
+        return values[-1].sums(partial(_of_part, self, known), joined)
 
     def typed(self, inputs: Sequence) -> list:
         """The inputs of an `Op`, brought to the types of the graph's own."""
@@ -186,21 +186,9 @@ def _pool_of(graph):
 
 def _of_part(graph, known, part):
     """Sums over the blocks of one part."""
-    rows = [part[v.name] for v in graph.rows]
-    with graph.pool.taken() as function, np.errstate(all="ignore"):
-        return _total(graph.joins, graph._by(function, [*known, *rows]))
-
-
-def _total(joins, blocks):
-    first = zip(joins, next(blocks)[1], strict=True)
-    totals = [[part] if join is None else np.array(part) for join, part in first]
-    for _, parts in blocks:
-        for join, total, part in zip(joins, totals, parts, strict=True):
-            if join is None:
-                total.append(part)
-            else:
-                join(total, part, out=total)
-    return totals
+    values = [*known, *(part[v.name] for v in graph.rows)]
+    parts = (graph._of_block(values, block) for block in graph._slices(values))
+    return reduce(partial(_joined, graph.joins), parts)
 
 
 def _joined(joins, one, other):

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytensor
 from pytensor.compile.mode import Mode
-from threadpoolctl import threadpool_limits
+from threadpoolctl import OpenBLASController, threadpool_limits
 
 from bayes_gpx.numerics.compile_modes import MODE
 
@@ -117,6 +117,11 @@ class _Limit:
     def __init__(self):
         self._asked, self._outermost = [], None
 
+    @property
+    def threads(self) -> int:
+        """How many threads BLAS may have: one for each processor, or what is asked for."""
+        return min((number for number, _ in self._asked), default=os.cpu_count() or 1)
+
     @contextmanager
     def held(self, number: int) -> Iterator[None]:
         """Context in which BLAS uses at most `number` threads."""
@@ -125,9 +130,9 @@ class _Limit:
             lowest = min(self._asked, default=None)
             self._asked.append(asked)
             if lowest is None:
-                self._outermost = threadpool_limits(number)
+                self._outermost = _limited(number)
             elif number < lowest[0]:
-                threadpool_limits(number)
+                _limited(number)
         try:
             yield
         finally:
@@ -144,9 +149,17 @@ class _Limit:
 
     def _restore(self):
         if self._asked:
-            threadpool_limits(min(self._asked)[0])
+            _limited(min(self._asked)[0])
         else:
+            OpenBLASController.clear_controlling_thread(force=True)
             self._outermost.restore_original_limits()
+            OpenBLASController.clear_controlling_thread(force=True)
+
+
+def _limited(number):
+    """The limit, set from any thread; by itself threadpoolctl obeys the first thread alone."""
+    OpenBLASController.clear_controlling_thread(force=True)
+    return threadpool_limits(number)
 
 
 BLAS = _Limit()
@@ -173,11 +186,13 @@ def in_order[Found](
     Parameters
     ----------
     function : callable
-        Called by several threads, each with BLAS to itself.
+        Called by as many threads as BLAS may have, each with BLAS to itself.
     join : callable
     parts : iterable, not empty
     """
-    workers = os.cpu_count() or 1
+    workers = BLAS.threads
+    if workers == 1:
+        return reduce(join, map(function, parts))
     with BLAS.held(1), ThreadPoolExecutor(workers) as pool:
         groups = (pool.map(function, group) for group in batched(parts, workers))
         return reduce(join, chain.from_iterable(groups))

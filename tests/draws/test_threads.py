@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from operator import add
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import bayes_gpx as bx
 from bayes_gpx.draws import training_rows
-from bayes_gpx.numerics.threads import BLAS
+from bayes_gpx.numerics.threads import BLAS, in_order
 from bayes_gpx.sklearn import GPRegressor
 from concurrent_calls import ROADS, compared
 
@@ -96,6 +97,32 @@ def test_a_limit_of_blas_threads_ends_with_the_last_who_holds_it():
         first.join()
         assert blas_limit() == two
     assert blas_limit() == before
+
+
+def test_a_limit_of_blas_threads_holds_whichever_thread_asks_for_it():
+    """By itself threadpoolctl obeys the first thread that set a limit, and no other."""
+
+    def inside(number):
+        with BLAS.held(number):
+            return blas_limit()
+
+    with ThreadPoolExecutor(1) as pool, BLAS.held(2):
+        two = blas_limit()
+        assert pool.submit(inside, 1).result() == 1
+        assert blas_limit() == two
+        assert pool.submit(inside, 3).result() == two
+
+
+def test_work_in_order_has_as_many_threads_as_blas_may_have():
+    def of_part(part):
+        return [(part, threading.get_ident(), blas_limit())]
+
+    for number in (1, 2, 3):
+        with BLAS.held(number):
+            parts, threads, limits = zip(*in_order(of_part, add, range(12)), strict=True)
+        assert parts == (*range(12),)
+        assert 1 <= len({*threads}) <= number and {*limits} == {1}
+        assert number > 1 or {*threads} == {threading.get_ident()}
 
 
 FAMILIES = {
