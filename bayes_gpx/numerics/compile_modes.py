@@ -75,6 +75,17 @@ def _factors(product):
     return [product], []
 
 
+@node_rewriter(None)
+def _found_beside(fgraph, node):
+    """Replace a number by the same one that is found beside its slopes."""
+    if not hasattr(node.op, "slopes_of") or not node.inputs:
+        return None
+    for other, _ in fgraph.clients[node.inputs[0]]:
+        if getattr(other.op, "slopes_of", None) == node.op and other.inputs == node.inputs:
+            return [other.outputs[0]]
+    return None
+
+
 HARMFUL_REWRITES = "local_add_canonizer", "local_log_sum_exp"
 """Rewrites that would break a graph.
 
@@ -110,7 +121,7 @@ def _light(linker):
     mode = Mode(linker=linker, optimizer="fast_compile").excluding(
         *HARMFUL_REWRITES, *USELESS_REWRITES
     )
-    last = dfs_rewriter(_inlined, _spread, _contracted)
+    last = dfs_rewriter(_inlined, _spread, _contracted, _found_beside)
     return mode.register((last, 90), (MergeOptimizer(), 91))
 
 

@@ -180,6 +180,9 @@ def _typed(own, value):
 def _pool_of(graph):
     """Copies of the function of a graph, or of one that is equal: it may have come by pickle."""
     options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
+    # glibc returns freed memory to the system from a size on that follows the largest array freed
+    # so far, up to 32 MiB: to fault in each block's arrays anew took a quarter of the time.
+    np.empty(2**25 - 2**13, np.uint8)
     with LOCK:
         return Pool(pytensor.function(graph.inputs, graph.outputs, **options))
 
@@ -204,20 +207,20 @@ class RowSums(Op):
     Parameters
     ----------
     graph : RowGraph
-    slopes : bool
-        Whether these are derivatives of sums.
+    slopes_of : RowSums, optional
+        The sums of which these are derivatives: behind the sum itself, where that is one number.
     parts : RowParts, optional
         Has the rows, which are no inputs then: of code in which Python's objects are none, as
         numba's.
     """
 
-    __props__ = ("graph", "slopes", "parts")
+    __props__ = ("graph", "slopes_of", "parts")
     interpreted = True
 
     def __init__(
-        self, graph: RowGraph, slopes: bool = False, parts: RowParts | None = None
+        self, graph: RowGraph, slopes_of: RowSums | None = None, parts: RowParts | None = None
     ) -> None:
-        self.graph, self.slopes, self.parts = graph, slopes, parts
+        self.graph, self.slopes_of, self.parts = graph, slopes_of, parts
 
     def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
         return Apply(self, self.graph.typed(inputs), [v.type() for v in self.graph.outputs])
@@ -234,13 +237,14 @@ class RowSums(Op):
         return self.parts is None
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
-        if self.slopes:
+        if self.slopes_of is not None:
             raise NotImplementedError(
                 "Sums over rows have first derivatives alone; expected a graph without second ones."
             )
         graph = self.graph
+        alone = [out.type.ndim for out in graph.outputs] == [0]
         known = {
-            out: (out.type(), given)
+            out: (pt.constant(1.0) if alone else out.type(), given)
             for out, given in zip(graph.outputs, cotangents, strict=True)
             if not isinstance(given.type, DisconnectedType)
         }
@@ -255,14 +259,14 @@ class RowSums(Op):
         result = [DisconnectedType()() for _ in inputs]
         if not reached:
             return result
-        symbols, given = zip(*known.values(), strict=True)
-        k = len(graph.parameters)
-        own, outputs = [*graph.parameters, *symbols], [found[i] for i in reached]
+        symbols, given = ((), ()) if alone else zip(*known.values(), strict=True)
+        k, values = len(graph.parameters), graph.outputs if alone else []
+        own, outputs = [*graph.parameters, *symbols], [*values, *(found[i] for i in reached)]
         slopes = RowGraph(own, graph.held, graph.rows, outputs, graph.size)
-        op: Any = RowSums(slopes, True, self.parts)
-        at = op(*inputs[:k], *given, *inputs[k:], return_list=True)
+        op: Any = RowSums(slopes, self, self.parts)
+        at = op(*inputs[:k], *given, *inputs[k:], return_list=True)[len(values) :]
         for i, slope in zip(reached, at, strict=True):
-            result[i] = slope
+            result[i] = cotangents[0] * slope if alone else slope
         return result
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102

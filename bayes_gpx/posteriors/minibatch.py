@@ -46,6 +46,6 @@ def bound_of(strategy: Variational, given: Conditioning, batch: Batch) -> tuple[
     """
     observation, seen = given.likelihood, strategy.design(given)
     rest, found = seen.unseen + seen.D, Coefficients(batch.coefficients, batch.root)
-    known = batch.y, given.theta, batch.exposure, found
+    known = batch.y, given.theta, batch.exposure, found.by_class
     at = at_rows(observation, seen.F, rest, *known)
     return at.logp.sum() / batch.share, seen.F, at.slope, at.W

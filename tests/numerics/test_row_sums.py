@@ -76,6 +76,25 @@ def test_equal_graphs_are_equal_and_others_are_not():
     assert_allclose(found, ((X @ V[:3]) ** 2).sum(), rtol=1e-12)
 
 
+def test_a_number_is_found_beside_its_slopes_and_alone_without_them():
+    w, v = pt.dmatrix("w"), pt.dvector("v")
+    x, y = pt.dmatrix("x"), pt.dvector("y")
+    (total,) = row_sums(sums(x, y, w, v)[2:], {x: pt.as_tensor(X), y: pt.as_tensor(Y)}, size=4)
+    cost = 3.0 * total + 1.0
+    alone = pytensor.function([w, v], cost, mode=MODE)
+    both = pytensor.function([w, v], [cost, *pt.grad(cost, [w, v])], mode=MODE)
+    for function, slopes in ((alone, False), (both, True)):
+        (op,) = [n.op for n in function.maker.fgraph.apply_nodes if isinstance(n.op, RowSums)]
+        assert (op.slopes_of is not None) is slopes
+    value, in_w, in_v = both(W, V)
+    assert value == alone(W, V)
+    F = np.exp(X @ W**2 / 5)
+    off = F @ V - Y
+    assert_allclose(value, 3.0 * off @ off + 1.0, rtol=1e-12)
+    assert_allclose(in_v, 6.0 * F.T @ off, rtol=1e-10)
+    assert_allclose(in_w, 12.0 / 5 * W * (X.T @ (F * np.outer(off, V))), rtol=1e-10)
+
+
 def test_second_derivatives_are_refused():
     w, v = pt.dmatrix("w"), pt.dvector("v")
     slope = pt.grad(in_blocks(5, w, v)[2], v)

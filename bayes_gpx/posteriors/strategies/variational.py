@@ -47,7 +47,7 @@ class Variational(ThroughCoefficients, Collapsed):
         rest = seen.unseen + seen.D + ridge
         known = given.likelihood, seen.F, rest, block.y, given.theta, block.exposure
         bound, found = best_variational(*known, rows)
-        return bound, found, lambda found: at_rows(*known, found).logp, rows
+        return bound, found, lambda q: at_rows(*known, q).logp, rows
 
     def parts(self, given, ridge=0.0):
         seen = self.design(given)
