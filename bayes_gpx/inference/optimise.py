@@ -142,10 +142,11 @@ def ascend(density: Climbable, start: Start, tolerance: float = 1e-11) -> Optimu
 
     reach = np.maximum(20.0, np.abs(x0))
     # Within bounds the first step is the whole gradient: in units of its length, it is one of 1.
-    unit = max(1.0, float(np.linalg.norm(objective(x0)[1])))
+    first = objective(x0)
+    unit = max(1.0, float(np.linalg.norm(first[1])))
 
     def scaled(x):
-        value, slope = objective(x)
+        value, slope = first if np.array_equal(x, x0) else objective(x)
         return value / unit, slope / unit
 
     result = minimize(
