@@ -31,7 +31,10 @@ NATIVE_BELOW = 1000
 """Observations below which machine code is faster; from there on NumPy and LAPACK are as fast."""
 
 LAST = 4096
-"""Points of which a density keeps what it found there: about as many as four trajectories have."""
+"""Points of which a density keeps what it found there.
+
+As many as four trajectories of depth 10 visit.
+"""
 
 BUFFERED_BELOW = 2000
 """Observations below which arrays are kept for the next call; larger ones take too much memory."""

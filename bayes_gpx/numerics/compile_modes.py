@@ -121,8 +121,9 @@ def _light(linker):
     mode = Mode(linker=linker, optimizer="fast_compile").excluding(
         *HARMFUL_REWRITES, *USELESS_REWRITES
     )
-    last = dfs_rewriter(_inlined, _spread, _contracted, _found_beside)
-    return mode.register((last, 90), (MergeOptimizer(), 91))
+    last = dfs_rewriter(_inlined, _spread, _contracted)
+    beside = dfs_rewriter(_found_beside)  # whose inputs the merge has made the same
+    return mode.register((last, 90), (MergeOptimizer(), 91), (beside, 92))
 
 
 MODE = _light("py")

@@ -180,8 +180,8 @@ def _typed(own, value):
 def _pool_of(graph):
     """Copies of the function of a graph, or of one that is equal: it may have come by pickle."""
     options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
-    # glibc returns freed memory to the system from a size on that follows the largest array freed
-    # so far, up to 32 MiB: to fault in each block's arrays anew took a quarter of the time.
+    # glibc returns freed blocks above a threshold to the system, for the whole process, and raises
+    # it, up to 32 MiB, when a larger array is freed. Page faults took a quarter of the time.
     np.empty(2**25 - 2**13, np.uint8)
     with LOCK:
         return Pool(pytensor.function(graph.inputs, graph.outputs, **options))

@@ -10,14 +10,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from functools import reduce
+from functools import cache, reduce
 from itertools import batched, chain
 from queue import SimpleQueue
 from typing import Any
+from weakref import WeakSet
 
 import pytensor
 from pytensor.compile.mode import Mode
-from threadpoolctl import OpenBLASController, threadpool_limits
+from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from bayes_gpx.numerics.compile_modes import MODE
 
@@ -52,6 +53,10 @@ class Copies(threading.local):
         self.last: Any = None
 
 
+POOLS: WeakSet = WeakSet()
+"""Every `Pool`."""
+
+
 class Pool:
     """Copies of a compiled function, made beforehand: threads that take one need no lock.
 
@@ -63,9 +68,19 @@ class Pool:
     """
 
     def __init__(self, function: Any) -> None:
+        self._function, self._number = function, os.cpu_count() or 1
+        self._fill()
+        POOLS.add(self)
+
+    def _fill(self):
         self._free: SimpleQueue = SimpleQueue()
-        for _ in range(os.cpu_count() or 1):
-            self._free.put(copy(function))
+        for _ in range(self._number):
+            self._free.put(copy(self._function))
+
+    def complete(self) -> None:
+        """Have all copies again, after threads that took some were left behind by a fork."""
+        if self._free.qsize() < self._number:
+            self._fill()
 
     @contextmanager
     def taken(self) -> Iterator[Callable]:
@@ -110,29 +125,30 @@ class ThreadedFunction:
 class _Limit:
     """The limit of BLAS' threads: the least of the numbers asked for by contexts still open.
 
-    BLAS has one limit for the whole process. If each of two threads restored the limit that it
-    found, the later one could restore the other's, for good.
+    And no more than BLAS had before the first of them. BLAS has one limit for the whole process. If
+    each of two threads restored the limit that it found, the later one could restore the other's,
+    for good.
     """
 
     def __init__(self):
-        self._asked, self._outermost = [], None
+        self._asked, self._before = [], 1
 
     @property
     def threads(self) -> int:
-        """How many threads BLAS may have: one for each processor, or what is asked for."""
-        return min((number for number, _ in self._asked), default=os.cpu_count() or 1)
+        """How many threads BLAS may have."""
+        if not self._asked:
+            return _present()
+        return min(self._before, min(self._asked)[0])
 
     @contextmanager
     def held(self, number: int) -> Iterator[None]:
         """Context in which BLAS uses at most `number` threads."""
         asked = number, threading.get_ident()
         with LOCK:
-            lowest = min(self._asked, default=None)
+            if not self._asked:
+                self._before = _present()
             self._asked.append(asked)
-            if lowest is None:
-                self._outermost = _limited(number)
-            elif number < lowest[0]:
-                _limited(number)
+            _limit(self.threads)
         try:
             yield
         finally:
@@ -148,18 +164,28 @@ class _Limit:
             self._restore()
 
     def _restore(self):
-        if self._asked:
-            _limited(min(self._asked)[0])
-        else:
-            OpenBLASController.clear_controlling_thread(force=True)
-            self._outermost.restore_original_limits()
-            OpenBLASController.clear_controlling_thread(force=True)
+        _limit(self.threads if self._asked else self._before)
 
 
-def _limited(number):
-    """The limit, set from any thread; by itself threadpoolctl obeys the first thread alone."""
-    OpenBLASController.clear_controlling_thread(force=True)
-    return threadpool_limits(number)
+@cache
+def _controller():
+    """Of the libraries that are loaded when it is first asked for: to look for them takes 5 ms."""
+    return ThreadpoolController()
+
+
+def _present():
+    """How many threads BLAS may have now, as the user or the environment has said."""
+    found = _controller().info()
+    blas = [one["num_threads"] for one in found if one["user_api"] == "blas"]
+    return min(blas, default=os.cpu_count() or 1)
+
+
+def _limit(number):
+    """Set the limit from any thread; by itself threadpoolctl obeys the first thread alone."""
+    if number != _present():
+        OpenBLASController.clear_controlling_thread(force=True)
+        _controller().limit(limits=number, user_api="blas")
+        OpenBLASController.clear_controlling_thread(force=True)
 
 
 BLAS = _Limit()
@@ -167,6 +193,8 @@ BLAS = _Limit()
 
 def _after_fork():
     BLAS.forget_others()
+    for pool in POOLS:
+        pool.complete()
     LOCK.release()
 
 
@@ -193,7 +221,7 @@ def in_order[Found](
     workers = BLAS.threads
     if workers == 1:
         return reduce(join, map(function, parts))
-    with BLAS.held(1), ThreadPoolExecutor(workers) as pool:
+    with BLAS.held(1), ThreadPoolExecutor(workers, initializer=_limit, initargs=(1,)) as pool:
         groups = (pool.map(function, group) for group in batched(parts, workers))
         return reduce(join, chain.from_iterable(groups))
 

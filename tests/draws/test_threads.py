@@ -1,15 +1,20 @@
 """Explanations at once: from threads and processes, with the numbers of one after another."""
 
+import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from operator import add
 from pathlib import Path
 
 import numpy as np
 import pymc as pm
+import pytensor
+import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from numpy.testing import assert_array_equal
@@ -17,7 +22,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import bayes_gpx as bx
 from bayes_gpx.draws import training_rows
-from bayes_gpx.numerics.threads import BLAS, in_order
+from bayes_gpx.numerics.threads import BLAS, Pool, _Limit, in_order
 from bayes_gpx.sklearn import GPRegressor
 from concurrent_calls import ROADS, compared
 
@@ -79,24 +84,24 @@ def blas_limit():
 
 
 def test_a_limit_of_blas_threads_ends_with_the_last_who_holds_it():
-    before, held, done = blas_limit(), threading.Event(), threading.Event()
-    with threadpool_limits(2):
-        two = blas_limit()  # 1, where there is one processor
+    held, done = threading.Event(), threading.Event()
 
     def hold():
         with BLAS.held(1):
             held.set()
             done.wait()
 
-    first = threading.Thread(target=hold)
-    first.start()
-    held.wait()
-    with BLAS.held(2):
-        assert blas_limit() == 1
-        done.set()
-        first.join()
-        assert blas_limit() == two
-    assert blas_limit() == before
+    with threadpool_limits(3):
+        three = blas_limit()  # fewer, where there are fewer processors
+        first = threading.Thread(target=hold)
+        first.start()
+        held.wait()
+        with BLAS.held(2):
+            assert blas_limit() == 1
+            done.set()
+            first.join()
+            assert blas_limit() == min(2, three)
+        assert blas_limit() == three
 
 
 def test_a_limit_of_blas_threads_holds_whichever_thread_asks_for_it():
@@ -104,25 +109,54 @@ def test_a_limit_of_blas_threads_holds_whichever_thread_asks_for_it():
 
     def inside(number):
         with BLAS.held(number):
-            return blas_limit()
+            return blas_limit(), BLAS.threads
 
-    with ThreadPoolExecutor(1) as pool, BLAS.held(2):
+    with threadpool_limits(2), ThreadPoolExecutor(1) as pool, BLAS.held(2):
         two = blas_limit()
-        assert pool.submit(inside, 1).result() == 1
+        assert pool.submit(inside, 1).result() == (1, 1)
         assert blas_limit() == two
-        assert pool.submit(inside, 3).result() == two
+        assert pool.submit(inside, 3).result() == (two, two)
 
 
-def test_work_in_order_has_as_many_threads_as_blas_may_have():
-    def of_part(part):
-        return [(part, threading.get_ident(), blas_limit())]
+def test_what_the_user_allows_blas_is_never_exceeded():
+    with threadpool_limits(1):
+        assert BLAS.threads == 1
+        with BLAS.held(2):
+            assert blas_limit() == BLAS.threads == 1
 
-    for number in (1, 2, 3):
-        with BLAS.held(number):
-            parts, threads, limits = zip(*in_order(of_part, add, range(12)), strict=True)
-        assert parts == (*range(12),)
-        assert 1 <= len({*threads}) <= number and {*limits} == {1}
-        assert number > 1 or {*threads} == {threading.get_ident()}
+
+def test_work_in_order_has_as_many_threads_as_blas_may_have(monkeypatch):
+    for number in (1, 3):
+        monkeypatch.setattr(_Limit, "threads", number)
+        together = threading.Barrier(number)
+
+        def of_part(part, together=together):
+            together.wait(timeout=10)
+            return [(part, threading.get_ident())]
+
+        parts, threads = zip(*in_order(of_part, add, range(12)), strict=True)
+        assert parts == (*range(12),) and len({*threads}) == number
+        assert (threading.get_ident() in threads) is (number == 1)
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded")
+def test_a_fork_while_others_compute_leaves_the_child_all_it_needs():
+    x = pt.dvector("x")
+    pool = Pool(pytensor.function([x], x.sum()))
+    with pool.taken(), ExitStack() as stack:
+        for _ in range((os.cpu_count() or 1) - 1):
+            stack.enter_context(pool.taken())
+        child = multiprocessing.get_context("fork").Process(target=take, args=(pool,))
+        child.start()
+        child.join(20)
+        code = child.exitcode
+        child.kill()
+    assert code == 0
+
+
+def take(pool):
+    with pool.taken() as function:
+        sys.exit(int(function(np.ones(3)) != 3.0))
 
 
 FAMILIES = {

@@ -332,11 +332,19 @@ def test_the_sampler_leaves_out_rows_as_the_verb_does(regression, monkeypatch, f
     model = family(X, y)
     monkeypatch.setattr(nuts, "WORTHWHILE", 0)
     monkeypatch.setattr(fitting, "of_responses", by_the_verb)
+    left_out, known = Density.left_out, []
+
+    def watched(density):
+        evaluate = left_out(density)
+        return lambda x: known.append(x.tobytes() in density._visited) or evaluate(x)
+
+    monkeypatch.setattr(Density, "left_out", watched)
     with pytest.warns(ConvergenceWarning, match="do not trust"):
         idata = model.fit("nuts", draws=60, tune=30, chains=2, seed=1, progressbar=False)
     expected = leave_one_out.of_responses(model, idata, progressbar=False)
     xr.testing.assert_allclose(idata["log_likelihood"]["y"], expected.rename("y"), rtol=1e-8)
     assert "left_out" not in idata
+    assert len(known) > 120 and sum(known) >= len(known) - 1  # one is an example, at the mode
 
 
 @pytest.mark.parametrize(
