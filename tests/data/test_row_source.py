@@ -108,6 +108,7 @@ def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
+        monkeypatch.setattr("bayes_gpx.numerics.threads._Limit.threads", threads)
         found.append(bx.GP(PARTS, "y", **HSGP).training.X.values)
     assert found[0].shape == (25, 4)
     assert np.array_equal(*found)

@@ -136,6 +136,7 @@ def test_threads_change_no_bit(monkeypatch):
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
+        monkeypatch.setattr("bayes_gpx.numerics.threads._Limit.threads", threads)
         row_sums._pool_of.cache_clear()
         found.append(at(both()[0]))
     assert found[0][0] == found[1][0]
@@ -153,9 +154,9 @@ def test_rows_are_read_by_densities_and_once_for_each_draw(monkeypatch):
     assert frames.passes == before + 2  # the best posterior; the bound with its slopes
     for verb in (bx.predictions, bx.derivatives):
         verb(model, THETA, X[:4], **QUIET)
-        assert frames.passes == before + 4
+        assert frames.passes == before + 3
     bx.predictions(model, THETA | {"sigma": 0.4}, X[:4], **QUIET)
-    assert frames.passes == before + 5
+    assert frames.passes == before + 4
 
 
 def test_few_rows_are_read_once_and_not_sent_along():

@@ -119,6 +119,7 @@ def test_densities_with_outliers_are_those_of_a_table_to_the_bit_for_any_threads
     source = model.training.source.iterable
     for threads, held in ((1, 2**20), (3, 2**20), (2, 0)):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
+        monkeypatch.setattr("bayes_gpx.numerics.threads._Limit.threads", threads)
         monkeypatch.setattr(streamed, "HELD", held)
         before = source.passes
         found.append(evaluate(at))

@@ -241,6 +241,7 @@ def test_threads_and_blocks(gp, monkeypatch):
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
+        monkeypatch.setattr("bayes_gpx.numerics.threads._Limit.threads", threads)
         found.append(data_sums.sums_over_rows(gp._design, gp.training))
     monkeypatch.setattr(data_sums, "BLOCK", 60)
     small = data_sums.sums_over_rows(gp._design, gp.training)

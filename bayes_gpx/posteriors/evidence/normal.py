@@ -5,6 +5,9 @@ pullback needs `K^-1` once (`potri`, n³/3 flops beyond the Cholesky factor) whe
 differentiating through the factor would cost a product and two triangular solves (3 n³).
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
@@ -92,25 +95,25 @@ class NormalEvidence(Op):
 
     __props__ = ()
 
-    def make_node(self, C, y):  # noqa: D102
+    def make_node(self, C: Any, y: Any) -> Apply:  # noqa: D102
         C, y = pt.as_tensor_variable(C), pt.as_tensor_variable(y)
         return Apply(self, [C, y], [pt.dscalar(), pt.dmatrix(), pt.dvector()])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         logp, slope, alpha = normal_logp_and_slopes(*inputs)
         output_storage[0][0] = np.asarray(logp)
         output_storage[1][0] = slope
         output_storage[2][0] = alpha
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         weight = cotangents[0]
         return [weight * outputs[1], -weight * outputs[2]]
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [(), shapes[0], shapes[1]]
 
 
-def terms_left_out(slope, alpha):
+def terms_left_out(slope: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Log density of each y_i given the others, (n,), from what `NormalEvidence` finds.
 
     Parameters
