@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter, node_rewriter
 from pytensor.link.basic import PerformLinker
 from pytensor.scalar import Mul, TrueDiv
@@ -75,13 +76,26 @@ def _factors(product):
     return [product], []
 
 
+class Sloped(Op):
+    """An operation whose slopes may be found by another, which finds its one number first.
+
+    Attributes
+    ----------
+    slopes_of : Sloped or None
+        Where this one finds slopes: what of.
+    """
+
+    slopes_of: "Sloped | None" = None
+
+
 @node_rewriter(None)
 def _found_beside(fgraph, node):
     """Replace a number by the same one that is found beside its slopes."""
-    if not hasattr(node.op, "slopes_of") or not node.inputs:
+    if not isinstance(node.op, Sloped) or not node.inputs:
         return None
     for other, _ in fgraph.clients[node.inputs[0]]:
-        if getattr(other.op, "slopes_of", None) == node.op and other.inputs == node.inputs:
+        beside = isinstance(other.op, Sloped) and other.op.slopes_of == node.op
+        if beside and other.inputs == node.inputs:
             return [other.outputs[0]]
     return None
 

@@ -16,13 +16,13 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply, Constant, equal_computations
-from pytensor.graph.op import Op, io_connection_pattern
+from pytensor.graph.op import io_connection_pattern
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
 from pytensor.link.c.type import Generic
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.compile_modes import MODE, Sloped
 from bayes_gpx.numerics.threads import LOCK, Pool, in_order
 
 ROWS = 4096
@@ -199,7 +199,7 @@ def _joined(joins, one, other):
     return [a + b if join is None else join(a, b) for join, a, b in both]
 
 
-class RowSums(Op):
+class RowSums(Sloped):
     """(*parameters, *held, *rows) -> sums of a `RowGraph`'s outputs over all blocks of rows.
 
     Sums are differentiable in the parameters, once.

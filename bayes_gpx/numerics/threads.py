@@ -131,24 +131,26 @@ class _Limit:
     """
 
     def __init__(self):
-        self._asked, self._before = [], 1
+        self._asked, self._before, self._outermost = [], 1, None
 
     @property
     def threads(self) -> int:
         """How many threads BLAS may have."""
-        if not self._asked:
-            return _present()
-        return min(self._before, min(self._asked)[0])
+        asked = [number for number, _ in self._asked]  # others may leave meanwhile
+        return min(self._before, *asked) if asked else _present()
 
     @contextmanager
     def held(self, number: int) -> Iterator[None]:
         """Context in which BLAS uses at most `number` threads."""
         asked = number, threading.get_ident()
         with LOCK:
-            if not self._asked:
+            outermost = not self._asked
+            if outermost:
                 self._before = _present()
             self._asked.append(asked)
-            _limit(self.threads)
+            limiter = _limit(self.threads)
+            if outermost:
+                self._outermost = limiter
         try:
             yield
         finally:
@@ -164,7 +166,11 @@ class _Limit:
             self._restore()
 
     def _restore(self):
-        _limit(self.threads if self._asked else self._before)
+        if self._asked:
+            _limit(self.threads)
+        else:
+            with _any_thread():
+                self._outermost.restore_original_limits()
 
 
 @cache
@@ -180,12 +186,20 @@ def _present():
     return min(blas, default=os.cpu_count() or 1)
 
 
+@contextmanager
+def _any_thread():
+    """Context in which threadpoolctl obeys this thread, not the first that set a limit."""
+    OpenBLASController.clear_controlling_thread(force=True)
+    try:
+        yield
+    finally:
+        OpenBLASController.clear_controlling_thread(force=True)
+
+
 def _limit(number):
-    """Set the limit from any thread; by itself threadpoolctl obeys the first thread alone."""
-    if number != _present():
-        OpenBLASController.clear_controlling_thread(force=True)
-        _controller().limit(limits=number, user_api="blas")
-        OpenBLASController.clear_controlling_thread(force=True)
+    """Set the limit; returns what restores each library's own."""
+    with _any_thread():
+        return _controller().limit(limits=number, user_api="blas")
 
 
 BLAS = _Limit()
