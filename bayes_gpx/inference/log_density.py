@@ -25,6 +25,7 @@ from pytensor.graph.traversal import ancestors, graph_inputs
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.threads import LOCK, ThreadedFunction, copy
+from bayes_gpx.numerics.upper_blocks import ByUpperBlocks
 from bayes_gpx.posteriors.evidence.normal import NormalEvidence, terms_left_out
 
 NATIVE_BELOW = 1000
@@ -221,7 +222,8 @@ def _any(graph, attribute):
 
 def _plain_mode(n):
     """PyTensor's Python linker, for a model of n observations."""
-    return BUFFERED_MODE if n < BUFFERED_BELOW else MODE
+    mode = BUFFERED_MODE if n < BUFFERED_BELOW else MODE
+    return mode.register((ByUpperBlocks(), 93))
 
 
 def _native_mode():

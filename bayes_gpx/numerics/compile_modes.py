@@ -1,9 +1,12 @@
 """How PyTensor compiles what is called few times: in a moment, to NumPy and LAPACK."""
 
+from collections.abc import Sequence
 from functools import reduce
 from math import prod
 from operator import mul
+from typing import Any
 
+import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
@@ -40,6 +43,18 @@ def _spread(fgraph, node):
     return [Apply(Alloc(), [values, *sizes], [node.outputs[0].type()]).outputs[0]]
 
 
+class SumOfProduct(Op):
+    """(a, b) -> the sum of a b, of arrays of one shape."""
+
+    __props__ = ()
+
+    def make_node(self, a: Any, b: Any) -> Apply:  # noqa: D102
+        return Apply(self, [a, b], [pt.dscalar()])
+
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
+        output_storage[0][0] = np.asarray(np.vdot(*inputs))
+
+
 @node_rewriter([Sum])
 def _contracted(fgraph, node):
     """Replace the sum of a product of arrays by a scalar product, which makes one array less.
@@ -57,7 +72,7 @@ def _contracted(fgraph, node):
     if len(arrays) < 2 or not whole or not floats:
         return None
     *first, last = arrays
-    found = pt.dot(reduce(mul, first).ravel(), last.ravel())
+    found = SumOfProduct()(reduce(mul, first), last)
     scalars = [v.reshape(()) for v in above if all(v.type.broadcastable)]
     return [prod([found, *scalars]) / prod(v.reshape(()) for v in below)]
 

@@ -14,8 +14,8 @@ system: versions warning digests files memory tasks caches
 aliases
 validation
 numerics: lapack special jets coalitions quadrature columns linear_algebra
-    gaussian_expectations truncated_normal compile_modes threads row_sums partial_evaluation
-    progress
+    gaussian_expectations truncated_normal compile_modes threads row_sums upper_blocks
+    partial_evaluation progress
 data: categorical dates moments features scaling groups outputs response training row_source
     parts streamed sheets openml data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive

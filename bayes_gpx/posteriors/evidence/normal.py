@@ -15,6 +15,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 from bayes_gpx.numerics import lapack
+from bayes_gpx.numerics.upper_blocks import UpperOp
 
 ROWS = 512
 """Rows that a low-rank density works on at a time, so that they stay in the processor's cache."""
@@ -31,13 +32,15 @@ def _address(array):
 class _Factored:
     """Log N(y | 0, C), C^-1 y, and a Cholesky factor of C for further calls of LAPACK.
 
-    A matrix that is not positive definite has log density -inf.
+    A matrix that is not positive definite has log density -inf. The factor may be written over one
+    that is no longer needed.
     """
 
-    def __init__(self, C, y):
+    def __init__(self, C, y, over=None):
         n = y.shape[0]
         # C's upper triangle is Fortran's lower one; the other stays zero throughout.
-        self.factor, self.alpha, self.logp = np.zeros((n, n)), np.array(y), -np.inf
+        self.factor = np.zeros((n, n)) if over is None or over.shape != (n, n) else over
+        self.alpha, self.logp = np.array(y), -np.inf
         self.diagonal = self.factor.ravel()[:: n + 1]
         self._order, self._info = np.array(n, np.int32), np.zeros((), np.int32)
         C, k = np.ascontiguousarray(C), _address(self._order)
@@ -69,12 +72,13 @@ class _Factored:
         routine(_address(LOWER), *more, k, _address(self.factor), k, i)
 
 
-def normal_logp_and_slopes(C, y):
+def normal_logp_and_slopes(C, y, over=None):
     """Return log N(y | 0, C) with its derivatives in C's upper triangle (n, n) and -y (n,).
 
-    A matrix that is not positive definite has log density -inf and zero slopes.
+    A matrix that is not positive definite has log density -inf and zero slopes. The derivatives may
+    be written over those of the last call.
     """
-    found = _Factored(C, y)
+    found = _Factored(C, y, over)
     if found.logp == -np.inf:
         return -np.inf, np.zeros_like(found.factor), np.zeros_like(found.alpha)
     found.invert()
@@ -84,7 +88,7 @@ def normal_logp_and_slopes(C, y):
     return found.logp, found.factor, found.alpha
 
 
-class NormalEvidence(Op):
+class NormalEvidence(UpperOp):
     """(C, y) -> log N(y | 0, C), its derivative in C, and C^-1 y.
 
     C (n, n) is taken as symmetric and only its upper triangle is read: the derivative is zero below
@@ -97,10 +101,11 @@ class NormalEvidence(Op):
 
     def make_node(self, C: Any, y: Any) -> Apply:  # noqa: D102
         C, y = pt.as_tensor_variable(C), pt.as_tensor_variable(y)
-        return Apply(self, [C, y], [pt.dscalar(), pt.dmatrix(), pt.dvector()])
+        return Apply(self, [C, y], [pt.dscalar(), C.type(), pt.dvector()])
 
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
-        logp, slope, alpha = normal_logp_and_slopes(*inputs)
+        C, y = inputs
+        logp, slope, alpha = normal_logp_and_slopes(C, y, output_storage[1][0])
         output_storage[0][0] = np.asarray(logp)
         output_storage[1][0] = slope
         output_storage[2][0] = alpha
