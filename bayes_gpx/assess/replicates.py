@@ -217,7 +217,7 @@ class Replicates:
         structure = Structure.of(model, hyper)
         where = from_baseline(model, points(model), "mean")
         posterior = self.posterior is not None
-        data = data_of(model, structure, None if posterior else np.arange(n))
+        data = data_of(model, structure, None if posterior else model.training.rows(np.arange(n)))
         at_points, start = symbols_of(where)
         own = {} if posterior else {"positions": where.positions}
         both = quantities.value(model).operator, operator

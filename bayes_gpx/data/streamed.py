@@ -64,6 +64,23 @@ class StreamedData(TrainingData):
             "rows in memory. Pass rows as X_new where a verb takes it, or fit a sample of the rows."
         )
 
+    def picked(self, positions: np.ndarray) -> TrainingData:
+        """Rows by their positions among all, in one pass over the parts."""
+        wanted, back = np.unique(positions, return_inverse=True)
+        found, start = [], 0
+        for frame in self.parts():
+            own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
+            found += [self.read(frame.iloc[own])] if len(own) else []
+            start += len(frame)
+        first, Z = found[0], None
+        X = _stacked([part.X for part in found], wanted)
+        if first.Z is not None:
+            Z = X if first.Z is first.X else _stacked([part.Z for part in found], wanted)
+        y, exposure = np.concatenate([part.y for part in found]), first.exposure
+        if exposure is not None:
+            exposure = np.concatenate([part.exposure for part in found])
+        return replace(first, X=X, Z=Z, y=y, exposure=exposure).rows(back)
+
     def without_rows(self) -> StreamedData:
         """All that a fit needs of the data but the rows: the sample becomes one of its medians."""
 
@@ -151,6 +168,12 @@ class StreamedData(TrainingData):
     def __deepcopy__(self, memo):
         """The same: nothing changes it, and a source may be of any kind."""
         return self
+
+
+def _stacked(frames, labels):
+    """One frame of the rows of several, labelled anew."""
+    values = np.concatenate([frame.values for frame in frames])
+    return replace(frames[0], values=values, index=labels)
 
 
 def _of_scaled(of_part, read, frame):

@@ -30,8 +30,7 @@ from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.grouped_process import in_groups
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.posteriors.base import Build, Strategy
 
@@ -241,7 +240,7 @@ def _one_draw(structure, theta, symbols):
 
 
 def data_of(
-    model: ModelLike, structure: Structure, rows: np.ndarray | None = None
+    model: ModelLike, structure: Structure, rows: TrainingData | None = None
 ) -> dict[str, Any]:
     """What a model conditions on, by the names of `SYMBOLS`: arrays, or what has rows in parts.
 
@@ -252,5 +251,5 @@ def data_of(
         streamed, training = model.training.streamed, model.training
         known: dict = {"parts": training} if streamed else training.scaled()
         return {**known, **model.inducing, **corners}
-    own = {} if rows is None else model.training.rows(rows).scaled()
+    own = {} if rows is None else rows.scaled()
     return {**own, **corners, **model.sums}

@@ -58,7 +58,7 @@ def log_likelihood(
     obs : label, list of labels or mask, optional
         Only the terms of these rows, which is cheaper where rows enter the density by sums: with
         `HSGP` and normal noise. `arviz.loo` of a random sample of m rows, times n / m, estimates
-        that of all.
+        that of all. Rows that are read in parts are numbered from 0; of these some must be named.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     progressbar : bool
@@ -73,7 +73,8 @@ def log_likelihood(
     Raises
     ------
     ValueError
-        If `idata` holds a single draw, as from MAP: importance weights need a posterior.
+        If `idata` holds a single draw, as from MAP: importance weights need a posterior. For rows
+        in parts without `obs`, or that do not enter the density by sums.
 
     References
     ----------
@@ -94,10 +95,17 @@ def log_likelihood(
     """
     refuse_swapped(model, idata)
     refuse_single_draw(idata)
-    training, index = model.training, model.training.X.index
+    training = model.training
+    index = np.arange(training.n) if training.streamed else training.X.index
     if obs is not None and training.outputs is not None:
         raise ValueError(
             "obs was given, and the model has outputs; expected obs=None. Select from the result."
+        )
+    if obs is None and training.streamed and model.specification.strategy_of().by_sums:
+        raise ValueError(
+            f"The {training.n} training rows are read in parts, and obs was not given; expected "
+            "numbers of some rows, such as obs=numpy.random.default_rng(0).choice("
+            f"{training.n}, {min(training.n, 500)}, replace=False)."
         )
     rows = None if obs is None else rows_labelled(index, obs)
     (logp, terms), hyper, jitter = at_training_rows(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayes_gpx.aliases import Draws
+from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.evaluate import BLOCK_BYTES
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
@@ -56,14 +57,16 @@ def at_training_rows(
     """
     hyper, n = hyperparameter_draws(model, idata, num_draws), model.training.n
     structure = Structure.of(model, hyper)
-    blocks = [None]
+    blocks, training = [None], model.training
     if structure.strategy.by_sums:
         every = np.arange(n) if rows is None else rows
+        if isinstance(training, StreamedData) and rows is not None:
+            training, every = training.picked(rows), np.arange(len(rows))
         blocks = _row_blocks(model, every) if groups is None else _whole_groups(model, groups)
     with blas_threads(n), progress_bar(progressbar) as progress:
         found = chain.from_iterable(
             _each_draw(structure, build, data, [*hyper], n)
-            for data in map(partial(_data, model, structure, groups, order), blocks)
+            for data in map(partial(_data, model, training, structure, groups, order), blocks)
         )
         tracked = progress.track(
             found, total=len(blocks) * len(hyper), description="Leaving rows out, by draw"
@@ -79,9 +82,9 @@ def at_training_rows(
     return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, max(jitters)
 
 
-def _data(model, structure, groups, order, block):
+def _data(model, training, structure, groups, order, block):
     """What graphs are given of a block of rows, or of all."""
-    data = data_of(model, structure, block)
+    data = data_of(model, structure, None if block is None else training.rows(block))
     if order is not None:
         own = {"X", "y", "Z", "exposure", "group"} & data.keys()
         data |= {name: data[name][order] for name in own}

@@ -89,6 +89,28 @@ def test_weights_of_columns_by_name():
     np.testing.assert_allclose(one["contribution_sd"], same["contribution_sd"], atol=1e-7)
 
 
+@pytest.mark.parametrize("weighed", [False, True])
+def test_rows_are_left_out_by_their_numbers(weighed):
+    rows, X = [57, 3, 20, 88, 3], FRAME.drop(columns="y")
+    if weighed:
+        options = {**HSGP, "priors": {"sigma_w": 0.0}, "intercept": True}
+        model = bx.GPX(PARTS, "y", ["far"], **options)
+        table = bx.GPX(X[["b", "colour"]], FRAME["y"], X[["far"]], **options)
+    else:
+        model, table = bx.GP(PARTS, "y", **HSGP), bx.GP(X, FRAME["y"], **HSGP)
+    theta = {**THETA, "lengthscale": [0.7, 0.9] if weighed else THETA["lengthscale"]}
+    found, expected = (
+        bx.log_likelihood(m, theta, obs=rows, progressbar=False) for m in (model, table)
+    )
+    assert found["obs"].values.tolist() == rows
+    for name in found:
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-9, atol=1e-9)
+    with pytest.raises(ValueError, match=r"90 training rows .* obs=numpy.random"):
+        bx.log_likelihood(model, theta, progressbar=False)
+    with pytest.raises(ValueError, match="no rows labelled"):
+        bx.log_likelihood(model, theta, obs=[N], progressbar=False)
+
+
 def test_moments_of_parts_are_those_of_the_whole():
     """Of a column whose mean is 1e12 of its sd, too."""
     values = np.stack([1e8 + 1e-4 * rng.normal(size=500), rng.normal(size=500)], axis=1)
