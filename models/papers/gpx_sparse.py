@@ -32,7 +32,7 @@ PRIORS = ("shared", "horseshoe")
 DATA = ("diabetes", "boston", "fish")
 METHODS = {
     "map": (DATA, gpx_data.SPLITS, {}),
-    "nuts": (DATA[:2], 1, {"draws": 100, "tune": 200, "chains": 2, "cores": 1}),
+    "nuts": (DATA[:2], 1, {"draws": 500, "tune": 500, "chains": 4, "cores": 2}),
 }
 """Data sets and number of splits of each method, and its options."""
 
