@@ -8,9 +8,20 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from scipy.linalg import cython_blas, cython_lapack
 
 _POINTER = ctypes.c_void_p
+
+LOWER, PLAIN, RIGHT = (np.array([ord(letter)], np.uint8) for letter in "LNR")
+"""What a routine is told: the lower triangle, or the left factor; neither transposed nor with a
+diagonal of ones; the right factor."""
+
+ONE, MINUS = np.array([1.0]), np.array([-1.0])
+"""Factors of a product."""
+
+TOGETHER, MANY = 96, 1000
+"""Rows of a triangle that LAPACK inverts best, and from which on its own blocks are as good."""
 
 
 def address(name: str) -> int:
@@ -37,12 +48,37 @@ ARGUMENTS = {
     "dpotrs": 8,
     "dpotri": 5,
     "dtrtri": 6,
+    "dtrmm": 11,
+    "dlauum": 5,
     "dtrtrs": 10,
     "dlacpy": 7,
     "dsyr": 7,
 }
 """How many arguments each routine takes, all of them pointers."""
 
-potrf, potrs, potri, trtri, trtrs, lacpy, syr = (
+potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr = (
     _routine(*routine) for routine in ARGUMENTS.items()
 )
+
+
+def invert(upper: np.ndarray) -> None:
+    """Have the upper triangle that holds U hold that of (U'U)^-1.
+
+    As `potri`, in five sixths of its time for some hundred rows: blocks of columns are multiplied
+    by the inverse of what stands before them.
+    """
+    n = len(upper)
+    order, info = np.array([n], np.int32), np.zeros(1, np.int32)
+    k, i, left, plain = order.ctypes, info.ctypes, LOWER.ctypes, PLAIN.ctypes
+    if n >= MANY:
+        potri(left, k, upper.ctypes, k, i)
+        return
+    for start in range(0, n, TOGETHER):
+        stop = min(start + TOGETHER, n)
+        width, height = np.array([stop - start], np.int32), np.array([start], np.int32)
+        w, h, whole = width.ctypes, height.ctypes, upper.ctypes
+        corner, above = upper[start:stop, start:stop].ctypes, upper[:start, start:stop].ctypes
+        trtri(left, plain, w, corner, k, i)
+        trmm(RIGHT.ctypes, left, plain, plain, w, h, MINUS.ctypes, whole, k, above, k)
+        trmm(left, left, plain, plain, w, h, ONE.ctypes, corner, k, above, k)
+    lauum(left, k, upper.ctypes, k, i)

@@ -24,13 +24,9 @@ from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.numerics.lapack import potrf, potri, potrs, trtrs
+from bayes_gpx.numerics.lapack import LOWER, PLAIN, invert, potrf, potrs, trtrs
 from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.system.digests import digest
-
-LOWER, PLAIN = (np.array([ord(letter)], np.uint8) for letter in "LN")
-"""What LAPACK is told of a triangle: it is the lower one; it is neither transposed nor has a
-diagonal of ones."""
 
 STEPS, HALVINGS = 200, 30
 """At most so many Newton steps to the mode, each halved at most so many times."""
@@ -373,8 +369,7 @@ def half(upper, rows):
 
 def inverse(upper):
     """(U'U)^-1, and a copy of its diagonal; U is overwritten."""
-    order, info = np.array([len(upper)], np.int32), np.zeros(1, np.int32)
-    potri(LOWER.ctypes, order.ctypes, upper.ctypes, order.ctypes, info.ctypes)
+    invert(upper)
     return symmetric(upper), np.diag(upper).copy()
 
 

@@ -21,10 +21,6 @@ ROWS = 512
 """Rows that a low-rank density works on at a time, so that they stay in the processor's cache."""
 
 
-LOWER, PLAIN = (np.frombuffer(letter, np.uint8) for letter in (b"L", b"N"))
-"""What LAPACK is told of a triangle: it is the lower one; it has no diagonal of ones."""
-
-
 def _address(array):
     return array.ctypes.data
 
@@ -44,32 +40,32 @@ class _Factored:
         self.diagonal = self.factor.ravel()[:: n + 1]
         self._order, self._info = np.array(n, np.int32), np.zeros((), np.int32)
         C, k = np.ascontiguousarray(C), _address(self._order)
-        lapack.lacpy(_address(LOWER), k, k, _address(C), k, _address(self.factor), k)
+        lapack.lacpy(_address(lapack.LOWER), k, k, _address(C), k, _address(self.factor), k)
         self._call(lapack.potrf)
         if self._info != 0 or not np.isfinite(self.diagonal[-1]):
             return
         half_logdet, one = np.log(self.diagonal).sum(), np.array(1, np.int32)
         i, root, alpha = map(_address, (self._info, self.factor, self.alpha))
-        lapack.potrs(_address(LOWER), k, _address(one), root, k, alpha, k, i)
+        lapack.potrs(_address(lapack.LOWER), k, _address(one), root, k, alpha, k, i)
         self.logp = -0.5 * (y @ self.alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
 
     def invert(self):
         """Have the factor's triangle hold that of C^-1."""
-        self._call(lapack.potri)
+        lapack.invert(self.factor)
 
     def invert_factor(self):
         """Have the factor's triangle hold that of its own inverse, transposed."""
-        self._call(lapack.trtri, _address(PLAIN))
+        self._call(lapack.trtri, _address(lapack.PLAIN))
 
     def add_square(self):
         """Add alpha alpha' to what the factor's triangle holds."""
         k, one, unit = _address(self._order), np.array(1, np.int32), np.array(1.0)
         alpha, root = _address(self.alpha), _address(self.factor)
-        lapack.syr(_address(LOWER), k, _address(unit), alpha, _address(one), root, k)
+        lapack.syr(_address(lapack.LOWER), k, _address(unit), alpha, _address(one), root, k)
 
     def _call(self, routine, *more):
         k, i = _address(self._order), _address(self._info)
-        routine(_address(LOWER), *more, k, _address(self.factor), k, i)
+        routine(_address(lapack.LOWER), *more, k, _address(self.factor), k, i)
 
 
 def normal_logp_and_slopes(C, y, over=None):

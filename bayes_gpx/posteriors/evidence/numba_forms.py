@@ -52,7 +52,7 @@ from bayes_gpx.posteriors.evidence.normal import (
 )
 from bayes_gpx.posteriors.evidence.sums import SumsEvidence, sums_logp_and_slopes
 
-_potrf, _potrs, _potri = lapack.potrf, lapack.potrs, lapack.potri
+_potrf, _potrs, _invert = lapack.potrf, lapack.potrs, lapack.invert
 
 _ROOMS = distance, normal, lapack, laplace, sums
 _SOURCES = [Path(room.__file__) for room in _ROOMS] + [Path(__file__)]
@@ -102,7 +102,7 @@ def _normal_evidence(op, node, **kwargs):
             half_logdet += np.log(factor[j, j])
         _potrs(u, k, one.ctypes, factor.ctypes, k, alpha.ctypes, k, i)
         logp = -0.5 * np.sum(y * alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
-        _potri(u, k, factor.ctypes, k, i)
+        _invert(factor)
         for r in range(n):
             factor[r, :r] = 0.0
             for c in range(r, n):
@@ -124,7 +124,7 @@ def _symmetric(upper):
     return fill
 
 
-for _function in (nothing, factor, solve, half, inverse):
+for _function in (lapack.invert, nothing, factor, solve, half, inverse):
     register_jitable(_function)
 # Inlined, since code with a function among its arguments has an address in it and can't be kept.
 for _function in (climb, at_mode):
