@@ -72,6 +72,11 @@ class StreamedData(TrainingData):
             own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
             found += [self.read(frame.iloc[own])] if len(own) else []
             start += len(frame)
+        if start != self.n:
+            raise ValueError(
+                f"The data set has {start} rows and had {self.n} when the model was made; expected "
+                "the same rows each time. Make the model of it again."
+            )
         first, Z = found[0], None
         X = _stacked([part.X for part in found], wanted)
         if first.Z is not None:

@@ -13,7 +13,7 @@ from bayes_gpx.aliases import Draws, Labels
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
-from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled
+from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled, rows_numbered
 from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
@@ -96,7 +96,6 @@ def log_likelihood(
     refuse_swapped(model, idata)
     refuse_single_draw(idata)
     training = model.training
-    index = np.arange(training.n) if training.streamed else training.X.index
     if obs is not None and training.outputs is not None:
         raise ValueError(
             "obs was given, and the model has outputs; expected obs=None. Select from the result."
@@ -107,7 +106,12 @@ def log_likelihood(
             "numbers of some rows, such as obs=numpy.random.default_rng(0).choice("
             f"{training.n}, {min(training.n, 500)}, replace=False)."
         )
-    rows = None if obs is None else rows_labelled(index, obs)
+    rows, labels = None, training.X.index
+    if obs is not None and training.streamed:
+        rows = labels = rows_numbered(training.n, obs)
+    elif obs is not None:
+        rows = rows_labelled(labels, obs)
+        labels = labels[rows]
     (logp, terms), hyper, jitter = at_training_rows(
         model, idata, _left_out, rows=rows, num_draws=num_draws, progressbar=progressbar
     )
@@ -120,7 +124,7 @@ def log_likelihood(
     coords = {
         "chain": hyper.chain,
         "draw": hyper.draw,
-        "obs": index if rows is None else index[rows],
+        "obs": labels,
     }
     attrs = {"relative_jitter": jitter, "units": f"log density of {training.y_name}"}
     return by_row(training, variables, coords, attrs)

@@ -262,6 +262,20 @@ def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
     return np.concatenate(rows)
 
 
+def rows_numbered(n: int, obs: Labels) -> np.ndarray:
+    """Positions of rows by their numbers from 0, or by a mask: rows in parts have no labels."""
+    wanted = np.atleast_1d(np.asarray(obs))
+    if wanted.dtype == bool and wanted.shape == (n,):
+        wanted = np.flatnonzero(wanted)
+    wrong = wanted.dtype.kind not in "iu" or wanted.ndim != 1 or not len(wanted)
+    if wrong or wanted.min() < 0 or wanted.max() >= n:
+        raise ValueError(
+            f"obs: {obs!r} does not number rows that are read in parts; expected integers from 0 "
+            f"to {n - 1}, at least one, or a mask of {n} values."
+        )
+    return wanted
+
+
 def refuse_classes(model: ModelLike, what: str) -> None:
     """Raise for a model of several classes, for which something is not known."""
     if model.specification.classes is not None:

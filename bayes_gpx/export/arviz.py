@@ -208,7 +208,9 @@ def power_scaling(model: Model, idata: Draws, *explained: xr.Dataset) -> Any:
             own = found[name].reset_coords(drop=True)
             taken = {d: f"{name}_{d}" for d in own.dims if d not in DRAWS and d in posterior.dims}
             posterior[name] = own.rename(taken)
-    joint = log_likelihood(model, idata, progressbar=False)["log_marginal_likelihood"]
+    known = model.training.streamed and model.specification.strategy_of().by_sums
+    found = log_likelihood(model, idata, obs=[0] if known else None, progressbar=False)
+    joint = found["log_marginal_likelihood"]
     tree = xr.DataTree.from_dict({"posterior": posterior})
     prior = compute_log_prior(
         idata,

@@ -136,13 +136,21 @@ class _Limit:
     @property
     def threads(self) -> int:
         """How many threads BLAS may have."""
-        asked = [number for number, _ in self._asked]  # others may leave meanwhile
+        asked = [number for number, *_ in self._asked]  # others may leave meanwhile
         return min(self._before, *asked) if asked else _present()
 
+    @property
+    def workers(self) -> int:
+        """How many threads may take BLAS' place: one where others rely on its limit."""
+        return 1 if any(shared for _, _, shared in self._asked) else self.threads
+
     @contextmanager
-    def held(self, number: int) -> Iterator[None]:
-        """Context in which BLAS uses at most `number` threads."""
-        asked = number, threading.get_ident()
+    def held(self, number: int, *, shared: bool = False) -> Iterator[None]:
+        """Context in which BLAS uses at most `number` threads.
+
+        Where several threads share it, the limit does not change: sums of products depend on it.
+        """
+        asked = number, threading.get_ident(), shared
         with LOCK:
             outermost = not self._asked
             if outermost:
@@ -228,11 +236,12 @@ def in_order[Found](
     Parameters
     ----------
     function : callable
-        Called by as many threads as BLAS may have, each with BLAS to itself.
+        Called by as many threads as BLAS may have, each with BLAS to itself; by the caller's alone
+        where chains share BLAS.
     join : callable
     parts : iterable, not empty
     """
-    workers = BLAS.threads
+    workers = BLAS.workers
     if workers == 1:
         return reduce(join, map(function, parts))
     with BLAS.held(1), ThreadPoolExecutor(workers, initializer=_limit, initargs=(1,)) as pool:
@@ -263,4 +272,5 @@ def blas_threads(n: int, parallel: int = 1) -> AbstractContextManager[None]:
     where another process wants the processor; `parallel` chains share the processors.
     """
     enough = n >= THREADED_FROM
-    return BLAS.held(max(1, (os.cpu_count() or 1) // parallel) if enough else 1)
+    number = max(1, (os.cpu_count() or 1) // parallel) if enough else 1
+    return BLAS.held(number, shared=parallel > 1)

@@ -53,7 +53,8 @@ class UpperBlocks(Op):
     inputs : list of variables
         Matrices of all rows and columns, of all rows or of all columns; single numbers.
     outputs : list of variables
-        Matrices, which are zero before a block's first column; and sums over such matrices.
+        Matrices, which are zero before a block's first column, and otherwise anything below the
+        diagonal; and sums over matrices that are zero there.
     """
 
     def __init__(self, group: Sequence[Apply], inputs: Sequence, outputs: Sequence) -> None:
@@ -135,13 +136,17 @@ class ByUpperBlocks(GraphRewriter):
         nodes = fgraph.toposort()
         readers = [node for node in nodes if isinstance(node.op, UpperOp)]
         lengths = {node.inputs[0].type.shape[0] for node in readers}
-        if not readers or None in lengths or min(lengths) < FROM:
+        if len(lengths) != 1 or None in lengths or min(lengths) < FROM:
             return
         slopes = {node.outputs[1] for node in readers}
         inside = _inside(fgraph, nodes, _zero_below(nodes, slopes))
         after = _following(nodes, slopes)
-        for group in ([n for n in inside if n in after], [n for n in inside if n not in after]):
-            _replace(fgraph, group)
+        later, earlier = ([n for n in inside if (n in after) == is_] for is_ in (True, False))
+        made = [_op_of(fgraph, group) for group in (later, earlier) if group]
+        if None not in made:  # what one group leaves out, the other must not need
+            for outputs, found in made:
+                replaced = [*zip(outputs, found, strict=True)]
+                fgraph.replace_all_validate(replaced, reason="upper_blocks")
 
 
 def _zero_below(nodes, slopes):
@@ -199,8 +204,11 @@ def _on_diagonal(node):
     """Whether a node adds to the diagonal of a matrix, or puts numbers there."""
     if not isinstance(node.op, AdvancedIncSubtensor) or node.op.idx_list != (0, 1):
         return False
-    matrix, _, *indices = node.inputs
-    every = np.arange(matrix.type.shape[0] or 0)
+    matrix, values, *indices = node.inputs
+    n = matrix.type.shape[0]
+    if n is None or values.type.shape not in ((), (1,), (n,)):
+        return False
+    every = np.arange(n)
     return all(isinstance(v, Constant) and np.array_equal(v.data, every) for v in indices)
 
 
@@ -219,8 +227,8 @@ def _following(nodes, slopes):
     return found
 
 
-def _replace(fgraph, group):
-    """Put one node in the place of several, in their order."""
+def _op_of(fgraph, group):
+    """What others need of several nodes, and the same from one node; None if it were circular."""
     members, made = {*group}, {v for node in group for v in node.outputs}
     outputs = [
         v
@@ -230,7 +238,6 @@ def _replace(fgraph, group):
     ]
     used = dict.fromkeys(v for node in group for v in _values(node))
     inputs = [v for v in used if v not in made]
-    if not outputs or not made.isdisjoint(ancestors(inputs)):
-        return
-    found = UpperBlocks(group, inputs, outputs)(*inputs, return_list=True)
-    fgraph.replace_all_validate([*zip(outputs, found, strict=True)], reason="upper_blocks")
+    if not made.isdisjoint(ancestors(inputs)):
+        return None
+    return outputs, UpperBlocks(group, inputs, outputs)(*inputs, return_list=True)

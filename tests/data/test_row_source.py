@@ -107,8 +107,30 @@ def test_rows_are_left_out_by_their_numbers(weighed):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-9, atol=1e-9)
     with pytest.raises(ValueError, match=r"90 training rows .* obs=numpy.random"):
         bx.log_likelihood(model, theta, progressbar=False)
-    with pytest.raises(ValueError, match="no rows labelled"):
-        bx.log_likelihood(model, theta, obs=[N], progressbar=False)
+    some = bx.log_likelihood(model, theta, obs=np.arange(N) == 57, progressbar=False)
+    np.testing.assert_allclose(some["log_likelihood"], found["log_likelihood"][..., :1], rtol=1e-12)
+    for wrong in ([N], [-1], [1.5], []):
+        with pytest.raises(ValueError, match="expected integers from 0 to 89"):
+            bx.log_likelihood(model, theta, obs=wrong, progressbar=False)
+
+
+def test_rows_that_changed_since_are_refused(tmp_path):
+    FRAME.to_parquet(tmp_path / "all.parquet")
+    model = bx.GP(tmp_path, "y", **HSGP)
+    assert model.sums
+    FRAME[:50].to_parquet(tmp_path / "all.parquet")
+    with pytest.raises(ValueError, match="has 50 rows and had 90"):
+        bx.log_likelihood(model, THETA, obs=[3], progressbar=False)
+
+
+def test_power_scaling_needs_no_rows():
+    model = bx.GP(PARTS, "y", **HSGP)
+    table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP)
+    idata = table.fit("laplace", start=THETA, draws=20, chains=1, seed=0, progressbar=False)
+    one, same = (bx.power_scaling(m, idata) for m in (model, table))
+    ours, theirs = (tree["log_likelihood"].to_dataset() for tree in (one, same))
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-9)
 
 
 def test_moments_of_parts_are_those_of_the_whole():

@@ -9,7 +9,7 @@ from pytensor.compile.mode import Mode
 
 import bayes_gpx as bx
 from bayes_gpx.inference.log_density import Density
-from bayes_gpx.numerics import upper_blocks
+from bayes_gpx.numerics import threads, upper_blocks
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.threads import _Limit
 from bayes_gpx.numerics.upper_blocks import ByUpperBlocks, UpperBlocks
@@ -118,6 +118,42 @@ def test_threads_change_no_bit(monkeypatch):
         monkeypatch.setattr(_Limit, "threads", number)
         found.append(function(0.9))
     assert found[0] == found[1] == found[2]
+
+
+def test_chains_that_share_blas_leave_its_limit_alone(monkeypatch):
+    """Of two threads with a limit of two each, neither takes BLAS from the other."""
+    function = pytensor.function(*random_graph(D, 0.3), mode=BY_BLOCKS)
+    limits = []
+    monkeypatch.setattr(threads, "_limit", limits.append)
+    monkeypatch.setattr(_Limit, "threads", 2)
+    monkeypatch.setattr(threads.BLAS, "_asked", [(2, 0, True)])
+    function(0.9)
+    assert not limits
+    monkeypatch.setattr(threads.BLAS, "_asked", [(2, 0, False)])
+    function(0.9)
+    assert limits
+
+
+def test_evidences_of_other_sizes_stay_as_they_are():
+    scale, found = pt.dscalar("scale"), []
+    for n in (N, N - 10):
+        C = pt.exp(-pt.as_tensor(D[:n, :n]) * scale) + 0.1 * np.eye(n)
+        found.append(NormalEvidence()(C, pt.as_tensor(Y[:n]))[0])
+    outputs = [sum(found), pt.grad(sum(found), scale)]
+    values = [pytensor.function([scale], outputs, mode=m)(0.8) for m in (BY_BLOCKS, MODE)]
+    assert_allclose(*values, rtol=1e-12)
+
+
+def test_a_circle_is_left_as_it_is():
+    """What follows from slopes would need a sum over what follows from slopes."""
+    scale = pt.dscalar("scale")
+    K = pt.exp(-pt.as_tensor(D) * scale) + 0.1 * np.eye(N)
+    slope = pt.grad(NormalEvidence()(K, pt.as_tensor(Y))[0], K)
+    inner = (slope * K).sum(axis=0).sum()
+    outputs = [(slope / K).sum(), (slope * pt.log(K) * pt.exp(-inner / 1e3 / K)).sum(axis=0).sum()]
+    found, expected = (pytensor.function([scale], outputs, mode=m)(0.02) for m in (BY_BLOCKS, MODE))
+    assert np.isfinite(expected).all()
+    assert_allclose(found, expected, rtol=1e-10)
 
 
 def test_few_rows_stay_as_they_are(monkeypatch):

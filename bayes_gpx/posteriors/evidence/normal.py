@@ -1,7 +1,7 @@
 """The log density of a zero-mean multivariate normal and its gradient, in one LAPACK pass.
 
 The evidence of an exact Gaussian process is this density at the training response. The
-pullback needs `K^-1` once (`potri`, n³/3 flops beyond the Cholesky factor) where
+pullback needs `K^-1` once (n³/3 flops beyond the Cholesky factor) where
 differentiating through the factor would cost a product and two triangular solves (3 n³).
 """
 
@@ -97,7 +97,8 @@ class NormalEvidence(UpperOp):
 
     def make_node(self, C: Any, y: Any) -> Apply:  # noqa: D102
         C, y = pt.as_tensor_variable(C), pt.as_tensor_variable(y)
-        return Apply(self, [C, y], [pt.dscalar(), C.type(), pt.dvector()])
+        slope = pt.tensor(dtype="float64", shape=C.type.shape)
+        return Apply(self, [C, y], [pt.dscalar(), slope, pt.dvector()])
 
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         C, y = inputs
