@@ -55,7 +55,9 @@ def agreement(weights, rows, digits):
         if name not in RELEVANCES:
             shares = np.array(ink_of_one_sign(own, rows))
         sizes = np.abs(own)
-        off = (sizes * (rows.Z == 0)).sum(axis=1) / sizes.sum(axis=1)
+        whole = sizes.sum(axis=1)
+        beside = (sizes * (rows.Z == 0)).sum(axis=1)
+        off = np.divide(beside, whole, out=np.full_like(whole, np.nan), where=whole > 0)
         told = np.vstack([shares, off, sizes.max(axis=1)])
         for digit in DIGITS:
             first = np.flatnonzero(digits == digit)[0]
