@@ -22,7 +22,7 @@ import seitz_mnist
 def main(arguments=None):
     paper = papers.Paper("seitz_figure3", __doc__, arguments)
     X, y = seitz_mnist.images(paper)
-    X, y = X.values[seitz_mnist.EXPLAINED], y.iloc[seitz_mnist.EXPLAINED].values
+    X, y = X.values[seitz_mnist.PLACES], y.iloc[seitz_mnist.PLACES].values
     shares = [seitz_mnist.middle(x) for x in X]
     paper.table(pd.DataFrame({"image": seitz_mnist.EXPLAINED, "label": y, "middle": shares}))
     figure, axes = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")

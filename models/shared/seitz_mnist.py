@@ -4,10 +4,10 @@
     models" (2022), section 6, Figures 3 to 5.
 
 Ten inducing points, which start at the first ten images. The zeros and ones of MNIST's test images
-are learnt from, as its training images are not to be had but for the first hundred zeros and ones;
-the paper's four images are among these. Explanations are means of integrated gradients of the
-probability, against the black image. The paper draws the positive parts for the right class, and
-for the wrong one.
+are learnt from, as its training images are not to be had but for the 27 zeros and ones among the
+first hundred; the paper's four images are among these. Explanations are means of integrated
+gradients of the probability, against the black image. The paper draws the positive parts for the
+right class, and for the wrong one.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,9 @@ import pandas as pd
 import bayes_gpx as bx
 
 EXPLAINED = [1, 9, 2, 3]
-"""Positions of the paper's images among the zeros and ones of the training images."""
+"""Numbers of the paper's images among the zeros and ones of the training images, from 1."""
+
+PLACES = [number - 1 for number in EXPLAINED]
 
 INDUCING, SIDE, MIDDLE = 10, 28, slice(10, 18)
 NAMES = {0: "zero", 1: "one"}
@@ -35,7 +37,7 @@ class Explained(NamedTuple):
         image, label, probability (of the right class), black_image (the same of the baseline),
         explained (what the attributions to the right class sum to), middle_right and middle_wrong
         (share of the positive parts for the right and the wrong class in the central 8 x 8 pixels,
-        a twelfth of the image), accuracy (of the hundred images).
+        a twelfth of the image), accuracy (of the 27 images).
     right, wrong : array (4, 784)
         Positive parts of the attributions to the probability of the right and the wrong class.
     """
@@ -46,7 +48,7 @@ class Explained(NamedTuple):
 
 
 def images(paper):
-    """The first hundred zeros and ones of the training images: pixels in [0, 1], labels."""
+    """The zeros and ones among the first hundred training images: pixels in [0, 1], labels."""
     first = bx.datasets.load("mnist01_first", path=paper.folder)
     return first.X / 255.0, first.y.map(NAMES)
 
@@ -67,7 +69,7 @@ def explain(paper, likelihood):
         bx.predictions(model, idata, held_out, **options), "probability_mean", 1.0
     )
     accuracy = (predicted.idxmax(axis=1).values == truth.values).mean()
-    shown, labels = held_out.iloc[EXPLAINED], truth.iloc[EXPLAINED]
+    shown, labels = held_out.iloc[PLACES], truth.iloc[PLACES]
     found = bx.attributions(model, idata, shown, baseline="zero", **options)
     of = {name: of_one(found, name, model.training.labels) for name in NAMES.values()}
     rows, right, wrong = [], [], []
@@ -75,7 +77,7 @@ def explain(paper, likelihood):
         own = of[label][k]
         right.append(np.maximum(own, 0))
         wrong.append(np.maximum(of[other(label)][k], 0))
-        probability = predicted[label].iloc[EXPLAINED[k]]
+        probability = predicted[label].iloc[PLACES[k]]
         row = {"image": EXPLAINED[k], "label": label, "probability": probability}
         row |= {"black_image": probability - own.sum(), "explained": own.sum()}
         row |= {"middle_right": middle(right[-1]), "middle_wrong": middle(wrong[-1])}
