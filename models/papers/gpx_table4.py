@@ -15,6 +15,7 @@ import os
 import sys
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from threadpoolctl import threadpool_info
 
@@ -27,6 +28,7 @@ NAMES = ("GPX", "LIME", "SHAP", "KL", "Localized", "Network", "ARD")
 QUICK = ("GPX", "Network")
 QUICK_ROWS = slice(None, 120)
 SECONDS = ("training", "explaining", "searching")
+TOTAL = SECONDS[:2]
 
 
 def main(arguments=None):
@@ -50,13 +52,19 @@ def timed(name, split):
 
 
 def seconds(cells):
-    """A row for each method and for training, explaining and searching, beside the published."""
+    """Seconds of training, explaining, both and searching, of one run, beside the published."""
     machine = cells.pivot(index="method", columns="metric", values="value")
-    table = cells[cells["metric"].isin(SECONDS)].rename(columns={"value": "seconds"})
+    table = cells[cells["metric"].isin(SECONDS)].rename(columns={"value": "mean"})
     published = pd.read_csv(papers.PUBLISHED).query("table == 'gpx_table4'")
-    published = published.rename(columns={"mean": "published_seconds"})
+    published = published.rename(columns={"mean": "published_mean", "sd": "published_sd"})
     keys = ["data", "method", "metric"]
-    table = table.merge(published[[*keys, "published_seconds"]], how="left", on=keys)
+    columns = [*keys, "published_mean", "published_sd"]
+    table = table.merge(published[columns], how="left", on=keys)
+    both = table[table["metric"].isin(TOTAL)].groupby(keys[:2], sort=False, as_index=False)
+    total = both[["mean", "published_mean"]].sum().assign(metric="total")
+    table = pd.concat([table, total])
+    table = table.sort_values("method", key=lambda names: names.map(NAMES.index), kind="stable")
+    table.insert(table.columns.get_loc("mean") + 1, "sd", np.nan)
     return table.merge(machine[["processors", "threads", "load"]], on="method")
 
 
