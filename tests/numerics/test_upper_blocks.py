@@ -156,6 +156,23 @@ def test_a_circle_is_left_as_it_is():
     assert_allclose(found, expected, rtol=1e-10)
 
 
+def test_sums_that_are_of_no_product():
+    """Of slopes divided by a matrix, and of what is subtracted from slopes."""
+    scale = pt.dscalar("scale")
+    K = pt.exp(-pt.as_tensor(D) * scale) + 0.1
+    C = K + np.eye(N)
+    evidence = NormalEvidence()(C, pt.as_tensor(Y), return_list=True)
+    outputs = [(evidence[1] / K).sum(), (evidence[1] - 2.0 * evidence[1] * K).sum()]
+    function = pytensor.function([scale], outputs, mode=BY_BLOCKS)
+    assert len(blocks_in(function)) == 2
+    K = np.exp(-0.8 * D) + 0.1
+    inverse = np.linalg.inv(K + np.eye(N))
+    slope = np.triu(np.outer(inverse @ Y, inverse @ Y) - inverse)
+    slope[np.diag_indices(N)] /= 2.0
+    expected = (slope / K).sum(), (slope - 2.0 * slope * K).sum()
+    assert_allclose(function(0.8), expected, rtol=1e-9)
+
+
 def test_few_rows_stay_as_they_are(monkeypatch):
     monkeypatch.setattr(upper_blocks, "FROM", N + 1)
     assert not blocks_in(pytensor.function(*random_graph(D, 0.3), mode=BY_BLOCKS))
