@@ -3,7 +3,7 @@
 import runpy
 from pathlib import Path
 
-import gpx_figure1
+import gpx_figure4
 import gpx_sparse
 import gpx_table4
 import numpy as np
@@ -268,7 +268,7 @@ def test_shares_of_signs_count_houses():
         ends = np.stack([mean + k - half, mean + k + half], axis=-1)
         told[f"{what}_interval"] = ((*dims, "ci_bound"), ends)
     coords = {"feature": list("abc"), "ci_bound": ["lower", "upper"]}
-    table = gpx_figure1.shares({"one": xr.Dataset(told, coords)}).set_index(["quantity", "feature"])
+    table = gpx_figure4.shares({"one": xr.Dataset(told, coords)}).set_index(["quantity", "feature"])
     for k, what in enumerate(("contribution", "weight")):
         own = table.loc[what]
         assert_allclose(own["positive"], [sum(m > 0 for m in c) / 50 for c in (mean + k).T])
