@@ -11,7 +11,9 @@ independent and the test rejects too often: `p_corrected` has the variance of Na
 
 A second table counts training rows whose inputs are those of another one. Where all of them have
 the same response too, the marginal likelihood of a GP has no maximum: with ever smaller noise and
-lengthscale it grows without bound.
+lengthscale it grows without bound. A third table follows it there: for each sd of the noise, the
+best of some lengthscales on the first split (with an amplitude of 1), its log marginal likelihood
+there, and its error over the splits.
 """
 
 import sys
@@ -24,9 +26,13 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import gpx_cells
 import gpx_data
 import gpx_methods
+import paper_points
 import papers
 
 METHODS = ("GPX", "Localized", "Network", "ARD", "Lasso", "Ridge", "GPR")
+NOISES = (0.7, 0.3, 0.1, 0.03, 0.01)
+LENGTHSCALES = (2.0, 1.5, 1.0, 0.8, 0.7, 0.6, 0.5, 0.4, 0.1)
+"""Where the marginal likelihood is followed as it grows without bound."""
 
 
 def main(arguments=None):
@@ -34,17 +40,41 @@ def main(arguments=None):
     cells = gpx_cells.compute(paper, METHODS)
     cells = cells[cells["method"].isin(METHODS)]
     summary = papers.over_splits(cells, ["error"])
-    paper.beside_published(summary.merge(against_best(cells), how="left"))
+    table = paper.beside_published(summary.merge(against_best(cells), how="left"))
+    paper.figure(paper_points.plot(table, "mean squared error of the standardised y", log=True))
     names = gpx_cells.QUICK[0] if paper.quick else paper.only or gpx_data.NAMES
-    paper.table(papers.pd.DataFrame([repeated(name, paper.folder) for name in names]), "_repeated")
+    splits = {name: gpx_data.problem(name, paper.folder).splits() for name in names}
+    counts = [repeated(name, own[0].train) for name, own in splits.items()]
+    paper.table(papers.pd.DataFrame(counts), "_repeated")
+    for name, own in splits.items():
+        if gpx_methods.unbounded(own[0].train):
+            grown = [without_bound(paper.cells, name, own, sigma) for sigma in NOISES]
+            paper.table(papers.pd.DataFrame(grown), f"_{name}")
 
 
-def repeated(name, folder):
-    """Rows of the first split that share their inputs, their groups, and those of one response."""
-    rows = gpx_data.problem(name, folder).splits()[0].train
+def repeated(name, rows):
+    """Rows that share their inputs, their groups, and those of one response."""
     size, responses = gpx_methods.repeated(rows)
     counts = {"rows": len(rows.y), "repeated": size.sum(), "groups": len(size)}
     return {"data": name, **counts, "of_one_response": (responses == 1).sum()}
+
+
+def without_bound(cells, name, splits, sigma):
+    """The best lengthscale for some noise, its log marginal likelihood, and errors."""
+    tried, found = LENGTHSCALES, []
+    for number, split in enumerate(splits):
+        own = cells.compute(
+            lambda: gpx_methods.best_lengthscale(split, sigma, tried),  # noqa: B023
+            data=name,
+            method=f"GPR, sigma {sigma}",
+            split=number,
+        )
+        found.append(own)
+        tried = (found[0]["lengthscale"],)
+    errors = [own["error"] for own in found]
+    likelihood = ("lengthscale", "log_marginal_likelihood")
+    said = {"sigma": sigma, **{what: found[0][what] for what in likelihood}}
+    return said | {"error": np.mean(errors), "error_sd": np.std(errors)}
 
 
 def against_best(cells):

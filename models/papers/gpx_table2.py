@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import gpx_cells
 import gpx_data
+import paper_points
 import papers
 
 METHODS = ("GPX", "LIME", "SHAP", "KL", "Localized", "Network", "ARD")
@@ -21,7 +22,8 @@ def main(arguments=None):
     names = [name for name in gpx_data.NAMES if name != "paper"]
     cells = gpx_cells.compute(paper, METHODS, names)
     cells = cells[cells["method"].isin(METHODS)]
-    paper.beside_published(papers.over_splits(cells, ["faithfulness"]))
+    table = paper.beside_published(papers.over_splits(cells, ["faithfulness"]))
+    paper.figure(paper_points.plot(table, "faithfulness (a correlation)"))
 
 
 if __name__ == "__main__":

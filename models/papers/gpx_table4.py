@@ -21,6 +21,7 @@ from threadpoolctl import threadpool_info
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import gpx_data
+import paper_points
 import papers
 from gpx_methods import METHODS, Split
 
@@ -38,7 +39,10 @@ def main(arguments=None):
         split = Split(split.train.of(QUICK_ROWS), split.test.of(QUICK_ROWS))
     for name in QUICK if paper.quick else NAMES:
         paper.cells.compute(lambda: timed(name, split), data="digits", method=name)  # noqa: B023
-    paper.table(seconds(paper.cells.frame))
+    table = seconds(paper.cells.frame)
+    paper.table(table)
+    shown = table[table["metric"].isin([*TOTAL, "total"])]
+    paper.figure(paper_points.plot(shown, "seconds", panel="metric", log=True))
 
 
 def timed(name, split):
@@ -55,11 +59,8 @@ def seconds(cells):
     """Seconds of training, explaining, both and searching, of one run, beside the published."""
     machine = cells.pivot(index="method", columns="metric", values="value")
     table = cells[cells["metric"].isin(SECONDS)].rename(columns={"value": "mean"})
-    published = pd.read_csv(papers.PUBLISHED).query("table == 'gpx_table4'")
-    published = published.rename(columns={"mean": "published_mean", "sd": "published_sd"})
     keys = ["data", "method", "metric"]
-    columns = [*keys, "published_mean", "published_sd"]
-    table = table.merge(published[columns], how="left", on=keys)
+    table = table.merge(papers.published("gpx_table4"), how="left", on=keys)
     both = table[table["metric"].isin(TOTAL)].groupby(keys[:2], sort=False, as_index=False)
     total = both[["mean", "published_mean"]].sum().assign(metric="total")
     table = pd.concat([table, total])

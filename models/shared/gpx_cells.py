@@ -10,6 +10,8 @@ QUICK = ("diabetes",), 2, ("GPX", "GPR", "ARD", "Lasso", "Ridge", "Network")
 SEARCHED_ONCE = ("digits", "abalone", "wine", "paper")
 """Data sets whose penalties of the two local lassos are searched for on the first split alone."""
 
+THETA = ("lengthscale", "amplitude", "sigma_w", "sigma")
+
 
 def compute(paper, wanted=None, names=gpx_data.NAMES):
     """Compute the cells that are not there yet, the small data sets first.
@@ -37,8 +39,7 @@ def compute(paper, wanted=None, names=gpx_data.NAMES):
         for number, split in enumerate(problem.splits()[:count]):
             if name in SEARCHED_ONCE and number:
                 split.chosen = _chosen(paper.cells, name)
-            if (known := _fitted(paper.cells, name, number)) is not None:
-                split.gp = known
+            _put_fitted(split, paper.cells, name, number)
             for method in methods:
                 paper.cells.compute(
                     lambda: scores(method, split, METHODS[method](split), name != "paper"),  # noqa: B023
@@ -47,6 +48,39 @@ def compute(paper, wanted=None, names=gpx_data.NAMES):
                     split=number,
                 )
     return paper.cells.frame
+
+
+def first_weights(paper, methods):
+    """Weights of the test rows of the first split, by data set and method, kept on disk.
+
+    Where Table 1 has been computed, hyperparameters and penalties are those of its cells.
+
+    Parameters
+    ----------
+    paper : papers.Paper
+    methods : dict of str to list of str
+        By data set.
+
+    Yields
+    ------
+    problem : gpx_data.Problem
+    test : Rows
+    weights : dict of str to array (rows, p)
+        By method.
+    """
+    for name, wanted in methods.items():
+        problem = gpx_data.problem(name, paper.folder)
+        split = problem.splits()[0]
+        split.chosen = _chosen(paper.cells, name)
+        _put_fitted(split, paper.cells, name, 0)
+        weights = {
+            method: paper.arrays(
+                lambda: {"weights": METHODS[method](split).weights.astype("float32")},  # noqa: B023
+                f"weights_{name}_{method}",
+            )["weights"].astype(float)
+            for method in wanted
+        }
+        yield problem, split.test, weights
 
 
 def _chosen(cells, name):
@@ -59,10 +93,9 @@ def _chosen(cells, name):
     }
 
 
-def _fitted(cells, name, number):
-    """The GP of a split as `Split.gp` has it, without model and idata, if it was fitted before."""
-    own = cells.get(data=name, method="GPR", split=number)
-    if own is None:
-        return None
-    theta = {name: own[name] for name in ("lengthscale", "amplitude", "sigma")}
-    return (None, None, theta), own["training"]
+def _put_fitted(split, cells, name, number):
+    """Put GP and GPX into a split without model and idata, if they were fitted before."""
+    for attribute, method in (("gp", "GPR"), ("gpx", "GPX")):
+        if (own := cells.get(data=name, method=method, split=number)) is not None:
+            theta = {name: own[name] for name in THETA if name in own}
+            setattr(split, attribute, ((None, None, theta), own["training"]))

@@ -25,12 +25,13 @@ REVIEWS = "paper_reviews/paper_reviews.csv.gz"
 
 
 class Problem(NamedTuple):
-    """A data set: its rows, names of its features, and X as a function of Z."""
+    """A data set: rows, names of features, X as a function of Z, and what X was divided by."""
 
     name: str
     rows: Rows
     features: list
     embed: object
+    spread: np.ndarray
 
     def splits(self, chosen=None):
         """The five splits of training and test rows."""
@@ -49,8 +50,9 @@ def problem(name, folder=None):
     y = data.y.to_numpy(float)
     if name == "digits":
         y = np.where(y >= 5, 1.0, -1.0)
-    X = standardised(data.X.to_numpy(float))
-    return Problem(name, Rows(X, X, standardised(y)), list(data.X.columns), lambda Z: Z)
+    raw = data.X.to_numpy(float)
+    X, features = standardised(raw), list(data.X.columns)
+    return Problem(name, Rows(X, X, standardised(y)), features, lambda Z: Z, raw.std(axis=0))
 
 
 def images(per_digit, rows=None):
@@ -95,8 +97,8 @@ def _reviews(folder):
     def embed(changed):
         return (reduce.transform(weigh.transform(changed)) - center) / scale
 
-    dense, y = Z.toarray(), standardised(table.y.to_numpy(float))
-    return Problem("paper", Rows(embed(Z), dense, y), list(words.get_feature_names_out()), embed)
+    rows = Rows(embed(Z), Z.toarray(), standardised(table.y.to_numpy(float)))
+    return Problem("paper", rows, list(words.get_feature_names_out()), embed, scale)
 
 
 def standardised(values):

@@ -90,6 +90,11 @@ class Split:
         return _timed(maximum_likelihood, "GP", self.train)
 
     @cached_property
+    def gpx(self):
+        """The GPX, likewise."""
+        return _timed(maximum_likelihood, "GPX", self.train)
+
+    @cached_property
     def ard_gp(self):
         return _timed(maximum_likelihood, "GP", self.train, ard=True)
 
@@ -135,16 +140,8 @@ def maximum_likelihood(family, rows, ard=False):
     theta : dict
         By name, on the scale of the rows.
     """
-    weighed = family == "GPX"
-    names = ("lengthscale", "amplitude", *(["sigma_w"] if weighed else []), "sigma")
-    local = not weighed and unbounded(rows)
-    priors = dict.fromkeys(names, _flat) | ({"sigma": _noisy} if local else {})
-    options = {"ard": ard, "scale": False, "priors": priors}
-    if weighed:
-        own = None if rows.Z is rows.X else rows.Z
-        model = bx.GPX(rows.X, rows.y, own, **options)
-    else:
-        model = bx.GP(rows.X, rows.y, **options)
+    weighed, local = family == "GPX", _local_maximum(family, rows)
+    model, names = _unfitted(family, rows, ard), _names(family)
     start = {"amplitude": 1.0, "sigma": 2 * LEAST_NOISE if local else 0.1}
     start["lengthscale"] = _median_lengthscale(rows.X, ard)
     if weighed:
@@ -163,12 +160,49 @@ def maximum_likelihood(family, rows, ard=False):
     return model, idata, theta
 
 
+def _unfitted(family, rows, ard=False):
+    """The model, with priors that leave the marginal likelihood as it is."""
+    priors = dict.fromkeys(_names(family), _flat)
+    if _local_maximum(family, rows):
+        priors["sigma"] = _noisy
+    options = {"ard": ard, "scale": False, "priors": priors}
+    if family == "GPX":
+        return bx.GPX(rows.X, rows.y, None if rows.Z is rows.X else rows.Z, **options)
+    return bx.GP(rows.X, rows.y, **options)
+
+
+def _names(family):
+    weighed = ["sigma_w"] if family == "GPX" else []
+    return ["lengthscale", "amplitude", *weighed, "sigma"]
+
+
+def _local_maximum(family, rows):
+    """Whether a maximum is looked for between bounds, since there is no highest one."""
+    return family == "GP" and unbounded(rows)
+
+
 def repeated(rows):
     """How many rows have the same inputs, and how many responses, for each group of such rows."""
     _, group, size = np.unique(rows.X, axis=0, return_inverse=True, return_counts=True)
     responses = np.unique(np.column_stack([group.ravel(), rows.y]), axis=0)[:, 0]
     several = size > 1
     return size[several], np.bincount(responses.astype(int))[several]
+
+
+def best_lengthscale(split, sigma, lengthscales):
+    """Of a GP with given noise and an amplitude of 1: lengthscale, log evidence and error."""
+    model, found = _unfitted("GP", split.train), []
+    for lengthscale in lengthscales:
+        theta = {"lengthscale": lengthscale, "amplitude": 1.0, "sigma": sigma}
+        evidence = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"]
+        found.append((evidence.item(), theta))
+    evidence, theta = max(found, key=lambda one: one[0])
+    error = np.mean((PosteriorMean(split.train, theta)(*split.test[:2]) - split.test.y) ** 2)
+    return {
+        "lengthscale": theta["lengthscale"],
+        "log_marginal_likelihood": evidence,
+        "error": error,
+    }
 
 
 def unbounded(rows):
@@ -209,10 +243,12 @@ def _sizes(theta):
 
 def gpx(split):
     train, test = split.train, split.test
-    (model, idata, theta), training = _timed(maximum_likelihood, "GPX", train)
+    (model, _, theta), training = split.gpx
     own = None if train.Z is train.X else test.Z
     options = {"keep": "summary", "progressbar": False}
-    found, explaining = _timed(bx.weights, model, idata, test.X, own, **options)
+    if model is None:
+        model = _unfitted("GPX", train)
+    found, explaining = _timed(bx.weights, model, theta, test.X, own, **options)
     mean = PosteriorMean(train, theta)
     weights = found["weight_mean"].transpose("obs", "feature").values
     return Explained(

@@ -85,18 +85,23 @@ class Paper:
             data, method, metric, mean, sd.
         metric : str, optional
             What was published, if each metric is another reading of it.
+
+        Returns
+        -------
+        DataFrame
         """
-        published = pd.read_csv(PUBLISHED).query("table == @self.name").drop(columns="table")
-        published = published.rename(columns={"mean": "published_mean", "sd": "published_sd"})
+        numbers = published(self.name)
         keys = ["data", "method", "metric"]
         if metric is not None:
             readings = [name for name in summary["metric"].unique() if name.startswith(metric)]
-            published = published.drop(columns="metric").merge(
+            numbers = numbers.drop(columns="metric").merge(
                 pd.DataFrame({"metric": readings}), "cross"
             )
-        every = pd.concat([published[keys], summary[keys]]).drop_duplicates()
+        every = pd.concat([numbers[keys], summary[keys]]).drop_duplicates()
         table = every.merge(summary, how="left", on=keys)
-        self.table(table.merge(published, how="left", on=keys))
+        table = table.merge(numbers, how="left", on=keys)
+        self.table(table)
+        return table
 
     def arrays(self, task, name):
         """Arrays by name that belong to a cell, on disk or as the task returns them."""
@@ -157,6 +162,12 @@ class Cells:
         _replace(self.frame, self.path)
         print(f"{time.perf_counter() - start:.0f} s", flush=True)
         return found
+
+
+def published(table):
+    """A table's published numbers: data, method, metric, published_mean, published_sd."""
+    found = pd.read_csv(PUBLISHED).query("table == @table").drop(columns="table")
+    return found.rename(columns={"mean": "published_mean", "sd": "published_sd"})
 
 
 def over_splits(frame, metrics):
