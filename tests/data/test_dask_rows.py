@@ -2,6 +2,9 @@
 
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import dask.dataframe as dask
 import distributed
@@ -120,3 +123,13 @@ def test_a_cluster_says_the_same_though_a_worker_is_killed(tmp_path):
         np.testing.assert_allclose(block, np.tile(expected[name].values, (700, 1)), atol=1e-12)
     with xr.open_zarr(tmp_path / "many") as kept:
         xr.testing.assert_identical(kept.load(), found)
+
+
+@pytest.mark.slow
+def test_the_script_on_a_cluster_runs_as_it_stands(tmp_path):
+    script = Path(__file__).resolve().parents[2] / "docs" / "howto" / "on_a_cluster.py"
+    options = ["--draws", "50", "--out", str(tmp_path)]
+    subprocess.run([sys.executable, "-W", "ignore", str(script), *options], check=True)
+    found = xr.open_zarr(tmp_path / "contributions.zarr", consolidated=False)
+    assert found.sizes["obs"] == 50_000
+    assert not found["contribution"].isnull().any()
