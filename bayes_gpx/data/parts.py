@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from bayes_gpx.data.features import Frame, read_features, read_response
+from bayes_gpx.data.fingerprints import Fingerprint, fingerprint
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.response import labels_joined, labels_of_part
 from bayes_gpx.data.row_source import PART
@@ -120,6 +121,7 @@ class Seen:
         Name of the first part.
     labels : array or None
         Of a response that holds labels, sorted.
+    rows : Fingerprint
     """
 
     columns: dict[str, Moments]
@@ -129,6 +131,7 @@ class Seen:
     keys: np.ndarray
     part: str
     labels: np.ndarray | None
+    rows: Fingerprint
 
     def of(self, columns: Sequence[str]) -> Moments:
         """Moments of several columns."""
@@ -155,8 +158,8 @@ def seen_of_part(names: Names, frame: pd.DataFrame) -> Seen:
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
     levels = X.levels | ({} if Z is None else Z.levels)
     sample = frame.iloc[chosen].reset_index(drop=True)
-    part = frame.attrs[PART]
-    return Seen(columns, tuple(frame.columns), levels, sample, keys[chosen], part, labels)
+    known = tuple(frame.columns), levels, sample, keys[chosen], frame.attrs[PART], labels
+    return Seen(columns, *known, fingerprint(frame))
 
 
 def seen_of_both(one: Seen, other: Seen) -> Seen:
@@ -182,8 +185,8 @@ def seen_of_both(one: Seen, other: Seen) -> Seen:
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
     tables = [part.sample.astype(dict.fromkeys(levels, str)) for part in (one, other)]
     sample = pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True)
-    labels = _labels_of_both(one, other)
-    return Seen(columns, one.sources, levels, sample, keys[chosen], one.part, labels)
+    known = one.sources, levels, sample, keys[chosen], one.part, _labels_of_both(one, other)
+    return Seen(columns, *known, one.rows.joined(other.rows))
 
 
 def _labels_of_both(one, other):

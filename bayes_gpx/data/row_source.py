@@ -58,7 +58,10 @@ class RowSource(ABC):
         return in_order(of_frame, join, chain([first], frames))
 
 
-NO_ROWS = "X has no rows in any of its parts; expected some. Check what the parts are made from."
+NO_ROWS = (
+    "X has no rows in any of its parts; expected some, each time they are read. Check what the "
+    "parts are made from; an iterable has to begin anew each time."
+)
 
 
 @dataclass(frozen=True)

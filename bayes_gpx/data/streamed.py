@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.parts import Names, seen_of_both, seen_of_part
 from bayes_gpx.data.row_source import RowSource, row_source
@@ -39,11 +40,14 @@ class StreamedData(TrainingData):
         None where a fit was loaded: then there are no rows.
     names : Names or None
         Of the columns in the source.
+    first : Fingerprint or None
+        Of the rows as they were read first.
     """
 
     held: Moments | None = None
     source: RowSource | None = None
     names: Names | None = None
+    first: Fingerprint | None = None
 
     streamed = True
 
@@ -72,11 +76,6 @@ class StreamedData(TrainingData):
             own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
             found += [self.read(frame.iloc[own])] if len(own) else []
             start += len(frame)
-        if start != self.n:
-            raise ValueError(
-                f"The data set has {start} rows and had {self.n} when the model was made; expected "
-                "the same rows each time. Make the model of it again."
-            )
         first, Z = found[0], None
         X = _stacked([part.X for part in found], wanted)
         if first.Z is not None:
@@ -125,9 +124,16 @@ class StreamedData(TrainingData):
         Raises
         ------
         ValueError
-            If the model was loaded, without its rows.
+            If the model was loaded, without its rows; at the end, if they are not those that were
+            read first.
         """
-        return self._source.frames()
+        found = Fingerprint(0, 0)
+        for frame in self._source.frames():
+            found = found.joined(fingerprint(frame))
+            if found.n > self.n:
+                break
+            yield frame
+        refuse_other(found, self.first)
 
     @property
     def _source(self):
@@ -151,11 +157,31 @@ class StreamedData(TrainingData):
         columns = self.d + self.p + 1 + (self.exposure is not None)
         if self.n * columns <= HELD and not self._source.elsewhere:
             return in_order(of_part, join, self._held)
-        return self._source.reduce(partial(_of_scaled, of_part, self._light.read), join)
+        return self.joined(partial(_of_scaled, of_part), join)
+
+    def joined[Found](
+        self, of_rows: Callable[[TrainingData], Found], join: Callable[[Found, Found], Found]
+    ) -> Found:
+        """Join what is found of the rows of each part, which are read anew.
+
+        Parameters
+        ----------
+        of_rows, join : callable
+            That can be pickled, since they may run on other machines.
+
+        Raises
+        ------
+        ValueError
+            If the rows are not those that were read first.
+        """
+        of_frame = partial(_of_frame, of_rows, self._light.read)
+        whole, found = self._source.reduce(of_frame, partial(_of_both, join))
+        refuse_other(found, self.first)
+        return whole
 
     @cached_property
     def _held(self):
-        return [self.read(frame).scaled() for frame in self._source.frames()]
+        return [self.read(frame).scaled() for frame in self.parts()]
 
     def __getstate__(self):
         """Without rows that are held, which can be read again."""
@@ -181,8 +207,16 @@ def _stacked(frames, labels):
     return replace(frames[0], values=values, index=labels)
 
 
-def _of_scaled(of_part, read, frame):
-    return of_part(read(frame).scaled())
+def _of_scaled(of_part, rows):
+    return of_part(rows.scaled())
+
+
+def _of_frame(of_rows, read, frame):
+    return of_rows(read(frame)), fingerprint(frame)
+
+
+def _of_both(join, one, other):
+    return join(one[0], other[0]), one[1].joined(other[1])
 
 
 def read_streamed(
@@ -261,6 +295,7 @@ def read_streamed(
         held=seen.of(X.columns),
         source=source,
         names=names,
+        first=seen.rows,
     )
 
 
@@ -294,6 +329,11 @@ def read_data(
     if source is not None and options.get("groups") is not None:
         raise ValueError("X is read in parts, and groups was given; expected rows in memory.")
     known = {"weighs": weighs, "intercept": intercept, "scale": scale, "exposure": exposure}
+    if source is None and isinstance(y, str):
+        raise ValueError(
+            f"y is the str {y!r}, which names a column where X is read in parts; expected values, "
+            f"one for each row of a table in memory. Pass the column {y!r}, and X without it."
+        )
     if source is None:
         return read_training(X, y, observation, Z, **known, **options)
     return read_streamed(source, y, observation, Z, **known)

@@ -138,12 +138,12 @@ def explain(
     `bayes_gpx.predictions`, `weights`, `contributions`, `derivatives` and `attributions` take
     `executor` too: a `concurrent.futures.Executor`, for Dask ``client.get_executor()``. Its workers
     explain more than 16,384 rows in parts of so many. Draws then need a `path`, which all workers
-    can write to; without one pass ``keep="summary"``; `obs` and `joint` are refused. Training rows
-    that were read in parts are explained so without an executor as well. Of fewer rows, workers
-    take blocks of draws of the hyperparameters, as many as take 0.3 seconds, and what they find is
-    put together here, so that everything is as without an executor, but for round-off. `seed` gives
-    the same draws for any number of workers; of labels and counts, whose posterior is searched for
-    from that of the draw before, to about nine digits.
+    can write to; what ``keep="summary"`` gives may go to one. `obs` and `joint` are refused.
+    Training rows that were read in parts are explained so without an executor as well. Of fewer
+    rows, workers take blocks of draws of the hyperparameters, as many as take 0.3 seconds, and what
+    they find is put together here, so that everything is as without an executor, but for round-off.
+    `seed` gives the same draws for any number of workers; of labels and counts, whose posterior is
+    searched for from that of the draw before, to about nine digits.
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
@@ -156,6 +156,11 @@ def explain(
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
+    if path is not None and keep == "summary":
+        raise ValueError(
+            "path was given with keep='summary'; expected one of them, since summaries of rows in "
+            "memory are small. Leave path out, and write what is returned by .to_zarr(path)."
+        )
     prob = probability(ci_prob, rcParams["stats.ci_prob"])
     hyper = hyperparameter_draws(model, idata, num_draws)
     sampled = keep == "draws"

@@ -1,14 +1,13 @@
 """A zarr store whose rows are written in parts, in any order and by several processes.
 
 It grows in a folder beside its place, `name.unfinished`, as other stores do. Parts are whole
-chunks, so that no two writers touch the same file, and each leaves a mark when it is written: asked
-for the same again, only parts without a mark are computed.
+chunks, so that no two writers touch the same file, and each leaves a mark when it is written, which
+says of which rows: asked for the same again, only parts without such a mark are computed.
 """
 
 from __future__ import annotations
 
 import json
-import secrets
 import shutil
 from os import PathLike
 from pathlib import Path
@@ -17,7 +16,8 @@ from typing import Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.stores import WRITTEN, append, refuse_foreign
+from bayes_gpx.draws.stores import WRITTEN, append, made_beside, refuse_foreign
+from bayes_gpx.system.files import replaced
 
 PART = 2**14
 """Rows of a part."""
@@ -49,8 +49,7 @@ class PartStore:
         self.folder = self.path.with_name(f"{self.path.name}.unfinished")
         self.store, record = self.folder / "store", {"asked": asked, "entropy": entropy}
         if not self.folder.exists():
-            made = self.folder.with_name(f".{secrets.token_hex(8)}.unfinished")
-            made.mkdir(parents=True)
+            made = made_beside(self.folder)
             (made / "parts.json").write_text(json.dumps(record))
             made.rename(self.folder)
         known = self.folder / "parts.json"
@@ -66,9 +65,10 @@ class PartStore:
     def _mark(self, number):
         return self.folder / f"part_{number}"
 
-    def holds(self, number: int) -> bool:
-        """Whether a part was written."""
-        return self._mark(number).exists()
+    def holds(self, number: int, rows: str) -> bool:
+        """Whether a part was written, of rows with this digest."""
+        mark = self._mark(number)
+        return mark.exists() and mark.read_text() == rows
 
     def begin(self, part: xr.Dataset, rows: int) -> None:
         """Make the arrays of all rows, as those of one part are; nothing if they are there."""
@@ -80,6 +80,7 @@ class PartStore:
         by_row = [str(name) for name, v in part.variables.items() if "obs" in v.dims]
         part = part.drop_vars("obs")  # labels of all rows are written last
         by_row.remove("obs")
+        beside = [name for name in by_row if name in part.coords]
         written = [*part.variables, "obs"]
         common = part.drop_vars(by_row).assign_attrs({WRITTEN: written})
         common.to_zarr(self.store, mode="w", consolidated=False)
@@ -98,19 +99,24 @@ class PartStore:
                 dimension_names=[str(d) for d in v.dims],
                 attributes=dict(v.attrs),
             )
+        if beside:
+            told = group.attrs.get("coordinates", "")
+            group.attrs["coordinates"] = " ".join([*str(told).split(), *beside])
         (self.folder / "begun").touch()
 
-    def write(self, number: int, part: xr.Dataset) -> None:
-        """Write a part's rows, and mark it as written."""
+    def write(self, number: int, part: xr.Dataset, rows: str) -> None:
+        """Write what was found of a part, and mark it as written, of rows with this digest."""
         import zarr
 
+        self._mark(number).unlink(missing_ok=True)
         group = zarr.open_group(self.store, mode="r+")
-        rows = slice(number * PART, number * PART + part.sizes["obs"])
+        own = slice(number * PART, number * PART + part.sizes["obs"])
         for name, v in part.variables.items():
             if "obs" in v.dims and name != "obs":
-                where = tuple(rows if d == "obs" else slice(None) for d in v.dims)
+                where = tuple(own if d == "obs" else slice(None) for d in v.dims)
                 cast(zarr.Array, group[str(name)])[where] = v.values
-        self._mark(number).touch()
+        with replaced(self._mark(number)) as mark:
+            mark.write(rows.encode())
 
     def finished(self, labels: np.ndarray) -> xr.Dataset:
         """Write the labels of all rows, put the store in its place, and return what it holds."""

@@ -175,7 +175,7 @@ class Store:
     def _begin(self, shapes, asked, dims):
         import zarr
 
-        made = self._folder.with_name(f".{secrets.token_hex(8)}.unfinished")
+        made = made_beside(self._folder)
         group = zarr.open_group(made / "store", mode="w")
         for name, shape in shapes.items():
             group.create_array(
@@ -219,6 +219,25 @@ def with_more(path: str | PathLike, variables: xr.Dataset) -> xr.Dataset:
     told = {WRITTEN: [*written, *(name for name in variables.variables if name not in written)]}
     append(path, variables.assign_attrs(told))
     return xr.open_zarr(path, chunks=None, consolidated=False)
+
+
+def made_beside(folder: Path) -> Path:
+    """Make a folder beside another one, to be renamed to it once it is whole.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be made there.
+    """
+    made = folder.with_name(f".{secrets.token_hex(8)}.unfinished")
+    try:
+        made.mkdir(parents=True)
+    except OSError as wrong:
+        raise ValueError(
+            f"path: nothing can be written in {folder.parent} ({wrong.strerror}); expected a place "
+            "in a folder that may be written to. Pass another path."
+        ) from wrong
+    return made
 
 
 def refuse_foreign(path):

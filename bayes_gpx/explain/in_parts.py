@@ -127,7 +127,7 @@ def _own_z(training, Z):
 
 
 def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", seed=None, **options):
-    """The verb's result for all parts, in a store or, of summaries, in memory."""
+    """The verb's result for all parts, in a store or, of summaries without one, in memory."""
     one_of("keep", keep, ("draws", "summary"))
     if keep == "draws" and path is None:
         raise ValueError(
@@ -137,7 +137,7 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
         count("seed", seed, 0)
     entropy, store, n = np.random.SeedSequence(seed).entropy, None, len(rows.labels)
     options |= {"keep": keep, "progressbar": False}
-    if keep == "draws":
+    if path is not None:
         store = PartStore(path, _asked(verb, model, idata, rows, seed, options), entropy)
         entropy = store.entropy
     numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(rows.parts))
@@ -145,9 +145,11 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
     found = verb(model, idata, **part, seed=own, **options)
     if store is not None:
         store.begin(found, n)
-        if not store.holds(number):
-            store.write(number, found)
-        numbered = (task for task in numbered if not store.holds(task[0]))
+        if not store.holds(number, rows_of := digest(*part.values())):
+            store.write(number, found, rows_of)
+        numbered = (
+            task for task in numbered if not store.holds(task[0], digest(*task[1].values()))
+        )
     rest = in_turn(_task, (verb, model, idata, options, store), numbered, executor)
     if store is not None:
         deque(rest, maxlen=0)
@@ -179,5 +181,5 @@ def _task(shared, number, part, seed):
     found = verb(model, idata, **part, seed=seed, **options)
     if store is None:
         return found
-    store.write(number, found)
+    store.write(number, found, digest(*part.values()))
     return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def sums_over_rows(design, training):
     of = SumsOf(design)
     of.compile()
     if training.streamed:
-        total = training.source.reduce(partial(_of_part, of, training.read), _added)
+        total = training.joined(of, _added)
     else:
         starts = range(0, training.n, TOGETHER)
         parts = (training.rows(slice(start, start + TOGETHER)) for start in starts)
@@ -110,10 +110,6 @@ class SumsOf:
     def __getstate__(self):
         """Without the compiled function, which is compiled anew where it is needed."""
         return {"design": self.design}
-
-
-def _of_part(of, read, frame):
-    return of(read(frame))
 
 
 def _added(one, other):

@@ -302,6 +302,11 @@ def test_levels_are_those_of_all_parts():
     assert not model.training.moments.mean[model.training.X.columns.index("colour=green")]
 
 
+def test_a_name_is_no_response_of_a_table():
+    with pytest.raises(ValueError, match="y is the str 'y', .* Pass the column 'y'"):
+        bx.GP(FRAME, "y", **HSGP)
+
+
 def test_tables_are_tables():
     assert row_source(FRAME) is None
     assert row_source(pl.from_pandas(FRAME)) is None

@@ -87,10 +87,10 @@ def test_an_interrupted_store_goes_on_where_it_stopped(model, tmp_path, monkeypa
     whole = bx.predictions(model, THETA, path=tmp_path / "whole", **QUIET).load()
     write, written = part_stores.PartStore.write, []
 
-    def stops(self, number, part):
+    def stops(self, number, *part):
         if number == 2:
             raise KeyboardInterrupt
-        write(self, number, part)
+        write(self, number, *part)
 
     with monkeypatch.context() as patched:
         patched.setattr(part_stores.PartStore, "write", stops)
@@ -100,9 +100,9 @@ def test_an_interrupted_store_goes_on_where_it_stopped(model, tmp_path, monkeypa
     with pytest.raises(ValueError, match="no unfinished store of the same"):
         bx.predictions(model, THETA, path=tmp_path / "store", **QUIET | {"draws": 5})
 
-    def counts(self, number, part):
+    def counts(self, number, *part):
         written.append(number)
-        write(self, number, part)
+        write(self, number, *part)
 
     monkeypatch.setattr(part_stores.PartStore, "write", counts)
     found = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
@@ -132,7 +132,7 @@ def test_refuses(model, options, message):
 def test_another_table_of_the_same_size_does_not_resume(model, tmp_path, monkeypatch):
     """Nor another baseline, though both are arrays that print alike."""
 
-    def stops(self, number, part):
+    def stops(self, number, *part):
         raise KeyboardInterrupt
 
     options = {"path": tmp_path / "store", **QUIET}
