@@ -17,6 +17,7 @@ from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.numerics.progress import foretell, progress_bar
 from bayes_gpx.numerics.threads import blas_threads, parallel_densities
+from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.system.warning import warn
 
 EVALUATIONS = 50
@@ -103,12 +104,13 @@ def _mapped(pool, density, starts, elsewhere):
     """Where the starts end, in their order."""
     if elsewhere is None:
         return pool.map(partial(ascend, density), starts)
-    task = partial(_ascend_of, elsewhere.model, density.jacobian)
-    return elsewhere.executor.map(task, starts)
+    shared, each = (elsewhere.model, density.jacobian), ((start,) for start in starts)
+    return in_turn(_ascend_of, shared, each, elsewhere.executor)
 
 
-def _ascend_of(model, jacobian, start):
+def _ascend_of(shared, start):
     """Where a start ends, in the process that this is called in."""
+    model, jacobian = shared
     return ascend(Density(model(), jacobian=jacobian), start)
 
 
