@@ -1,6 +1,7 @@
 """A figure of a table: our numbers as filled points beside the published ones, which are hollow."""
 
 import matplotlib.pyplot as plt
+import numpy as np
 
 COLUMNS = 4
 WIDE = 8
@@ -8,6 +9,15 @@ WIDE = 8
 
 APART = 0.18
 """Vertical distance between the points of a method, in rows."""
+
+BEYOND = 1e4
+"""Published numbers above it are bounds: an arrow at the edge of the panel stands for them."""
+
+LETTERS = 60
+"""Letters that a line of the legend has room for."""
+
+ROOM = 1.3
+"""Factor between the numbers of a logarithmic panel and its edges."""
 
 
 def plot(table, label, *, panel="data", reading=None, log=False):
@@ -46,23 +56,36 @@ def plot(table, label, *, panel="data", reading=None, log=False):
     for axis, (name, own) in zip(axes.flat, panels, strict=False):
         at = own["method"].map(methods.index) - APART * len(readings) / 2
         first = own.assign(at=at).drop_duplicates("method")
-        numbers = first["published_mean"], first["published_sd"]
-        _points(axis, *numbers, first["at"], label="published", fmt="D", color="black", mfc="white")
+        bound = first["published_mean"] > BEYOND
+        known, said = first[~bound], {"label": "published", "color": "black", "mfc": "white"}
+        numbers = known["published_mean"], known["published_sd"]
+        _points(axis, *numbers, known["at"], fmt="D", **said)
+        for at_bound, least in zip(first["at"][bound], first["published_mean"][bound], strict=True):
+            _at_the_edge(axis, at_bound, f">10$^{{{np.log10(least):.0f}}}$")
         for k, (title, whole) in enumerate(readings.items()):
             part = own.loc[own.index.intersection(whole.index)]
             places = at[part.index] + APART * (k + 1)
             _points(axis, part["mean"], part["sd"], places, label=title, fmt="o", color=f"C{k}")
         axis.set(title=name, yticks=range(len(methods)), yticklabels=methods)
         numbers = own[["mean", "published_mean"]].stack()
+        numbers = numbers[numbers < BEYOND]
         if log and numbers.max() > WIDE * numbers.min():
-            axis.set_xscale("log")
+            axis.set(xscale="log", xlim=(numbers.min() / ROOM, numbers.max() * ROOM))
     axes[0, 0].set_ylim(len(methods) - 0.5, -0.5)
     for axis in axes.flat[len(panels) :]:
         axis.set_axis_off()
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(labels))
+    together = len(labels) if sum(map(len, labels)) < LETTERS else 3
+    figure.legend(handles, labels, loc="outside upper center", ncols=together)
     figure.supxlabel(label, fontsize="medium")
     return figure
+
+
+def _at_the_edge(axis, at, text):
+    """An arrow for a number beyond the right edge."""
+    style = {"xycoords": axis.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
+    arrow = {"arrowstyle": "->", "color": "black"}
+    axis.annotate(text, (1.0, at), (-22, 0), ha="right", fontsize=8, arrowprops=arrow, **style)
 
 
 def _points(axis, mean, sd, at, **style):
