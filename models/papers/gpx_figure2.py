@@ -16,6 +16,7 @@ import papers
 from gpx_scores import KEPT
 
 METHODS = ("GPX", "LIME", "SHAP", "KL", "Localized", "Network", "ARD")
+MARKERS = "o^vsDXP"
 
 
 def main(arguments=None):
@@ -38,9 +39,10 @@ def plot(summary):
     for axis, name in zip(axes.flat, names, strict=False):
         own = summary[summary["data"] == name]
         for method, line in own.groupby("method", sort=False):
-            style = {"color": f"C{METHODS.index(method)}"}
+            place = METHODS.index(method)
+            style = {"color": f"C{place}", "marker": MARKERS[place], "markersize": 5}
             if method == "GPX":
-                style = {"linewidth": 3, "color": "black"}
+                style |= {"linewidth": 3, "color": "black"}
             axis.errorbar(line["k"], line["mean"], line["sd"], label=method, capsize=2, **style)
         axis.set(title=name, xlabel="features kept, k", ylim=(0, None), xticks=KEPT[::3])
     for axis in axes.flat[len(names) :]:

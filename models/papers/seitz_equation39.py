@@ -146,6 +146,7 @@ def plot(points):
         axis.plot(exact, taylor, ".", markersize=4)
         axis.set_title(label, fontsize="medium")
         axis.set_xlabel("exact mean gradient")
+        axis.locator_params(axis="x", nbins=4)
     axes[0].set_ylabel("by Taylor expansion")
     return figure
 

@@ -34,6 +34,7 @@ def plot(found):
         style = {"fillstyle": "none", "label": "without S, as in the paper"}
         axis.plot(part["variance_without_S"], part["feature"], "s", **style)
         axis.grid(axis="y", alpha=0.4)
+        axis.locator_params(axis="x", nbins=4)
         axis.set(title=quantity, xlabel="mean variance [squared sd of medv]", xlim=(0, None))
     axes[0].invert_yaxis()
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)

@@ -75,7 +75,7 @@ def plot(found, rows, chosen):
             limit = np.abs(own).max()
             axis.imshow(own.reshape(8, 8), cmap="RdBu_r", vmin=-limit, vmax=limit)
     for axis, name in zip(axes[:, 0], ("image", *found), strict=True):
-        axis.set_ylabel(name, fontsize="small")
+        axis.set_ylabel(name.replace(" ", "\n"), fontsize="small")
     for axis in axes.flat:
         axis.set(xticks=[], yticks=[])
         axis.spines[:].set_visible(True)
