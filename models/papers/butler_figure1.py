@@ -13,8 +13,8 @@ other corner. Far along, the sum is known better than its parts, whose errors ca
 The paper prints the function sin(x1) sin(2 x2), but its figure is of sin(x1) sin(1.5 x2). Both are
 here, the text's with `_text` behind the name of the figure. From the authors' start the text's
 function ends at a maximum of the evidence where x2 hardly matters: it starts at shorter
-lengthscales here. The 500 places are the authors'; their noise is not known. The dashed lines, the
-attributions of the true function, are not in the paper.
+lengthscales here, and the cells hold both ends. The 500 places are the authors'; their noise is not
+known. The dashed lines, the attributions of the true function, are not in the paper.
 
 `butler_figure1_growth` has the sd at some places, the share of the hundred steps along the diagonal
 at which it grows, and the share of 90 % intervals that hold the truth.
@@ -51,7 +51,10 @@ def main(arguments=None):
         if paper.quick:
             X, y = X[::3], y[::3]
         model = butler.uncentred(X, y)
-        theta = butler.optimum(paper, f"simulated, {frequency:g}", X, y, **STARTS[frequency])
+        name = f"simulated, {frequency:g}"
+        theta = butler.optimum(paper, name, X, y, **STARTS[frequency])
+        if STARTS[frequency]:
+            butler.optimum(paper, f"{name}, authors' start", X, y)
         t = np.linspace(0, butler.SIDE, 101)
         diagonal = pd.DataFrame({"x1": t, "x2": t}, index=t)
         found = bx.attributions(model, theta, diagonal, baseline="zero", **SUMMARY)

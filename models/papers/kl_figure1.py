@@ -8,8 +8,8 @@ and a flat prior. The relevance of each variable is drawn against it, the other 
 equation 2, whose predictions have Student's t distribution; dashed is what the slope of the mean
 contributes alone, dotted what the change of the variance does. `package` is the relevance that
 `bayes_gpx.relevance` finds with a linear kernel of very large variance and the noise plugged in, so
-that predictions are normal. The paper's ten rows are not known: `share_...` say in which share of
-a thousand data sets what the paper reads from its figure is true.
+that predictions are normal. The paper's ten rows are not known: `kl_figure1_shares` has the share
+of a thousand data sets in which what the paper reads from its figure is true.
 """
 
 import sys
