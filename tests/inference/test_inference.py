@@ -281,6 +281,25 @@ def test_the_best_of_several_starts_is_kept(rng):
     assert float(idata["posterior"]["sigma"].squeeze()) < 0.5
 
 
+def test_the_highest_end_alone_is_climbed_to_its_top():
+    """Of two curved ridges, whose tops at (-1, 1) and (2, 4) have log densities of 0 and 1."""
+    with pm.Model() as model:
+        x, y = pm.Flat("x"), pm.Flat("y")
+        ridge = pt.minimum((x + 1.0) ** 2, (x - 2.0) ** 2 - 1.0) + 30.0 * (y - x**2) ** 2
+        pm.Potential("height", -ridge)
+    density = Density(model, jacobian=False)
+    starts = [{"x": np.array(a), "y": np.array(b)} for a, b in ((-3.0, 5.0), (3.5, 5.0))]
+    low, high = climb(density, starts, progressbar=False)
+    assert_allclose(high.x, [2.0, 4.0], atol=1e-4)
+    assert_allclose(high.log_density, 1.0, atol=1e-8)
+    assert_allclose(low.log_density, 0.0, atol=0.01)
+    assert low.converged and high.converged
+    assert [low.evaluations, high.evaluations] == [len(low.trace), len(high.trace)]
+    (alone,) = climb(density, starts[:1], progressbar=False)
+    assert alone.evaluations > low.evaluations
+    assert_allclose(alone.log_density, 0.0, atol=1e-8)
+
+
 @pytest.mark.parametrize("inner", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_functions_of_threads_do_not_disturb_each_other(regression, inner):
     """Also where an operation keeps one inner function for all its copies."""
