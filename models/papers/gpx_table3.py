@@ -5,7 +5,8 @@ Neighbours are test rows with |x' - x| / m < .05. In standardised inputs no test
 one, so that the printed setting cannot have given the printed number; the table has it in
 standardised inputs, in inputs between 0 and 1 (min-max), and over all other rows, each with the
 share of rows that have a neighbour, and, on the first split, `stability_nearest`: over the ten
-nearest rows, as `bx.metrics.stability` measures it by default, in units of y.
+nearest rows, as `bx.metrics.stability` measures it by default, in units of y. `gpx_table3_wide` has
+the means alone, a row for each data set and method.
 
 Two more tables look for the setting that gives the published numbers: all readings, and the best of
 each ball and inputs. Equation 19 does not say in which inputs its ball is measured, how weights are
@@ -59,6 +60,7 @@ def main(arguments=None):
     summary = papers.over_splits(cells, metrics)
     readings, nearest = read(paper)
     table = paper.beside_published(papers.pd.concat([summary, nearest]), metric="stability")
+    paper.table(wide(table), "_wide")
     if not paper.only:
         found = judged(readings)
         paper.table(found, "_all_readings")
@@ -117,6 +119,18 @@ def judged(readings):
         found[f"neighbours_{name}"] = own.groupby(keys)["neighbours"].first()
     order = ["numbers", "factor"]
     return found.reset_index().sort_values(order, ascending=[False, True], ignore_index=True)
+
+
+def wide(table):
+    """Means of each method under each reading beside the published ones, and rows with neighbours.
+
+    Rows are data sets and methods that were computed; the shares do not depend on the method.
+    """
+    known = table.dropna(subset="mean")
+    means = known.pivot_table("mean", KEYS, "metric", sort=False)
+    shares = means.filter(like="neighbours").drop(columns="neighbours_everyone", errors="ignore")
+    published = known.groupby(KEYS, sort=False)["published_mean"].first().rename("published")
+    return published.to_frame().join(means.filter(like="stability")).join(shares).reset_index()
 
 
 def plot(table):
