@@ -1,4 +1,4 @@
-"""Fingerprints of rows in their order, by which a second reading is told from the first."""
+"""Fingerprints of rows, with their order and without: a second reading is told by them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,28 @@ BASE = 0x9E3779B97F4A7C15
 
 
 class Fingerprint(NamedTuple):
-    """Of some rows: how many, and a polynomial of their hashes, modulo 2^64.
+    """Of some rows, or none: how many, and two numbers made of their hashes, modulo 2^64.
 
-    It depends on the rows and on their order, and not on how they are divided into parts.
+    Neither depends on how the rows are divided into parts.
+
+    Attributes
+    ----------
+    n : int
+    total : int
+        The sum of the hashes, which is the same in any order of the rows.
+    value : int
+        A polynomial of the hashes, which depends on their order.
     """
 
-    n: int
-    value: int
+    n: int = 0
+    total: int = 0
+    value: int = 0
 
     def joined(self, other: Fingerprint) -> Fingerprint:
         """Of these rows, and of others after them."""
+        total = self.total + other.total
         value = self.value * pow(BASE, other.n, 2**64) + other.value
-        return Fingerprint(self.n + other.n, value % 2**64)
+        return Fingerprint(self.n + other.n, total % 2**64, value % 2**64)
 
 
 def fingerprint(frame: pd.DataFrame) -> Fingerprint:
@@ -32,18 +42,33 @@ def fingerprint(frame: pd.DataFrame) -> Fingerprint:
     powers = np.full(len(frame), BASE, dtype=np.uint64)
     powers[-1:] = 1
     powers = np.multiply.accumulate(powers[::-1])[::-1]
-    return Fingerprint(len(frame), int(np.sum(hashes * powers)))
+    return Fingerprint(len(frame), int(np.sum(hashes)), int(np.sum(hashes * powers)))
 
 
 def refuse_other(found: Fingerprint, first: Fingerprint | None) -> None:
-    """Raise where rows are not those of the first reading; nothing where there was none."""
-    if first is None or found == first:
+    """Raise where rows are not those of the first reading; nothing where there was none.
+
+    Their order is not looked at. Where there are more rows, the rest need not have been read.
+    """
+    if first is None or found[:2] == first[:2]:
         return
-    what = f"has {found.n} rows and had {first.n}"
-    if found.n == first.n:
-        what = f"has other values, or its {found.n} rows in another order, than it had"
+    what = f"other values in its {found.n} rows than it had"
+    if found.n != first.n:
+        what = f"{'at least ' if found.n > first.n else ''}{found.n} rows and had {first.n}"
     raise ValueError(
-        f"The data set {what} when the model was made; expected the same rows each time it is "
+        f"The data set has {what} when the model was made; expected the same rows each time it is "
         "read. Let them be, or make the model of them again; an iterable has to begin anew each "
         "time, with the same random numbers if it draws any."
+    )
+
+
+def refuse_reordered(found: Fingerprint, first: Fingerprint | None, cure: str) -> None:
+    """Raise where rows are not those of the first reading, or not in their order."""
+    refuse_other(found, first)
+    if first is None or found == first:
+        return
+    raise ValueError(
+        f"The data set has its {found.n} rows in another order than it had when the model was "
+        "made; expected the same order each time, since rows are explained, and named by obs=, by "
+        f"their numbers. {cure}"
     )

@@ -157,9 +157,16 @@ def seen_of_part(names: Names, frame: pd.DataFrame) -> Seen:
     keys = np.random.default_rng(digest.tolist()).uniform(size=len(frame))
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
     levels = X.levels | ({} if Z is None else Z.levels)
-    sample = frame.iloc[chosen].reset_index(drop=True)
-    known = tuple(frame.columns), levels, sample, keys[chosen], frame.attrs[PART], labels
-    return Seen(columns, *known, fingerprint(frame))
+    return Seen(
+        columns=columns,
+        sources=tuple(frame.columns),
+        levels=levels,
+        sample=frame.iloc[chosen].reset_index(drop=True),
+        keys=keys[chosen],
+        part=frame.attrs[PART],
+        labels=labels,
+        rows=fingerprint(frame),
+    )
 
 
 def seen_of_both(one: Seen, other: Seen) -> Seen:
@@ -184,9 +191,16 @@ def seen_of_both(one: Seen, other: Seen) -> Seen:
     keys = np.concatenate([one.keys, other.keys])
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
     tables = [part.sample.astype(dict.fromkeys(levels, str)) for part in (one, other)]
-    sample = pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True)
-    known = one.sources, levels, sample, keys[chosen], one.part, _labels_of_both(one, other)
-    return Seen(columns, *known, one.rows.joined(other.rows))
+    return Seen(
+        columns=columns,
+        sources=one.sources,
+        levels=levels,
+        sample=pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True),
+        keys=keys[chosen],
+        part=one.part,
+        labels=_labels_of_both(one, other),
+        rows=one.rows.joined(other.rows),
+    )
 
 
 def _labels_of_both(one, other):

@@ -27,10 +27,16 @@ PART = "part"
 
 
 class RowSource(ABC):
-    """Frames of some rows each, always the same ones in the same order."""
+    """Frames of some rows each, always the same rows; in the same order, where that matters."""
 
     elsewhere = False
     """Whether `reduce` works where the frames lie, on other machines too."""
+
+    to_keep_order = (
+        "Let the rows be in their order, or make the model of them again; an iterable has to begin "
+        "anew each time."
+    )
+    """What error messages say where the order of rows has changed."""
 
     @abstractmethod
     def frames(self) -> Iterator[pd.DataFrame]:
@@ -145,6 +151,11 @@ class DaskRows(RowSource):
     frame: Any
 
     elsewhere = True
+
+    to_keep_order = (
+        "Of a merge or a shuffle, Dask's partitions have the same rows in another order each time "
+        "that they are computed: make the model of X.persist(), which computes them once."
+    )
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Compute one partition after the other."""

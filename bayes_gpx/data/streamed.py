@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other
+from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.parts import Names, seen_of_both, seen_of_part
 from bayes_gpx.data.row_source import RowSource, row_source
@@ -119,21 +119,25 @@ class StreamedData(TrainingData):
         )
 
     def parts(self) -> Iterator[pd.DataFrame]:
-        """Frames of all rows, one after the other.
+        """Frames of all rows, one after the other, for what goes by the order of rows.
 
         Raises
         ------
         ValueError
             If the model was loaded, without its rows; at the end, if they are not those that were
-            read first.
+            read first, in the same order.
         """
-        found = Fingerprint(0, 0)
+        yield from self._frames(partial(refuse_reordered, cure=self._source.to_keep_order))
+
+    def _frames(self, refuse):
+        """Frames of all rows, whose fingerprint is compared with the first at the end."""
+        found = Fingerprint()
         for frame in self._source.frames():
             found = found.joined(fingerprint(frame))
             if found.n > self.n:
                 break
             yield frame
-        refuse_other(found, self.first)
+        refuse(found, self.first)
 
     @property
     def _source(self):
@@ -167,7 +171,8 @@ class StreamedData(TrainingData):
         Parameters
         ----------
         of_rows, join : callable
-            That can be pickled, since they may run on other machines.
+            That can be pickled, since they may run on other machines. Rows may have another order
+            than they had, as Dask's have after a merge: what is found is not to depend on it.
 
         Raises
         ------
@@ -181,7 +186,7 @@ class StreamedData(TrainingData):
 
     @cached_property
     def _held(self):
-        return [self.read(frame).scaled() for frame in self.parts()]
+        return [self.read(frame).scaled() for frame in self._frames(refuse_other)]
 
     def __getstate__(self):
         """Without rows that are held, which can be read again."""

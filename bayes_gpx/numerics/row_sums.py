@@ -33,7 +33,7 @@ PARTS = Generic()
 
 
 class RowParts(Protocol):
-    """Rows that are read in parts, again and again, always the same ones in the same order."""
+    """Rows that are read in parts, again and again, always the same ones."""
 
     def sums[Found](
         self,

@@ -83,6 +83,34 @@ def test_partitions_without_rows_are_passed_over():
         bx.GP(none, "y", **HSGP)
 
 
+def test_partitions_of_a_merge_are_the_rows_of_a_table():
+    """Their order within a partition differs between computations by several threads."""
+    numbered = FRAME.assign(key=rng.permutation(N))
+    left, right = numbered[["key", "a"]], numbered[["key", "b", "y"]][::-1]
+    parts = (dask.from_pandas(table, npartitions=5, sort=False) for table in (left, right))
+    merged = dask.merge(*parts, on="key", shuffle_method="disk").drop(columns="key")
+    model, table = bx.GP(merged, "y", **HSGP), bx.GP(X, FRAME["y"], **HSGP)
+    for key, value in table.sums.items():
+        np.testing.assert_allclose(model.sums[key], value, atol=1e-9)
+
+
+def shuffled(part):
+    """The rows in an order of this time alone."""
+    return part.sample(frac=1.0, random_state=np.random.default_rng())
+
+
+def test_rows_in_an_order_of_their_own_each_time_are_explained_once_they_are_persisted():
+    frame = dask.from_pandas(FRAME, npartitions=2).map_partitions(shuffled, meta=FRAME[:0])
+    model = bx.GP(frame, "y", **HSGP)
+    with pytest.raises(ValueError, match=r"80 rows in another order .* X\.persist\(\)"):
+        bx.predictions(model, THETA, keep="summary", **QUIET)
+    rows = frame.persist()
+    found = bx.predictions(bx.GP(rows, "y", **HSGP), THETA, keep="summary", **QUIET)
+    new = rows.compute()[["a", "b"]]
+    given = bx.predictions(bx.GP(X, FRAME["y"], **HSGP), THETA, new, keep="summary", **QUIET)
+    np.testing.assert_allclose(found["f_mean"], given["f_mean"], atol=1e-9)
+
+
 def kill_once(mark, part):
     """End the worker's process the first time that a part is asked for."""
     if not os.path.exists(mark):
