@@ -89,10 +89,13 @@ def _streamed(training, exposed):
             read = training.read(frame)
             tables = {"X_new": read.X.values, **_own_z(training, read.Z), "exposure": read.exposure}
             held.append([tables[name] for name in names])
-            while sum(len(own[0]) for own in held) >= PART:
-                whole = [np.concatenate(column) for column in zip(*held, strict=True)]
-                yield {name: own[:PART] for name, own in zip(names, whole, strict=True)}
-                held = [[column[PART:] for column in whole]]
+            if sum(len(own[0]) for own in held) < PART:
+                continue
+            whole = [np.concatenate(column) for column in zip(*held, strict=True)]
+            last = len(whole[0]) // PART * PART
+            for k in range(0, last, PART):
+                yield {name: own[k : k + PART] for name, own in zip(names, whole, strict=True)}
+            held = [[column[last:].copy() for column in whole]]
         whole = [np.concatenate(column) for column in zip(*held, strict=True)]
         if len(whole[0]):
             yield dict(zip(names, whole, strict=True))

@@ -110,6 +110,22 @@ def test_an_interrupted_store_goes_on_where_it_stopped(model, tmp_path, monkeypa
     xr.testing.assert_identical(found.load(), whole)
 
 
+def test_a_large_frame_is_copied_once_however_many_parts_it_has(monkeypatch):
+    copied, joined = [], np.concatenate
+
+    def counting(arrays, *args, **options):
+        copied.append(sum(map(np.size, arrays)))
+        return joined(arrays, *args, **options)
+
+    training = bx.GP([FRAME], "y", approximation=bx.HSGP(4, 1.5)).training
+    monkeypatch.setattr(in_parts, "PART", 2)
+    monkeypatch.setattr(np, "concatenate", counting)
+    parts = [part["X_new"] for part in in_parts._streamed(training, False).parts]
+    assert [*map(len, parts)] == [2] * (N // 2)
+    assert sum(copied) <= 2 * X.size
+    np.testing.assert_array_equal(np.vstack(parts), X.values)
+
+
 def test_finished_stores_are_replaced_and_others_refused(model, tmp_path):
     bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
     again = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET | {"draws": 2})
