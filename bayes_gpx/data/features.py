@@ -316,7 +316,18 @@ def _as_table(X, column):
     return X if _is_data_array(X) or np.ndim(X) != 1 else np.asarray(X, dtype=object)[:, None]
 
 
+def refuse_lazy(X: Any, name: str) -> None:
+    """Raise for a lazy frame of polars, which has no rows until it is collected."""
+    if nw.dependencies.is_polars_lazyframe(X):
+        raise ValueError(
+            f"{name} is a LazyFrame of polars; expected rows. Pass .collect() of it; of more rows "
+            "than memory holds, write Parquet files by .sink_parquet(path), which GP and GPX read "
+            "in parts if X is their path."
+        )
+
+
 def _open(X, name, prefix):
+    refuse_lazy(X, name)
     if hasattr(X, "dims") and hasattr(X, "data_vars"):  # no import of xarray here, either
         raise ValueError(f"{name} is an xarray Dataset; expected one table: use .to_dataframe().")
     labels = row_labels(X)

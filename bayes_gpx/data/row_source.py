@@ -1,4 +1,4 @@
-"""Tables that are read in parts, again and again: files, Dask data frames, iterables of frames."""
+"""Tables that are read in parts, again and again: files, Arrow's, Dask's, iterables of frames."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from bayes_gpx.data.features import refuse_lazy
 from bayes_gpx.numerics.threads import in_order
 
 ENDINGS = {".parquet": "parquet", ".pq": "parquet", ".arrow": "ipc", ".feather": "feather"}
@@ -105,14 +106,29 @@ class FileRows(RowSource):
     def frames(self) -> Iterator[pd.DataFrame]:
         """Read batches of rows, which are numbered from 0 in each file."""
         for path in self.paths:
-            opened, seen = self._opened(path), 0
+            opened = self._opened(path)
             known = opened.schema.names
             columns = [name for name in self.columns or known if name in known]
-            for batch in opened.to_batches(columns=columns, batch_size=BATCH):
-                if batch.num_rows:
-                    rows = pd.RangeIndex(seen, seen + batch.num_rows)
-                    yield _named(batch.to_pandas().set_axis(rows), path)
-                    seen += batch.num_rows
+            yield from _batches(opened, path, columns)
+
+
+@dataclass(frozen=True, eq=False)
+class ArrowRows(RowSource):
+    """A pyarrow Table or Dataset, which may be of files of any format and of folders with values.
+
+    Attributes
+    ----------
+    rows : pyarrow.Table or pyarrow.dataset.Dataset
+    """
+
+    rows: Any
+
+    def frames(self) -> Iterator[pd.DataFrame]:
+        """Read batches of rows, which are numbered from 0 over all of them."""
+        import pyarrow.dataset
+
+        opened = pyarrow.dataset.dataset(self.rows) if hasattr(self.rows, "shape") else self.rows
+        yield from _batches(opened, "The Arrow data")
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +145,7 @@ class GivenFrames(RowSource):
     def frames(self) -> Iterator[pd.DataFrame]:
         """Iterate over it anew."""
         for number, frame in enumerate(self.iterable):
+            refuse_lazy(frame, f"Frame {number}")
             if not hasattr(frame, "columns"):
                 raise ValueError(
                     f"X holds a {type(frame).__name__}; expected an iterable of pandas or polars "
@@ -182,6 +199,16 @@ class DaskRows(RowSource):
         return whole
 
 
+def _batches(opened, part, columns=None):
+    """Frames of the rows of a pyarrow Dataset, numbered from 0."""
+    seen = 0
+    for batch in opened.to_batches(columns=columns, batch_size=BATCH):
+        if batch.num_rows:
+            rows = pd.RangeIndex(seen, seen + batch.num_rows)
+            yield _named(batch.to_pandas().set_axis(rows), part)
+            seen += batch.num_rows
+
+
 def _named(frame, part):
     """A frame with strings as names of its columns, and a name of its own for error messages."""
     named = frame.set_axis([str(name) for name in frame.columns], axis=1)
@@ -201,18 +228,23 @@ def _of_both(join, one, other):
     return join(one, other)
 
 
-def row_source(X: Any) -> RowSource | None:
+def row_source(X: Any, by_name: bool = False) -> RowSource | None:
     """What X is read from in parts; None where it is a table.
 
     Parameters
     ----------
     X : RowSource, str or path, dask.dataframe.DataFrame, iterable of frames, or a table
-        A file, a folder or a glob of Parquet or Arrow files, or a list of files.
+        A file, a folder or a glob of Parquet or Arrow files, or a list of files; or a pyarrow
+        Dataset or Table.
+    by_name : bool
+        Whether y is the name of a column: a pyarrow Table is then read in parts, and what is none
+        of these is refused.
 
     Raises
     ------
     ValueError
-        For paths without such files, and for iterators, which can be read once only.
+        For paths without such files, for what is lazy, and for iterators, which can be read once
+        only.
     """
     if isinstance(X, RowSource):
         return X
@@ -222,15 +254,30 @@ def row_source(X: Any) -> RowSource | None:
         return FileRows(tuple(chain.from_iterable(_files(fspath(path)) for path in X)))
     if hasattr(X, "to_delayed") and hasattr(X, "npartitions"):
         return DaskRows(X)
+    refuse_lazy(X, "X")
+    if hasattr(X, "to_batches") and hasattr(X, "schema") and (by_name or not hasattr(X, "shape")):
+        return ArrowRows(X)
     if hasattr(X, "__next__"):
         raise ValueError(
             f"X is a {type(X).__name__}, which can be read once only; expected an iterable that "
             "begins anew each time, such as a list of frames or an object with __iter__."
         )
-    if hasattr(X, "columns") or hasattr(X, "shape") or not hasattr(X, "__iter__"):
+    if hasattr(X, "columns") or hasattr(X, "shape"):
         return None
-    first = next(iter(X), None)
-    return GivenFrames(X) if hasattr(first, "columns") else None
+    several = hasattr(X, "__iter__")
+    first = next(iter(X), None) if several else None
+    refuse_lazy(first, "Frame 0")
+    if hasattr(first, "columns") or (by_name and several and first is None):
+        return GivenFrames(X)
+    if not by_name:
+        return None
+    held = "" if first is None else f" of {type(first).__name__}"
+    raise ValueError(
+        f"X is a {type(X).__name__}{held}, and y names a column; expected what is read in parts: "
+        "the path of a Parquet or Arrow file, of a folder of these or a glob, a list of files, a "
+        "pyarrow Dataset or Table, a Dask data frame, or an iterable of pandas or polars frames. "
+        "Pass one of these, or a table in memory with y as values."
+    )
 
 
 def _is_file(path):

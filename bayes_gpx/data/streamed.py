@@ -330,7 +330,7 @@ def read_data(
 
     Arguments are those of `bayes_gpx.data.training.read_training` and of `read_streamed`.
     """
-    source = row_source(X)
+    source = row_source(X, by_name=isinstance(y, str))
     if source is not None and options.get("groups") is not None:
         raise ValueError("X is read in parts, and groups was given; expected rows in memory.")
     known = {"weighs": weighs, "intercept": intercept, "scale": scale, "exposure": exposure}

@@ -34,9 +34,9 @@ class GP(Model):
 
         Rows are read in parts, and need not fit into memory, if X is the path of a Parquet or
         Arrow file, of a folder of these or a glob, such as ``"rides/*.parquet"``, or a list of
-        files; a Dask data frame; or an iterable of pandas or polars frames that can be iterated
-        over again. All columns but y and the exposure are then features. This needs an
-        approximation; see Notes.
+        files; a pyarrow Dataset or Table; a Dask data frame; or an iterable of pandas or polars
+        frames that can be iterated over again. All columns but y and the exposure are then
+        features. This needs an approximation; see Notes.
     y : series or array (n,); or a frame or array (n, q); or str
         A table holds several outputs of each row, one in each column, for normal noise; missing
         values are gaps, and columns of arrays are named y0, y1, ... Where rows are read in parts,

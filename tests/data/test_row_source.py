@@ -5,7 +5,9 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
+from pyarrow import dataset as arrow
 
 import bayes_gpx as bx
 from bayes_gpx.data import parts, row_source as row_sources
@@ -49,6 +51,8 @@ def sources(folder):
         "polars": [pl.from_pandas(part) for part in PARTS],
         "folder": files(folder),
         "glob": f"{folder}/**/*.parquet",
+        "Arrow data set": arrow.dataset(folder, format="parquet"),
+        "Arrow table": pa.Table.from_pandas(FRAME),
     }
 
 
@@ -170,6 +174,16 @@ def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
         ([FRAME[:20], FRAME[["far", "y"]][20:]], "y", r"Frame 1: it lacks .*'b'.*unlike Frame 0"),
         ([FRAME[:20], FRAME[20:].assign(c=1)], "y", r"Frame 1: it adds \['c'\], unlike Frame 0"),
         ([FRAME[:0], FRAME[:0]], "y", "no rows in any of its parts"),
+        ([], "y", "no rows in any of its parts"),
+        (pa.Table.from_pandas(FRAME[:0]), "y", "no rows in any of its parts"),
+        (3, "y", "X is a int, and y names a column; expected what is read in parts: the path"),
+        ({"b": [1.0]}, "y", "X is a dict of str, and y names a column; .* Pass one of these"),
+        (["a.txt"], "y", "X is a list of str, and y names"),
+        (pl.LazyFrame(FRAME), "y", r"X is a LazyFrame .* Pass .collect\(\) .*sink_parquet"),
+        (pl.LazyFrame(FRAME), FRAME["y"], "X is a LazyFrame"),
+        ([FRAME[:20], pl.LazyFrame(FRAME)], "y", "Frame 1 is a LazyFrame"),
+        ([pl.LazyFrame(FRAME)], "y", "Frame 0 is a LazyFrame"),
+        (arrow.dataset(pa.Table.from_pandas(FRAME)), FRAME["y"], "expected the name of a column"),
         ([FRAME.assign(b=pd.Timestamp(2020, 1, 1))], "y", "Frame 0: X, column 'b', holds dates"),
         ([FRAME.assign(b=[[1.0]] * N)], "y", r"column 'b', holds \[1.0\] \(list\) at row 0"),
         ([FRAME.assign(b=Decimal(3))], "y", r"Decimal.* Convert them by .astype\(float\)"),
@@ -207,6 +221,23 @@ def test_names_the_file_and_its_row(tmp_path):
             bx.GP(tmp_path, "y", **HSGP)
 
 
+def test_batches_of_arrow_data_are_numbered_on(monkeypatch):
+    """Of a table and of a data set, each of which is cut into batches of `BATCH` rows."""
+    monkeypatch.setattr(row_sources, "BATCH", 50)
+    table = pa.Table.from_pandas(FRAME.assign(b=FRAME["b"].where(FRAME.index != 85)))
+    for source in (table, arrow.dataset(table)):
+        found = [*row_source(source, by_name=True).frames()]
+        assert [*map(len, found)] == [50, 40]
+        with pytest.raises(ValueError, match="Arrow data: X, column 'b'.*the first at row 85"):
+            bx.GP(source, "y", **HSGP)
+
+
+def test_new_rows_that_are_lazy_are_refused():
+    model, new = bx.GP(PARTS, "y", **HSGP), pl.LazyFrame(FRAME)
+    with pytest.raises(ValueError, match="X_new is a LazyFrame"):
+        bx.predictions(model, THETA, new, **QUIET)
+
+
 def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "0.parquet").write_bytes(b"")
     with pytest.raises(ValueError, match="0.parquet cannot be read; expected a whole file"):
@@ -221,6 +252,10 @@ def test_columns_that_are_names_of_folders_are_not_lost(tmp_path):
     with pytest.raises(ValueError, match="'colour=blue', whose names are values of a column"):
         bx.GP(tmp_path, "y", **HSGP)
     assert bx.GP(tmp_path / "colour=red", "y", **HSGP).training.X.columns == ("far", "b")
+    colours = pa.schema([("colour", pa.dictionary(pa.int32(), pa.string()))])
+    folders = arrow.partitioning(colours, flavor="hive", dictionaries="infer")
+    found = bx.GP(arrow.dataset(tmp_path, partitioning=folders), "y", **HSGP)
+    assert found.training.X.columns == ("far", "b", "colour=blue", "colour=red")
 
 
 def test_parts_without_rows_and_columns_in_another_order_say_the_same(tmp_path):
@@ -312,6 +347,8 @@ def test_tables_are_tables():
     assert row_source(pl.from_pandas(FRAME)) is None
     assert row_source([[1.0, 2.0]]) is None
     assert row_source(np.zeros((3, 2))) is None
+    assert row_source(pa.Table.from_pandas(FRAME)) is None
+    assert bx.GP(pa.Table.from_pandas(FRAME[["b"]]), FRAME["y"]).training.n == N
 
 
 def test_files_are_read_in_the_order_of_their_names(tmp_path):
