@@ -52,6 +52,11 @@ class StreamedData(TrainingData):
     streamed = True
 
     @property
+    def stored(self) -> bool:
+        """Whether there are rows to be read."""
+        return self.source is not None
+
+    @property
     def n(self) -> int:
         """Number of samples, in all parts."""
         return self.moments.n
@@ -141,12 +146,16 @@ class StreamedData(TrainingData):
 
     @property
     def _source(self):
-        if self.source is None:
+        self.refuse_without_rows()
+        return self.source
+
+    def refuse_without_rows(self) -> None:
+        """Raise where there are no rows to be read."""
+        if not self.stored:
             raise ValueError(
-                "This fit was saved without the rows, which were read in parts. Pass rows to be "
+                "The training rows were read in parts and not saved with the fit. Pass rows to be "
                 "explained as X_new; fit again with a model of the whole data."
             )
-        return self.source
 
     def sums[Found](
         self,

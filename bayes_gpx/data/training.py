@@ -78,6 +78,9 @@ class TrainingData:
     streamed = False
     """Whether the rows are read in parts, and only a sample of them is held."""
 
+    stored = True
+    """Whether there are rows: not where a fit of rows in parts was loaded, or sent to a worker."""
+
     @property
     def n(self) -> int:
         """Number of responses."""

@@ -11,6 +11,7 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Labels, Table
 from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
 from bayes_gpx.data.response import read_reals, texts
+from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -68,11 +69,12 @@ def points(
             raise ValueError("Z_new was given without X_new; pass both, or neither.")
         if groups_new is not None:
             raise ValueError("groups_new was given without X_new; pass both, or neither.")
-        if model.training.streamed:
+        if isinstance(model.training, StreamedData):
+            model.training.refuse_without_rows()
             raise ValueError(
-                "The training rows are read in parts, or were not saved with the fit; pass rows as "
-                "X_new. Predictions, weights, contributions, derivatives and attributions of all "
-                "of them go to a path=, or are summaries with keep='summary'."
+                "The training rows are read in parts; pass rows as X_new. Predictions, weights, "
+                "contributions, derivatives, attributions and Shapley values of all of them go to "
+                "a path=, or are summaries with keep='summary'."
             )
         X, Z, groups = model.training.X, model.training.Z, model.training.groups
     else:

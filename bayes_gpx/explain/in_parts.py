@@ -41,7 +41,7 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
         **options: Any,
     ) -> xr.Dataset:
         refuse_swapped(model, idata)
-        streamed = X_new is None and model.training.streamed and model.training.source is not None
+        streamed = X_new is None and model.training.streamed and model.training.stored
         known_executor(executor)
         alone = partial(verb, model, idata, X_new, Z_new, groups_new=groups_new, **options)
         if not streamed and executor is None:

@@ -93,9 +93,9 @@ def described(model: Any) -> str:
     """What a model is, as a table in plain text: the `repr` of a model."""
     (_, family), *rest = structure(model)
     data = model.training
-    rows = [("Response", data.y_name), ("Rows", str(len(data.X))), *rest]
-    if data.streamed:
-        rows[1] = "Rows", str(data.n)
+    where = (", read in parts" if data.stored else ", not stored") if data.streamed else ""
+    n = data.n if data.streamed else len(data.X)
+    rows = [("Response", data.y_name), ("Rows", f"{n}{where}"), *rest]
     head = ("hyperparameter", "dims", "prior")
     return "\n\n".join([family, _columns(rows), _columns([head, *hyperparameters(model)])])
 

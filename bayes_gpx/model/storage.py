@@ -51,6 +51,15 @@ CALLABLE = "callable"
 PRECOMPUTED = "precomputed"
 """Stands in a file for a covariance of labels, which is among its variables."""
 
+ROWS = "rows"
+"""Attribute of a file: what became of rows that were read in parts."""
+
+NOT_STORED = (
+    "The training rows were read in parts and are not stored: the group bayes_gpx has sums over "
+    "them or what they say at each draw, their moments and their scaling, and its X, Z and y are "
+    "one row, of medians of a sample."
+)
+
 GROUP = "bayes_gpx"
 """Group of a file that holds the model; all others are the fit's."""
 
@@ -74,7 +83,8 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     Notes
     -----
     Of a model whose rows are read in parts, the file holds sums over them, moments and scaling, but
-    no rows: the loaded model predicts and explains what is passed as `X_new`. Where rows enter by
+    no rows, as its attribute `rows` says: the loaded model predicts and explains what is passed as
+    `X_new`, and X and y in the file are one row, of medians of a sample. Where rows enter by
     more than sums made once, as with `Inducing`, the file holds what they say at each draw, m x m
     numbers for m points, for which `save` passes over the rows once for each draw.
 
@@ -161,6 +171,8 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
             ),
         }
     )
+    if kept is not None:
+        tree.attrs[ROWS] = NOT_STORED
     # In memory first: HDF5 may take the process down with it where a disk is full.
     data = sealed(tree.to_netcdf(engine="h5netcdf"))
     with replaced(path) as file:
@@ -222,6 +234,7 @@ def load(
     with nullcontext() if kernel or priors else _reading(path):
         model = _restored(data, settings, kernel or own_kernel, priors)
         idata = tree.drop_nodes(GROUP)
+        idata.attrs.pop(ROWS, None)
         refuse_other_model(model, idata)
     return model, idata
 

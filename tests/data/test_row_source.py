@@ -1,5 +1,6 @@
 """Rows that are read in parts: the same numbers as those of one table, and what is refused."""
 
+import re
 from decimal import Decimal
 
 import numpy as np
@@ -7,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import xarray as xr
 from pyarrow import dataset as arrow
 
 import bayes_gpx as bx
@@ -315,7 +317,13 @@ def test_files_of_fits_hold_no_rows(tmp_path):
     idata = model.fit(progressbar=False)
     path = tmp_path / "fit.nc"
     bx.save(model, idata, path)
+    with xr.open_datatree(path, engine="h5netcdf") as file:
+        assert "rows were read in parts and are not stored" in file.attrs["rows"]
+        assert file["bayes_gpx"].sizes["obs"] == 1
     again, kept = bx.load(path)
+    assert "rows" not in kept.attrs and "rows" not in idata.attrs
+    assert re.search(r"^Rows +90, read in parts$", repr(model), re.MULTILINE)
+    assert re.search(r"^Rows +90, not stored$", repr(again), re.MULTILINE)
     assert again.training.X.values.shape == (1, len(model.training.X.columns))
     assert again.training.n == N
     new = FRAME[["b", "colour"]][:4], FRAME[["far"]][:4]
@@ -325,8 +333,13 @@ def test_files_of_fits_hold_no_rows(tmp_path):
     refitted = again.fit(progressbar=False)
     best = [float(i["sample_stats"]["lp"].max()) for i in (idata, refitted)]
     np.testing.assert_allclose(*best, atol=1e-4)
-    with pytest.raises(ValueError, match="were not saved with the fit"):
-        bx.predictions(again, kept, progressbar=False)
+    for ask in (
+        lambda: bx.predictions(again, kept, keep="summary", progressbar=False),
+        lambda: bx.slopes(again, kept, progressbar=False),
+        lambda: bx.report(again, kept, path=tmp_path / "report"),
+    ):
+        with pytest.raises(ValueError, match=r"not saved with the fit\. Pass rows .* as X_new;"):
+            ask()
 
 
 def test_levels_are_those_of_all_parts():

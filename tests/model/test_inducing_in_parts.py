@@ -197,7 +197,7 @@ def test_files_hold_what_the_rows_say_at_each_draw(tmp_path, monkeypatch):
     assert model.training.source.iterable.passes == passes
     bx.save(again, kept, tmp_path / "again.nc")
     for ask in (lambda: bx.predictions(again, THETA, X[:4], **QUIET), lambda: again.fit(**QUIET)):
-        with pytest.raises(ValueError, match="saved without the rows"):
+        with pytest.raises(ValueError, match="not saved with the fit"):
             ask()
 
 

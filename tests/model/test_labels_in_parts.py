@@ -259,7 +259,7 @@ def test_files_hold_what_the_rows_say_but_no_rows(kind, request, tmp_path):
     options = {"progressbar": False, "seed": 1}
     known = bx.predictions(model, idata, X[:4], **options)
     assert bx.predictions(again, kept, X[:4], **options).equals(known)
-    with pytest.raises(ValueError, match="saved without the rows"):
+    with pytest.raises(ValueError, match="not saved with the fit"):
         bx.predictions(again, THETA, X[:4], **QUIET)
 
 

@@ -50,8 +50,7 @@ def _baseline(findings):
         )
     else:
         yield Prose("The baseline lies within the observed range of every feature.", "good")
-    without_rows = training.streamed and training.source is None
-    if without_rows or (training.Z is not None and not training.tied):
+    if not training.stored or (training.Z is not None and not training.tied):
         return
     options = findings.sampled | {"keep": "summary", "on": "latent"}
     rows = slice(None, None, -(-len(known) // 100))
