@@ -181,6 +181,7 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
             raise ValueError(f"models[{name!r}] is no pair (model, idata); expected both.")
         refuse_swapped(*fitted)
         refuse_other_model(*fitted)
+    _refuse_parts({name: model for name, (model, _) in models.items() if model.training.streamed})
     first = next(iter(models))
     model, idata = models[first]
     for name, (other, fit) in models.items():
@@ -189,11 +190,6 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
             raise ValueError(
                 f"{pair} are fits by {_method(idata)!r} and {_method(fit)!r}, whose densities "
                 "average over different draws; expected the same method for all."
-            )
-        if model.training.streamed or other.training.streamed:
-            raise ValueError(
-                f"{pair}: rows that are read in parts have no leave-one-out terms; expected models "
-                "of tables in memory."
             )
         for training in (model.training, other.training):
             training.refuse_one_output()
@@ -212,6 +208,23 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
                 f"{pair}: one has probabilities of labels or counts, and the other densities of "
                 "numbers; expected the same kind for all."
             )
+
+
+def _refuse_parts(models):
+    """Raise if there are models of rows in parts, and say what compares them by some rows."""
+    if not models:
+        return
+    cure = "Compare fits of a sample of the rows."
+    if all(model.specification.fixed_basis for model in models.values()):
+        cure = (
+            "Give each fit the terms of the same rows, idata['log_likelihood'] = "
+            "bx.log_likelihood(model, idata, obs=...)[['log_likelihood']], and pass the fits to "
+            "arviz.compare."
+        )
+    raise ValueError(
+        f"The rows of {', '.join(map(repr, models))} are read in parts, and not left out one by "
+        f"one; expected models of tables in memory. {cure}"
+    )
 
 
 def _refuse_mixed(models, groups, order, start):

@@ -82,7 +82,8 @@ def shapley_values(
         those of random functions (`sample_functions`).
     method : {"exact", "permutations", "fanova"}
         "exact": all orders of the features. "permutations": some random ones and their reverses,
-        the same for all rows and draws, which are drawn by `seed`. "fanova": features that have not
+        the same for all rows and draws, which are drawn by `seed`; rows that are explained in parts
+        have other ones in each part. "fanova": features that have not
         moved are not at the baseline, but averaged over the measure of an orthogonal additive
         kernel, ``bx.Additive(..., measure=...)``, and each component of f is divided evenly among
         its features [3]_. There is no baseline then, and any number of features.

@@ -114,10 +114,10 @@ class GP(Model):
     M^3, whatever n is. Beyond 2000 rows such a fit has no leave-one-out terms by itself;
     ``bx.log_likelihood(model, idata, obs=rows)`` computes those of some rows.
 
-    All other models of rows in parts pass over them for each density: three times with normal
-    noise, for the coefficients' posterior, the bound and its slopes, and with other likelihoods
-    once for each step towards that posterior. State and memory are those of M^2 numbers and of a
-    few parts, or of all rows where these are at most 256 MB, which are then read once.
+    All other models of rows in parts pass over them for each density: twice with normal noise,
+    once for the coefficients' posterior and once for the bound with its slopes, and with other
+    likelihoods once for each step towards that posterior. State and memory are those of M^2 numbers
+    and of a few parts, or of all rows where these are at most 256 MB, which are then read once.
 
     Groups need exact models, without `approximation`. A group does not change with x, so
     attributions and derivatives are those within a group; of a GP they are the same in all groups.

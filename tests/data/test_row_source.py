@@ -3,6 +3,7 @@
 import re
 from decimal import Decimal
 
+import arviz as az
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -118,6 +119,27 @@ def test_rows_are_left_out_by_their_numbers(weighed):
     for wrong in ([N], [-1], [1.5], []):
         with pytest.raises(ValueError, match="expected integers from 0 to 89"):
             bx.log_likelihood(model, theta, obs=wrong, progressbar=False)
+
+
+def test_fits_of_rows_in_parts_are_compared_as_the_message_says():
+    fits, terms, rows = {}, {}, [57, 3, 20, 88, 41]
+    for name, amplitude in {"small": 0.1, "large": 1.0}.items():
+        options = HSGP | {"priors": {"lengthscale": [0.7, 1.1, 0.9], "amplitude": amplitude}}
+        table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **options)
+        idata = table.fit("laplace", draws=100, chains=1, seed=1, progressbar=False)
+        fits[name] = bx.GP(PARTS, "y", **options), idata
+        terms[name] = bx.log_likelihood(table, idata, obs=rows, progressbar=False)
+    with pytest.raises(ValueError, match="'small', 'large' are read.*obs=.* arviz.compare"):
+        bx.compare(fits)
+    for model, idata in fits.values():
+        found = bx.log_likelihood(model, idata, obs=rows, progressbar=False)
+        idata["log_likelihood"] = found[["log_likelihood"]]
+    frame = az.compare({name: idata for name, (_, idata) in fits.items()}, round_to="none")
+    for name, own in terms.items():
+        of_table = az.from_dict({"posterior": {"x": np.zeros((1, 100))}})
+        of_table["log_likelihood"] = own[["log_likelihood"]]
+        expected = az.loo(of_table).elpd
+        np.testing.assert_allclose(frame.loc[name, "elpd"], expected, rtol=1e-8)
 
 
 def test_rows_that_changed_since_are_refused(tmp_path):

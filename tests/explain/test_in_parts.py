@@ -19,7 +19,7 @@ PARTS = [FRAME[:7], FRAME[7:31], FRAME[31:]]
 X = FRAME[["a", "b"]]
 THETA = {"lengthscale": [0.7, 1.1], "amplitude": 1.2, "sigma": 0.3}
 QUIET = {"progressbar": False, "draws": 4, "seed": 1}
-VERBS = [bx.predictions, bx.derivatives, bx.attributions]
+VERBS = [bx.predictions, bx.derivatives, bx.attributions, bx.shapley_values]
 
 
 @pytest.fixture(autouse=True)

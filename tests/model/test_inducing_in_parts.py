@@ -212,6 +212,9 @@ def test_what_needs_rows_at_hand_is_refused():
     model, _ = both()
     with pytest.raises(ValueError, match="leaving one out needs all others"):
         bx.log_likelihood(model, THETA, progressbar=False)
+    idata = model.fit(start=THETA, progressbar=False)
+    with pytest.raises(ValueError, match="not left out one by one.* Compare fits of a sample"):
+        bx.compare({"one": (model, idata), "other": (model, idata)})
     with pytest.raises(ValueError, match="read in parts; expected rows in memory. Move the points"):
         bx.optimise_inducing(model, THETA)
     with pytest.raises(ValueError, match="sigma_w that is not fixed at 0"):

@@ -73,9 +73,8 @@ def refuse_parts(given: Conditioning) -> None:
     """Raise where leaving rows out needs all others at hand, and these are read in parts."""
     if given.parts is not None:
         raise ValueError(
-            "The training rows are read in parts, and leaving one out needs all others at "
-            "hand; expected rows in memory. Pass rows that the model has not seen, with their "
-            "responses, as X_new and y_new of bx.compare."
+            "The training rows are read in parts, and leaving one out needs all others at hand; "
+            "expected rows in memory, or HSGP with normal noise and obs=. Fit a sample of the rows."
         )
 
 
