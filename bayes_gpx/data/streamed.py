@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
+from bayes_gpx.data.features import Frame
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.parts import Names, seen_of_both, seen_of_part
@@ -42,12 +43,15 @@ class StreamedData(TrainingData):
         Of the columns in the source.
     first : Fingerprint or None
         Of the rows as they were read first.
+    part : TrainingData or None
+        Rows that are explained, as samples whose responses are known.
     """
 
     held: Moments | None = None
     source: RowSource | None = None
     names: Names | None = None
     first: Fingerprint | None = None
+    part: TrainingData | None = None
 
     streamed = True
 
@@ -108,6 +112,17 @@ class StreamedData(TrainingData):
         X, Z, y, exposure, _ = cast(Names, self.names).read(frame, self.X, weighed)
         if self.intercept and Z is not None:
             Z = with_intercept(Z)
+        return self._of(X, Z, y, exposure)
+
+    def with_part(self, X: np.ndarray, Z: np.ndarray, y: np.ndarray) -> StreamedData:
+        """The same data, of which some rows are explained: in user units, as `read` has them."""
+        index = np.arange(len(y))
+        own = replace(self.X, values=X, index=index)
+        weighed = replace(cast(Frame, self.Z), values=Z, index=index)
+        return replace(self, part=self._of(own, weighed, y, None))
+
+    def _of(self, X, Z, y, exposure):
+        """Rows with the scaling of all."""
         return TrainingData(
             X,
             Z,

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.numerics.linear_algebra import with_jitter
@@ -141,9 +142,11 @@ def in_blocks(
     if where.positions is not None:
         at_points["positions"] = where.positions
     data = data_of(model, structure)
-    asked = _Asked(structure, build, data, at_points, common, (*labels,))
     factors = factors_of(model, structure, data)
     executor = None if "parts" in data else _EXECUTOR.get()
+    if isinstance(model.training, StreamedData) and model.training.part is not None:
+        data = {**{n: v for n, v in data.items() if n != "parts"}, **model.training.part.scaled()}
+    asked = _Asked(structure, build, data, at_points, common, (*labels,))
     draws, m, function = iter(tracked), len(where.X), None
     blocks: list[slice] = []
     seconds = 0.0

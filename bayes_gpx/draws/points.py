@@ -69,14 +69,8 @@ def points(
             raise ValueError("Z_new was given without X_new; pass both, or neither.")
         if groups_new is not None:
             raise ValueError("groups_new was given without X_new; pass both, or neither.")
-        if isinstance(model.training, StreamedData):
-            model.training.refuse_without_rows()
-            raise ValueError(
-                "The training rows are read in parts; pass rows as X_new. Predictions, weights, "
-                "contributions, derivatives, attributions and Shapley values of all of them go to "
-                "a path=, or are summaries with keep='summary'."
-            )
-        X, Z, groups = model.training.X, model.training.Z, model.training.groups
+        training = _at_hand(model.training)
+        X, Z, groups = training.X, training.Z, training.groups
     else:
         X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
         groups = model.training.read_groups(groups_new, X)
@@ -93,6 +87,20 @@ def points(
         X.index[rows],
         rows=rows,
         group=None if codes is None else codes[rows],
+    )
+
+
+def _at_hand(training):
+    """The training data; of data read in parts, the part that is explained."""
+    if not isinstance(training, StreamedData):
+        return training
+    if training.part is not None:
+        return training.part
+    training.refuse_without_rows()
+    raise ValueError(
+        "The training rows are read in parts; pass rows as X_new. Predictions, weights, "
+        "contributions, derivatives, attributions and Shapley values of all of them go to a path=, "
+        "or are summaries with keep='summary'."
     )
 
 

@@ -59,8 +59,9 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
                 )
         if streamed:
             kept = model.kept_of_rows(idata, options.get("num_draws"))
-            exposed = "exposure" in signature(verb).parameters
-            rows = _streamed(model.training, exposed and model.specification.observation.exposed)
+            spec, exposed = model.specification, "exposure" in signature(verb).parameters
+            known = spec.normal and model.training.Z is not None and not spec.fixed_basis
+            rows = _streamed(model.training, exposed and spec.observation.exposed, known)
             model = model.without_rows(kept)
         elif X_new is None:
             rows = _of_training(model.training)
@@ -79,15 +80,21 @@ class _Rows(NamedTuple):
     parts: Iterator[dict[str, Any]]
 
 
-def _streamed(training, exposed):
-    """The training rows, read in parts, in user units; with their exposure, where it is asked."""
+def _streamed(training, exposed, known):
+    """The training rows, read in parts, in user units; with their exposure, where it is asked.
+
+    Of rows whose y is `known`, on which deviations of their own depend, the arguments of `of_part`.
+    """
     names = "X_new", *([] if training.z_is_x else ["Z_new"]), *(["exposure"] if exposed else [])
+    names = ("X", "Z", "y") if known else names
 
     def parts():
         held: list[list[np.ndarray]] = []
         for frame in training.parts():
             read = training.read(frame)
             tables = {"X_new": read.X.values, **_own_z(training, read.Z), "exposure": read.exposure}
+            if known:
+                tables = {"X": read.X.values, "Z": read.Z.values, "y": read.y}
             held.append([tables[name] for name in names])
             if sum(len(own[0]) for own in held) < PART:
                 continue
@@ -145,7 +152,7 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
         entropy = store.entropy
     numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(rows.parts))
     number, part, own = next(numbered)
-    found = verb(model, idata, **part, seed=own, **options)
+    found = _of_part(verb, model, idata, part, seed=own, **options)
     if store is not None:
         store.begin(found, n)
         if not store.holds(number, rows_of := digest(*part.values())):
@@ -178,10 +185,17 @@ def _seed(entropy, number):
     return int(np.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(1)[0])
 
 
+def _of_part(verb, model, idata, part, **options):
+    """What a verb says of the rows of a part: of new ones, or of those whose y is known."""
+    if "y" in part:
+        return verb(model.of_part(**part), idata, **options)
+    return verb(model, idata, **part, **options)
+
+
 def _task(shared, number, part, seed):
     """One part, written to the store; or what was found of it."""
     verb, model, idata, options, store = shared
-    found = verb(model, idata, **part, seed=seed, **options)
+    found = _of_part(verb, model, idata, part, seed=seed, **options)
     if store is None:
         return found
     store.write(number, found, digest(*part.values()))

@@ -271,7 +271,8 @@ class GPX(Model):
     samples.
 
     With `HSGP`, normal noise and ``priors={"sigma_w": 0}`` rows enter by sums alone, as in `GP`;
-    M is the number of basis functions times that of weights.
+    M is the number of basis functions times that of weights. Otherwise each density of rows in
+    parts passes over them, and their own `eps_w` are known as those of a table are.
 
     References
     ----------

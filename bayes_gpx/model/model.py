@@ -151,6 +151,13 @@ class Model:
         training = cast("StreamedData", self.training).without_rows()
         return self.restored(training, self.specification, kept, **self._settings)
 
+    def of_part(self, X: np.ndarray, Z: np.ndarray, y: np.ndarray) -> Self:
+        """The same model of data read in parts, whose own rows are those of one part for verbs."""
+        view = type(self).__new__(type(self))
+        training = cast("StreamedData", self.training).with_part(X, Z, y)
+        view.__dict__.update(self.__dict__, training=training)
+        return view
+
     @property
     def _settings(self):
         return {"priors": self.priors, "scale": self.scale, "name": self.name}
@@ -214,7 +221,7 @@ class Model:
         inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
         y, exposure, parts = scaled["y"], None, None
         if data.streamed:
-            refuse_streamed(spec, theta)
+            refuse_streamed(spec)
             p = None if data.Z is None else data.p
             block = symbols_of_rows(data.d, p, exposed=not spec.normal)
             x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))

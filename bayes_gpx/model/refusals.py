@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from bayes_gpx.model.data_sums import deviates
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from bayes_gpx.model.specification import Specification
@@ -27,7 +24,7 @@ def refuse_many(n: int, specification: Specification) -> None:
         )
 
 
-def refuse_streamed(specification: Specification, theta: Mapping[str, Any]) -> None:
+def refuse_streamed(specification: Specification) -> None:
     """Raise for a model that needs rows themselves, where they are read in parts."""
     if specification.hierarchical:
         raise ValueError(
@@ -39,9 +36,4 @@ def refuse_streamed(specification: Specification, theta: Mapping[str, Any]) -> N
             "X is read in parts, without an approximation; expected approximation=bx.HSGP(m), for "
             "few columns, or approximation=bx.Inducing(m). For other models take a sample of the "
             "rows into memory."
-        )
-    if deviates(theta):
-        raise ValueError(
-            "X is read in parts, with a sigma_w that is not fixed at 0; expected "
-            "priors={'sigma_w': 0}, without deviations of single rows, which are not held."
         )

@@ -15,7 +15,12 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.basis_process import BasisProcess, by_observation, own_variances
+from bayes_gpx.processes.basis_process import (
+    BasisProcess,
+    by_observation,
+    n_features,
+    own_variances,
+)
 from bayes_gpx.processes.operators import AtPoints, Contribution, Operator, Value, Weight, evaluate
 from bayes_gpx.processes.weight_process import informed
 
@@ -235,7 +240,13 @@ class LowRank:
             asked = Weight(asked.X, sample=asked.sample, smooth=True)
         smooth, spread = self._smooth(asked), self.seen.own_variances
         rows = slice(None) if new else operator.sample
-        z = pt.as_tensor_variable(self.seen.Z[rows] if isinstance(operator, Weight) else operator.Z)
+        if not isinstance(operator, Weight):
+            z = operator.Z
+        elif self.seen.Z is not None:
+            z = self.seen.Z[rows]
+        else:
+            z = pt.ones((1, n_features(self.seen.process)))
+        z = pt.as_tensor_variable(z)
         spread = spread * pt.ones(z.shape[1])
         if isinstance(operator, Value):
             total = (z**2 * spread).sum(axis=1)

@@ -216,6 +216,12 @@ def own_variances(process: Process) -> TensorVariable | None:
     return pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
 
 
+def n_features(process: Process) -> int | TensorVariable | None:
+    """Number of features that a process weighs; None where it does not know."""
+    weights = process.own if isinstance(process, BasisProcess) else process
+    return weights.n_features if isinstance(weights, WeightProcess) else None
+
+
 def by_observation(design: TensorVariable, L: AtPoints) -> TensorVariable:
     """Rows of a design as (obs, components, M)."""
     return design.reshape((L.x.shape[0], -1, design.shape[1]))

@@ -329,8 +329,6 @@ def test_explanations_in_parts_refuse(options, message):
 def test_refuses_models_that_need_rows_at_hand(options, message):
     with pytest.raises(ValueError, match=message):
         bx.GP(PARTS, "y", **options)
-    with pytest.raises(ValueError, match="sigma_w"):
-        bx.GPX(PARTS, "y", **HSGP)
 
 
 def test_files_of_fits_hold_no_rows(tmp_path):

@@ -110,6 +110,32 @@ def test_an_interrupted_store_goes_on_where_it_stopped(model, tmp_path, monkeypa
     xr.testing.assert_identical(found.load(), whole)
 
 
+DEVIATING = {
+    "basis": {"approximation": bx.HSGP(4, 1.5), "intercept": True},
+    "points": {"approximation": bx.Inducing(X.values[::9]), "weight_prior": "per_feature"},
+}
+
+
+@pytest.mark.parametrize("kind", DEVIATING)
+@pytest.mark.parametrize("verb", [bx.predictions, bx.weights, bx.contributions, bx.derivatives])
+def test_rows_in_parts_deviate_as_those_of_a_table(verb, kind, tmp_path):
+    """By what their own y says of it, as all training rows; new rows by the prior."""
+    options = DEVIATING[kind]
+    model = bx.GPX(PARTS, "y", ["b"], **options)
+    table = bx.GPX(X[["a"]], FRAME["y"], X[["b"]], **options)
+    amplitude = [1.2] if "weight_prior" in options else 1.2
+    theta = {"lengthscale": [0.7], "amplitude": amplitude, "sigma": 0.3, "sigma_w": 0.5}
+    expected = verb(table, theta, keep="summary", **QUIET)
+    found = verb(model, theta, keep="summary", **QUIET)
+    moments_agree(found, expected)
+    assert found.attrs["samples"] == expected.attrs["samples"]
+    with ThreadPoolExecutor(2) as executor:
+        given = {"path": tmp_path / "store", "executor": executor}
+        moments_agree(verb(model, theta, **given, **QUIET).load(), expected)
+    new = X[["a"]][:4], X[["b"]][:4]
+    moments_agree(*(verb(m, theta, *new, keep="summary", **QUIET) for m in (model, table)))
+
+
 def test_a_large_frame_is_copied_once_however_many_parts_it_has(monkeypatch):
     copied, joined = [], np.concatenate
 
@@ -120,7 +146,7 @@ def test_a_large_frame_is_copied_once_however_many_parts_it_has(monkeypatch):
     training = bx.GP([FRAME], "y", approximation=bx.HSGP(4, 1.5)).training
     monkeypatch.setattr(in_parts, "PART", 2)
     monkeypatch.setattr(np, "concatenate", counting)
-    parts = [part["X_new"] for part in in_parts._streamed(training, False).parts]
+    parts = [part["X_new"] for part in in_parts._streamed(training, False, False).parts]
     assert [*map(len, parts)] == [2] * (N // 2)
     assert sum(copied) <= 2 * X.size
     np.testing.assert_array_equal(np.vstack(parts), X.values)

@@ -114,6 +114,29 @@ def test_weights_of_columns_by_name():
     )
 
 
+@pytest.mark.parametrize("held", [0, 2**25])
+@pytest.mark.parametrize("approximation", [bx.HSGP(4, 1.5), bx.Inducing(POINTS)])
+def test_densities_know_deviations_of_single_rows(approximation, held, monkeypatch):
+    """Their noise grows with the length of z, which is x here."""
+    monkeypatch.setattr(streamed, "HELD", held)
+    model = bx.GPX(Frames(NUMBERS), "y", approximation=approximation)
+    table = bx.GPX(X, FRAME["y"], approximation=approximation)
+    theta = THETA | {"sigma_w": 0.4}
+    (value, slopes), (expected, own) = at(model, theta), at(table, theta)
+    np.testing.assert_allclose(value, expected, rtol=1e-11)
+    np.testing.assert_allclose(slopes, own, rtol=1e-8, atol=1e-8)
+
+
+def test_a_loaded_fit_explains_new_rows_with_deviations(tmp_path):
+    model = bx.GPX(Frames(NUMBERS), "y", approximation=bx.HSGP(4, 1.5))
+    idata = model.fit(start=THETA | {"sigma_w": 0.4}, progressbar=False)
+    bx.save(model, idata, tmp_path / "fit.nc")
+    again, kept = bx.load(tmp_path / "fit.nc")
+    for verb in (bx.weights, bx.predictions):
+        found, given = (verb(*fit, X[:4], **QUIET) for fit in ((again, kept), (model, idata)))
+        assert found.equals(given)
+
+
 def test_fits_of_both_agree_and_so_do_their_inducing_values(monkeypatch):
     model, table = both()
     expected = table.fit("svgp", progressbar=False, start=THETA)
@@ -217,5 +240,3 @@ def test_what_needs_rows_at_hand_is_refused():
         bx.compare({"one": (model, idata), "other": (model, idata)})
     with pytest.raises(ValueError, match="read in parts; expected rows in memory. Move the points"):
         bx.optimise_inducing(model, THETA)
-    with pytest.raises(ValueError, match="sigma_w that is not fixed at 0"):
-        bx.GPX(Frames(NUMBERS), "y", approximation=bx.Inducing(5))

@@ -217,17 +217,20 @@ def test_training_rows_keep_their_exposure(counts):
     agree(one, other, names="")
 
 
-def test_weights_that_make_labels():
+@pytest.mark.parametrize("sigma_w", [0.0, 0.5])
+def test_weights_that_make_labels(sigma_w):
     points = X[["b", "far"]].values[::9]  # the columns of X, then those of Z
-    options = {"approximation": bx.Inducing(points), "priors": {"sigma_w": 0.0}, "intercept": True}
-    options |= {"likelihood": "bernoulli", "link": "probit"}
+    options = {"approximation": bx.Inducing(points), "intercept": True}
+    options |= {"likelihood": "bernoulli", "link": "probit", "priors": {"sigma_w": sigma_w}}
     frame = frame_of("bernoulli")
     model = bx.GPX(Frames(frame), "y", ["far"], **options)
     table = bx.GPX(X[["b"]], frame["y"], X[["far"]], **options)
     theta = {"lengthscale": [1.1], "amplitude": 1.2}
     new = X[["b"]][:4], X[["far"]][:4]
-    one, other = (bx.contributions(m, theta, *new, **QUIET) for m in (model, table))
-    agree(one, other, 1e-8)
+    for verb in (bx.contributions, bx.predictions):
+        agree(*(verb(m, theta, *new, **QUIET) for m in (model, table)), 1e-8)
+        asked = QUIET | {"keep": "summary", "on": "latent"}
+        agree(*(verb(m, theta, **asked) for m in (model, table)), 1e-8)
 
 
 @pytest.mark.slow

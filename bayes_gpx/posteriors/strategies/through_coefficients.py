@@ -29,11 +29,11 @@ class ThroughCoefficients(Strategy):
         """A `LowRank`."""
 
     def through(self, given: Conditioning, found: Found) -> LowRank:
-        """The posterior by what data left behind; of rows in parts without these."""
+        """The posterior by what data left behind; of rows in parts, for samples that are new."""
         seen = self.design(given)
-        if given.parts is None:
-            return LowRank(seen, *found)
-        return LowRank(replace(seen, X=None, y=None, Z=None), *found, deviates=False)
+        if given.parts is not None:
+            seen = replace(seen, X=None, y=None, Z=None)
+        return LowRank(seen, *found)
 
     def update(self, given, found, fresh):
         """Drawn coefficients; with inducing points, less those of the prior function."""
@@ -74,7 +74,8 @@ def refuse_parts(given: Conditioning) -> None:
     if given.parts is not None:
         raise ValueError(
             "The training rows are read in parts, and leaving one out needs all others at hand; "
-            "expected rows in memory, or HSGP with normal noise and obs=. Fit a sample of the rows."
+            "expected rows in memory, or rows that enter by sums: HSGP with normal noise, in a GPX "
+            "with sigma_w fixed at 0. Fit a sample of the rows."
         )
 
 
