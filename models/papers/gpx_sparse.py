@@ -112,16 +112,19 @@ def plot(cells):
     means["k"] = means["metric"].str.removeprefix("sufficiency_").astype(int)
     panels = list(means.groupby("data", sort=False))
     figure, axes = plt.subplots(
-        1, len(panels), figsize=(11, 4), layout="constrained", squeeze=False, sharey=True
+        1, len(panels), figsize=(11, 4), layout="constrained", squeeze=False
     )
     for axis, (name, own) in zip(axes.flat, panels, strict=True):
         for method, line in own.groupby("method", sort=False):
             prior, fitted = method.split(", ")
             style = {"color": f"C{PRIORS.index(prior)}", "linestyle": STYLES[fitted]}
             axis.plot(line["k"], line["mean"], marker=".", label=method, **style)
-        axis.set(title=name, xlabel="features kept, k", xticks=KEPT[::3])
-        axis.legend()
-    axes[0, 0].set(ylim=(0, None), ylabel="mean absolute change, sd of y")
+        axis.set(title=name, xlabel="features kept, k", xticks=KEPT[::3], ylim=(0, None))
+    axes[0, 0].set_ylabel("mean absolute change, sd of y")
+    shown = {}
+    for axis in axes.flat:
+        shown |= dict(zip(*axis.get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=len(shown))
     return figure
 
 
