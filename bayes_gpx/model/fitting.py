@@ -183,9 +183,8 @@ def _fit_with_jitter(model, method, starts, options, sampled=False):
 
 
 def _objective(model, jitter):
-    """The density of the hyperparameters, in a process that the model was sent to."""
-    with model.jittered(jitter):
-        return model.objective
+    """The density of the hyperparameters, for a task, wherever it runs."""
+    return model.at_jitter(jitter).objective
 
 
 def _terms_of_sampler(model, idata):

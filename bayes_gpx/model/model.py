@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -417,6 +418,15 @@ class Model:
                 yield
             finally:
                 self._jitter.set_value(0.0)
+
+    def at_jitter(self, jitter: float) -> Self:
+        """The same model built anew, of the same rows, whose densities have this jitter for good.
+
+        For a task of a fit that goes on, which holds the jitter of this one.
+        """
+        own = copy.copy(self)
+        own._jitter.set_value(jitter)
+        return own
 
     def fit(
         self,

@@ -464,6 +464,66 @@ def test_starts_run_by_an_executor_end_where_threads_end(regression):
         model.fit("map", executor=3)
 
 
+class Patient(ThreadPoolExecutor):
+    """Threads that are waited for some time, and not for ever."""
+
+    def submit(self, fn, /, *args, **kwargs):
+        future = super().submit(fn, *args, **kwargs)
+        future.result = partial(future.result, timeout=30)
+        return future
+
+
+@pytest.mark.filterwarnings("ignore::bayes_gpx.inference.diagnostics.ConvergenceWarning")
+@pytest.mark.parametrize("method", ["map", "laplace", "nuts"])
+def test_starts_run_by_threads_of_a_process_whose_fit_holds_the_model(regression, method):
+    X, _, y, _, _ = regression
+    options = {"draws": 20, "tune": 20, "chains": 2, "seed": 1, "progressbar": False}
+    fit = partial(bx.GP(X, y).fit, method, **options)
+    with Patient(2) as executor:
+        found, expected = fit(executor=executor), fit()
+    xr.testing.assert_equal(found["starts"].to_dataset(), expected["starts"].to_dataset())
+
+
+def test_tasks_have_the_jitter_of_their_fit(regression):
+    X, _, y, _, _ = regression
+    model = bx.GP(X, y)
+    start = model.starts()[0]
+
+    def height(objective):
+        density = Density(objective, jacobian=False)
+        return density.height(density.unconstrain(start))
+
+    without = height(model.objective)
+    own = fitting._objective(model, 0.5)
+    assert height(model.objective) == without  # what others hold is not touched
+    with model.jittered(0.5):
+        expected = height(model.objective)
+    assert height(own) == expected != without
+
+
+class Scattering(Sent):
+    """As Dask's executor: what is scattered is held where tasks run, which are sent its name."""
+
+    def __init__(self):
+        self._client, self.held, self.tasks = self, [], 0
+
+    def scatter(self, shared, *, broadcast, hash):
+        self.held.append(pickle.loads(pickle.dumps(shared)))
+        return "held"
+
+    def submit(self, fn, shared, /, *args):
+        assert shared == "held"
+        self.tasks += 1
+        return super().submit(partial(fn, self.held[0]), *args)
+
+
+def test_starts_get_the_model_once(regression):
+    X, _, y, _, _ = regression
+    model, executor = bx.GP(X, y), Scattering()
+    found = model.fit("map", executor=executor, progressbar=False)
+    assert len(executor.held) == 1 < executor.tasks == found["starts"].sizes["start"]
+
+
 @pytest.mark.slow
 def test_starts_run_in_other_processes(regression):
     X, _, y, _, _ = regression
