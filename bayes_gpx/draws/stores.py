@@ -2,7 +2,8 @@
 
 A store grows in a folder beside its place, `name.unfinished`, together with who asked for it, with
 the sums over draws so far, and with the moments of single draws that intervals are made of. What is
-not computed yet is NaN. The finished store is renamed to its place, and only then is an earlier one
+not written yet is NaN: of draws, the chunks that are being filled are in memory until the sums are
+kept. The finished store is renamed to its place, and only then is an earlier one
 removed.
 """
 
@@ -11,6 +12,7 @@ import secrets
 import shutil
 import time
 import warnings
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import cast
@@ -29,6 +31,12 @@ WRITTEN = "bayes_gpx_arrays"
 
 PAUSE = 10.0
 """Seconds between two times that the sums are kept: at most so much is computed again."""
+
+CHUNK = 2**17
+"""Numbers of a chunk of draws, about: 1 MiB, below which zarr's work for each chunk prevails."""
+
+HELD = 2**23
+"""Numbers of a store's chunks that are in memory at most, but for a chunk of each array: 64 MiB."""
 
 
 class Memory:
@@ -113,8 +121,9 @@ class Store:
         else:
             self.entropy = record["entropy"]
             self._resume(sums)
-        group = zarr.open_group(self._store, mode="r+")
-        self.arrays, self.held = [{name: group[name] for name in shapes}], [{}]
+        group, room = zarr.open_group(self._store, mode="r+"), HELD // len(shapes)
+        self.arrays = [{name: ChunkedArray(group[name], room) for name in shapes}]
+        self.held = [{}]
 
     room = np.inf
 
@@ -135,15 +144,17 @@ class Store:
         )
 
     def keep(self, done, sums):
-        """Keep the sums over all that is done, if the last time is long enough ago."""
+        """Keep all that is done, and the sums over it, if the last time is long enough ago."""
         if time.monotonic() - self._kept < PAUSE:
             return
+        self._write()
         with replaced(self._sums) as file:
             np.savez(file, *sums, done=done)
         self._kept = time.monotonic()
 
     def finished(self, dataset):
         """Write the rest, and put the store in its place; returns what it holds."""
+        self._write()
         names = [*self.arrays[0], *dataset.variables]
         append(self._store, dataset.assign_attrs({WRITTEN: names}))
         if self._path.exists():
@@ -151,6 +162,10 @@ class Store:
         self._store.rename(self._path)
         shutil.rmtree(self._folder)
         return xr.open_zarr(self._path, chunks=None, consolidated=False)
+
+    def _write(self):
+        for array in self.arrays[0].values():
+            array.write()
 
     def _resumable(self, asked):
         """What an unfinished store of the same says of itself; None where there is none."""
@@ -177,11 +192,16 @@ class Store:
 
         made = made_beside(self._folder)
         group = zarr.open_group(made / "store", mode="w")
+        room = HELD // len(shapes)
         for name, shape in shapes.items():
+            numbers = int(np.prod(shape[3:]))
+            # So few draws that their chunks of all rows are held until all of them have come.
+            draws = int(np.clip(room // (shape[2] * numbers), 1, min(16, shape[1])))
+            rows = min(max(1, CHUNK // (draws * numbers)), shape[2])
             group.create_array(
                 name,
                 shape=shape,
-                chunks=(1, min(16, shape[1]), min(256, shape[2]), *shape[3:]),
+                chunks=(1, draws, rows, *shape[3:]),
                 dtype="float64",
                 fill_value=np.nan,
                 dimension_names=dims[: len(shape)],
@@ -197,6 +217,55 @@ class Store:
                 self.done = tuple(map(int, kept["done"]))
                 for k, own in enumerate(sums):
                     own[...] = kept[f"arr_{k}"]
+
+
+class ChunkedArray:
+    """An array of a store, whose chunks are written when there is no more room to hold them.
+
+    Draws come one by one, and a chunk has several: written with each, it would be read and
+    compressed again each time. Chunks are written in the order in which they were begun.
+
+    Parameters
+    ----------
+    array : zarr.Array (chain, draw, obs, ...)
+    room : int
+        Numbers that are held at most, or one chunk.
+    """
+
+    def __init__(self, array, room):
+        self._array, self._held = array, {}
+        self._most = max(1, room // int(np.prod(array.chunks)))
+
+    def __setitem__(self, place, values):
+        """Set values at a chain, a draw or a slice of them, and a slice or an array of rows."""
+        chain, draws, rows = place
+        if not isinstance(draws, slice):
+            draws, values = slice(draws, draws + 1), values[None]
+        sizes = zip((draws, rows), self._array.shape[1:], self._array.chunks[1:], strict=False)
+        for some in product(*(_at_chunks(*span) for span in sizes)):
+            spans, own, given = zip(*some, strict=True)
+            chunk = chain, *spans
+            if chunk not in self._held:
+                if len(self._held) == self._most:
+                    self._write_one(next(iter(self._held)))
+                self._held[chunk] = self._array[chunk]
+            self._held[chunk][np.ix_(*own)] = values[np.ix_(*given)]
+
+    def write(self):
+        """Write all that is held."""
+        for chunk in [*self._held]:
+            self._write_one(chunk)
+
+    def _write_one(self, chunk):
+        self._array[chunk] = self._held.pop(chunk)
+
+
+def _at_chunks(span, length, size):
+    """Yield slices of the chunks that a span of an axis touches, where in them, and of the span."""
+    places = np.arange(length)[span]
+    for chunk in np.unique(places // size):
+        given = np.flatnonzero(places // size == chunk)
+        yield slice(chunk * size, (chunk + 1) * size), places[given] - chunk * size, given
 
 
 def append(store: str | PathLike, variables: xr.Dataset) -> None:

@@ -166,6 +166,60 @@ def test_a_path_has_room_for_intervals_where_memory_has_none(model, fit, tmp_pat
         assert_array_equal(found[name], expected[name])
 
 
+def draws_first(size):
+    """All rows of each draw: first, block after block."""
+    return [(draw, slice(k, k + size)) for draw in range(37) for k in range(0, 50, size)]
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        draws_first(20),
+        draws_first(50),
+        sorted(draws_first(16), key=lambda at: at[1].start),
+        [(draw, np.arange(k, 50, 3)) for draw in range(37) for k in range(3)],
+    ],
+    ids=["blocks", "whole", "rows first", "every third"],
+)
+@pytest.mark.parametrize("room", [1, 7 * 16 * 8])
+def test_chunks_hold_what_was_set_and_are_written_once_where_there_is_room(tmp_path, order, room):
+    values, written = np.random.default_rng(1).normal(size=(1, 37, 50)), []
+    store = zarr.create_array(
+        tmp_path / "draws.zarr", shape=values.shape, chunks=(1, 16, 8), dtype="float64"
+    )
+    array = stores.ChunkedArray(store, room)
+    write_one = array._write_one
+    array._write_one = lambda chunk: (written.append(chunk), write_one(chunk))
+    for draw, rows in order:
+        array[0, slice(draw, draw + 1), rows] = values[0][draw : draw + 1, rows]
+        assert len(array._held) <= max(1, room // (16 * 8))
+    array.write()
+    assert_array_equal(store[...], values)
+    if room > 1:
+        assert len(written) == len(set(written)) == 3 * 7
+
+
+def test_draws_of_many_rows_are_written_a_few_chunks_at_a_time(model, tmp_path, monkeypatch):
+    """Chunks of 16 draws are not written with each draw."""
+    rng, written = np.random.default_rng(1), []
+    drawn = {"lengthscale": (1, 32, 2), "amplitude": (1, 32), "sigma": (1, 32), "sigma_w": (1, 32)}
+    posterior = {
+        name: (("chain", "draw", "feature")[: len(shape)], rng.uniform(0.3, 2.0, shape))
+        for name, shape in drawn.items()
+    }
+    idata = xr.DataTree.from_dict(
+        {"posterior": xr.Dataset(posterior, {"feature": ["age", "dose"]})}
+    )
+    write = zarr.Array.__setitem__
+    monkeypatch.setattr(
+        zarr.Array, "__setitem__", lambda self, *at: (written.append(self.shape), write(self, *at))
+    )
+    options = {"progressbar": False, "seed": 1}
+    found = bx.weights(model, idata, path=tmp_path / "draws.zarr", **options)
+    assert_array_equal(found["weight"], bx.weights(model, idata, **options)["weight"])
+    assert written.count(found["weight"].shape) == 2
+
+
 def test_only_what_the_package_wrote_is_replaced(model, fit, tmp_path):
     options = {"seed": 1, "progressbar": False}
     foreign = tmp_path / "foreign.zarr"
