@@ -137,12 +137,13 @@ def explain(
     -----
     `bayes_gpx.predictions`, `weights`, `contributions`, `derivatives`, `attributions` and
     `shapley_values` take `executor` too: a `concurrent.futures.Executor`, for Dask
-    ``client.get_executor()``. Its workers explain more than 16,384 rows in parts of so many. Draws
-    then need a `path`, which all workers can write to; what ``keep="summary"`` gives may go to one.
-    `obs` and `joint` are refused. Training rows that were read in parts are explained so without an
-    executor as well. Of fewer rows, workers take blocks of draws of the hyperparameters, as many as
-    take 0.3 seconds, and what they find is put together here, so that everything is as without an
-    executor, but for round-off.
+    ``client.get_executor()``. Its workers explain more than 16,384 rows in parts: of 512 to 16,384
+    rows, so many that draws and moments of a part take about 128 MiB. Draws then need a `path`,
+    which all workers can write to; what ``keep="summary"`` gives may go to one. `obs` and `joint`
+    are refused. Training rows that were read in parts are explained so without an executor as well.
+    Of fewer rows, workers take blocks of draws of the hyperparameters, as many as take 0.3 seconds,
+    and what they find is put together here, so that everything is as without an executor, but for
+    round-off.
     `seed` gives the same draws for any number of workers; of labels and counts, whose posterior is
     searched for from that of the draw before, to about nine digits.
     """

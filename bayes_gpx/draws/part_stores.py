@@ -19,9 +19,6 @@ import xarray as xr
 from bayes_gpx.draws.stores import WRITTEN, append, made_beside, refuse_foreign
 from bayes_gpx.system.files import replaced
 
-PART = 2**14
-"""Rows of a part."""
-
 
 class PartStore:
     """A store on its way to a path; can be pickled, for those who write parts.
@@ -35,6 +32,8 @@ class PartStore:
         resumed.
     entropy : int
         What the seeds of a new store are made from; an unfinished one has its own.
+    rows : int
+        Of a part of a new store; an unfinished one has its own.
 
     Raises
     ------
@@ -43,11 +42,12 @@ class PartStore:
         unfinished store that was asked for otherwise.
     """
 
-    def __init__(self, path: str | PathLike, asked: str, entropy: Any) -> None:
+    def __init__(self, path: str | PathLike, asked: str, entropy: Any, rows: int) -> None:
         self.path = Path(path).resolve()
         refuse_foreign(self.path)
         self.folder = self.path.with_name(f"{self.path.name}.unfinished")
-        self.store, record = self.folder / "store", {"asked": asked, "entropy": entropy}
+        self.store = self.folder / "store"
+        record = {"asked": asked, "entropy": entropy, "rows": rows}
         if not self.folder.exists():
             made = made_beside(self.folder)
             (made / "parts.json").write_text(json.dumps(record))
@@ -60,7 +60,7 @@ class PartStore:
                 "model, draws, rows and options. Ask for the same to resume it; or remove it, or "
                 "pass another path."
             )
-        self.entropy = record["entropy"]
+        self.entropy, self.rows = record["entropy"], record["rows"]
 
     def _mark(self, number):
         return self.folder / f"part_{number}"
@@ -88,7 +88,7 @@ class PartStore:
         for name in by_row:
             v = part[name]
             sizes = {**v.sizes, "obs": rows}
-            chunks = {**v.sizes, "obs": min(PART, rows)}
+            chunks = {**v.sizes, "obs": min(self.rows, rows)}
             chunks |= {"draw": min(16, v.sizes["draw"])} if "draw" in v.dims else {}
             group.create_array(
                 name,
@@ -110,7 +110,7 @@ class PartStore:
 
         self._mark(number).unlink(missing_ok=True)
         group = zarr.open_group(self.store, mode="r+")
-        own = slice(number * PART, number * PART + part.sizes["obs"])
+        own = slice(number * self.rows, number * self.rows + part.sizes["obs"])
         for name, v in part.variables.items():
             if "obs" in v.dims and name != "obs":
                 where = tuple(own if d == "obs" else slice(None) for d in v.dims)

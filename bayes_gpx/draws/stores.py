@@ -2,9 +2,8 @@
 
 A store grows in a folder beside its place, `name.unfinished`, together with who asked for it, with
 the sums over draws so far, and with the moments of single draws that intervals are made of. What is
-not written yet is NaN: of draws, the chunks that are being filled are in memory until the sums are
-kept. The finished store is renamed to its place, and only then is an earlier one
-removed.
+not written yet is NaN: chunks that are being filled are in memory until the sums are kept. The
+finished store is renamed to its place, and only then is an earlier one removed.
 """
 
 import json

@@ -16,10 +16,20 @@ import xarray as xr
 
 from bayes_gpx.draws.each_draw import by_executor
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
-from bayes_gpx.draws.part_stores import PART, PartStore
+from bayes_gpx.draws.mixture_intervals import MOST_DRAWS
+from bayes_gpx.draws.part_stores import PartStore
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
+
+PART = 2**14
+"""Rows of a part at most, and rows that are not cut: many enough for what is done once a part."""
+
+LEAST = 2**9
+"""Rows of a part at least, where there are so many."""
+
+NUMBERS = 2**24
+"""Numbers that are held of a part, about, by each of those who work: 128 MiB."""
 
 
 def in_parts[Verb: Callable](verb: Verb) -> Verb:
@@ -73,11 +83,14 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
 
 
 class _Rows(NamedTuple):
-    """Rows to explain: their labels, what tells them from others, and arguments for each part."""
+    """Rows to explain: their labels, what tells them from others, and arguments for each part.
+
+    The parts depend on how many rows one has.
+    """
 
     labels: np.ndarray
     asked: tuple
-    parts: Iterator[dict[str, Any]]
+    parts: Callable[[int], Iterator[dict[str, Any]]]
 
 
 def _streamed(training, exposed, known):
@@ -88,7 +101,7 @@ def _streamed(training, exposed, known):
     names = "X_new", *([] if training.z_is_x else ["Z_new"]), *(["exposure"] if exposed else [])
     names = ("X", "Z", "y") if known else names
 
-    def parts():
+    def parts(size):
         held: list[list[np.ndarray]] = []
         for frame in training.parts():
             read = training.read(frame)
@@ -96,24 +109,27 @@ def _streamed(training, exposed, known):
             if known:
                 tables = {"X": read.X.values, "Z": read.Z.values, "y": read.y}
             held.append([tables[name] for name in names])
-            if sum(len(own[0]) for own in held) < PART:
+            if sum(len(own[0]) for own in held) < size:
                 continue
             whole = [np.concatenate(column) for column in zip(*held, strict=True)]
-            last = len(whole[0]) // PART * PART
-            for k in range(0, last, PART):
-                yield {name: own[k : k + PART] for name, own in zip(names, whole, strict=True)}
+            last = len(whole[0]) // size * size
+            for k in range(0, last, size):
+                yield {name: own[k : k + size] for name, own in zip(names, whole, strict=True)}
             held = [[column[last:].copy() for column in whole]]
         whole = [np.concatenate(column) for column in zip(*held, strict=True)]
         if len(whole[0]):
             yield dict(zip(names, whole, strict=True))
 
-    return _Rows(np.arange(training.n), (), parts())
+    return _Rows(np.arange(training.n), (), parts)
 
 
 def _of_training(training):
     """The training rows in memory, with their own deviations."""
     positions = np.arange(len(training.X))
-    parts = ({"obs": positions // PART == k} for k in range(-(-len(positions) // PART)))
+
+    def parts(size):
+        return ({"obs": positions // size == k} for k in range(-(-len(positions) // size)))
+
     return _Rows(training.X.index, (), parts)
 
 
@@ -124,8 +140,11 @@ def _at_hand(training, X_new, Z_new, groups_new):
     groups = training.read_groups(groups_new, X)
     if groups is not None:
         tables["groups_new"] = np.array(groups.labels)[groups.codes]
-    starts = range(0, len(X), PART)
-    parts = ({name: table[k : k + PART] for name, table in tables.items()} for k in starts)
+
+    def parts(size):
+        starts = range(0, len(X), size)
+        return ({name: table[k : k + size] for name, table in tables.items()} for k in starts)
+
     return _Rows(X.index, (*tables.values(), X.index), parts)
 
 
@@ -147,10 +166,13 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
         count("seed", seed, 0)
     entropy, store, n = np.random.SeedSequence(seed).entropy, None, len(rows.labels)
     options |= {"keep": keep, "progressbar": False}
+    hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
+    size = _rows_of_part(verb, model, hyper, options)
     if path is not None:
-        store = PartStore(path, _asked(verb, model, idata, rows, seed, options), entropy)
-        entropy = store.entropy
-    numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(rows.parts))
+        asked = _asked(verb, model, hyper, rows, seed, options)
+        store = PartStore(path, asked, entropy, size)
+        entropy, size = store.entropy, store.rows
+    numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(rows.parts(size)))
     number, part, own = next(numbered)
     found = _of_part(verb, model, idata, part, seed=own, **options)
     if store is not None:
@@ -169,9 +191,29 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
     return whole.assign_coords(obs=rows.labels)
 
 
-def _asked(verb, model, idata, rows, seed, options):
+def _rows_of_part(verb, model, hyper, options):
+    """How many rows a part has: their draws, and moments of each, are about `NUMBERS`.
+
+    It depends on what is asked alone, so that the seeds do.
+    """
+    training, specification = model.training, model.specification
+    components = 1
+    if "exposure" not in signature(verb).parameters:  # predictions alone have no features
+        wide = max(training.d, 0 if training.Z is None else training.p)
+        features = options.get("features")
+        components = wide if features is None else np.size(features)
+        components **= 2 if options.get("order") == 2 else 1
+    functions = specification.classes or specification.outputs or 1
+    draws = options.get("draws", 1000)
+    count("draws", draws)
+    draws = draws if hyper.alone else len(hyper)
+    held = 2 * min(len(hyper), MOST_DRAWS) + (draws if options["keep"] == "draws" else 0)
+    # With the components goes what they add up to, or a new response.
+    return int(np.clip(NUMBERS // ((components + 1) * functions * held), LEAST, PART))
+
+
+def _asked(verb, model, hyper, rows, seed, options):
     """Digest of all that decides the numbers: fit, data, rows and options."""
-    hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
     training = model.training
     arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
     arrays += model.sums.values() if model.specification.fixed_basis else []

@@ -24,8 +24,7 @@ VERBS = [bx.predictions, bx.derivatives, bx.attributions, bx.shapley_values]
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch):
-    for module in (part_stores, in_parts):
-        monkeypatch.setattr(module, "PART", 16)
+    monkeypatch.setattr(in_parts, "PART", 16)
 
 
 @pytest.fixture(scope="module")
@@ -144,12 +143,50 @@ def test_a_large_frame_is_copied_once_however_many_parts_it_has(monkeypatch):
         return joined(arrays, *args, **options)
 
     training = bx.GP([FRAME], "y", approximation=bx.HSGP(4, 1.5)).training
-    monkeypatch.setattr(in_parts, "PART", 2)
     monkeypatch.setattr(np, "concatenate", counting)
-    parts = [part["X_new"] for part in in_parts._streamed(training, False, False).parts]
+    parts = [part["X_new"] for part in in_parts._streamed(training, False, False).parts(2)]
     assert [*map(len, parts)] == [2] * (N // 2)
     assert sum(copied) <= 2 * X.size
     np.testing.assert_array_equal(np.vstack(parts), X.values)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_draws_of_a_part_are_so_many_numbers_at_most(model, tmp_path, monkeypatch, verb):
+    """The more draws, the fewer rows; as many with any executor."""
+    monkeypatch.setattr(in_parts, "LEAST", 3)
+    monkeypatch.setattr(in_parts, "NUMBERS", 1500)
+    sizes, write = [], part_stores.PartStore.write
+
+    def measures(self, number, part, rows):
+        sizes.append(sum(v.size for v in part.data_vars.values() if "draw" in v.dims))
+        write(self, number, part, rows)
+
+    monkeypatch.setattr(part_stores.PartStore, "write", measures)
+    options = QUIET | {"draws": 100}
+    alone = verb(model, THETA, path=tmp_path / "alone", **options).load()
+    drawn = sum(v.size for v in alone.data_vars.values() if "draw" in v.dims)
+    assert 500 < sizes[0] == max(sizes) <= 1500 < sum(sizes) == drawn
+    with ThreadPoolExecutor(2) as executor:
+        found = verb(model, THETA, path=tmp_path / "two", executor=executor, **options)
+    xr.testing.assert_identical(found.load(), alone)
+
+
+def test_a_resumed_store_keeps_the_parts_that_it_began_with(model, tmp_path, monkeypatch):
+    whole = bx.predictions(model, THETA, path=tmp_path / "whole", **QUIET).load()
+    write = part_stores.PartStore.write
+
+    def stops(self, number, *part):
+        if number == 2:
+            raise KeyboardInterrupt
+        write(self, number, *part)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(part_stores.PartStore, "write", stops)
+        with pytest.raises(KeyboardInterrupt):
+            bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
+    monkeypatch.setattr(in_parts, "PART", 10)
+    found = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
+    xr.testing.assert_identical(found.load(), whole)
 
 
 def test_finished_stores_are_replaced_and_others_refused(model, tmp_path):
