@@ -1,8 +1,11 @@
 """Many tasks of one kind: one after the other, or by an executor."""
 
+import pickle
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future
+from functools import cached_property
 from typing import Any
 
 WAITING = 16
@@ -23,7 +26,8 @@ def in_turn[Found](
     task : callable
         Importable by other processes.
     shared : object
-        What all tasks are given first; Dask sends it to each worker once.
+        What all tasks are given first. Dask sends it to each worker once; to other processes it
+        goes with each task, but is pickled once, and made anew once by each of them.
     each : iterable of tuples
         Further arguments of each task.
     executor : concurrent.futures.Executor or None
@@ -38,6 +42,8 @@ def in_turn[Found](
     client = getattr(executor, "_client", None)
     if client is not None:
         shared = client.scatter(shared, broadcast=True, hash=False)
+    else:
+        task, shared = _of_shared, _Shared((task, shared))
     futures: deque[Future] = deque()
     for own in each:
         futures.append(executor.submit(task, shared, *own))
@@ -45,3 +51,36 @@ def in_turn[Found](
             yield futures.popleft().result()
     while futures:
         yield futures.popleft().result()
+
+
+class _Shared:
+    """What many tasks are given: of the same process as it is, of others pickled once for all."""
+
+    def __init__(self, value):
+        self.value, self._name = value, secrets.token_hex(16)
+
+    @cached_property
+    def _pickled(self):
+        return pickle.dumps(self.value)
+
+    def __reduce__(self):
+        return _arrived, (self._name, self._pickled)
+
+
+_ARRIVED: dict[str, _Shared] = {}
+"""What the last task of this process was given that came from another one, by its name."""
+
+
+def _arrived(name, pickled):
+    """What has this name; it is made anew only where the task before had another."""
+    if name not in _ARRIVED:
+        found = _Shared(pickle.loads(pickled))
+        _ARRIVED.clear()
+        _ARRIVED[name] = found
+    return _ARRIVED[name]
+
+
+def _of_shared(given, *own):
+    """What a task finds, of its own arguments and of those that all are given."""
+    task, shared = given.value
+    return task(shared, *own)
