@@ -119,6 +119,7 @@ FLAGS = {
     r"\bapproximation=bx\.HSGP\(m\)": "--approximation hsgp:M",
     r", and with priors=\{'sigma_w': 0\}": "",
     r"pass rows as X_new\. .*": "give a file of rows as NEW.",
+    r"Pass rows to be explained as X_new; .*": "Give a file of rows as NEW, or fit again.",
 }
 """Arguments in Python, as messages name them, and the command line's options for them."""
 

@@ -133,7 +133,7 @@ def test_files_in_parts_are_one_table(form, rides, tmp_path, refused):
     explained = ["explain", str(tmp_path / "run"), f"{tmp_path}/new.csv", "--quiet"]
     assert cli.main([*explained, "--out", f"{tmp_path}/e.csv"]) == 0
     assert len(pd.read_csv(tmp_path / "e.csv")) == 6
-    assert "a file of rows as NEW" in refused("report", tmp_path / "run")[1]
+    assert "Give a file of rows as NEW, or fit" in refused("report", tmp_path / "run")[1]
 
 
 @pytest.mark.slow
