@@ -69,7 +69,7 @@ def climb(
     """Maximise from every start by L-BFGS with exact gradients, several starts at a time.
 
     Of several starts, only the one that came highest climbs the last thousandths of a nat, which
-    take as many evaluations as half of the way before.
+    take half as many evaluations as the way there.
 
     Parameters
     ----------
@@ -85,10 +85,11 @@ def climb(
     """
     n = observations(density.model)
     workers = min(len(starts), parallel_densities(n))
-    what = f"Maximising the posterior density from {len(starts)} starts"
+    places = "one start" if len(starts) == 1 else f"{len(starts)} starts"
+    what = f"Maximising the posterior density from {places}"
     first, evaluate = density.unconstrain(starts[0]), density.value_and_slope()
-    climbs = len(starts) if len(starts) == 1 else len(starts) + 1
-    foretell(what, lambda: evaluate(first), EVALUATIONS * climbs, workers, progressbar)
+    times = EVALUATIONS * (len(starts) + 1)
+    foretell(what, lambda: evaluate(first), times, workers, progressbar)
     with (
         ThreadPoolExecutor(workers) as pool,
         blas_threads(n, workers),
@@ -96,10 +97,11 @@ def climb(
     ):
         ends = _mapped(pool, density, starts, elsewhere)
         optima = list(progress.track(ends, total=len(starts), description=what))
-    if len(starts) > 1:
-        top = max(range(len(starts)), key=lambda k: optima[k].log_density)
-        with blas_threads(n):
-            optima[top] = _finished(evaluate, optima[top])
+        if len(starts) > 1:
+            top = max(range(len(starts)), key=lambda k: optima[k].log_density)
+            highest = progress.track([optima[top]], description="Finishing the highest of them")
+            with blas_threads(n):
+                (optima[top],) = (_finished(evaluate, optimum) for optimum in highest)
     if not any(o.log_density > -LOST for o in optima):
         raise NowhereFinite(
             "The log density is not finite at any start. Expected priors that allow "
@@ -137,7 +139,8 @@ def _finished(value_and_slope, optimum):
         return optimum
     last = _ascend(value_and_slope, optimum.x)
     trace = np.concatenate([optimum.trace, last.trace])
-    return replace(last, evaluations=len(trace), trace=trace)
+    converged = optimum.converged and last.converged
+    return replace(last, converged=converged, evaluations=len(trace), trace=trace)
 
 
 class Climbable(Protocol):

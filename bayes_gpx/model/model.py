@@ -472,7 +472,10 @@ class Model:
         start : dict or xarray.DataTree, optional
             Where the optimiser starts: hyperparameters on the model's scale, or a fit, whose
             medians are used, as for a large model after a fit of some of its rows. By default the
-            optimiser starts from several places.
+            optimiser starts from several places. With an approximation of at most 400 inducing
+            points whose densities pass over 10,000 rows or more in memory, these starts climb with
+            a sample of 2000 rows; the fit of all rows begins where the highest of them ends, and
+            at the priors' centres, since so few rows may not show what is weak.
         latent : {"marginal", "sample"}
             For "nuts" if noise is not normal, or with ``representation="hierarchy"``. "marginal"
             samples the hyperparameters only; if noise is not normal, it uses Laplace's evidence or,

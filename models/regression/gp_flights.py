@@ -36,7 +36,7 @@ import script
 
 WHEN = ["day", "hour"]
 BASIS = bx.HSGP(10)
-FEW, POINTS, FIRST, SCORED, COMPARED = 20_000, 100, 2000, 5000, 100
+FEW, POINTS, SCORED, COMPARED = 20_000, 100, 5000, 100
 BENT = 20.0
 DAYS = {"15 January": 15.0, "15 April": 105.0, "15 July": 196.0, "15 October": 288.0}
 HOURS = np.arange(6.0, 22.1, 0.5)
@@ -64,12 +64,9 @@ def main(arguments=None):
     by_distance = bx.GPX(X[WHEN], y, X[["distance"]], **of_distance)
     distance = run.fit(by_distance, suffix="_distance")
     cause = [*WHEN, "distance", "carrier"]
-    # Where a fit of some of the flights ends is near, and where that of all of them begins.
-    first, fewer = few[:FIRST], {"approximation": bx.Inducing(POINTS // 2)}
-    near = bx.GP(X[cause].iloc[first], y.iloc[first], **fewer).fit("map", seed=run.seed)
     by_carrier = bx.GP(X[cause].iloc[few], y.iloc[few], approximation=bx.Inducing(POINTS))
     method = "map" if run.method == "map" else "laplace"
-    carrier = run.fit(by_carrier, suffix="_carrier", method=method, start=near)
+    carrier = run.fit(by_carrier, suffix="_carrier", method=method)
 
     options = {"seed": run.seed, "keep": "summary", "num_draws": 50}
     models = {

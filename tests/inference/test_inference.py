@@ -2,7 +2,7 @@
 
 import multiprocessing
 import pickle
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -29,6 +29,7 @@ from bayes_gpx.inference.nuts import NUTS
 from bayes_gpx.inference.optimise import Maximum, climb
 from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.model import fitting
+from executors import Sent
 
 
 @pytest.fixture(scope="module")
@@ -300,6 +301,56 @@ def test_the_highest_end_alone_is_climbed_to_its_top():
     assert_allclose(alone.log_density, 0.0, atol=1e-8)
 
 
+@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+def test_many_rows_begin_where_a_sample_of_them_ends(likelihood, rng, monkeypatch):
+    """And find the same mode, with fewer evaluations of the density of all."""
+    X = rng.uniform(-2.0, 2.0, (120, 1))
+    y = rng.poisson(np.exp(np.sin(2.0 * X[:, 0])))
+    options = {"likelihood": likelihood, "approximation": bx.Inducing(X[:8])}
+    everywhere = bx.GP(X, y, **options).fit("map", progressbar=False)
+    monkeypatch.setattr(fitting, "SAMPLE", 50)
+    monkeypatch.setattr(fitting, "MANY", 2)
+    idata = bx.GP(X, y, **options).fit("map", progressbar=False)
+    ends, all_ends = (fit["starts"].to_dataset() for fit in (idata, everywhere))
+    assert (ends.sizes["start"], all_ends.sizes["start"]) == (2, 5)
+    for name, value in everywhere["posterior"].items():
+        assert_allclose(idata["posterior"][name], value, rtol=1e-3)
+    assert ends["evaluations"].sum() < all_ends["evaluations"].sum() / 2
+    other = bx.GP(X, y, **options).fit("map", start=everywhere, progressbar=False)
+    assert other["starts"].sizes["start"] == 1
+    sent = bx.GP(X, y, **options).fit("map", executor=Sent(), progressbar=False)
+    xr.testing.assert_allclose(sent["starts"].to_dataset(), ends)
+
+
+def test_which_fits_begin_with_a_sample(rng, monkeypatch):
+    monkeypatch.setattr(fitting, "SAMPLE", 50)
+    monkeypatch.setattr(fitting, "MANY", 2)
+    X = rng.uniform(-2.0, 2.0, (120, 1))
+    y, labels = X[:, 0] + rng.normal(size=120), np.where(np.arange(120) == 7, "rare", "common")
+    points, counts = bx.Inducing(X[:8]), {"likelihood": "poisson"}
+    some = {"beliefs": [bx.beliefs.Increasing("x0")], "approximation": bx.HSGP(5)}
+    worth = fitting._worth_sampling
+    assert worth(bx.GP(X, y, approximation=points))
+    assert worth(bx.GP(X, y > 0, approximation=bx.HSGP(5), likelihood="bernoulli"))
+    assert not worth(bx.GP(X, y))
+    assert not worth(bx.GP(X[:90], y[:90], approximation=points))
+    assert not worth(bx.GP(X, y, approximation=bx.HSGP(5)))  # by sums
+    assert not worth(bx.GP(X, y, approximation=bx.Inducing(X[:30])))
+    assert not worth(bx.GP(X, y, **some))
+    with pm.Model():
+        assert not worth(bx.GP(X, y.round() ** 2, approximation=points, **counts))
+    classes = {"likelihood": "categorical", "approximation": points}
+    rare = bx.GP(X, np.where(X[:, 0] > 1, "third", labels), **classes)
+    assert rare.fit("map", progressbar=False)["starts"].sizes["start"] == 2
+
+    def nowhere(*_):
+        raise fitting.NowhereFinite
+
+    monkeypatch.setattr(fitting, "_mode", nowhere)
+    found = bx.GP(X, y, approximation=points).fit("map", progressbar=False)
+    assert found["starts"].sizes["start"] == 5
+
+
 @pytest.mark.parametrize("inner", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_functions_of_threads_do_not_disturb_each_other(regression, inner):
     """Also where an operation keeps one inner function for all its copies."""
@@ -443,15 +494,6 @@ def test_draws_that_an_interruption_left_are_whole():
         assert np.array_equal(kept[group]["a"], values[:2, :5])
     with pytest.raises(KeyboardInterrupt):
         nuts._drawn(tree.isel(chain=[2]), 8)
-
-
-class Sent(Executor):
-    """Runs what it is given in place, after it was pickled as if for another process."""
-
-    def submit(self, fn, /, *args, **kwargs):
-        task, done = pickle.loads(pickle.dumps(partial(fn, *args, **kwargs))), Future()
-        done.set_result(task())
-        return done
 
 
 def test_starts_run_by_an_executor_end_where_threads_end(regression):

@@ -1,10 +1,9 @@
 """Tasks of one kind by an executor: what they share is pickled once."""
 
-import pickle
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 
 from bayes_gpx.system.tasks import in_turn
+from executors import Sent
 
 MADE, PICKLED = [], []
 
@@ -27,15 +26,6 @@ def _made(number):
 
 def scaled(large, k):
     return large.number * k
-
-
-class Sent(Executor):
-    """Runs what it is given in place, after it was pickled as if for another process."""
-
-    def submit(self, fn, /, *args, **kwargs):
-        task, done = pickle.loads(pickle.dumps(partial(fn, *args, **kwargs))), Future()
-        done.set_result(task())
-        return done
 
 
 def test_what_tasks_share_is_pickled_once_and_made_once_where_they_run():
