@@ -113,7 +113,7 @@ def explain(
         Whether of the mean response or of f, which are the same where noise is normal.
     path : str or path, optional
         Stream the draws to a new zarr store there, instead of holding them in memory. It grows
-        beside its place, in `path` with ".unfinished" added, what is not computed yet being NaN.
+        beside its place, in `path` with ".unfinished" added, what is not written yet being NaN.
         Asked for the same again after an interruption, it goes on from there, to the same numbers;
         derivatives and attributions of the response of labels and counts begin again. Once finished
         it replaces an earlier store; anything that the package did not write is left alone and
@@ -138,12 +138,12 @@ def explain(
     `bayes_gpx.predictions`, `weights`, `contributions`, `derivatives`, `attributions` and
     `shapley_values` take `executor` too: a `concurrent.futures.Executor`, for Dask
     ``client.get_executor()``. Its workers explain more than 16,384 rows in parts: of 512 to 16,384
-    rows, so many that draws and moments of a part take about 128 MiB. Draws then need a `path`,
-    which all workers can write to; what ``keep="summary"`` gives may go to one. `obs` and `joint`
-    are refused. Training rows that were read in parts are explained so without an executor as well.
-    Of fewer rows, workers take blocks of draws of the hyperparameters, as many as take 0.3 seconds,
-    and what they find is put together here, so that everything is as without an executor, but for
-    round-off.
+    rows, so many that draws and moments of a part take about 128 MiB, or what 512 rows take, if
+    that is more. Draws then need a `path`, which all workers can write to; what ``keep="summary"``
+    gives may go to one. `obs` and `joint` are refused. Training rows that were read in parts are
+    explained so without an executor as well. Of fewer rows, workers take blocks of draws of the
+    hyperparameters, as many as take 0.3 seconds, and what they find is put together here, so that
+    everything is as without an executor, but for round-off.
     `seed` gives the same draws for any number of workers; of labels and counts, whose posterior is
     searched for from that of the draw before, to about nine digits.
     """
@@ -194,7 +194,7 @@ def explain(
     else:
         asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
-        place = Store(path, shapes[0], seed, asked, sums, along=quantity.along)
+        place = Store(path, shapes[0], seed, asked, sums, along=quantity.along, together=each)
     for own in gathered:
         own.keep_for_intervals(len(hyper), prob, place)
     keep_freed_memory()

@@ -104,7 +104,7 @@ class Store:
         unfinished store that was asked for otherwise.
     """
 
-    def __init__(self, path, shapes, seed, asked=None, sums=(), along="feature"):
+    def __init__(self, path, shapes, seed, asked=None, sums=(), along="feature", together=1):
         import zarr
 
         self._path = Path(path).resolve()
@@ -116,7 +116,7 @@ class Store:
         record = self._resumable(asked)
         if record is None:
             self.entropy = np.random.SeedSequence(seed).entropy
-            self._begin(shapes, asked, (*DIMS, along, f"{along}_bis"))
+            self._begin(shapes, asked, (*DIMS, along, f"{along}_bis"), together)
         else:
             self.entropy = record["entropy"]
             self._resume(sums)
@@ -186,7 +186,7 @@ class Store:
             )
         return record
 
-    def _begin(self, shapes, asked, dims):
+    def _begin(self, shapes, asked, dims, together):
         import zarr
 
         made = made_beside(self._folder)
@@ -194,8 +194,11 @@ class Store:
         room = HELD // len(shapes)
         for name, shape in shapes.items():
             numbers = int(np.prod(shape[3:]))
-            # So few draws that their chunks of all rows are held until all of them have come.
+            # So few draws that their chunks of all rows are held until all of them have come; or
+            # all that come together, of a few rows.
             draws = int(np.clip(room // (shape[2] * numbers), 1, min(16, shape[1])))
+            if together > 1:
+                draws = min(together, max(1, CHUNK // numbers))
             rows = min(max(1, CHUNK // (draws * numbers)), shape[2])
             group.create_array(
                 name,
@@ -221,19 +224,19 @@ class Store:
 class ChunkedArray:
     """An array of a store, whose chunks are written when there is no more room to hold them.
 
-    Draws come one by one, and a chunk has several: written with each, it would be read and
-    compressed again each time. Chunks are written in the order in which they were begun.
+    Where draws come one by one, and a chunk has several, it would be read and compressed again with
+    each of them. Chunks are written in the order in which they were begun.
 
     Parameters
     ----------
     array : zarr.Array (chain, draw, obs, ...)
     room : int
-        Numbers that are held at most, or one chunk.
+        Numbers that are held at most, but for one more chunk.
     """
 
     def __init__(self, array, room):
         self._array, self._held = array, {}
-        self._most = max(1, room // int(np.prod(array.chunks)))
+        self._most = room // int(np.prod(array.chunks)) + 1
 
     def __setitem__(self, place, values):
         """Set values at a chain, a draw or a slice of them, and a slice or an array of rows."""

@@ -23,7 +23,8 @@ from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
 
 PART = 2**14
-"""Rows of a part at most, and rows that are not cut: many enough for what is done once a part."""
+"""Most rows of a part; so many or fewer are not cut. What is done once for each part is then a
+small share of the time."""
 
 LEAST = 2**9
 """Rows of a part at least, where there are so many."""

@@ -125,6 +125,34 @@ def test_an_interruption_without_a_seed_goes_on_with_the_one_that_was_drawn(
     assert_array_equal(after[known], before[known])
 
 
+def test_what_was_held_at_an_interruption_is_computed_again(
+    model, fit, tmp_path, stopping, monkeypatch
+):
+    """Chunks are written with the sums over what is done, here after every fourth block."""
+    path, left, options = tmp_path / "draws.zarr", stopping(10**6), OPTIONS | {"seed": 4}
+    at_once = bx.contributions(model, fit, **options)
+    blocks = 10**6 - left[0]
+    left[0], keep, called = 10, stores.Store.keep, []
+
+    def seldom(self, *given):
+        called.append(given)
+        if len(called) % 4 == 0:
+            keep(self, *given)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(stores.Store, "keep", seldom)
+        with pytest.raises(KeyboardInterrupt):
+            bx.contributions(model, fit, **options, path=path)
+    values = zarr.open_group(f"{path}.unfinished/store", mode="r")["contribution"][...]
+    left[0] = 10**6
+    resumed = bx.contributions(model, fit, **options, path=path)
+    again = 10**6 - left[0]
+    assert again == blocks - 8
+    assert 0.3 < np.isfinite(values).mean() < 0.4  # eight blocks of twenty-four
+    for name in ARRAYS:
+        assert_array_equal(resumed[name], at_once[name])
+
+
 def test_other_arguments_are_not_mixed_with_an_unfinished_store(model, fit, tmp_path, stopping):
     path, left = tmp_path / "draws.zarr", stopping(5)
     with pytest.raises(KeyboardInterrupt):
@@ -192,7 +220,7 @@ def test_chunks_hold_what_was_set_and_are_written_once_where_there_is_room(tmp_p
     array._write_one = lambda chunk: (written.append(chunk), write_one(chunk))
     for draw, rows in order:
         array[0, slice(draw, draw + 1), rows] = values[0][draw : draw + 1, rows]
-        assert len(array._held) <= max(1, room // (16 * 8))
+        assert len(array._held) <= room // (16 * 8) + 1
     array.write()
     assert_array_equal(store[...], values)
     if room > 1:
@@ -218,6 +246,27 @@ def test_draws_of_many_rows_are_written_a_few_chunks_at_a_time(model, tmp_path, 
     found = bx.weights(model, idata, path=tmp_path / "draws.zarr", **options)
     assert_array_equal(found["weight"], bx.weights(model, idata, **options)["weight"])
     assert written.count(found["weight"].shape) == 2
+
+
+def test_draws_that_come_together_are_written_together(model, tmp_path, monkeypatch):
+    """Of a single draw of the hyperparameters; of several arrays, with little room."""
+    monkeypatch.setattr(stores, "HELD", 2**8)
+    monkeypatch.setattr(stores, "CHUNK", 2**9)
+    monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)
+    theta, written = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.5, "sigma_w": 0.5}, []
+    write = stores.ChunkedArray._write_one
+
+    def counting(self, chunk):
+        written.append((self._array.name, str(chunk)))
+        write(self, chunk)
+
+    monkeypatch.setattr(stores.ChunkedArray, "_write_one", counting)
+    options = {"draws": 60, "progressbar": False, "seed": 1}
+    found = bx.contributions(model, theta, path=tmp_path / "draws.zarr", **options)
+    expected = bx.contributions(model, theta, **options)
+    assert len({name for name, _ in written}) == 1 + ("f" in found)
+    assert max(map(written.count, written)) <= 2  # where a chunk lies in two blocks of rows
+    assert_array_equal(found["contribution"], expected["contribution"])
 
 
 def test_only_what_the_package_wrote_is_replaced(model, fit, tmp_path):
