@@ -1,4 +1,4 @@
-"""Fingerprints of rows, with their order and without: a second reading is told by them."""
+"""Fingerprints of rows, with and without their order: by them a second reading is compared."""
 
 from __future__ import annotations
 

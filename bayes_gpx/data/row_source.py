@@ -273,9 +273,10 @@ def row_source(X: Any, by_name: bool = False) -> RowSource | None:
         return None
     held = "" if first is None else f" of {type(first).__name__}"
     raise ValueError(
-        f"X is a {type(X).__name__}{held}, and y names a column; expected what is read in parts: "
-        "the path of a Parquet or Arrow file, of a folder of these or a glob, a list of files, a "
-        "pyarrow Dataset or Table, a Dask data frame, or an iterable of pandas or polars frames. "
+        f"X is of type {type(X).__name__}{held}, and y names a column; expected what is read in "
+        "parts: the path of a Parquet or Arrow file, of a folder of these or a glob, a list of "
+        "files, a pyarrow Dataset or Table, a Dask data frame, or an iterable of pandas or polars "
+        "frames. "
         "Pass one of these, or a table in memory with y as values."
     )
 

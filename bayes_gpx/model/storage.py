@@ -51,7 +51,7 @@ CALLABLE = "callable"
 PRECOMPUTED = "precomputed"
 """Stands in a file for a covariance of labels, which is among its variables."""
 
-ROWS = "rows"
+ROWS = "bayes_gpx_rows"
 """Attribute of a file: what became of rows that were read in parts."""
 
 NOT_STORED = (
@@ -83,10 +83,10 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     Notes
     -----
     Of a model whose rows are read in parts, the file holds sums over them, moments and scaling, but
-    no rows, as its attribute `rows` says: the loaded model predicts and explains what is passed as
-    `X_new`, and X and y in the file are one row, of medians of a sample. Where rows enter by
-    more than sums made once, as with `Inducing`, the file holds what they say at each draw, m x m
-    numbers for m points, for which `save` passes over the rows once for each draw.
+    no rows, as its attribute `bayes_gpx_rows` says: the loaded model predicts and explains what is
+    passed as `X_new`, and X and y in the file are one row, of medians of a sample. Where rows enter
+    by more than sums made once, as with `Inducing`, the file holds what they say at each draw, m x
+    m numbers for m points, for which `save` passes over the rows once for each draw.
 
     A callable kernel or prior cannot be written; `load` asks for it again. The file holds a
     checksum of itself, by which `load` knows damage.

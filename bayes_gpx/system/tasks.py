@@ -54,14 +54,16 @@ def in_turn[Found](
 
 
 class _Shared:
-    """What many tasks are given: of the same process as it is, of others pickled once for all."""
+    """What many tasks are given: as it is within the process; for other processes pickled once."""
 
     def __init__(self, value):
         self.value, self._name = value, secrets.token_hex(16)
 
     @cached_property
     def _pickled(self):
-        return pickle.dumps(self.value)
+        import cloudpickle  # PyMC brings it; takes functions of a script or notebook too
+
+        return cloudpickle.dumps(self.value)
 
     def __reduce__(self):
         return _arrived, (self._name, self._pickled)
@@ -73,11 +75,12 @@ _ARRIVED: dict[str, _Shared] = {}
 
 def _arrived(name, pickled):
     """What has this name; it is made anew only where the task before had another."""
-    if name not in _ARRIVED:
+    found = _ARRIVED.get(name)
+    if found is None:
         found = _Shared(pickle.loads(pickled))
         _ARRIVED.clear()
         _ARRIVED[name] = found
-    return _ARRIVED[name]
+    return found
 
 
 def _of_shared(given, *own):

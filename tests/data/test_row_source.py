@@ -200,9 +200,9 @@ def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
         ([FRAME[:0], FRAME[:0]], "y", "no rows in any of its parts"),
         ([], "y", "no rows in any of its parts"),
         (pa.Table.from_pandas(FRAME[:0]), "y", "no rows in any of its parts"),
-        (3, "y", "X is a int, and y names a column; expected what is read in parts: the path"),
-        ({"b": [1.0]}, "y", "X is a dict of str, and y names a column; .* Pass one of these"),
-        (["a.txt"], "y", "X is a list of str, and y names"),
+        (3, "y", "X is of type int, and y names a column; expected what is read in parts: the"),
+        ({"b": [1.0]}, "y", "X is of type dict of str, and y names a column; .* Pass one of these"),
+        (["a.txt"], "y", "X is of type list of str, and y names"),
         (pl.LazyFrame(FRAME), "y", r"X is a LazyFrame .* Pass .collect\(\) .*sink_parquet"),
         (pl.LazyFrame(FRAME), FRAME["y"], "X is a LazyFrame"),
         ([FRAME[:20], pl.LazyFrame(FRAME)], "y", "Frame 1 is a LazyFrame"),
@@ -338,7 +338,7 @@ def test_files_of_fits_hold_no_rows(tmp_path):
     path = tmp_path / "fit.nc"
     bx.save(model, idata, path)
     with xr.open_datatree(path, engine="h5netcdf") as file:
-        assert "rows were read in parts and are not stored" in file.attrs["rows"]
+        assert "rows were read in parts and are not stored" in file.attrs["bayes_gpx_rows"]
         assert file["bayes_gpx"].sizes["obs"] == 1
     again, kept = bx.load(path)
     assert "rows" not in kept.attrs and "rows" not in idata.attrs
