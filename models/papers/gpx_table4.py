@@ -4,11 +4,11 @@
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
 The first split. All methods are timed by one process, one after the other, on a machine that must
-have nothing else to do: `load` is the number of processes that were running or waiting as a method
-began. LIME and SHAP explain the GP with one lengthscale, and KL the one with ARD, whose training is
-theirs. Training of the local lassos is their last fit, as in the paper; `searching` is the search
-for penalties before it, on the paper's grid and one held-out fifth. Explaining is the first call,
-with what it has to compile.
+have nothing else to do: `load` is how many processes were running or waiting in the minute before a
+method began, the run's own included. LIME and SHAP explain the GP with one lengthscale, and KL the
+one with ARD, whose training is theirs. Training of the local lassos is their last fit, as in the
+paper; `searching` is the search for penalties before it, on the paper's grid and one held-out
+fifth. Explaining is the first call, with what it has to compile.
 """
 
 import os
