@@ -66,7 +66,7 @@ def loo_predictions(
     corrected by Pareto-smoothed importance weights (PSIS).
 
     With `groups`, such as the visits of one patient, all rows of a group are left out together, and
-    y_-i are the responses of the other groups. That is how well a new group is predicted, which
+    ``y_-i`` are the responses of the other groups. That is how well a new group is predicted, which
     leaving out one row does not tell where its group's other rows are near.
 
     Parameters
