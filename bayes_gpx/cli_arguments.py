@@ -117,7 +117,6 @@ FLAGS = {
     r"^(likelihood|kernel|method|baseline)\b": r"--\1",
     r"\bapproximation=bx\.Inducing\(m\)": "--inducing M",
     r"\bapproximation=bx\.HSGP\(m\)": "--approximation hsgp:M",
-    r", and with priors=\{'sigma_w': 0\}": "",
     r"pass rows as X_new\. .*": "give a file of rows as NEW.",
     r"Pass rows to be explained as X_new; .*": "Give a file of rows as NEW, or fit again.",
 }
