@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-AVERAGED = ("value", "baseline", "baseline_value", "center", "offset")
+AVERAGED = ("value", "baseline", "baseline_value", "center", "offset", "exposure")
 """Variables that are averaged over imputations, as means and probabilities are."""
 
 DRAWS = {"chain", "draw"}
@@ -135,10 +135,6 @@ def _mixed(name, stacked, first, results, share, equal):
         else:
             values = _by_share(chains.values, share.values)
         return xr.Variable(chains.dims[1:], values).transpose(*first[name].dims)
-    if name in AVERAGED or name.endswith("_mean") or "probability" in name:
-        return (stacked * share).sum("imputation")
-    if name.startswith("completeness_residual"):
-        return stacked.max("imputation")
     for end, power in (("_sd", 2), ("_cov", 1)):
         mean = f"{name.removesuffix(end)}_mean"
         if name.endswith(end) and mean in first:
@@ -148,6 +144,10 @@ def _mixed(name, stacked, first, results, share, equal):
             other = apart if power == 2 else xr.Variable(bis, apart.values)
             whole = ((stacked**power + apart * other) * share).sum("imputation")
             return np.sqrt(whole) if power == 2 else whole.transpose(*first[name].dims)
+    if name in AVERAGED or name.endswith("_mean") or "probability" in name:
+        return (stacked * share).sum("imputation")
+    if name.startswith("completeness_residual"):
+        return stacked.max("imputation")
     raise ValueError(
         f"{name} of several fits has no mixture that is known from each; expected the result of "
         "bx.predictions, weights, contributions, derivatives or attributions."

@@ -95,6 +95,21 @@ def test_moments_of_attributions_are_those_of_all_draws_together(gappy):
     bx.plot_attributions(found, backend="none")
 
 
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
+def test_every_sd_is_that_of_all_draws_together(gappy, likelihood):
+    X, y, new = gappy
+    response = (y > 0.3).astype(int) + (y > 1.2) * (likelihood == "poisson")
+    theta = {"lengthscale": [0.7, 1.1], "amplitude": 1.0}
+    models = [bx.GP(completed(X, at), response, likelihood=likelihood) for at in (-1.5, 0.2, 1.8)]
+    results = [bx.predictions(m, theta, new, draws=4000, seed=1, progressbar=False) for m in models]
+    found, sample = bx.combined(results), ["chain", "draw"]
+    mean = "probability" if likelihood == "bernoulli" else "rate"
+    for name in ("f", mean):
+        assert_allclose(found[f"{name}_sd"], found[name].std(sample), rtol=0.05)
+        assert_allclose(found[f"{name}_mean"], found[name].mean(sample), atol=0.05)
+    assert_allclose(found["response_sd"], found[f"{mean}_sd"])
+
+
 def test_one_result_is_itself_and_draws_are_not_needed(gappy):
     X, y, new = gappy
     model = bx.GP(X, y)
