@@ -83,6 +83,8 @@ class NewResponses:
             sd = self._drawn.moments()[1]
         shape = dataset["f_mean"].shape
         name = self._name or "y"
+        if self._observation.exposed:
+            found["exposure"] = dims[:1], self.exposure
         found |= {
             f"{name}_mean": (dims, mean.reshape(shape)),
             f"{name}_sd": (dims, sd.reshape(shape)),

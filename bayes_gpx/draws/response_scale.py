@@ -138,7 +138,8 @@ class ResponseQuantity:
         units = response_units(self.model)
         if not self.latent.total:
             units = f"{units} per unit of the feature"
-        return replace(self.latent, units=units, bends=False)
+        attrs = {**self.latent.attrs, "scale": "response"}
+        return replace(self.latent, units=units, bends=False, attrs=attrs)
 
     @property
     def together(self) -> int:

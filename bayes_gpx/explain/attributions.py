@@ -286,7 +286,7 @@ def _by_taylor(
         {"obs": where.index, "feature": list(quantity.components)},
         {
             **origin(model),
-            "baseline": name,
+            **asked.quantity.attrs,
             "method": "taylor",
             "units": asked.quantity.units,
             "samples": asked.quantity.samples,

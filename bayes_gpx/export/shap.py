@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Labels
-from bayes_gpx.plots.selection import ONE_UNIT, shown
+from bayes_gpx.plots.selection import ONE_UNIT, refuse_several, shown
 
 
 def to_shap(
@@ -30,9 +30,10 @@ def to_shap(
         all features.
     predictions : xarray.Dataset, optional
         What `bayes_gpx.predictions` returned for the same samples. The base values of attributions
-        are then f(x) less the difference, which is f(baseline), in a GPX with the sample's own
-        deviation; else they are 0, and the values add up to f(x) - f(baseline). Contributions bring
-        their `offset`.
+        are then the prediction at the baseline, on the scale of the attributions: f, a probability,
+        or a rate for an exposure of 1. In a GPX they include the effect of each sample's own
+        deviation. Without predictions the base values are 0, and the values add up to the
+        difference from the baseline. Contributions bring their `offset`.
     obs : label or list of labels, optional
         Only these observations.
     ci_prob : float, optional
@@ -51,7 +52,8 @@ def to_shap(
         If shap is not installed.
     ValueError
         For a dataset of another verb, attributions of some features only, several baselines,
-        unknown observations, and predictions of other samples or of contributions.
+        unknown observations, and predictions of other samples or another class, of contributions,
+        or of the log variance.
 
     References
     ----------
@@ -63,14 +65,7 @@ def to_shap(
         _refuse_incomplete(dataset)
     base = np.zeros(len(mean))
     if predictions is not None:
-        if "difference_mean" not in dataset or "f_mean" not in predictions:
-            raise ValueError(
-                "predictions are for attributions: expected the results of bx.attributions and "
-                "bx.predictions; contributions bring their own offset."
-            )
-        if not np.array_equal(predictions["obs"].values, dataset["obs"].values):
-            raise ValueError("The obs of predictions differ; expected those of the dataset.")
-        base = (predictions["f_mean"] - dataset["difference_mean"]).values[rows]
+        base = _at_baseline(dataset, predictions).values[rows]
     elif "offset" in dataset:
         base = np.full(len(mean), float(dataset["offset"]))
     try:
@@ -88,6 +83,37 @@ def to_shap(
         lower_bounds=found["interval"].sel(ci_bound="lower").values,
         upper_bounds=found["interval"].sel(ci_bound="upper").values,
     )
+
+
+def _at_baseline(dataset, predictions):
+    """Predictions less the difference, on the scale of the attributions, (obs,)."""
+    if dataset.attrs.get("of") == "log_variance":
+        raise ValueError(
+            "predictions were given for attributions of the log variance, which they do not "
+            "contain. Leave predictions out: the base values are then 0."
+        )
+    name = "response_mean" if dataset.attrs.get("scale") == "response" else "f_mean"
+    if "difference_mean" not in dataset or name not in predictions:
+        raise ValueError(
+            "predictions are for attributions: expected the results of bx.attributions and "
+            "bx.predictions, both on the response scale or both on='latent'; contributions bring "
+            "their own offset."
+        )
+    found = predictions[name]
+    refuse_several(found)
+    for dim in ("class", "output"):
+        own, other = (array.coords[dim].item() if dim in array.coords else None
+                      for array in (dataset, found))  # fmt: skip
+        if own != other:
+            raise ValueError(
+                f"The predictions are of {dim} {other!r} and the dataset is of {own!r}. Pass "
+                f"predictions.sel({{{dim!r}: {own!r}}})."
+            )
+    if not np.array_equal(predictions["obs"].values, dataset["obs"].values):
+        raise ValueError("The obs of predictions differ; expected those of the dataset.")
+    if name == "response_mean" and "exposure" in predictions:
+        found = found / predictions["exposure"]
+    return found - dataset["difference_mean"]
 
 
 def _refuse_incomplete(dataset):

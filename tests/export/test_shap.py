@@ -67,6 +67,57 @@ def test_own_deviations_of_training_samples_are_part_of_the_base(regression):
     assert abs(np.diff(given.base_values).item()) > 0.1
 
 
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
+def test_the_base_is_on_the_scale_of_the_attributions(regression, likelihood):
+    """f(baseline) on the response scale, by a prediction there; with rates for one exposure."""
+    X, _, y, X_new, _ = regression
+    counts = np.round(np.exp(0.3 * (y - y.mean()))).astype(int)
+    response = counts if likelihood == "poisson" else (y > y.mean()).astype(int)
+    counted = likelihood == "poisson"
+    exposed = {"exposure": np.linspace(0.5, 2.0, len(X))} if counted else {}
+    model = bx.GP(X, response, likelihood=likelihood, **exposed)
+    theta = {"lengthscale": [0.9, 1.7], "amplitude": 0.8}
+    found = bx.attributions(model, theta, X_new, **OPTIONS)
+    exposures = {"exposure": [1.0, 3.0, 0.2, 2.0]} if counted else {}
+    predicted = bx.predictions(model, theta, X_new, **exposures, **OPTIONS)
+    baseline = model.training.X.values.mean(axis=0)[None]
+    there = bx.predictions(model, theta, baseline, **OPTIONS)
+    given = bx.to_shap(found, predictions=predicted)
+    assert_allclose(given.base_values, np.full(4, there["response_mean"].item()), rtol=1e-6)
+    assert given.base_values.min() > 0
+    latent = bx.attributions(model, theta, X_new, on="latent", **OPTIONS)
+    given = bx.to_shap(latent, predictions=predicted)
+    assert_allclose(given.base_values, np.full(4, there["f_mean"].item()), rtol=1e-6)
+    with pytest.raises(ValueError, match="both on the response scale or both on='latent'"):
+        latent_alone = bx.predictions(model, theta, X_new, on="latent", **OPTIONS)
+        bx.to_shap(found, predictions=latent_alone)
+
+
+def test_the_base_of_a_class_is_its_own(regression):
+    X, _, y, X_new, _ = regression
+    labels = np.array(list("abc"))[np.digitize(y, np.quantile(y, [0.3, 0.6]))]
+    model = bx.GP(X, labels, likelihood="categorical")
+    theta = {"lengthscale": [0.9, 1.7], "amplitude": 0.8}
+    found = bx.attributions(model, theta, X_new, **OPTIONS).sel({"class": "b"})
+    predicted = bx.predictions(model, theta, X_new, **OPTIONS)
+    given = bx.to_shap(found, predictions=predicted.sel({"class": "b"}))
+    whole = given.base_values + given.values.sum(axis=1)
+    assert_allclose(whole, predicted["probability_mean"].sel({"class": "b"}), rtol=1e-6)
+    with pytest.raises(ValueError, match="dim 'class'"):
+        bx.to_shap(found, predictions=predicted)
+    with pytest.raises(ValueError, match="of class 'a' and the dataset is of 'b'"):
+        bx.to_shap(found, predictions=predicted.sel({"class": "a"}))
+
+
+def test_the_log_variance_has_no_base_in_predictions(explained, regression):
+    model, _, predicted = explained
+    options = {"of": "log_variance", "progressbar": False}
+    found = bx.attributions(model, THETA, regression[3], **options)
+    assert_allclose(bx.to_shap(found).base_values, np.zeros(4))
+    with pytest.raises(ValueError, match="log variance, which they do not contain"):
+        bx.to_shap(found, predictions=predicted)
+
+
 def test_contributions_bring_their_offset(regression):
     X, Z, y, X_new, Z_new = regression
     model = bx.GPX(X, y, Z)
