@@ -21,6 +21,9 @@ from bayes_gpx.draws.response_scale import ResponseQuantity, fine
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.validation import one_of
 
+ROUND_OFF = 16 * np.finfo(float).eps
+"""Share of the largest variance up to which one counts as 0."""
+
 
 @dataclass(frozen=True, eq=False)
 class _LogVariance(ResponseQuantity):
@@ -50,6 +53,25 @@ class _LogVariance(ResponseQuantity):
         """Variance of the noise, where it counts."""
         return float(theta["sigma"]) ** 2 if self.of_y else 0.0
 
+    def refuse_certain(self, variance: np.ndarray) -> None:
+        """Raise if a variance is 0 up to round-off, since its logarithm is infinite.
+
+        The message names the training row with the median distance from the center: f of a linear
+        kernel, or of a GPX with Z = X, is known for certain at the center alone.
+        """
+        if (variance > ROUND_OFF * variance.max()).all():
+            return
+        training = self.model.training
+        row = "a row of the data"
+        if training.stored:
+            apart = np.square(training.X_scaling.apply(training.X.values)).sum(axis=1)
+            row = f"row {int(np.argsort(apart)[len(apart) // 2])} of the training data"
+        raise ValueError(
+            "of='log_variance': the variance of f is 0 at the baseline or at a point of the "
+            f"explanation, and its logarithm is infinite. Pass another baseline, such as {row}, or "
+            "explain the variance of a new y (on='response')."
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class LogVarianceGradients(_LogVariance):
@@ -61,6 +83,7 @@ class LogVarianceGradients(_LogVariance):
         """Shares (m, d) and differences (m,), of one draw."""
         across, w = fine(self.degree, self.degree)
         V = variance.value.reshape((-1, self.together))
+        self.refuse_certain(V[:, [0, -1]])
         V_d = cast(np.ndarray, variance.first).reshape((*V.shape, -1))
         between = np.maximum(V @ across.T, np.finfo(float).tiny)
         shares = self._way * np.einsum("mf,mfd->md", w / between, across @ V_d)
@@ -73,6 +96,7 @@ class LogVarianceShapley(_LogVariance, ResponseShapley):
 
     def values(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> np.ndarray:
         """Log variances (m s,) at all points."""
+        self.refuse_certain(variance.value)
         return np.log(variance.value)
 
 

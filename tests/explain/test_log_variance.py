@@ -1,5 +1,7 @@
 """The log predictive variance divided among features, against dense algebra and its limits."""
 
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -84,6 +86,29 @@ def test_a_new_samples_own_deviation_is_part_of_its_variance(verb):
     ends = [bx.predictions(model, theta, P, progressbar=False)["y_sd"] for P in (X_NEW, 0 * X_NEW)]
     expected = 2.0 * np.log(ends[0].values / ends[1].values)
     assert_allclose(found["attribution_mean"].sum("feature"), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("kind", ["linear", "gpx"])
+def test_a_variance_of_zero_is_refused_with_a_baseline_that_works(verb, kind):
+    """At the mean of X the f of both models is known for certain, and log(0) is infinite."""
+    if kind == "linear":
+        model, theta = bx.GP(X, Y, kernel="linear"), {"amplitude": 1.0, "sigma": 0.2}
+    else:
+        model, theta = bx.GPX(X, Y), THETA | {"sigma_w": 0.3}
+    options = {"of": "log_variance", "on": "latent", "progressbar": False}
+    with pytest.raises(
+        ValueError, match=r"variance of f is 0 at the baseline.*such as row"
+    ) as told:
+        verb(model, theta, X_NEW, **options)
+    row = int(re.search(r"row (\d+) of the training data", str(told.value))[1])
+    found = verb(model, theta, X_NEW, baseline=X[row], **options)
+    assert np.isfinite(found["attribution_mean"]).all()
+    ends = [bx.predictions(model, theta, P, progressbar=False)["f_sd"] for P in (X_NEW, X[[row]])]
+    whole = 2.0 * np.log(ends[0].values / ends[1].values)
+    assert_allclose(found["attribution_mean"].sum("feature"), whole, atol=1e-6)
+    of_y = verb(model, theta, X_NEW, **options | {"on": "response"})
+    assert np.isfinite(of_y["attribution_mean"]).all()
 
 
 def test_random_orders_and_what_is_refused():
