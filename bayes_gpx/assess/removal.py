@@ -96,6 +96,17 @@ def _of_response(model, dataset):
 
 
 def _refuse_other(model, dataset, frame, name):
+    if dataset.attrs.get("of") == "log_variance":
+        raise ValueError(
+            "The dataset explains the log variance, and the metric compares explanations with "
+            "changes of the mean response. Pass attributions with of='value'."
+        )
+    if _start(dataset, name) not in dataset:
+        raise ValueError(
+            f"The dataset has no baseline (method {dataset.attrs.get('method')!r}), so no feature "
+            "can be put there. Pass the result of bx.attributions, or of bx.shapley_values with "
+            "another method."
+        )
     if frame.levels:
         raise ValueError(
             f"The columns {sorted(frame.levels)} are categorical, and have no value to be put at "

@@ -280,3 +280,17 @@ def test_a_metric_says_what_it_cannot_use():
         metrics.faithfulness(known, values, dataset, **QUIET)
     with pytest.raises(ValueError, match="categorical"):
         metrics.stability(dataset)
+
+
+def test_explanations_that_no_drop_of_a_prediction_measures_are_refused():
+    model = bx.GP(X, Y)
+    of_variance = bx.attributions(model, GP, NEW, of="log_variance", **QUIET)
+    rows = (X.to_numpy() - X.to_numpy().mean(axis=0)) / X.to_numpy().std(axis=0)
+    additive = bx.GP(X, Y, kernel=lambda d: bx.Additive(d, 1.0, measure=rows))
+    theta = {"sigma": 0.2}
+    fanova = bx.shapley_values(additive, theta, NEW, method="fanova", **SUMMARY)
+    for metric in (metrics.faithfulness, metrics.sufficiency):
+        with pytest.raises(ValueError, match="explains the log variance.*of='value'"):
+            metric(model, GP, of_variance, NEW, **QUIET)
+        with pytest.raises(ValueError, match="no baseline.*'fanova'"):
+            metric(additive, theta, fanova, NEW, **QUIET)
