@@ -139,7 +139,7 @@ def refuse_no_dataset(given: Any, verbs: str) -> None:
         )
 
 
-def refuse_several(array):
+def refuse_several(array: xr.DataArray) -> None:
     """Raise if there are several classes, outputs or baselines: a plot shows only one."""
     for dim in ("class", "output", "baseline"):
         if dim in array.dims:
