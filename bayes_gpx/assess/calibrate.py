@@ -199,9 +199,8 @@ def _folder(path, replicates, seed):
     arrays += pm.draw([*model.variables.values()], draws=3, random_seed=0)
     if posterior is not None:
         arrays += [v.values for v in posterior["posterior"].data_vars.values()]
-    own = getattr(replicates.quantities, "__qualname__", None)
-    said = [replicates.method, replicates.draws, seed, own, sorted(replicates.options.items())]
-    asked = digest(*arrays, model.signature, said)
+    said = [replicates.method, replicates.draws, seed, replicates.quantities]
+    asked = digest(*arrays, model.signature, said, sorted(replicates.options.items()))
     known = folder / "asked.txt"
     if known.is_file():
         kept, _, kept_entropy = known.read_text().partition("\n")

@@ -1,7 +1,9 @@
 """Digests that tell whether arguments, or the bytes of a file, are still the same."""
 
 import re
+from functools import partial
 from hashlib import sha256
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,10 @@ BLANK = SEAL + 64 * "0"
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 of arrays, and of anything else by its `repr`, as hexadecimal digits."""
+    """SHA-256 of arrays, of the code of functions, and of anything else by its `repr`.
+
+    In hexadecimal digits. Lists, tuples and dicts are gone through.
+    """
     found = sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -20,10 +25,28 @@ def digest(*parts: Any) -> str:
             head = f"{array.dtype} {array.shape}"
             body = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
         else:
-            head, body = type(part).__name__, repr(part).encode()
+            head, body = type(part).__name__, _said(part).encode()
         found.update(f"{head} {len(body)} ".encode())
         found.update(body)
     return found.hexdigest()
+
+
+def _said(part):
+    """Text that differs where a value differs, or where a function does something else."""
+    if isinstance(part, dict):
+        return digest(*part, *part.values())
+    if isinstance(part, list | tuple):
+        return digest(*part)
+    if isinstance(part, partial):
+        return digest(part.func, part.args, part.keywords)
+    if isinstance(part, MethodType):
+        return digest(part.__func__, part.__self__)
+    if isinstance(part, FunctionType):
+        cells = [cell.cell_contents for cell in part.__closure__ or ()]
+        return digest(part.__code__, part.__defaults__, part.__kwdefaults__, cells)
+    if isinstance(part, CodeType):  # without line numbers: a function may move in its file
+        return digest(part.co_code, part.co_consts, part.co_names, part.co_varnames)
+    return repr(part)
 
 
 def sealed(data: bytearray | bytes | memoryview) -> bytearray | bytes:

@@ -131,6 +131,22 @@ def test_runs_are_kept_and_go_on(gp, tmp_path, monkeypatch):
         bx.calibrate(gp, runs=3, path=tmp_path / "mine", **FEW)
 
 
+def test_runs_of_another_function_of_quantities_are_not_taken(gp, tmp_path):
+    def of_amplitude(factor):
+        def quantities(model, idata):
+            known = idata if isinstance(idata, dict) else idata["posterior"]
+            values = np.reshape(np.asarray(known["amplitude"]), (1, -1))
+            return xr.Dataset({"own": (("chain", "draw"), factor * values)})
+
+        return quantities
+
+    options = FEW | {"runs": 1, "path": tmp_path / "runs"}
+    bx.calibrate(gp, quantities=of_amplitude(2.0), **options)
+    bx.calibrate(gp, quantities=of_amplitude(2.0), **options)
+    with pytest.raises(ValueError, match="another calibration"):
+        bx.calibrate(gp, quantities=of_amplitude(3.0), **options)
+
+
 @pytest.mark.slow
 def test_weights_and_labels_and_quantities_of_a_user():
     own = {"sigma_w": 0.1, "lengthscale": 1.0, "sigma": 0.3}
