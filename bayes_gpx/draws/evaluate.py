@@ -245,7 +245,7 @@ def explain(
 
 
 def _asked(model, hyper, quantity, where, *options):
-    """Digest of all that decides what `explain` computes, but for what a callable kernel does."""
+    """Digest of all that decides what `explain` computes."""
     training, operator = model.training, quantity.operator
     arrays = [*training.scaled().values(), training.X.values, training.y]
     arrays += [*hyper.values.values(), hyper.chain, hyper.draw, quantity.factor]

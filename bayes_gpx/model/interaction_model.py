@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pymc as pm
 
@@ -71,8 +71,8 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
     X = model.training.X
     chosen = tuple(tuple(sorted(pair)) for pair in read_pairs(pairs, X.sources))
     names = [" : ".join(X.sources[i] for i in pair) for pair in chosen]
-    kernel = _Effects(
-        BASES[spec.kernel],
+    kernel = Effects(
+        str(spec.kernel),
         tuple(X.groups.tolist()),
         chosen,
         tuple(names),
@@ -90,11 +90,13 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
 
 
 @dataclass(frozen=True)
-class _Effects:
+class Effects:
     """A callable kernel: the sum over single features and pairs of them.
 
     Attributes
     ----------
+    base : str
+        The kernel of each effect, a key of `BASES`.
     groups : tuple of int
         For each column the feature that it belongs to: all indicators of a categorical one, to one.
     pairs : tuple of pairs of int
@@ -104,13 +106,31 @@ class _Effects:
     dim : str
     """
 
-    base: type
+    base: str
     groups: tuple
     pairs: tuple
     names: tuple
     dim: str
 
-    def __call__(self, d):
+    @classmethod
+    def of_fields(
+        cls,
+        base: str,
+        groups: Sequence[int],
+        pairs: Sequence[Sequence[int]],
+        names: Sequence[str],
+        dim: str,
+    ) -> Effects:
+        """Of what a file holds, where tuples are lists."""
+        return cls(base, tuple(groups), tuple((i, j) for i, j in pairs), tuple(names), dim)
+
+    @property
+    def described(self) -> str:
+        """The kernel of the effects and the pairs, which tell its fits from others."""
+        return f"interaction_model({self.base}, groups {self.groups}, pairs {self.pairs})"
+
+    def __call__(self, d: int) -> Any:
+        """The covariance function, in the model on the context stack."""
         features = max(self.groups) + 1
         size = features + len(self.pairs)
         lengths = lengthscale("lengthscale", self.dim, 1, 1)
@@ -128,4 +148,4 @@ class _Effects:
         """Kernel of the columns of some features, each feature's with its own lengthscale."""
         columns = [j for j, feature in enumerate(self.groups) if feature in members]
         each = length[[members.index(self.groups[j]) for j in columns]]
-        return self.base(d, ls=each, active_dims=columns)
+        return BASES[self.base](d, ls=each, active_dims=columns)

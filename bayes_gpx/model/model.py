@@ -33,7 +33,7 @@ from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.model.priors import create_variables
 from bayes_gpx.model.refusals import refuse_many, refuse_streamed
-from bayes_gpx.model.signature import signature_of
+from bayes_gpx.model.signature import probe_of, signature_of
 from bayes_gpx.model.specification import squared
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.numerics.row_sums import PARTS
@@ -384,8 +384,13 @@ class Model:
 
     @property
     def signature(self) -> str:
-        """Text that tells one model from another: structure, columns and size."""
+        """Text that tells one model from another: structure, columns, size, and what kernels do."""
         return signature_of(self)
+
+    @cached_property
+    def kernel_probe(self) -> list[str]:
+        """What a callable kernel does at a few rows."""
+        return probe_of(self)
 
     def fixed_hyperparameters(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Check a complete dict of fixed hyperparameters, on the model's scale.

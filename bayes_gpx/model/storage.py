@@ -26,6 +26,7 @@ from bayes_gpx.data.training import INTERCEPT, read_training
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.model.gp import GP, GPX
+from bayes_gpx.model.interaction_model import Effects
 from bayes_gpx.model.kept_of_rows import KeptOfRows
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.posteriors.beliefs import Beliefs
@@ -50,6 +51,9 @@ CALLABLE = "callable"
 
 PRECOMPUTED = "precomputed"
 """Stands in a file for a covariance of labels, which is among its variables."""
+
+EFFECTS = "interaction_model"
+"""Stands in a file for the kernel of an `interaction_model`, with its fields."""
 
 ROWS = "bayes_gpx_rows"
 """Attribute of a file: what became of rows that were read in parts."""
@@ -97,7 +101,9 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     refuse_other_model(model, idata)
     spec, kernel = asdict(model.specification), model.specification.kernel
     del spec["fixed_basis"]  # the model finds out again
-    if not isinstance(kernel, str):
+    if isinstance(kernel, Effects):
+        spec["kernel"] = {EFFECTS: asdict(kernel)}
+    elif not isinstance(kernel, str):
         spec["kernel"] = PRECOMPUTED if isinstance(kernel, Precomputed) else CALLABLE
     kept = None
     if model.training.streamed:
@@ -220,7 +226,7 @@ def load(
     if own_kernel == CALLABLE and kernel is None:
         raise ValueError(f"The model in {path} has a callable kernel; pass kernel= again.")
     if own_kernel != CALLABLE and kernel is not None:
-        raise ValueError(f"The kernel in {path} is {own_kernel!r}; leave kernel= out.")
+        raise ValueError(f"The file {path} holds its kernel, {own_kernel!r}; leave kernel= out.")
     priors = dict(priors or {})
     superfluous = [name for name in priors if name not in asked]
     if superfluous:
@@ -288,6 +294,8 @@ def _restored(data, settings, kernel, priors):
     if kernel == PRECOMPUTED:
         (labels,) = settings["levels"]["X"].values()
         kernel = Precomputed(pd.DataFrame(data["covariance"].values, labels, labels))
+    if isinstance(kernel, dict):
+        kernel = Effects.of_fields(**kernel[EFFECTS])
     spec = settings["specification"] | {"kernel": kernel}
     if spec.get("approximation"):
         kind, values = spec["approximation"]

@@ -109,18 +109,33 @@ def test_only_the_given_pair_interacts_once_fitted(data):
 
 def test_a_fit_comes_back_with_the_kernel(data, tmp_path):
     X, y = data
-    model = bx.interaction_model(bx.GP(X, y), [])
+    model = bx.interaction_model(bx.GP(X, y, kernel="matern52"), [("a", "c")])
     theta = {"lengthscale": [2.0, 3.0, 4.0], "amplitude": [0.5, 0.7, 0.9], "sigma": 0.3}
+    theta |= {"pair_lengthscale": [[2.0, 3.0]], "pair_amplitude": [0.4]}
     idata = known(model, [theta])
     bx.save(model, idata, tmp_path / "fit.nc")
-    with pytest.raises(ValueError, match="callable kernel; pass kernel="):
-        bx.load(tmp_path / "fit.nc")
-    again, draws = bx.load(tmp_path / "fit.nc", kernel=model.specification.kernel)
+    with pytest.raises(ValueError, match="holds its kernel"):
+        bx.load(tmp_path / "fit.nc", kernel=model.specification.kernel)
+    again, draws = bx.load(tmp_path / "fit.nc")
     expected, found = (
         bx.predictions(m, i, X, keep="summary", **QUIET)
         for m, i in ((model, idata), (again, draws))
     )
     assert_allclose(found["f_mean"], expected["f_mean"])
+
+
+def test_fits_of_other_pairs_are_refused(data, tmp_path):
+    X, y = data
+    whole = bx.GP(X, y)
+    models = [bx.interaction_model(whole, [("a", own)]) for own in "bc"]
+    models.append(bx.interaction_model(bx.GP(X, y, kernel="matern32"), [("a", "b")]))
+    theta = {"lengthscale": [2.0, 3.0, 4.0], "amplitude": [0.5, 0.7, 0.9], "sigma": 0.3}
+    idata = known(models[0], [theta | {"pair_lengthscale": [[1.0, 1.0]], "pair_amplitude": [1.0]}])
+    idata.attrs[models[0].signature_key] = models[0].signature
+    bx.predictions(models[0], idata, X, **QUIET)
+    for other in models[1:]:
+        with pytest.raises(ValueError, match=r"its kernel is 'interaction_model\(expquad"):
+            bx.predictions(other, idata, X, **QUIET)
 
 
 def test_other_likelihoods_and_no_pairs(data):

@@ -6,14 +6,14 @@ import xarray as xr
 
 def known(model, thetas):
     """A fit of a model that holds one draw for each dict of hyperparameters."""
-    posterior = {
-        name: (
-            ("chain", "draw", "feature")[: 2 + np.ndim(thetas[0][name])],
-            np.array([[theta[name] for theta in thetas]], dtype=float),
-        )
-        for name in model.hyperparameters
-    }
-    coords = {"chain": [0], "draw": range(len(thetas)), "feature": list(model.training.X.sources)}
+    features = list(model.training.X.sources)
+    posterior = {}
+    for name in model.hyperparameters:
+        values = np.array([[theta[name] for theta in thetas]], dtype=float)
+        dims = ["feature"] if values.shape[2:] == (len(features),) else []
+        dims = dims or [f"{name}_dim_{k}" for k in range(values.ndim - 2)]
+        posterior[name] = ("chain", "draw", *dims), values
+    coords = {"chain": [0], "draw": range(len(thetas)), "feature": features}
     return xr.DataTree.from_dict({"posterior": xr.Dataset(posterior, coords)})
 
 
