@@ -16,6 +16,7 @@ import xarray as xr
 
 from bayes_gpx.assess.metrics import coverage
 from bayes_gpx.data import datasets
+from bayes_gpx.draws.intervals import LEVEL, interval_of
 from bayes_gpx.explain import contributions, predictions, weights
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.model.gp import GP, GPX
@@ -24,7 +25,6 @@ from bayes_gpx.plots import plot_contributions, plot_weights
 from bayes_gpx.system.files import replaced, writable
 
 TEST_ROWS = 89
-LEVEL = 0.9
 CHAINS, TUNE, DRAWS = 4, 300, 400
 EXPLAINED_DRAWS, CURVE_DRAWS = 800, 200
 
@@ -123,10 +123,10 @@ def _tell(explained, predicted, patient, observed, say):
         f"\nPatient {patient}: predicted {float(f['y_mean']):.0f} ± {float(f['y_sd']):.0f}, "
         f"observed {observed:.0f}; an average patient {float(one['offset']):.0f}"
     )
-    tails = one["contribution"].quantile([(1 - LEVEL) / 2, (1 + LEVEL) / 2], ["chain", "draw"])
+    ends = interval_of(one, "contribution", LEVEL).transpose("feature", "ci_bound")
     order = np.argsort(-np.abs(one["contribution_mean"].values))[:4]
     for i in order:
-        low, high = tails.isel(feature=i).values
+        low, high = ends.isel(feature=i).values
         say(
             f"  {one['feature'].values[i]:>22} = {float(one['value'][i]):<8.4g}"
             f"{float(one['contribution_mean'][i]):+8.1f}  [{low:+.1f}, {high:+.1f}]"
@@ -142,10 +142,10 @@ def _figures(folder, model, idata, explained, patients, seed):
             figure.savefig(file, format="png", dpi=110)
         return path
 
-    yield keep(plot_contributions(explained, obs=patients, ci_prob=LEVEL), "contributions.png")
+    yield keep(plot_contributions(explained, obs=patients), "contributions.png")
     leading = np.abs(explained["contribution_mean"]).mean("obs")
     features = explained["feature"].values[np.argsort(-leading.values)[:3]]
-    yield keep(plot_weights(_curves(model, idata, features, seed), ci_prob=LEVEL), "weights.png")
+    yield keep(plot_weights(_curves(model, idata, features, seed)), "weights.png")
     yield keep(az.plot_trace_dist(idata, compact=True), "trace.png")
     replicated = predictions(model, idata, num_draws=200, seed=seed, progressbar=False)
     checked = xr.DataTree.from_dict(

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from scipy.spatial import KDTree
 
 from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.assess.removal import REMOVABLE, Without, explanation_in
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
+from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.points import read_observed
-from bayes_gpx.validation import count, probability
+from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -40,7 +40,7 @@ def coverage(
         What was observed, in the order of the dataset's observations; of rows that were left out,
         what the model was fitted to.
     ci_prob : float or list of float, optional
-        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the intervals; that of the dataset by default.
 
     Returns
     -------
@@ -78,8 +78,7 @@ def coverage(
             "The dataset has no draws of `y` over observations; expected the result of "
             "bx.predictions with keep='draws', a single observation as dataset.isel(obs=[0])."
         )
-    default = rcParams["stats.ci_prob"]
-    prob = [probability(p, default) for p in np.ravel([ci_prob])]
+    prob = [interval_probability(p, dataset) for p in np.ravel([ci_prob])]
     drawn, dims = dataset["y"], ("chain", "draw")
     seen = read_observed(dataset, y)
     below = (drawn < seen).mean(dims) + 0.5 * (drawn == seen).mean(dims)

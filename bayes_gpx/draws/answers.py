@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.draws.evaluate import by_class, joined
+from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.mixtures import Conditional
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import ResultBuilder
@@ -32,6 +33,7 @@ def gathered(
     covariance: bool = False,
     keep: str = "draws",
     path: str | PathLike | None = None,
+    ci_prob: float | None = None,
 ) -> tuple[xr.Dataset, Memory | Store]:
     """Gather answers about a quantity at points: their draws, means, sds and covariances.
 
@@ -41,6 +43,8 @@ def gathered(
         Chains, and answers in each.
     answers : iterable
         Number of an answer, rows of `where`, and components with the total they sum to, if any.
+    ci_prob : float, optional
+        Probability that plots and tables give their intervals, which are quantiles of the draws.
     """
     one_of("keep", keep, ("draws", "summary"))
     c, m, sampled = quantity.width, len(where.X), keep == "draws"
@@ -61,4 +65,5 @@ def gathered(
             certain = np.zeros((1, 1, *part.mean.shape))
             for name, array in own.sample(part, None, certain).items():
                 place.arrays[label][name][kept] = array[0]
-    return joined(model, builders, where, place), place
+    found = joined(model, builders, where, place)
+    return found.assign_attrs(ci_prob=interval_probability(ci_prob)), place

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pymc as pm
 import xarray as xr
-from arviz_base import rcParams
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.each_draw import in_blocks
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.mixtures import Conditional
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import ResultBuilder
@@ -30,7 +30,7 @@ from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensit
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
 from bayes_gpx.system.digests import digest
-from bayes_gpx.validation import count, one_of, probability
+from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
@@ -123,7 +123,7 @@ def explain(
     response : NewResponses, optional
         A new response around the quantity, which is f.
     ci_prob : float, optional
-        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the intervals; 90% by default.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def explain(
             "path was given with keep='summary'; expected one of them, since summaries of rows in "
             "memory are small. Leave path out, and write what is returned by .to_zarr(path)."
         )
-    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    prob = interval_probability(ci_prob)
     hyper = hyperparameter_draws(model, idata, num_draws)
     sampled = keep == "draws"
     shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * quantity.width

@@ -125,6 +125,7 @@ def answer(
     path: str | PathLike | None = None,
     progressbar: bool = True,
     exact: Sequence[np.ndarray] | None = None,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Ask all functions for something at points; options and result as those of `explain`.
 
@@ -151,6 +152,7 @@ def answer(
         covariance=covariance,
         keep=keep,
         path=path,
+        ci_prob=ci_prob,
     )
     attrs = {
         "relative_jitter": max(functions.jitters),

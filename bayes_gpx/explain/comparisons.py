@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import pytensor.tensor as pt
 import xarray as xr
-from arviz_base import rcParams
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside
 from bayes_gpx.draws.random_functions import draw_functions, values
 from bayes_gpx.draws.response_scale import responds, response_units
@@ -42,6 +41,7 @@ def comparisons(
     groups_new: Column | None = None,
     obs: Labels | None = None,
     on: Literal["response", "latent"] = "response",
+    ci_prob: float | None = None,
     **options: Any,
 ) -> xr.Dataset:
     """How predictions differ if a variable has one value rather than another, all else being equal.
@@ -70,6 +70,8 @@ def comparisons(
         Only these rows.
     on : {"response", "latent"}
         For labels and counts: whether to compare the probability or rate S(f), or f.
+    ci_prob : float, optional
+        Probability of the intervals; 90% by default.
     **options
         draws, num_draws, covariance, keep, seed, progressbar: see
         `bayes_gpx.draws.evaluate.explain`.
@@ -78,12 +80,12 @@ def comparisons(
     -------
     xarray.Dataset
         `comparison` (chain, draw, [obs,] contrast), `comparison_mean`, `comparison_sd`
-        ([obs,] contrast), `comparison_interval` ([obs,] contrast, ci_bound) of ArviZ's
-        ``stats.ci_prob``; `comparison_cov` between contrasts with ``covariance=True``, by row. The
-        coordinates `variable`, `low` and `high` (contrast) contain, as text, what is compared. In
-        units of y, or of S(f). Draws are joint over contrasts and rows, so that functions of
-        several comparisons can be computed for each draw. Where the response is f, means are exact,
-        and by row also sds and intervals; otherwise they are computed from the draws.
+        ([obs,] contrast), `comparison_interval` ([obs,] contrast, ci_bound); `comparison_cov`
+        between contrasts with ``covariance=True``, by row. The coordinates `variable`, `low` and
+        `high` (contrast) contain, as text, what is compared. In units of y, or of S(f). Draws are
+        joint over contrasts and rows, so that functions of several comparisons can be computed for
+        each draw. Where the response is f, means are exact, and by row also sds and intervals;
+        otherwise they are computed from the draws.
 
     Raises
     ------
@@ -116,12 +118,13 @@ def comparisons(
             refuse_outside(model, contrast.at(where.X_values, end), f"variables, {contrast.label}")
     if average:
         options["keep"] = "draws"
+    options["ci_prob"] = prob = interval_probability(ci_prob)
     if responds(model, on):
         found = _by_functions(model, idata, where, contrasts, on, **options)
     else:
         found = _linear(model, idata, where, contrasts, **options)
     if average:
-        found = _averaged(found)
+        found = _averaged(found, prob)
     named = {part: ("contrast", [getattr(c, part) for c in contrasts]) for part in PARTS}
     return found.assign_coords(named)
 
@@ -260,6 +263,7 @@ def _by_functions(
     keep: str = "draws",
     seed: int | None = None,
     progressbar: bool = True,
+    ci_prob: float,
 ) -> xr.Dataset:
     """Contrasts of the mean response, on random functions of the posterior."""
     one_of("keep", keep, ("draws", "summary"))
@@ -287,19 +291,19 @@ def _by_functions(
     found = xr.DataArray(apart, coords, dims).to_dataset(name="comparison")
     attrs = {"units": response_units(model), "moments": "of the functions"}
     found.attrs = origin(model) | attrs
-    return _summarised(found, covariance, keep)
+    return _summarised(found, covariance, keep, ci_prob)
 
 
-def _averaged(found):
+def _averaged(found, prob):
     """Over rows; the mean exact where it was, sd and interval those of the draws."""
     mean = found["comparison_mean"].mean("obs")
     made = found[["comparison"]].mean("obs").assign_attrs(found.attrs)
-    return _summarised(made, False, "draws").assign(comparison_mean=mean)
+    return _summarised(made, False, "draws", prob).assign(comparison_mean=mean)
 
 
-def _summarised(found, covariance, keep):
+def _summarised(found, covariance, keep, prob):
     """Mean, sd, interval, and perhaps covariance, of the draws."""
-    draws, samples, prob = found["comparison"], ["chain", "draw"], rcParams["stats.ci_prob"]
+    draws, samples = found["comparison"], ["chain", "draw"]
     made = found.assign(comparison_mean=draws.mean(samples), comparison_sd=draws.std(samples))
     made["comparison_interval"] = interval_of(found, "comparison", prob)
     if covariance:

@@ -132,14 +132,11 @@ def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str]
     return numbers if frame.levels and features is None else features
 
 
-def _explained(model, idata, quantity, where, *, on="response", ci_prob=None, **options):
-    """Derivatives of f, or by functions those of the mean response, joint in any case.
-
-    The latter have no intervals, which `ci_prob` is for.
-    """
+def _explained(model, idata, quantity, where, *, on="response", **options):
+    """Derivatives of f, or by functions those of the mean response, joint in any case."""
     options["features"] = numbers_among(model.training.X, options.get("features"))
     if not bends(model, quantity, on):
-        return explain(model, idata, quantity, where, on=on, ci_prob=ci_prob, **options)
+        return explain(model, idata, quantity, where, on=on, **options)
     if quantity.square:
         raise ValueError("order=2 of the response is not supported; pass on='latent'.")
     try:

@@ -7,20 +7,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.intervals import BOUNDS
+from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
 from bayes_gpx.draws.points import at_other_x, points
 from bayes_gpx.draws.random_functions import draw_functions, values
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.posteriors.prior_functions import WAVES
-from bayes_gpx.validation import count, one_of, probability
+from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -71,7 +70,7 @@ def partial_dependence(
     on : {"response", "latent"}
         For labels and counts: whether to use the probability or rate S(f), or f.
     ci_prob : float, optional
-        Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the bands; 90% by default.
     keep : {"summary", "draws"}
         With "draws" every observation's curve is kept for every draw, not only its mean.
     draws : int
@@ -115,7 +114,7 @@ def partial_dependence(
     """
     refuse_swapped(model, idata)
     on_response = responds(model, on)
-    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    prob = interval_probability(ci_prob)
     one_of("keep", keep, ("summary", "draws"))
     count("steps", steps, 2)
     frame = model.training.X

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from scipy.stats import rankdata
 
-from bayes_gpx.draws.intervals import BOUNDS
-from bayes_gpx.validation import one_output, probability
+from bayes_gpx.draws.intervals import BOUNDS, interval_probability
+from bayes_gpx.validation import one_output
 
 
 def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
@@ -23,7 +22,7 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     found : xarray.Dataset
         The result of `relevance` or `interactions`, with ``over="draws"``.
     ci_prob : float, optional
-        Probability of the intervals, with equal tails; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the intervals, with equal tails; 90% by default.
 
     Returns
     -------
@@ -62,7 +61,7 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     array([1., 2.])
     """
     one_output(found)
-    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    prob = interval_probability(ci_prob)
     name = next((n for n in ("average_relevance", "average_interaction") if n in found), None)
     if name is None or not {"chain", "draw"} <= set(found[name].dims):
         raise ValueError(

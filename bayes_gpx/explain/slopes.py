@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.intervals import BOUNDS
+from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.points import at_other_x, points, points_to_explain, read_baseline
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.derivatives import _explained, numbers_among
 from bayes_gpx.numerics.quadrature import rule
-from bayes_gpx.validation import probability
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -52,7 +50,7 @@ def slopes(
         Region of practical equivalence: slopes that count as zero, in units of y per unit of the
         feature, including both ends. A dict has a region for each explained feature.
     ci_prob : float, optional
-        Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the bands; 90% by default.
     **options
         draws, num_draws, features, covariance, on, path, seed, progressbar: see
         `bayes_gpx.draws.evaluate.explain`.
@@ -112,7 +110,7 @@ def slopes(
     0.0
     """
     refuse_swapped(model, idata)
-    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    prob = interval_probability(ci_prob)
     training = model.training
     features = numbers_among(training.X, options.get("features")) or training.X.columns
     regions = None if rope is None else _regions(rope, features)
@@ -177,7 +175,7 @@ def path_slopes(
     steps : int
         Number of steps, even; the path has one more point than steps.
     ci_prob : float, optional
-        Probability of the bands; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the bands; 90% by default.
     **options
         draws, num_draws, features, on, seed, progressbar: see `bayes_gpx.draws.evaluate.explain`.
 
@@ -203,7 +201,7 @@ def path_slopes(
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
     """
     refuse_swapped(model, idata)
-    prob, (t, w) = probability(ci_prob, rcParams["stats.ci_prob"]), rule("simpson", steps)
+    prob, (t, w) = interval_probability(ci_prob), rule("simpson", steps)
     where, training = points(model, X_new, Z_new, groups_new=groups_new, obs=obs), model.training
     if len(where.X) != 1:
         raise ValueError(

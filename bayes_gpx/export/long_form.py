@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import xarray as xr
-from arviz_base import rcParams
 
-from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.results import RESPONSE
-from bayes_gpx.validation import probability
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +29,7 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
     dataset : xarray.Dataset
         What a verb returned, with draws or not.
     ci_prob : float, optional
-        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
+        Probability of the intervals; that of the dataset by default. Equal-tailed where the
         dataset has draws, else from mean and sd as if normal.
 
     Returns
@@ -48,7 +46,7 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
     ValueError
         For a dataset that has neither draws nor means, and a `ci_prob` that is no probability.
     """
-    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    prob = interval_probability(ci_prob, dataset)
     means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]
     means = [name for name in means if name != RESPONSE]  # which another name has
     drawn = [str(name) for name in dataset if DRAWS <= set(dataset[name].dims)]

@@ -37,7 +37,7 @@ def to_shap(
     obs : label or list of labels, optional
         Only these observations.
     ci_prob : float, optional
-        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Equal-tailed where the
+        Probability of the intervals; that of the dataset by default. Equal-tailed where the
         dataset has draws, else from mean and sd as if normal.
 
     Returns

@@ -11,6 +11,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws, Table
 from bayes_gpx.data.categorical import indicator
+from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.explain import attributions, contributions, predictions, shapley_values, weights
 from bayes_gpx.export.long_form import to_pandas
 
@@ -49,6 +50,7 @@ def explained(
     *,
     baseline: str | Table,
     division: str = "integrated_gradients",
+    ci_prob: float | None = None,
     seed: int | None,
 ) -> Iterator[Any]:
     """Blocks of explanations in long form, a row for each observation and feature.
@@ -64,11 +66,13 @@ def explained(
     if model.training.Z is not None:
         verbs |= {"weight": weights, "contribution": contributions}
     against = partial(DIVISIONS[division], baseline=baseline)
+    prob = interval_probability(ci_prob)
     seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
     for k, own in enumerate(seeds):
         rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
         asked: Any = (model, idata, rows)
         options: dict[str, Any] = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
+        options["ci_prob"] = prob
         predicted = predictions(*asked, **options)
         name = model.specification.observation.reported
         found = {said: verb(*asked, **options) for said, verb in verbs.items()}
@@ -80,7 +84,8 @@ def explained(
         for said, dataset in found.items():
             named |= _moments(dataset, said)
         named |= _moments(predicted, name, "prediction")
-        yield _levels_as_values(to_pandas(xr.Dataset(named | {"value": shares["value"]})))
+        whole = xr.Dataset(named | {"value": shares["value"]}, attrs={"ci_prob": prob})
+        yield _levels_as_values(to_pandas(whole))
 
 
 def _of_own_levels(dataset, level):
@@ -101,5 +106,6 @@ def _levels_as_values(frame):
 
 
 def _moments(found, name, said=None):
-    """Draws, mean and sd of one quantity, under the name that is said of it."""
-    return {f"{said or name}{part}": found[f"{name}{part}"] for part in ("", "_mean", "_sd")}
+    """Draws, moments and interval of one quantity, under the name that is said of it."""
+    parts = [part for part in ("", "_mean", "_sd", "_interval") if f"{name}{part}" in found]
+    return {f"{said or name}{part}": found[f"{name}{part}"] for part in parts}

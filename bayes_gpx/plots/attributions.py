@@ -6,11 +6,11 @@ from typing import Any
 
 import arviz_stats  # noqa: F401
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
+from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import (
     against,
@@ -60,7 +60,7 @@ def plot_contributions(
     obs : list of labels, optional
         Which observations to plot; by default the first six.
     ci_prob : float, optional
-        Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the equal-tailed intervals; that of the dataset by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -134,11 +134,11 @@ def _bars(dataset, name, added, obs, ci_prob, backend, pc_kwargs):
     ]
     lay_out(pc_kwargs, len(rows), size, backend=backend, between=beside(names), sharex=True)
     pc = PlotCollection.wrap(draws, cols=["obs"], backend=backend, **pc_kwargs)
-    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
+    prob = interval_probability(ci_prob, dataset)
     position = list(range(height))
     mean = chosen[[f"{name}_mean"]].rename({f"{name}_mean": name})
     value = chosen[["value"]].rename(value=name)
-    interval = xr.Dataset({name: draws[name].azstats.eti(prob=prob, dim=["chain", "draw"])})
+    interval = interval_of(chosen, name, prob).rename(name).to_dataset()
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_interval, "credible_interval", data=interval, position=position, color="C0", width=2)
     pc.map(_points, "point_estimate", data=mean, position=position, color="C0")

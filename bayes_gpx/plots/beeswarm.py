@@ -99,7 +99,7 @@ def plot_beeswarm(
     max_features : int
         How many features to plot by default.
     ci_prob : float, optional
-        Probability of the intervals; ArviZ's ``stats.ci_prob`` by default. Intervals are
+        Probability of the intervals; that of the dataset by default. Intervals are
         equal-tailed if the dataset has draws, and those of a normal distribution otherwise.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
         Bokeh has no colour bar.

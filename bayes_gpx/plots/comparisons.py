@@ -6,16 +6,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, refuse_no_dataset, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, horizontal_zero, interval_bars, vertical_zero
-from bayes_gpx.validation import probability
 
 
 def _average(da, target, *, bounds, **kwargs):
@@ -71,7 +69,7 @@ def plot_comparisons(
     if "comparison_mean" not in dataset:
         raise ValueError("The dataset has no comparisons; expected the result of bx.comparisons.")
     refuse_several(dataset["comparison_mean"])
-    prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
+    prob = interval_probability(ci_prob, dataset)
     mean = dataset[["comparison_mean"]].rename(comparison_mean="comparison").reset_coords(drop=True)
     bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
     units, count = dataset.attrs["units"], mean.sizes["contrast"]

@@ -8,15 +8,14 @@ from typing import Any
 import arviz_stats  # noqa: F401
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
+from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, short
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
-from bayes_gpx.validation import probability
 
 
 def _bars(da, target, **kwargs):
@@ -52,7 +51,7 @@ def plot_importances(
         returned, or any dataset with variables (feature) or (chain, draw, feature), such as the
         results of another package. Features are in the order of the first dataset.
     ci_prob : float, optional
-        Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default. Measures
+        Probability of the equal-tailed intervals; 90% by default. Measures
         that do not vary over draws have no interval.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
@@ -67,7 +66,7 @@ def plot_importances(
     ValueError
         If a dataset has no such variable, or its features differ from those of the first.
     """
-    prob = probability(ci_prob, rcParams["stats.ci_prob"])
+    prob = interval_probability(ci_prob)
     means, intervals, single = {}, {}, []
     for dataset in datasets:
         refuse_no_dataset(dataset, "bx.relevance or bx.importances")

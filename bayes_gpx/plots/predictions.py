@@ -6,18 +6,17 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Column
-from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import named
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, refuse_no_dataset, short, with_unit
 from bayes_gpx.plots.visuals import axis_labels, coloured_points, few_numbers, interval_bars
-from bayes_gpx.validation import one_of, one_output, probability
+from bayes_gpx.validation import one_of, one_output
 
 INSIDE, OUTSIDE = "#222222", "#d55e00"
 """Observed responses: black, and Okabe and Ito's vermilion."""
@@ -84,7 +83,7 @@ def plot_predictions(
     along : str, optional
         Feature on the horizontal axis; by default the only one that varies, if there is one.
     ci_prob : float, optional
-        ArviZ's ``stats.ci_prob`` by default.
+        Probability of the intervals; that of the dataset by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -103,7 +102,7 @@ def plot_predictions(
     refuse_no_dataset(dataset, "bx.predictions")
     one_output(dataset)
     name = _response(dataset, y)
-    prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
+    prob = interval_probability(ci_prob, dataset)
     along, curve = _axis(dataset, along)
     rows, some = _rows(dataset, along if curve else None)
     seen, number = None if y is None else read_observed(dataset, y), "labels" not in dataset.attrs

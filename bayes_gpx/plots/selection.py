@@ -8,12 +8,11 @@ from typing import Any
 import arviz_stats  # noqa: F401
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 
 from bayes_gpx.aliases import Labels
-from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.points import rows_labelled
-from bayes_gpx.validation import count, one_of, probability
+from bayes_gpx.validation import count, one_of
 
 MOST_PANELS = 24
 """That a person can read."""
@@ -56,7 +55,7 @@ def shown(
         or the first ones if units differ between features.
     max_features, most_rows : int, optional
     ci_prob : float, optional
-        ArviZ's ``stats.ci_prob`` by default.
+        That of the dataset by default.
     draws : bool
         Whether the plot needs draws.
     valued : bool
@@ -78,7 +77,7 @@ def shown(
     """
     refuse_no_dataset(dataset, " or ".join(f"bx.{name}s" for name in quantities))
     name = _held(dataset, quantities, draws, valued)
-    prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
+    prob = interval_probability(ci_prob, dataset)
     said = []
     columns, known = _columns(dataset, name, features, max_features), dataset.sizes["feature"]
     if len(columns) < known:

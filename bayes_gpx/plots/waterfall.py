@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
+from bayes_gpx.draws.intervals import interval_of, interval_of_sum, interval_probability
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import ONE_UNIT, against, called, short, shown, whole, with_values
 from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
@@ -85,7 +85,7 @@ def plot_waterfall(
     max_features : int
         How many features have steps of their own; all others are shown as one step.
     ci_prob : float, optional
-        Probability of the equal-tailed intervals; ArviZ's ``stats.ci_prob`` by default.
+        Probability of the equal-tailed intervals; that of the dataset by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed on to ``PlotCollection.wrap``.
@@ -108,25 +108,26 @@ def plot_waterfall(
         )
     one = dataset.isel(obs=found["row"].item())
     name, order = found.attrs["name"], np.argsort(-np.abs(found["mean"].values[0]), kind="stable")
-    draws = one[name].transpose("chain", "draw", "feature")
-    first = order[:max_features]
-    total = one["difference"] if "difference" in one else draws.sum("feature")
-    parts = [draws.isel(feature=i, drop=True) for i in first]
+    prob = interval_probability(ci_prob, dataset)
+    first, rest = np.split(order, [len(order) if max_features is None else max_features])
+    ends = interval_of(one, name, prob).transpose("feature", "ci_bound")
+    bounds = [ends.isel(feature=i, drop=True) for i in first]
     mean = [one[f"{name}_mean"].values[i] for i in first]
     added = one["difference_mean"] if "difference" in one else one[f"{name}_mean"].sum("feature")
     names = with_values(one["value"].isel(feature=first))
-    if len(first) < len(order):
-        parts.append(total - sum(parts))
+    if len(rest):
+        bounds.append(interval_of_sum(one, name, rest, prob))
         mean.append(float(added) - sum(mean))
-        left = len(order) - len(first)
-        names.append("1 other feature" if left == 1 else f"{left} other features")
+        names.append("1 other feature" if len(rest) == 1 else f"{len(rest)} other features")
     start = np.concatenate([[0.0], np.cumsum(mean)[:-1], [0.0]])
     names.append(whole(name, dataset))
-    steps = xr.concat([*parts, total], "step", coords="minimal", compat="override")
+    if "difference" in one:
+        bounds.append(interval_of(one, "difference", prob))
+    else:
+        bounds.append(interval_of_sum(one, name, order, prob))
+    bounds = [bound.reset_coords(drop=True) for bound in bounds]
+    interval = xr.Dataset({name: xr.concat(bounds, "step")})
     found_mean = xr.Dataset({name: ("step", [*mean, float(added)])})
-    prob = rcParams["stats.ci_prob"] if ci_prob is None else ci_prob
-    bounds = steps.azstats.eti(prob=prob, dim=["chain", "draw"])
-    interval = xr.Dataset({name: bounds.drop_vars("obs", errors="ignore")})
 
     backend = backend_named(backend)
     size = 6.4 + 0.11 * max(map(len, names)), 1.2 + 0.34 * len(names)

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import panel_features, refuse_no_dataset, refuse_several
 from bayes_gpx.plots.visuals import few_numbers, horizontal_zero, interval_bars
-from bayes_gpx.validation import probability
 
 
 def _band(da, target, *, value, curves, **kwargs):
@@ -96,7 +94,7 @@ def plot_weights(
     features, some = panel_features(dataset, features)
     chosen = dataset.sel(feature=features)
     mean, value = chosen[["weight_mean"]].rename(weight_mean="weight"), chosen["value"]
-    prob = probability(ci_prob, dataset.attrs.get("ci_prob", rcParams["stats.ci_prob"]))
+    prob = interval_probability(ci_prob, dataset)
     backend = backend_named(backend)
     lay_out(pc_kwargs, mean.sizes["feature"], (4.2, 3.2), backend=backend)
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)

@@ -46,6 +46,7 @@ def report(
     division: Literal["integrated_gradients", "shapley"] = "integrated_gradients",
     units: Mapping[str, str] | None = None,
     others: Mapping[str, tuple[Model, Draws]] | None = None,
+    ci_prob: float | None = None,
     seed: int | None = None,
 ) -> Path:
     """Write one HTML file that describes a fit, whether to trust it, and what it explains.
@@ -83,6 +84,8 @@ def report(
         Further models of the same response, rows and columns, by name, fitted by the same method. A
         section compares them with this model by `compare`, and shows what each says of the
         observations that are explained, and their average by `combined`.
+    ci_prob : float, optional
+        Probability of all intervals; 90% by default.
     seed : int, optional
         By default a seed is drawn at random; the report states it.
 
@@ -106,6 +109,7 @@ def report(
         raise ValueError(f"units is {units!r}; expected a dict of unit by column name.")
     one_of("division", division, DIVISIONS)
     options: dict[str, Any] = {"groups_new": groups_new, "division": division, "others": others}
+    options["ci_prob"] = ci_prob
     options |= {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
     findings = Findings(model, idata, X_new, Z_new, **options)
     beside = [BELIEFS] if model.specification.beliefs is not None else []
@@ -114,7 +118,7 @@ def report(
     pages = [Page(section.key, section.title) for section in sections]
     reached = 0
     try:
-        with mpl.rc_context():
+        with mpl.rc_context(), az.rc_context({"stats.ci_prob": findings.prob}):
             az.style.use(STYLE)
             mpl.rcParams.update(SIZES)  # type: ignore[arg-type]  # names of settings are strings
             for page, section in zip(pages, sections, strict=True):

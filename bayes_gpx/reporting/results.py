@@ -5,11 +5,11 @@ from functools import cached_property
 
 import numpy as np
 import xarray as xr
-from arviz_base import rcParams
 
 from bayes_gpx.assess.compare import compare, refuse_incomparable
 from bayes_gpx.draws.believed import BeliefWarning, believed
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
     components,
@@ -90,6 +90,7 @@ class Findings:
         seed,
         division="integrated_gradients",
         others=None,
+        ci_prob=None,
     ):
         self.division = division
         self.model, self.idata, self.X_new = model, idata, X_new
@@ -98,7 +99,7 @@ class Findings:
         self.others = {} if others is None else others
         if self.others:
             self._refuse_unlike()
-        self.prob = rcParams["stats.ci_prob"]
+        self.prob = interval_probability(ci_prob)
         self.hyper = hyperparameter_draws(model, idata)
         self.where = points(model, **self._samples)
         read_baseline(model, baseline)
@@ -161,6 +162,7 @@ class Findings:
     def explained_by_models(self):
         """What `explained` is of each model, by its name; without draws."""
         options = {**self.thinned, "obs": self.chosen, "keep": "summary", "progressbar": False}
+        options["ci_prob"] = self.prob
         verb = contributions if self.by_place else DIVISIONS[self.division]
         if not self.by_place:
             options["baseline"] = self.baseline
@@ -276,6 +278,7 @@ class Findings:
             **self.thinned,
             "draws": LATENT_DRAWS,
             "seed": self.seed,
+            "ci_prob": self.prob,
             "progressbar": False,
         }
 
@@ -386,7 +389,7 @@ class Findings:
     def components(self):
         """Components of f in some rows; of interactions, those of two features."""
         order = 2 if self.model.training.d <= MOST_PAIRED else 1
-        options = {**self.thinned, "keep": "summary", "progressbar": False}
+        options = {**self.thinned, "keep": "summary", "progressbar": False, "ci_prob": self.prob}
         return components(self.model, self.idata, self.X_new, order=order, obs=self.some, **options)
 
     @property
@@ -399,7 +402,7 @@ class Findings:
     def by_level(self):
         """Partial dependence on the categorical columns, over some rows."""
         features = list(self.model.training.X.levels)
-        options = {**self.thinned, "seed": self.seed, "progressbar": False}
+        options = {**self.thinned, "seed": self.seed, "progressbar": False, "ci_prob": self.prob}
         return self._of(partial_dependence, obs=self.some, features=features, **options)
 
     @cached_property
@@ -413,7 +416,7 @@ class Findings:
     def ranked(self):
         """Features by relevance."""
         options = {**self.thinned, "keep": "summary", "progressbar": False}
-        return ranking(self._of(relevance, obs=self.some, **options))
+        return ranking(self._of(relevance, obs=self.some, **options), ci_prob=self.prob)
 
     @cached_property
     def ranked_pairs(self):
@@ -421,7 +424,8 @@ class Findings:
         few = len(self.model.training.X.sources) <= MOST_PAIRED
         options = {**self.thinned, "keep": "summary", "progressbar": False}
         pairs = None if few else "screened"
-        return ranking(self._of(interactions, obs=self.some, pairs=pairs, **options))
+        found = self._of(interactions, obs=self.some, pairs=pairs, **options)
+        return ranking(found, ci_prob=self.prob)
 
 
 def _columns(model):

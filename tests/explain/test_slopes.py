@@ -110,7 +110,7 @@ def test_bands_lie_around_the_mean_and_in_each_other(posed, found):
     less = bx.slopes(model, THETA, new, draws=DRAWS, ci_prob=0.5, **QUIET)
     assert (less["band_simultaneous"].diff("ci_bound") < wide).all()
     default = bx.slopes(model, THETA, new, draws=20, **QUIET)
-    assert default.attrs["ci_prob"] == 0.89
+    assert default.attrs["ci_prob"] == 0.9
     assert "rope" not in default and "derivative" not in default
 
 
@@ -150,8 +150,8 @@ def test_one_observation_needs_no_wider_band(posed):
     model, new, _, _ = posed
     one = bx.slopes(model, THETA, new[:1], draws=DRAWS, **QUIET)
     c, exact = _factors(one)
-    # Five standard errors of a quantile over draws: sqrt(0.89 * 0.11 / DRAWS) / (2 phi(1.6)).
-    assert_allclose(c, exact, atol=5 * 0.0049 / 0.222)
+    # Five standard errors of a quantile over draws: sqrt(0.9 * 0.1 / DRAWS) / (2 phi(1.645)).
+    assert_allclose(c, exact, atol=5 * 0.0047 / 0.206)
 
 
 def _factors(found):

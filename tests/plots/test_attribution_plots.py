@@ -45,7 +45,7 @@ def attributed(m, draws=200):
     )
 
 
-def ends(draws, prob=0.89):
+def ends(draws, prob=0.9):
     """Ends of equal-tailed intervals of the last axis but one of (draw, ..., n)."""
     return np.quantile(draws, [(1 - prob) / 2, (1 + prob) / 2], axis=0)
 

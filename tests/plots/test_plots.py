@@ -133,7 +133,7 @@ def test_marks_say_which_signs_are_known(sloped):
     six["derivative_probability_positive"][:, 0] = known
     axes = bx.plot_derivatives(six, backend="matplotlib").viz["plot"].sel(feature="age").item()
     blue, orange, gray = "#0072b2", "#d55e00", "#999999"
-    # The bands' probability is 0.89.
+    # The bands' probability is 0.9.
     drawn = [to_hex(colour) for colour in axes.collections[-1].get_facecolor()]
     assert drawn == [blue, blue, gray, gray, orange, orange]
 

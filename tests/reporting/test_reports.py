@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import bayes_gpx as bx
+from bayes_gpx.export import tables
 from bayes_gpx.reporting import sections
 from bayes_gpx.reporting.page import number
 from bayes_gpx.reporting.results import Findings
@@ -75,6 +76,42 @@ def test_every_section_is_there_and_whole(page):
         assert base64.b64decode(png, validate=True).startswith(b"\x89PNG")
     # Prior, calibration, replications, ranks, pairs, slopes, three observations.
     assert len(page.images) == 9
+
+
+@pytest.mark.parametrize("prob", [None, 0.5])
+def test_text_picture_and_csv_have_the_same_intervals(fitted, tmp_path, monkeypatch, prob):
+    """Of the attributions of one row; they are the mixture's own, not those of its draws."""
+    drawn, told = [], []
+    waterfall, sentences = observations.plot_waterfall, observations._sentences
+
+    def seen(found, **options):
+        drawn.append(waterfall(found, **options))
+        return drawn[-1]
+
+    def heard(findings, found):
+        told.extend(sentences(findings, found))
+        return iter(())
+
+    monkeypatch.setattr(observations, "plot_waterfall", seen)
+    monkeypatch.setattr(observations, "_sentences", heard)
+    model, idata = fitted
+    X = pd.DataFrame(model.training.X.values[[4]], ["q"], model.training.X.columns)
+    bx.report(model, idata, X, path=tmp_path / "r.html", seed=SEED, obs="q", ci_prob=prob)
+    given = {} if prob is None else {"ci_prob": prob}
+    exact = bx.attributions(model, idata, X, keep="summary", progressbar=False, **given)
+    assert exact.attrs["ci_prob"] == (prob or 0.9)
+    (csv,) = tables.explained(model, idata, X, baseline="mean", seed=9, **given)
+    ends = exact["attribution_interval"].isel(obs=0).transpose("feature", "ci_bound").values
+    np.testing.assert_allclose(csv[["attribution_lower", "attribution_upper"]], ends)
+    order = np.argsort(-np.abs(exact["attribution_mean"].values[0]))
+    shown = drawn[0].viz["plot"].item().texts
+    for k, i in enumerate(order):
+        low, high = ends[i]
+        assert f"[{low:.3g}, {high:.3g}]" in shown[k].get_text()
+        sizes = ends[i] if low <= 0 <= high else np.sort(np.abs(ends[i]))
+        assert ", ".join(map(number, sizes)) in told[k]
+    low, high = exact["difference_interval"].values[0]
+    assert f"[{low:.3g}, {high:.3g}]" in shown[len(order)].get_text()
 
 
 def test_nothing_is_fetched(page):

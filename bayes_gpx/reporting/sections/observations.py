@@ -3,7 +3,7 @@
 import numpy as np
 
 from bayes_gpx.data.training import INTERCEPT
-from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.intervals import interval_of, interval_of_sum
 from bayes_gpx.plots import plot_waterfall
 from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, picture
 
@@ -95,8 +95,7 @@ def _sentences(findings, found):
             yield f"{verb} by {number(abs(mean[i]))} {size} because {because}."
     if len(order) > MOST_FEATURES:
         rest = order[MOST_FEATURES:]
-        draws = found[name].isel(feature=rest).sum("feature")
-        low, high = draws.quantile(findings.tails, ["chain", "draw"]).values
+        low, high = interval_of_sum(found, name, rest, findings.prob).values
         others = "The remaining feature" if len(rest) == 1 else f"The {len(rest)} other features"
         yield f"{others}: {number(mean[rest].sum())} {interval(low, high)}."
 
