@@ -19,7 +19,7 @@ from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.each_draw import in_blocks
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
-from bayes_gpx.draws.mixtures import Conditional
+from bayes_gpx.draws.mixtures import Beside, Conditional
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import ResultBuilder
 from bayes_gpx.draws.stores import Memory, Store
@@ -47,15 +47,20 @@ LARGEST_JOINT = 5000
 
 @dataclass(frozen=True)
 class _PosteriorMoments:
-    """Posterior moments of an operator: the build function of an explanation."""
+    """Posterior moments of an operator: the build function of an explanation.
+
+    `second` is the operator of a total; or with `beside` of the same without deviations, whose
+    prior variances come last, and whose covariance is asked where that of the quantity is.
+    """
 
     operator: Callable
     moment: str
-    total: Callable | None
+    second: Callable | None
     across: bool = False
+    beside: bool = False
 
     def __call__(self, draw):
-        """Return mean (m c,) and the moment; of a total, mean and variance (m,). Or `across`."""
+        """Return mean (m c,) and the moment; of a second, mean and variance (m,). Or `across`."""
         operator = self.operator(draw.asked)
         if self.across:
             each = [draw.posterior(label)(operator) for label in draw.given.labels]
@@ -63,9 +68,13 @@ class _PosteriorMoments:
         q = draw.posterior(draw.label)
         posterior = q(operator)
         outputs = [posterior.mean, getattr(posterior, self.moment)]
-        if self.total is not None:
-            total = q(self.total(draw.asked))
-            outputs += [total.mean, total.variance]
+        if self.second is not None:
+            without = self.second(draw.asked)
+            second, prior = q(without), draw.given.process
+            joint = self.beside and self.moment == "cov"
+            outputs += [second.mean, second.cov if joint else second.variance]
+            if self.beside:
+                outputs.append(prior.variance(operator) - prior.variance(without))
         return outputs
 
 
@@ -205,7 +214,7 @@ def explain(
             total=len(hyper) - begun,
             description=f"Computing {quantity.name} of {m} rows, by draw",
         )
-        for at, theta, rows, label, (mean, second, *total), jitter in _moments(
+        for at, theta, rows, label, (mean, second, *other), jitter in _moments(
             model, hyper, tracked, quantity, where, moment, each, first
         ):
             own = gathered[label]
@@ -213,7 +222,11 @@ def explain(
             noise = float(theta["sigma"]) if quantity.noisy else None
             part = Conditional(mean, second, moment, own.drawn, quantity)
             number = at[0] * shape[1] + at[1]
-            own.add(rows, part, noise, total, number)
+            beside = None
+            if quantity.beside is not None:
+                beside = Beside(*other, moment, quantity, part)
+                other = [beside.smooth]
+            own.add(rows, part, noise, other, number)
             if response is not None:
                 response.add(rows, part, theta)
             elif not sampled:
@@ -221,8 +234,9 @@ def explain(
             which = () if len(gathered) == 1 else (label,)
             key = np.random.SeedSequence(place.entropy, spawn_key=(*at, rows.start, *which))
             rng = np.random.default_rng(key)
-            normal = rng.standard_normal((2 if quantity.noisy else 1, each, *part.mean.shape))
-            found = own.sample(part, noise, normal)
+            sources = 1 + (quantity.noisy is not None) + (beside is not None)
+            normal = rng.standard_normal((sources, each, *part.mean.shape))
+            found = own.sample(part, noise, normal, beside)
             if response is not None:
                 found |= response.sample(rows, found[quantity.name], theta, rng)
             if not sampled:
@@ -306,8 +320,9 @@ def _moments(model, hyper, tracked, quantity, where, moment, each, first):
     their first rows are part of the seeds.
     """
     paths = 1 if where.baseline is None else len(np.atleast_2d(where.baseline))
-    total = quantity.total and quantity.total[1]
-    build = _PosteriorMoments(quantity.operator, moment, total, quantity.across)
+    second = (quantity.total or quantity.beside or (None, None))[1]
+    beside = quantity.beside is not None
+    build = _PosteriorMoments(quantity.operator, moment, second, quantity.across, beside)
     c = quantity.width
     pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
     squares = 16 * c**2 if quantity.square else 0

@@ -81,6 +81,44 @@ class Conditional:
         return self.mean + (normal.reshape((len(normal), -1)) @ self._root.T).reshape(normal.shape)
 
 
+class Beside:
+    """f and its smooth part z' g at the same rows, for one hyperparameter draw, in user units.
+
+    ``f_i = s_i + d_i`` with deviations d_i of variance D_i, independent of each other. All that
+    data say of d_i they say of f_i, as a normal site of precision W_i (0 at a new row), so that
+
+        f_i | s_i ~ N(E f_i + u_i (s_i - E s_i), D_i u_i),    u_i = 1 / (1 + D_i W_i)
+
+    independently over rows. The variances of both tell u_i: ``Var f_i = u_i^2 Var s_i + D_i u_i``.
+
+    Parameters
+    ----------
+    mean, second : arrays (m,), and (m,) or (m, m)
+        Moments of s, on the model's scale.
+    deviations : array (m,)
+        The D_i, on the model's scale.
+    moment : {"variance", "cov"}
+    quantity : Quantity
+        Of f.
+    part : Conditional
+        f.
+    """
+
+    def __init__(self, mean, second, deviations, moment, quantity, part):
+        self.smooth = Conditional(mean, second, moment, np.arange(1), quantity)
+        self._f, D = part.mean, np.maximum(deviations, 0.0)[:, None] * quantity.factor**2
+        root = np.sqrt(D**2 + 4.0 * self.smooth.variance * part.variance)
+        # A form without cancellation; where nothing varies, any u will do.
+        u = np.divide(2.0 * part.variance, D + root, np.ones_like(D), where=D + root > 0)
+        self._u = np.minimum(u, 1.0)
+        self._sd = np.sqrt(D * self._u)
+
+    def sample(self, normal, other):
+        """Turn standard normals (draw, m, 1), twice, into draws of s and of f."""
+        smooth = self.smooth.sample(normal)
+        return smooth, self._f + self._u * (smooth - self.smooth.mean) + self._sd * other
+
+
 class Mixture:
     """Exact moments of a quantity (obs, component) over all its conditionals.
 

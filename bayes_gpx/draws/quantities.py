@@ -30,7 +30,9 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Quantity
             components=model.training.labels,
             factor=np.ones(model.specification.classes),
             across=True,
+            beside=None,
         )
+    deviates = model.specification.family == "GPX" and not smooth
     return Quantity(
         name="f",
         operator=_smooth_value if smooth else _value,
@@ -40,6 +42,7 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Quantity
         units=latent_units(model),
         noisy="y" if model.specification.normal and not smooth else None,
         samples=SMOOTH if smooth else None,
+        beside=("smooth", _smooth_value) if deviates else None,
     )
 
 
@@ -335,6 +338,8 @@ class Quantity:
         What attrs say about the samples' own noise, if not the usual.
     total : tuple of (str, callable) or None
         Name and operator of what the components sum to.
+    beside : tuple of (str, callable) or None
+        Name and operator of the same without the samples' own deviations.
     of_z : bool
         Whether the components are Z's columns, not X's.
     square : bool
@@ -361,6 +366,7 @@ class Quantity:
     noisy: str | None = None
     samples: str | None = None
     total: tuple | None = None
+    beside: tuple | None = None
     of_z: bool = False
     square: bool = False
     bends: bool = False

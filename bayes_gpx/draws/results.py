@@ -53,7 +53,7 @@ class ResultBuilder:
         if quantity.square:
             self.drawn, self._place = _distinct(picked, len(quantity.components))
         self._shapes = {quantity.name: self._place.shape if quantity.components else ()}
-        for name in (quantity.noisy, quantity.total and quantity.total[0]):
+        for name in (quantity.noisy, *((quantity.total or quantity.beside or ())[:1])):
             if name:
                 self._shapes[name] = ()
         self._mixtures = {
@@ -88,12 +88,15 @@ class ResultBuilder:
     def add(self, rows, part, noise, total, number=0):
         """Add the normal of one draw, counted from 0; `noise` and `total` on the model's scale.
 
-        `total` holds the mean and the variance (k,) of what the components of k rows sum to.
+        `total` holds the mean and the variance (k,) of what the components of k rows sum to; or
+        the `Conditional` of the quantity without deviations.
         """
         quantity, factor = self._quantity, self._quantity.factor[0]
         found = {quantity.name: part.moments(self._kept)}
         if quantity.noisy:
             found[quantity.noisy] = part.mean, part.variance + (noise * factor) ** 2
+        if quantity.beside:
+            found[quantity.beside[0]] = total[0].moments(self._kept)
         if quantity.total:
             mean = total[0] * factor + np.sum(quantity.offset)
             variance = total[1] * factor**2
@@ -107,14 +110,19 @@ class ResultBuilder:
             apart = np.abs([part.mean.sum(axis=1) - mean, cov - variance])
             self._residuals[:, rows] = np.maximum(self._residuals[:, rows], apart)
 
-    def sample(self, part, noise, normal):
-        """Turn standard normals (1 or 2, draw, m, c) into draws, by name."""
-        quantity, values = self._quantity, part.sample(normal[0])
+    def sample(self, part, noise, normal, beside=None):
+        """Turn standard normals (1 to 3, draw, m, c) into draws, by name."""
+        quantity, found = self._quantity, {}
+        if beside is None:
+            values = part.sample(normal[0])
+        else:
+            smooth, values = beside.sample(normal[0], normal[-1])
+            found[quantity.beside[0]] = smooth[..., 0]
         if quantity.components is None:
             values = values[..., 0]
         elif quantity.square:
             values = values[..., self._place]
-        found = {quantity.name: values}
+        found[quantity.name] = values
         if quantity.noisy:
             found[quantity.noisy] = values + noise * quantity.factor[0] * normal[1][..., 0]
         if quantity.total:

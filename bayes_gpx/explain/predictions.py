@@ -72,6 +72,10 @@ def predictions(
         draws; `value` (obs, feature). In units of y. Several outputs have a last dim `output`, each
         in its own unit; their draws are independent of each other given the hyperparameters.
 
+        A GPX adds `smooth`, z' g(x), with its moments: the mean response of all samples at x and z.
+        Each sample's f also has a deviation of its own, z' eps_w, and draws of both belong
+        together. With several classes there is no `smooth`.
+
         Instead of `y_mean` and `y_sd`, labels have `probability` and counts have `rate`: draws, the
         mean, which is exact given the normal approximation of f, and the sd of the draws. f is then
         on the scale of the link, and `y` is coded 0, 1, ... for labels, which the attribute

@@ -67,11 +67,12 @@ def plot_predictions(
     """Plot predictions with intervals, along a feature or by their means, and observed responses.
 
     Intervals of the mean response are dark; those of a new response are light, and shown if it is a
-    number. If only one feature varies over new samples, intervals are bands along this feature. (Z
-    of a GPX and exposures, which the dataset does not hold, should then be the same for all
-    samples.) Otherwise each observation has an interval of its own, placed at its predicted mean,
-    so that observed responses should scatter around the diagonal. For labels, the panels show
-    probabilities, and observed labels are at 0 and 1.
+    number. The mean response of a GPX with Gaussian noise is its smooth part z' g: a new sample's
+    own deviation is part of the light interval. If only one feature varies over new samples,
+    intervals are bands along this feature. (Z of a GPX and exposures, which the plot does not know,
+    should then be the same for all samples.) Otherwise each observation has an interval of its own,
+    placed at its predicted mean, so that observed responses should scatter around the diagonal. For
+    labels, the panels show probabilities, and observed labels are at 0 and 1.
 
     Parameters
     ----------
@@ -152,7 +153,7 @@ def plot_predictions(
         said.append(f"observed: {colours}")
         pc.map(_observed, "observed", data=of(seen), x=x, outside=outside)
     vertical = "response" if whole is not None else what
-    if name == "f":
+    if name in ("smooth", "f"):
         vertical += f" [{short(dataset.attrs['units'])}]"
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
@@ -166,13 +167,16 @@ def plot_predictions(
 
 
 def _response(dataset, y):
-    held = [n for n in ("probability", "rate", "f") if f"{n}_mean" in dataset]
+    itself = _is_response(dataset)
+    known = ("probability", "rate", *(["smooth"] if itself else []), "f")
+    held = [name for name in known if f"{name}_mean" in dataset]
     if not held or "value" not in dataset or "obs" not in dataset.dims:
         raise ValueError(
             "The dataset has no predictions over observations; expected the result of "
             "bx.predictions, a single observation as dataset.isel(obs=[0])."
         )
-    lacking = [name for name in held[:1] if name != "f" and name not in dataset]
+    linear = held[0] in ("smooth", "f")
+    lacking = [] if linear or held[0] in dataset else held[:1]
     if "y" not in dataset and "y_sd" in dataset and not np.isfinite(dataset["y_sd"]).all():
         lacking = ["y"]
     if lacking:
@@ -180,7 +184,7 @@ def _response(dataset, y):
             f"The dataset has no draws of `{lacking[0]}`, whose intervals need them; expected the "
             "result of bx.predictions with keep='draws'."
         )
-    if y is not None and held[0] == "f" and _what(dataset, "f") == "f":
+    if y is not None and held[0] == "f" and not itself:
         raise ValueError(
             f"y was given with predictions in units of {dataset.attrs['units']}; expected "
             "predictions of the response, on='response'."
@@ -190,8 +194,12 @@ def _response(dataset, y):
 
 def _what(dataset, name):
     """The quantity with the dark intervals, in words."""
-    itself = named(dataset.attrs.get("likelihood", "normal")).mean_name is None
-    return "mean response" if name == "f" and itself else name
+    return "mean response" if name in ("smooth", "f") and _is_response(dataset) else name
+
+
+def _is_response(dataset):
+    """Whether the mean response is f itself."""
+    return named(dataset.attrs.get("likelihood", "normal")).mean_name is None
 
 
 def _label(dataset):

@@ -42,7 +42,7 @@ def test_as_much_of_the_mixture_lies_below_as_above(data, verb):
             below = [norm.cdf(at, one[f"{name}_mean"], one[f"{name}_sd"]) for one in each]
             assert_allclose(np.mean(below, axis=0), expected, atol=1e-8)
             seen += 1
-    assert seen == {"predictions": 4, "attributions": 4}.get(verb, 2)
+    assert seen == {"predictions": 6, "attributions": 4}.get(verb, 2)
 
 
 def test_no_seed_changes_them(data):

@@ -51,6 +51,19 @@ def test_a_line_of_rows_becomes_bands_along_its_feature(normal):
     assert plot.viz["plot"].item().get_xlabel() == "age"
 
 
+def test_the_mean_response_of_a_gpx_is_its_smooth_part():
+    model, theta = bx.GPX(X, Y), KNOWN | {"sigma": 0.3, "sigma_w": 0.8}
+    rows = pd.DataFrame({"age": [2.0, -2.0, 0.0, 1.0], "dose": 0.5})
+    found = bx.predictions(model, theta, rows, **QUIET)
+    plot = bx.plot_predictions(found, backend="matplotlib")
+    order = np.argsort(rows["age"].values)
+    assert_allclose(parts(plot, "point_estimate").get_ydata(), found["smooth_mean"].values[order])
+    corners = parts(plot, "interval").get_paths()[0].vertices[:, 1]
+    ends = found["smooth_interval"].values
+    assert_allclose([corners.min(), corners.max()], [ends.min(), ends.max()])
+    assert "mean response dark" in plot.viz["figure_title"].item().get_text()
+
+
 @pytest.mark.parametrize("along", [None, "dose"])
 def test_observed_responses_outside_of_their_interval_are_orange(normal, along):
     found = bx.predictions(*normal, X + 0.2, **QUIET)
