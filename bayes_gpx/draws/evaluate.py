@@ -224,7 +224,8 @@ def explain(
             number = at[0] * shape[1] + at[1]
             beside = None
             if quantity.beside is not None:
-                beside = Beside(*other, moment, quantity, part)
+                smooth, variance, deviations = other
+                beside = Beside(smooth, variance, deviations, moment, quantity, part)
                 other = [beside.smooth]
             own.add(rows, part, noise, other, number)
             if response is not None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.validation import one_of
@@ -95,6 +96,19 @@ def weights(
     quantity = kind(model, smooth=smooth)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs, needs_z=False)
     return explain(model, idata, quantity, where, **options)
+
+
+def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> xr.DataArray:
+    """Standard deviation of `eps_w`, by which a sample's weights deviate from g, by feature.
+
+    In the units of weights; the root mean square over hyperparameter draws.
+    """
+    training, spec = model.training, model.specification
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    squares = [np.square(spec.deviation_sd(theta)) for _, theta in hyper]
+    per_unit = training.y_scaling.scale / training.Z_scaling.scale
+    sds = per_unit * np.sqrt(np.mean(squares, axis=0))
+    return xr.DataArray(sds, {"feature": list(training.Z.columns)}, ["feature"])
 
 
 @in_parts

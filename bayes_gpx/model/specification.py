@@ -360,10 +360,13 @@ class Specification:
             if self.family == "GP":
                 return GaussianProcess(cov_func)
             return WeightProcess(cov_func, theta["sigma_w"])
-        sigma_w = theta["sigma_w"]
-        if self.weight_prior == "horseshoe":
-            sigma_w = sigma_w * pt.sqrt(sum(pt.as_tensor(a) ** 2 for a in amplitudes))
-        return WeightProcess(summands, sigma_w, amplitudes)
+        return WeightProcess(summands, self.deviation_sd(theta), amplitudes)
+
+    def deviation_sd(self, theta):
+        """Standard deviation of `eps_w` on the model's scale, of all weights or of each."""
+        if self.weight_prior != "horseshoe":
+            return theta["sigma_w"]
+        return theta["sigma_w"] * sum(theta[a.name] ** 2 for a in self.amplitudes) ** 0.5
 
     def prior(self, theta, d, called, corners, p):
         """The prior process of data, through basis functions where the model has them.

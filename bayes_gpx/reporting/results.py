@@ -369,12 +369,7 @@ class Findings:
 
     @cached_property
     def weighed(self):
-        """Weights in some rows, of a GPX."""
-        return self._of(weights, obs=self.some, **self.sampled)
-
-    @cached_property
-    def weighed_smooth(self):
-        """The weight functions themselves, in some rows."""
+        """The weight functions of a GPX, in some rows, without the rows' own deviations."""
         return self._of(weights, obs=self.some, smooth=True, **self.sampled)
 
     @property

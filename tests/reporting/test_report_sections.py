@@ -6,6 +6,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.inference.diagnostics import Diagnosis
 from bayes_gpx.reporting.page import number
 from bayes_gpx.reporting.results import Findings
@@ -15,6 +16,7 @@ from bayes_gpx.reporting.sections.checks import CHECKS
 from bayes_gpx.reporting.sections.citing import CITING
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS
 from bayes_gpx.reporting.sections.slopes import SLOPES
+from known_draws import known, scattered
 from tests.reference.parts import Frames
 
 OPTIONS = {"obs": None, "baseline": "mean", "units": None, "seed": 3}
@@ -101,6 +103,41 @@ def test_weighed_features_explain_what_happens_at_a_place(data):
     assert not any("baseline" in text for text in told(CAUTIONS, findings)[1:])
 
 
+def test_the_table_of_weights_is_about_the_weight_functions(data):
+    """Deviations hide effects that the sentences on single rows find clear; they stand beside."""
+    X, y = data
+    model, theta = bx.GPX(X, y), THETA | {"lengthscale": 3.0, "sigma_w": 0.9}
+    findings = Findings(model, theta, None, None, y_new=None, **OPTIONS)
+    table = next(SLOPES.makers[0](findings))
+    options = {"draws": 500, "progressbar": False}
+    g = bx.weights(model, theta, smooth=True, **options)
+    own = bx.weights(model, theta, **options)
+    low, high = (g["weight_interval"].sel(ci_bound=end) for end in ("lower", "upper"))
+    columns = np.array([row[1:] for row in table.rows])
+    assert_allclose(columns[:, 0], g["weight_mean"].mean("obs"))
+    assert_allclose(columns[:, 3], 100 * (low > 0).mean("obs"))
+    assert_allclose(columns[:, 4], 100 * (high < 0).mean("obs"))
+    hidden = (own["weight_interval"].sel(ci_bound="lower") > 0).mean("obs").values
+    assert columns[0, 3] > 80 > 100 * hidden[0]
+    new = bx.weights(model, theta, X, **options)
+    assert_allclose(columns[:, 5] ** 2, (new["weight_sd"] ** 2 - g["weight_sd"] ** 2).mean("obs"))
+
+
+@pytest.mark.parametrize("prior", ["shared", "per_feature", "horseshoe"])
+def test_deviations_are_what_a_new_samples_weight_has_beside_its_function(data, prior):
+    model = bx.GPX(*data, weight_prior=prior)
+    by_feature = model.hyperparameters["amplitude"] == 1
+    theta = THETA | {"sigma_w": 0.4, "amplitude": [0.7, 1.6] if by_feature else 0.7}
+    idata = known(model, scattered(theta, 5))
+    new, g = (
+        bx.weights(model, idata, data[0].iloc[:3], smooth=smooth, keep="summary", progressbar=False)
+        for smooth in (False, True)
+    )
+    apart = np.sqrt(new["weight_sd"] ** 2 - g["weight_sd"] ** 2)
+    found = deviation_sds(model, idata).broadcast_like(apart).transpose(*apart.dims)
+    assert_allclose(apart, found, rtol=1e-6)
+
+
 def test_a_difference_is_divided_by_shapley_values_where_asked(data):
     model = bx.GP(*data)
     findings = Findings(model, THETA, None, None, y_new=None, division="shapley", **OPTIONS)
@@ -147,7 +184,7 @@ def test_every_label_has_its_weights(data):
     theta = {"lengthscale": 1.0, "amplitude": 1.0, "sigma_w": 0.2}
     parts, text = told(SLOPES, Findings(model, theta, None, None, y_new=None, **OPTIONS))
     for label in "012":
-        assert f"Weights of label {label} over 40 rows" in text
+        assert f"Weight functions of label {label} at 40 rows" in text
     captions = [part.caption for part in parts if part.kind == "figure"]
     assert sum("of label 1" in caption for caption in captions) == 2
 

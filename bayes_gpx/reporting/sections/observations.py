@@ -21,8 +21,9 @@ def _chosen(findings):
     if findings.by_place:
         yield Prose(
             "Each prediction is the response at average features plus the contributions of the "
-            "features: the weight at that place times the distance from the feature's average, "
-            f"with a {findings.prob:.0%} interval. The prediction does not include noise."
+            "features: the row's weight times the distance from the feature's average, with a "
+            f"{findings.prob:.0%} interval. A row's weight is the weight function at its place "
+            "plus a deviation of its own. The prediction does not include noise."
         )
     else:
         against = findings.attributed.attrs["baseline"]

@@ -4,6 +4,7 @@ import pandas as pd
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.plots import (
     plot_beeswarm,
     plot_components,
@@ -34,13 +35,15 @@ def _weights(findings):
         names = [name for name in found["feature"].values if name != INTERCEPT][:PANELS]
         options = {"features": names, "backend": "matplotlib", "col_wrap": 2}
         yield picture(
-            plot_dependence(found, **options), f"Each weight{whose} against its feature's value."
+            plot_dependence(found, **options),
+            f"Each weight{whose} against its feature's value, without the rows' own deviations.",
         )
 
 
 def _weights_over_rows(findings, found, whose):
     ends = interval_of(found, "weight", findings.prob).transpose("ci_bound", "obs", "feature")
     (low, high), mean = ends.values, found["weight_mean"].values
+    own = deviation_sds(findings.model, findings.idata).sel(feature=found["feature"]).values
     rows = [
         [
             str(name),
@@ -49,13 +52,15 @@ def _weights_over_rows(findings, found, whose):
             float(mean[:, i].max()),
             100 * float((low[:, i] > 0).mean()),
             100 * float((high[:, i] < 0).mean()),
+            float(own[i]),
         ]
         for i, name in enumerate(found["feature"].values)
     ]
-    ends = ["least", "most", "above 0, % of rows", "below 0, % of rows"]
+    ends = ["least", "most", "above 0, % of rows", "below 0, % of rows", "sd of deviations"]
     return Table(
-        f"Weights{whose} over {len(mean)} rows, {found.attrs['units']}. A row counts as above "
-        f"or below 0 if its whole {findings.prob:.0%} interval is.",
+        f"Weight functions{whose} at {len(mean)} rows, {found.attrs['units']}. A row counts as "
+        f"above or below 0 if its whole {findings.prob:.0%} interval is. The weights of each row "
+        "deviate from these functions by the sd in the last column.",
         ["feature", "mean weight", *ends],
         rows,
     )
@@ -69,7 +74,7 @@ def _maps(findings):
     places = pd.DataFrame(
         findings.where.X_values, findings.where.index, list(training.X.columns)
     ).loc[findings.some]
-    for whose, found in _by_label(findings.weighed_smooth):
+    for whose, found in _by_label(findings.weighed):
         pc = plot_map(found, places, backend="matplotlib")
         yield picture(pc, f"Weights{whose} at their places, without each row's own deviation.")
 
