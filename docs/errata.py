@@ -1,7 +1,8 @@
 """Evidence for docs/errata.md: printed formula, corrected one, and an independent computation.
 
 `python docs/errata.py` prints all tables in a few seconds; the page computes them when it is built.
-A case whose corrected form misses the independent value, or whose printed form hits it, raises.
+A case whose corrected form misses the independent value, or whose printed form hits it, raises; so
+does a sentence that the paper's own numbers do not contradict.
 """
 
 from evidence import butler, paananen, seitz, yoshikawa
@@ -9,9 +10,11 @@ from evidence import butler, paananen, seitz, yoshikawa
 SOURCES = {
     "Yoshikawa and Iwata": (yoshikawa.weights,),
     "Seitz": (seitz.regression, seitz.classifier),
-    "Butler, Feng and Djurić": (butler.closed_forms, butler.features),
+    "Butler, Feng and Djurić": (butler.derivatives, butler.closed_forms, butler.features),
     "Paananen, Andersen and Vehtari": (paananen.divergences,),
 }
+
+CLAIMS = {"Yoshikawa and Iwata": yoshikawa.claims}
 
 
 def table(authors):
@@ -25,6 +28,16 @@ def table(authors):
     return "\n".join(lines)
 
 
+def claims(authors):
+    """Markdown table of one paper's sentences that its own numbers contradict."""
+    lines = ["| place | sentence | numbers |", "|---|---|---|"]
+    for claim in CLAIMS[authors]():
+        lines.append(f"| {claim.place} | {claim.sentence} | {claim.numbers} |")
+    return "\n".join(lines)
+
+
 if __name__ == "__main__":
     for authors in SOURCES:
         print(f"\n{authors}\n\n{table(authors)}")
+        if authors in CLAIMS:
+            print(f"\n{claims(authors)}")

@@ -114,9 +114,11 @@ def stability(
     observations; e are posterior means, with weights and derivatives times these sds, so that all
     is in units of y. Weights and contributions of a GPX with Z of its own are compared over z.
 
-    With a `radius`, equation 19 of Yoshikawa and Iwata: neighbours are all observations in a ball,
-    and explanations are standardised over the observations, feature by feature, instead. It is
-    then a number without unit, which does not tell large explanations from small ones.
+    With a `radius`, the result is equation 19 of Yoshikawa and Iwata. Neighbours are then all
+    observations in a ball. Explanations are standardised over the observations, feature by
+    feature. Distances are those of the dataset's `value` as it is: of z in the units in which the
+    model was given it. The paper standardises its inputs, so standardise the columns before the
+    model; otherwise the columns with the largest units dominate the distance.
 
     Parameters
     ----------
@@ -129,7 +131,7 @@ def stability(
         infinity for all others.
     within : frame or array (obs, m), optional
         The coordinates in which the ball is measured, as they are: of a GPX with Z of its own, its
-        X. The values divided by their sd by default.
+        X. The dataset's values as they are by default.
 
     Returns
     -------
@@ -166,16 +168,16 @@ def stability(
     if "level" in dataset:
         raise ValueError("Levels of categorical columns have no distance; expected numbers alone.")
     value = dataset["value"].transpose("obs", "feature")
-    sd = value.std("obs")
-    x = (value / sd.where(sd > 0, 1.0)).values
     mean = dataset[f"{name}_mean"].transpose("obs", "feature", ...)
     if radius is None and within is None:
+        sd = value.std("obs")
+        x = (value / sd.where(sd > 0, 1.0)).values
         e = (mean * (sd if name in PER_VALUE else 1.0)).values
         apart, which = KDTree(x).query(x, min(neighbours + 1, len(x)))
         pairs = np.stack([np.repeat(np.arange(len(x)), which.shape[1]), which.ravel()])
         apart = apart.ravel()
     else:
-        spread = mean.std("obs")
+        x, spread = value.values, mean.std("obs")
         e = (mean / spread.where(spread > 0, 1.0)).values
         pairs = _in_ball(x if within is None else within, radius, len(x))
         apart = np.linalg.norm(x[pairs[0]] - x[pairs[1]], axis=1)

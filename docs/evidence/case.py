@@ -1,4 +1,4 @@
-"""One erratum with its numbers, and what several papers need."""
+"""One erratum with its numbers, and helpers that several papers share."""
 
 from dataclasses import dataclass
 
@@ -29,6 +29,20 @@ class Case:
             raise AssertionError(f"The corrected form is off: {self}")
         if abs(self.printed - self.independent) < MISSED * size:
             raise AssertionError(f"The printed form is right: {self}")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of a paper, and the paper's own numbers that contradict it."""
+
+    place: str
+    sentence: str
+    numbers: str
+    contradicted: bool
+
+    def __post_init__(self):
+        if not self.contradicted:
+            raise AssertionError(f"The numbers bear the sentence out: {self}")
 
 
 def expquad(X, Xs):

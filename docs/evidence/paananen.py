@@ -76,28 +76,3 @@ def divergences():
         mixed(lambda x, z: mp.ncdf(m(x, z) / mp.sqrt(1 + V(x, z))), *at),
         "numerical derivative",
     )
-    ell, apart = 0.8, 0.5
-    value = np.exp(-(apart**2) / (2 * ell**2))
-    yield Case(
-        "second derivative of the kernel, d = e",
-        "d²k/dx², lengthscale 0.8",
-        value * apart**2 / ell**4,
-        value * (apart**2 / ell**4 - 1 / ell**2),
-        float(mp.diff(lambda r: mp.exp(-(r**2) / (2 * ell**2)), apart, 2)),
-        "numerical derivative",
-    )
-    nu, scale2 = 7.0, 0.8
-
-    def score2(t):
-        density = (1 + t**2 / (nu * scale2)) ** (-(nu + 1) / 2)
-        return density * ((nu + 1) * t / (nu * scale2 + t**2)) ** 2
-
-    normal = mp.quad(lambda t: (1 + t**2 / (nu * scale2)) ** (-(nu + 1) / 2), [-mp.inf, 0, mp.inf])
-    yield Case(
-        "Student's t, Var[y] taken literally",
-        "Fisher information of the location, nu = 7",
-        (nu + 1) / (nu + 3) / (scale2 * nu / (nu - 2)),
-        (nu + 1) / (nu + 3) / scale2,
-        float(mp.quad(score2, [-mp.inf, 0, mp.inf]) / normal),
-        "quadrature of the squared score",
-    )

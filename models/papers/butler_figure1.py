@@ -10,9 +10,9 @@ f(x) - f(baseline), to which both attributions add up, doesn't: within a lengths
 is not known of the baseline, a corner with data on one side only, and there it stays until the
 other corner. Far along, the sum is known better than its parts, whose errors cancel.
 
-The paper prints the function sin(x1) sin(2 x2), but its figure is of sin(x1) sin(1.5 x2). Both are
-here, the text's with `_text` behind the name of the figure. From the authors' start the text's
-function ends at a maximum of the evidence where x2 hardly matters: it starts at shorter
+The paper prints the function sin(x1) sin(2 x2), and the authors' code has sin(x1) sin(1.5 x2).
+Both are here, the text's with `_text` behind the name of the figure. From the authors' start the
+text's function ends at a maximum of the evidence where x2 hardly matters: it starts at shorter
 lengthscales here, and the cells hold both ends. The 500 places are the authors'; their noise is not
 known. The dashed lines, the attributions of the true function, are not in the paper.
 

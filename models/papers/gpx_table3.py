@@ -1,12 +1,13 @@
 """Table 3 of Yoshikawa and Iwata: stability of explanations, equation 19.
 
-The largest change of standardised weights between a test row and its neighbours, per distance in z.
-Neighbours are test rows with |x' - x| / m < .05. In standardised inputs no test row of Diabetes has
-one, so that the printed setting cannot have given the printed number; the table has it in
-standardised inputs, in inputs between 0 and 1 (min-max), and over all other rows, each with the
-share of rows that have a neighbour, and, on the first split, `stability_nearest`: over the ten
-nearest rows, as `bx.metrics.stability` measures it by default, in units of y. `gpx_table3_wide` has
-the means alone, a row for each data set and method.
+The largest change of standardised weights between a test row and its neighbours, per distance in z,
+which is standardised on all rows of a data set, as the models learn from it. Neighbours are test
+rows with |x' - x| / m < .05. The paper does not say in which units x is measured here: in
+standardised inputs no test row of Diabetes has a neighbour, so its published number has others. The
+table has (19) in standardised inputs, in inputs between 0 and 1 (min-max), and over all other rows,
+each with the share of rows that have a neighbour, and, on the first split, `stability_nearest`:
+over the ten nearest rows, as `bx.metrics.stability` measures it by default, in units of y.
+`gpx_table3_wide` has the means alone, a row for each data set and method, and the number of splits.
 
 Two more tables look for the setting that gives the published numbers: all readings, and the best of
 each ball and inputs. Equation 19 does not say in which inputs its ball is measured, how weights are
@@ -125,12 +126,15 @@ def wide(table):
     """Means of each method under each reading beside the published ones, and rows with neighbours.
 
     Rows are data sets and methods that were computed; the shares do not depend on the method.
+    `splits` are those behind `stability_everyone`, the reading that always has neighbours.
     """
     known = table.dropna(subset="mean")
     means = known.pivot_table("mean", KEYS, "metric", sort=False)
     shares = means.filter(like="neighbours").drop(columns="neighbours_everyone", errors="ignore")
     published = known.groupby(KEYS, sort=False)["published_mean"].first().rename("published")
-    return published.to_frame().join(means.filter(like="stability")).join(shares).reset_index()
+    splits = known[known["metric"] == "stability_everyone"].set_index(KEYS)["splits"]
+    found = published.to_frame().join(splits.astype(int), how="inner")
+    return found.join(means.filter(like="stability")).join(shares).reset_index()
 
 
 def plot(table):

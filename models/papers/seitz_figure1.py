@@ -3,9 +3,10 @@
     S. Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022).
 
-The paper calls integrated gradients what are average path gradients, without the factor x_k of
-equation 11. Both are here, with the paper's linear explanation (gradient x input), and the mean
-sizes beside the means. `missed` is what ten steps miss of any tract's integrated gradient at most.
+The author's code for this figure leaves out the factor x_k, which equations 11 and 24 have, so the
+figure shows average path gradients. Both quantities are here, with the paper's linear explanation
+(gradient x input), and the mean sizes beside the means. `missed` is the most that ten steps miss of
+any tract's integrated gradient.
 """
 
 import sys

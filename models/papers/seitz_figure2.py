@@ -3,9 +3,9 @@
     S. Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022).
 
-The paper's figure is of average path gradients, not of integrated gradients, and its variances
-leave S out: what is not known at the ten inducing points. Here are both quantities and gradient x
-input, with and without S.
+Equations 23 and 24 have S, the uncertainty of the values at the ten inducing points, and the factor
+x_k. The author's code for this figure leaves out both. Here are average path gradients, integrated
+gradients and gradient x input, each with and without S.
 """
 
 import sys
@@ -31,7 +31,7 @@ def plot(found):
     figure, axes = plt.subplots(1, 3, figsize=(13, 5), sharey=True, layout="constrained")
     for axis, (quantity, part) in zip(axes, groups, strict=True):
         axis.plot(part["variance"], part["feature"], "o", label="with S")
-        style = {"fillstyle": "none", "label": "without S, as in the paper"}
+        style = {"fillstyle": "none", "label": "without S, as in the author's code"}
         axis.plot(part["variance_without_S"], part["feature"], "s", **style)
         axis.grid(axis="y", alpha=0.4)
         axis.locator_params(axis="x", nbins=4)

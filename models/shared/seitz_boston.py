@@ -8,14 +8,16 @@ all tracts, against the average tract. Three explanations of each tract are aver
 
 - the integrated gradient: the gradient averaged along the path from the baseline, times the way
   that the feature goes;
-- the average path gradient, which is the same without the way: the paper's figures show this;
+- the average path gradient, which is the same without the way: the author's code computes this for
+  the figures, whereas equation 24 has the factor x;
 - gradient x input, the paper's linear explanation: the gradient at the tract times the feature.
 
-Integrals are right-hand sums of ten steps, as in the paper. Attributions of tracts on either side
-of the baseline cancel in their mean: how much a feature matters is told by the mean size. The
-paper's variances leave out what is not known at the inducing points (S), and say what ten points
-cannot see, not what 506 tracts leave open. The column `black` encodes an assumption about race and
-is kept only because the figure has it.
+Integrals are right-hand sums of ten steps, as in the author's code; the paper names no number.
+Attributions of tracts on either side of the baseline cancel in their mean: how much a feature
+matters is told by the mean size. Equation 23 has S, the uncertainty of the values at the inducing
+points. The author's code leaves S out of the figure's variances, which then describe what ten
+points cannot see and not what 506 tracts leave open. The column `black` encodes an assumption about
+race and is kept only because the figure has it.
 """
 
 import numpy as np

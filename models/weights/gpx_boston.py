@@ -9,8 +9,8 @@ Each of the 506 tracts gets a weight of its own for each feature, as in
 here with one lengthscale for each feature and with draws of the hyperparameters. Four of five
 tracts are learnt from, the others predicted and explained.
 
-The column `black` encodes an assumption about race. `benchmarks/table1.py` needs it to reproduce
-the paper's errors; this script leaves it out.
+The column `black` encodes an assumption about race. `models/papers/gpx_table1.py` needs it to
+reproduce the paper's errors; this script leaves it out.
 """
 
 import sys

@@ -222,22 +222,29 @@ def test_published_numbers_are_complete():
     assert not published.duplicated(["table", "data", "method", "metric"]).any()
 
 
-def test_stability_in_a_ball_is_equation_19():
-    test = rows(25, 3, 7)
-    weights = rows(25, 3, 8).X
+def equation_19(w, z, x, radius):
+    """By loops: weights standardised by feature, z and x as they are; NaN without neighbours."""
+    w = (w - w.mean(axis=0)) / w.std(axis=0)
+    found = np.full(len(x), np.nan)
+    for i, j in np.ndindex(len(x), len(x)):
+        apart = np.linalg.norm(z[i] - z[j])
+        if apart > 0 and np.linalg.norm(x[i] - x[j]) / x.shape[1] < radius:
+            found[i] = np.fmax(found[i], np.linalg.norm(w[i] - w[j]) / apart)
+    return found
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_stability_in_a_ball_is_equation_19(binary):
+    z = rows(25, 3, 7).X * [0.1, 1.0, 30.0] + [5.0, 0.0, -2.0]
+    z = (z > z.mean(axis=0)).astype(float) if binary else z
+    w, x = rows(25, 3, 8).X, rows(25, 3, 9).X[:, :2]
     dims = ("obs", "feature")
-    dataset = xr.Dataset({"weight_mean": (dims, weights), "value": (dims, test.Z)})
-    within, radius = rows(25, 3, 9).X[:, :2], 0.3
-    found = bx.metrics.stability(dataset, radius=radius, within=within)
-    w, z = weights / weights.std(axis=0), test.Z / test.Z.std(axis=0)
-    for i in range(25):
-        near = [
-            j for j in range(25) if np.linalg.norm(within[i] - within[j]) / 2 < radius and j != i
-        ]
-        change = [np.linalg.norm(w[i] - w[j]) / np.linalg.norm(z[i] - z[j]) for j in near]
-        assert_allclose(found[i], max(change, default=np.nan), rtol=1e-12)
+    dataset = xr.Dataset({"weight_mean": (dims, w), "value": (dims, z)})
+    found = bx.metrics.stability(dataset, radius=0.3, within=x)
+    assert_allclose(found, equation_19(w, z, x, 0.3), rtol=1e-12)
     assert found.isnull().any()
     assert found.notnull().any()
+    assert_allclose(bx.metrics.stability(dataset, radius=2.0), equation_19(w, z, z, 2.0))
 
 
 def test_a_reading_of_equation_19_is_what_it_says(monkeypatch):
@@ -245,9 +252,9 @@ def test_a_reading_of_equation_19_is_what_it_says(monkeypatch):
     test, weights = rows(25, 3, 7), rows(25, 3, 8).X
     spread = np.array([0.3, 1.0, 2.0])
     dims = ("obs", "feature")
-    dataset = xr.Dataset({"weight_mean": (dims, weights), "value": (dims, test.Z)})
-    test = test._replace(X=test.Z / test.Z.std(axis=0))
+    test = test._replace(X=test.Z * [0.8, 1.0, 1.3])  # rows of a split have sds that are not 1
     test = test._replace(Z=test.X)
+    dataset = xr.Dataset({"weight_mean": (dims, weights), "value": (dims, test.Z)})
     told = dict.fromkeys(gpx_readings.READINGS)
     for reading, share, means in gpx_readings.stabilities(test, spread, {"GPX": weights}):
         told[reading] = share, means["GPX"]
