@@ -95,7 +95,10 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.processes.weight_process import WeightProcess as WeightProcess
     from bayes_gpx.reporting.report import report as report
     from bayes_gpx.system.versions import show_versions as show_versions
-    from bayes_gpx.system.warning import ExtrapolationWarning as ExtrapolationWarning
+    from bayes_gpx.system.warning import (
+        ExtrapolationWarning as ExtrapolationWarning,
+        PosteriorPredictiveWarning as PosteriorPredictiveWarning,
+    )
 
 _MAP = {
     # the composable core, for people who write their own PyMC model
@@ -144,6 +147,7 @@ _MAP = {
     "calibrate": "bayes_gpx.assess.calibrate:calibrate",
     "project": "bayes_gpx.assess.project:project",
     "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
+    "PosteriorPredictiveWarning": "bayes_gpx.system.warning:PosteriorPredictiveWarning",
     "BeliefWarning": "bayes_gpx.draws.believed:BeliefWarning",
     "CompletenessWarning": "bayes_gpx.explain.attributions:CompletenessWarning",
     # data, keeping and showing

@@ -44,7 +44,8 @@ def sample_posterior_predictive(
     ``pm.sample_posterior_predictive(idata, model=model.pymc)`` draws y from the hyperparameters
     alone, since the function is integrated out: its replications know nothing of the training
     responses. Where latent values are in ``model.pymc`` but not in the fit, it draws them from
-    their prior. The responses drawn here are conditioned on y.
+    their prior. It then gives a `PosteriorPredictiveWarning`, but not for a model within a larger
+    ``pm.Model``. The responses drawn here are conditioned on y.
 
     Parameters
     ----------

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from types import FrameType
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.system.warning import PosteriorPredictiveWarning, warn
 
 
 def bound_data(name: str, values: np.ndarray, *, dims: Sequence[str]) -> Tensor:
@@ -35,7 +39,42 @@ def bound_data(name: str, values: np.ndarray, *, dims: Sequence[str]) -> Tensor:
 
 
 class BoundModel(pm.Model):
-    """A `pymc.Model` that says what to do where its data are to be replaced."""
+    """A `pymc.Model` that says what to do where PyMC's own functions would mislead.
+
+    Attributes
+    ----------
+    collapsed : bool
+        Whether the function is integrated out of the density of y.
+    """
+
+    collapsed = False
+
+    @property
+    def basic_RVs(self) -> list:  # noqa: N802
+        """Free and observed variables, as of `pymc.Model`.
+
+        PyMC has no hook for posterior predictive sampling, but its function asks for these when it
+        compiles. So it is known by the frame that asks; a PyMC that works otherwise gives no
+        warning.
+        """
+        asking = cast(FrameType, inspect.currentframe()).f_back
+        if asking is not None and asking.f_code is pm.sample_posterior_predictive.__code__:
+            self._warn_of_prior_draws(asking.f_locals)
+        return super().basic_RVs
+
+    def _warn_of_prior_draws(self, asked):
+        """Warn where y is drawn, and from a function that does not come from the draws."""
+        if not set(self.observed_RVs) & set(asked.get("vars_to_evaluate", ())):
+            return
+        drawn_anew = set(self.free_RVs) - set(asked.get("vars_in_trace", ()))
+        if self.collapsed or drawn_anew:
+            warn(
+                "pm.sample_posterior_predictive draws y from the prior of the function, because "
+                "the draws hold hyperparameters alone. Use bx.sample_posterior_predictive(model, "
+                "idata), which draws y given the data.",
+                PosteriorPredictiveWarning,
+                through=(str(Path(pm.__file__).parent),),
+            )
 
     def set_data(self, name: str, values: Any, coords: dict[str, Sequence] | None = None) -> None:
         """Refuse new values of bound data; set others as `pymc.Model` does."""

@@ -81,6 +81,7 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
     def dist(*parts_and_size):
         return scaling.center + scaling.scale * draw(*parts_and_size)
 
+    pm.modelcontext(None).collapsed = True  # of which `BoundModel` warns
     pm.CustomDist(
         rename("y"),
         *density.parts,

@@ -2,11 +2,15 @@
 
 import pickle
 import secrets
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, wait
 from functools import cached_property
 from typing import Any
+
+PAUSE, PATIENCE = 5.0, 60.0
+"""Seconds between two looks at whether a cluster has workers, and how long it may have none."""
 
 WAITING = 16
 """Tasks that are with an executor at a time, unless otherwise asked for: no more are held."""
@@ -34,6 +38,11 @@ def in_turn[Found](
         Dask's ``client.get_executor()`` too.
     waiting : int
         Tasks that are with the executor at a time, at most.
+
+    Raises
+    ------
+    RuntimeError
+        If a Dask cluster has had no workers for `PATIENCE` seconds.
     """
     if executor is None:
         for own in each:
@@ -41,16 +50,48 @@ def in_turn[Found](
         return
     client = getattr(executor, "_client", None)
     if client is not None:
-        shared = client.scatter(shared, broadcast=True, hash=False)
+        shared = _sent(client, shared)
     else:
         task, shared = _of_shared, _Shared((task, shared))
     futures: deque[Future] = deque()
     for own in each:
         futures.append(executor.submit(task, shared, *own))
         if len(futures) == waiting:
-            yield futures.popleft().result()
+            yield _result(futures.popleft(), client)
     while futures:
-        yield futures.popleft().result()
+        yield _result(futures.popleft(), client)
+
+
+def _sent(client, shared):
+    """Future of the shared object: the result of a task, which Dask makes again if it is lost.
+
+    A scattered object would be lost with its worker, and `scatter` itself waits for dead workers.
+    """
+    import dask
+
+    # The object goes to the scheduler once; the warning is meant for graphs that repeat data.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": 2**62}):
+        return client.submit(_itself, shared, pure=False)
+
+
+def _itself(shared):
+    return shared
+
+
+def _result(future, client):
+    """Wait for a result, but not for a Dask cluster without workers."""
+    if client is None:
+        return future.result()
+    last_seen = time.monotonic()
+    while not wait([future], timeout=PAUSE).done:
+        if client.scheduler_info(n_workers=1)["workers"]:
+            last_seen = time.monotonic()
+        elif time.monotonic() - last_seen > PATIENCE:
+            raise RuntimeError(
+                f"The Dask cluster has had no workers for {PATIENCE:.0f} seconds. Start workers, "
+                "wait for them with client.wait_for_workers(1), and call again."
+            )
+    return future.result()
 
 
 class _Shared:

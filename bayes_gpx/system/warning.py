@@ -16,6 +16,16 @@ class ExtrapolationWarning(UserWarning):
     """
 
 
-def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn where this package was called."""
-    warnings.warn(message, category, stacklevel=2, skip_file_prefixes=(PACKAGE,))
+class PosteriorPredictiveWarning(UserWarning):
+    """PyMC is about to draw responses from functions that have not seen the data.
+
+    ``pm.sample_posterior_predictive`` gives it for ``model.pymc``, where the function is integrated
+    out or its sampled values are not in the fit. Use `bayes_gpx.sample_posterior_predictive`.
+    """
+
+
+def warn(
+    message: str, category: type[Warning] = UserWarning, *, through: tuple[str, ...] = ()
+) -> None:
+    """Warn where this package was called; or what is `through`, folders of other packages."""
+    warnings.warn(message, category, stacklevel=2, skip_file_prefixes=(PACKAGE, *through))

@@ -1,6 +1,7 @@
 """ArviZ's checks run on the fits of labels and counts, on numbers that another road confirms."""
 
 import warnings
+from contextlib import nullcontext
 
 import arviz as az
 import matplotlib
@@ -110,13 +111,42 @@ def test_responses_are_drawn_given_the_data():
     assert np.abs(np.cov(drawn.T) - cov).max() < 5 * np.sqrt(2 / 1000) * sd.max() ** 2
     idata = known(model, [theta] * 60)
     options = {"random_seed": 1, "compile_kwargs": {"mode": "FAST_COMPILE"}} | QUIET
-    blind = pm.sample_posterior_predictive(idata, model=model.pymc, **options)
+    with pytest.warns(bx.PosteriorPredictiveWarning, match="Use bx.sample_posterior") as warned:
+        blind = pm.sample_posterior_predictive(idata, model=model.pymc, **options)
+    assert [warning.filename for warning in warned] == [__file__]
+    with model.pymc, pytest.warns(bx.PosteriorPredictiveWarning):
+        pm.sample_posterior_predictive(idata, var_names=["y"], **options)
     given = bx.sample_posterior_predictive(model, idata, seed=1, **QUIET)
     likeness = [
         np.mean([np.corrcoef(one, y)[0, 1] for one in found["posterior_predictive"]["y"].values[0]])
         for found in (blind, given)
     ]
     assert likeness[0] < 0.5 and likeness[1] > 0.95
+
+
+def test_nothing_is_said_of_draws_from_the_prior_or_of_other_variables():
+    """Warnings are errors here."""
+    x, mode = np.linspace(0, 3, 8)[:, None], {"mode": "FAST_COMPILE"}
+    model = bx.GP(x, np.sin(x[:, 0]), scale=False)
+    idata = known(model, [{"lengthscale": [0.6], "amplitude": 1.0, "sigma": 0.1}] * 3)
+    pm.sample_prior_predictive(2, model=model.pymc, random_seed=1, compile_kwargs=mode)
+    pm.draw(model.pymc["y"], random_seed=1, mode="FAST_COMPILE")
+    options = {"model": model.pymc, "compile_kwargs": mode} | QUIET
+    again = pm.sample_posterior_predictive(idata, var_names=["sigma"], **options)
+    assert_allclose(again["posterior_predictive"]["sigma"], 0.1)
+
+
+@pytest.mark.parametrize("latent", [False, True])
+def test_latent_values_that_are_not_in_the_fit_are_drawn_from_the_prior(checked, latent):
+    _, model, idata, _ = checked
+    options = {"model": model.pymc, "compile_kwargs": {"mode": "FAST_COMPILE"}} | QUIET
+    own = idata["posterior"].to_dataset().isel(draw=slice(2))
+    if latent:
+        dims = model.pymc.named_vars_to_dims["y_white"]
+        own = own.assign(y_white=(("chain", "draw", *dims), np.zeros((1, 2, N))))
+        own = own.assign_coords({dims[0]: model.training.X.index})
+    with nullcontext() if latent else pytest.warns(bx.PosteriorPredictiveWarning):
+        pm.sample_posterior_predictive(own, **options)
 
 
 def test_new_samples_have_predictions(checked):
