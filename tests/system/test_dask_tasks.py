@@ -25,6 +25,24 @@ def task(shared, number):
     return os.getpid(), float(shared[number])
 
 
+class Slow:
+    """Numbers that take two seconds to arrive, so that a worker dies while it is sent them."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def __getitem__(self, k):
+        return self.numbers[k]
+
+    def __reduce__(self):
+        return _slowly, (self.numbers,)
+
+
+def _slowly(numbers):
+    time.sleep(2.0)
+    return Slow(numbers)
+
+
 class Arrived:
     """Leaves a file wherever it is unpickled."""
 
@@ -93,7 +111,7 @@ def test_a_worker_that_dies_costs_no_result(request, workers, seconds):
         timer.join()
     each = ((number,) for number in range(60))
     begun = time.monotonic()
-    found = [*tasks.in_turn(task, shared, each, client.get_executor())]
+    found = [*tasks.in_turn(task, Slow(shared), each, client.get_executor())]
     timer.join()
     assert time.monotonic() - begun < 60.0
     assert [value for _, value in found] == shared[:60].tolist()
