@@ -88,6 +88,7 @@ def test_the_installation_page_runs(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # of twelve rows
 def test_the_page_on_beliefs_runs():
     page = (ROOT / "docs" / "howto" / "beliefs.md").read_text()
     blocks = re.findall(r"```(?:python|{code-cell} ipython3)\n(.*?)```", page, re.DOTALL)
