@@ -53,9 +53,11 @@ class Density:
     long_run : bool
         Whether there will be thousands of calls, so that log density and gradient are worth
         compiling to machine code, where that is faster.
+    changing : list of shared variables
+        Data that will be replaced between calls; all other data are constants.
     """
 
-    def __init__(self, model, *, jacobian, long_run=False):
+    def __init__(self, model, *, jacobian, long_run=False, changing=()):
         self.model, self.jacobian = model, jacobian
         if model.discrete_value_vars:
             raise ValueError(
@@ -79,7 +81,7 @@ class Density:
             x = pt.vector("x", shape=(sum(map(_size, self._shapes)),))
             known = _normal_evidence(logp) if self.native else []
             joined = clone_replace(
-                [*_frozen([logp, flat, *known]), *expanded],
+                [*_frozen([logp, flat, *known], changing), *expanded],
                 dict(zip(values, self.split(x), strict=True)),
             )
             several, self._leaves_out = 2 + len(known), bool(known)
@@ -233,7 +235,8 @@ def _native_mode():
     return NATIVE_MODE
 
 
-def _frozen(outputs):
-    """The graphs with shared variables, such as the data, replaced by their present values."""
+def _frozen(outputs, changing):
+    """The graphs with shared variables, but for changing ones, replaced by their present values."""
     shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    shared = [v for v in shared if v not in changing]
     return clone_replace(outputs, {v: pt.constant(v.get_value(), name=v.name) for v in shared})

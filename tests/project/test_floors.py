@@ -42,9 +42,9 @@ draws: protocols hyperparameter_draws points level_moves mixture_intervals inter
 model: named_kernels hyperparameters specification beliefs priors lengthscale_prior bound_data
     latent_variables data_sums refusals kept_of_rows observed_response inducing_points
     starting_points given_values signature svgp cheaper fitting description model gp placement
-    interaction_model storage
-explain: by_output in_parts predictions weights components sobol derivatives attributions fanova
-    shapley_values sensitivities relevance ranking importances partial_dependence
+    interaction_model refits storage
+explain: by_output in_parts null predictions weights components sobol derivatives attributions
+    fanova shapley_values sensitivities relevance ranking importances partial_dependence
     conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
 assess: removal metrics compare replicates calibrate projection project
