@@ -25,6 +25,7 @@ from bayes_gpx.explain import (
 )
 from bayes_gpx.explain.components import components_of
 from bayes_gpx.explain.imputation import combined
+from bayes_gpx.explain.null import replicates
 from bayes_gpx.export.arviz import predictive_checks
 from bayes_gpx.export.tables import DIVISIONS
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
@@ -52,6 +53,10 @@ MOST_JOINT = 400
 
 MOST_PAIRED = 12
 """Features up to which all pairs are looked at; of more, those of the more relevant half."""
+
+
+QUICK_NULL = 2 * 10**5
+"""Squared rows times features up to which the reference for relevance takes some ten seconds."""
 
 
 class Findings:
@@ -91,6 +96,7 @@ class Findings:
         division="integrated_gradients",
         others=None,
         ci_prob=None,
+        null=None,
     ):
         self.division = division
         self.model, self.idata, self.X_new = model, idata, X_new
@@ -100,6 +106,7 @@ class Findings:
         if self.others:
             self._refuse_unlike()
         self.prob = interval_probability(ci_prob)
+        self._null = null
         self.hyper = hyperparameter_draws(model, idata)
         self.where = points(model, **self._samples)
         read_baseline(model, baseline)
@@ -408,16 +415,28 @@ class Findings:
         return self._of(slopes, obs=rows, **self.sampled)
 
     @cached_property
+    def replicates(self):
+        """Replicates of the reference for relevance: 19 by default where refits are quick."""
+        training = self.model.training
+        if self._null is not None:
+            return replicates(self._null)
+        replaceable = not (training.streamed or self.model.joined)
+        quick = replaceable and training.n**2 * len(training.X.sources) <= QUICK_NULL
+        return replicates(quick)
+
+    @cached_property
     def ranked(self):
         """Features by relevance."""
-        options = {**self.thinned, "keep": "summary", "progressbar": False}
+        options = {**self.thinned, "keep": "summary", "progressbar": False, "seed": self.seed}
+        options["null"] = self.replicates or None
         return ranking(self._of(relevance, obs=self.some, **options), ci_prob=self.prob)
 
     @cached_property
     def ranked_pairs(self):
         """Pairs of features by interaction."""
         few = len(self.model.training.X.sources) <= MOST_PAIRED
-        options = {**self.thinned, "keep": "summary", "progressbar": False}
+        options = {**self.thinned, "keep": "summary", "progressbar": False, "seed": self.seed}
+        options["null"] = self._null  # only where asked for: each refit compiles its density
         pairs = None if few else "screened"
         found = self._of(interactions, obs=self.some, pairs=pairs, **options)
         return ranking(found, ci_prob=self.prob)
