@@ -7,9 +7,9 @@ the compiled function, so whatever depends on them alone is computed once.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -57,7 +57,14 @@ class Density:
         Data that will be replaced between calls; all other data are constants.
     """
 
-    def __init__(self, model, *, jacobian, long_run=False, changing=()):
+    def __init__(
+        self,
+        model: pm.Model,
+        *,
+        jacobian: bool,
+        long_run: bool = False,
+        changing: Sequence[SharedVariable] = (),
+    ) -> None:
         self.model, self.jacobian = model, jacobian
         if model.discrete_value_vars:
             raise ValueError(
@@ -76,7 +83,7 @@ class Density:
             small = n < NATIVE_BELOW or _any(logp, "by_sums")
             self.native = long_run and small and not _any(logp, "interpreted")
             slopes = pt.grad(logp, values)
-            flat = pt.concatenate([g.ravel() for g in slopes])
+            flat = pt.concatenate([g.ravel() for g in cast(list[Tensor], slopes)])
             expanded = model.replace_rvs_by_values(model.unobserved_RVs)
             x = pt.vector("x", shape=(sum(map(_size, self._shapes)),))
             known = _normal_evidence(logp) if self.native else []
