@@ -18,6 +18,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Priors
 from bayes_gpx.data.categorical import indicator
+from bayes_gpx.data.dates import first_date
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.scaling import Scaling
@@ -357,7 +358,7 @@ def _dated(training, origins):
     """The training data, knowing which columns are days since which date."""
     found = {}
     for name, known in origins.items():
-        dates = {column: np.datetime64(text, "ns") for column, text in known.items()}
+        dates = {column: first_date([np.datetime64(text)]) for column, text in known.items()}
         found[name] = replace(getattr(training, name), origins=dates)
     return replace(training, **found)
 
