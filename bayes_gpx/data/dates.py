@@ -1,6 +1,6 @@
 """Columns of dates and times: read as numbers of days since the first row's."""
 
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 import narwhals as nw
@@ -44,6 +44,20 @@ def first_date(values: Any) -> np.datetime64:
         return day
     unit = next(unit for unit, length in NANOSECONDS.items() if rest % length == 0)
     return day + np.timedelta64(rest // NANOSECONDS[unit], unit)
+
+
+def read_date(value: Any, where: str) -> np.datetime64 | None:
+    """A date in its coarsest unit, from a date or ISO text; None for anything else."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    one = np.array([value], dtype=object)
+    if not holds_dates(one):
+        return None
+    refuse_zone(one, where)
+    return first_date(one)
 
 
 def _days_and_time(values):
