@@ -17,6 +17,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.categorical import declared
+from bayes_gpx.data.response import labels_of_part
 from bayes_gpx.explain import attributions, contributions, predictions
 from bayes_gpx.model.gp import GP, GPX
 
@@ -250,7 +251,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
 
     def fit(self, X: Table, y: Column) -> Self:
         """Infer the hyperparameters from X (n, d) and labels y (n,)."""
-        X, labels = self._training(X, y)
+        X, labels = self._training(X, _of_numpy(y))
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
@@ -275,6 +276,15 @@ def _has_categories(X):
     """Whether a table is a frame with categorical columns."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     return isinstance(frame, nw.DataFrame) and any(map(declared, frame.iter_columns()))
+
+
+def _of_numpy(y):
+    """Labels of one of pandas' own types in an array of NumPy's type; all others as they are."""
+    dtype = getattr(y, "dtype", None)
+    if not isinstance(dtype, pd.api.extensions.ExtensionDtype):
+        return y
+    codes, labels = labels_of_part(y)
+    return labels.astype(getattr(dtype, "numpy_dtype", labels.dtype))[codes.astype(int)]
 
 
 def _mean_and_sd(estimator, X, return_std):

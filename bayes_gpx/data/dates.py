@@ -43,7 +43,7 @@ def first_date(values: Any) -> np.datetime64:
     if rest == 0:
         return day
     unit = next(unit for unit, length in NANOSECONDS.items() if rest % length == 0)
-    return day + np.timedelta64(rest // NANOSECONDS[unit], unit)
+    return day + np.array(rest // NANOSECONDS[unit], f"timedelta64[{unit}]")[()]
 
 
 def read_date(value: Any, where: str) -> np.datetime64 | None:

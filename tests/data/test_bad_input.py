@@ -311,3 +311,44 @@ def test_idata_that_differs_in_data_labels_or_fixed_values(regression):
     stacked = xr.DataTree.from_dict({"posterior": xr.Dataset({"sigma": ("sample", [1.0])})})
     with pytest.raises(ValueError, match="expected chain, draw"):
         bx.predictions(gp, stacked)
+
+
+def copies(X):
+    """Tables with columns that hold the same, and those columns."""
+    return {
+        "equal": (X.assign(years=X["age"]), "'age' and 'years'"),
+        "in other units": (X.assign(months=12 * X["age"] - 5), "'age' and 'months'"),
+        "from the other end": (X.assign(rest=90 - X["age"]), "'age' and 'rest'"),
+        "categories": (
+            X.assign(**dict.fromkeys("ab", pd.Categorical(["x", "y", "z"] * 4 + ["x", "y"]))),
+            "'a' and 'b'",
+        ),
+        "three": (X.assign(a=X["age"], b=X["age"]), "'age' and 'a' and 'b'"),
+    }
+
+
+@pytest.mark.parametrize("case", copies(pd.DataFrame({"age": [1.0]}).loc[[0] * 14]))
+@pytest.mark.parametrize("scale", [True, False])
+def test_columns_that_hold_the_same_are_told(case, scale, regression):
+    X, _, y, *_ = regression
+    table, named = copies(X)[case]
+    with pytest.warns(UserWarning, match=f"^X has columns that hold the same.*: {named}. The data"):
+        bx.GP(table, y, scale=scale)
+    with pytest.warns(UserWarning, match=f"^Z has columns that hold the same.*: {named}. The data"):
+        bx.GPX(X, y, table, scale=scale)
+
+
+def test_columns_that_differ_are_not_told(regression):
+    X, _, y, *_ = regression
+    ages = X["age"].to_numpy()
+    near = np.where(np.arange(14) == 3, ages + 1e-5 * ages.std(), ages)
+    bx.GP(X.assign(near=near, square=ages**2), y)
+    bx.GP(X.assign(a=1.0, b=1.0), y, scale=False)  # constants have no attributions
+
+
+def test_a_saved_model_warns_once(regression, tmp_path):
+    X, _, y, *_ = regression
+    with pytest.warns(UserWarning, match="hold the same"):
+        model = bx.GP(X.assign(years=X["age"]), y)
+    bx.save(model, model.fit("map", progressbar=False), tmp_path / "fit.nc")
+    bx.load(tmp_path / "fit.nc")
