@@ -43,7 +43,7 @@ def first_date(values: Any) -> np.datetime64:
     if rest == 0:
         return day
     unit = next(unit for unit, length in NANOSECONDS.items() if rest % length == 0)
-    return day + np.array(rest // NANOSECONDS[unit], f"timedelta64[{unit}]")[()]
+    return (day + np.array([rest // NANOSECONDS[unit]], f"timedelta64[{unit}]"))[0]
 
 
 def read_date(value: Any, where: str) -> np.datetime64 | None:
@@ -83,6 +83,12 @@ def _days_and_time(values):
 
 def _as_numpy(value):
     return value.to_datetime64() if hasattr(value, "to_datetime64") else np.datetime64(value)
+
+
+def date_after(origin: np.datetime64, days: float) -> np.datetime64:
+    """The date so many days after another, to the second."""
+    seconds = round(days * 86_400)
+    return first_date([origin.astype("datetime64[s]") + np.timedelta64(seconds, "s")])
 
 
 def refuse_zone(column: Any, where: str) -> None:

@@ -255,8 +255,10 @@ def _read(path):
 def _opened(path, held):
     """The group of this package in a file's bytes, and all groups."""
     try:
-        h5py.File(BytesIO(held)).close()  # h5netcdf does not close what it cannot open
-        with xr.open_datatree(BytesIO(held), engine="h5netcdf") as opened:
+        # What h5netcdf cannot open it does not close either, and fails again when it is collected.
+        with h5py.File(BytesIO(held)) as file:
+            file.attrs.get("_nc3_strict")  # which it reads first
+        with xr.open_datatree(BytesIO(held), engine="h5netcdf", phony_dims="sort") as opened:
             tree = opened.load()
     except Exception as unreadable:  # whatever HDF5, h5netcdf and xarray make of damage
         raise ValueError(
