@@ -201,6 +201,20 @@ class Findings:
             xr.Dataset(coords={"obs": self.where.index}, attrs=attrs), y_new
         ).values
 
+    def known_of(self, label):
+        """What was observed in a row and its group, in words; nothing where neither is known."""
+        (row, *_), training = np.flatnonzero(self.where.index == label), self.model.training
+        y, groups = self.y_new, self._samples["groups_new"]
+        if self.X_new is None:
+            own = training.groups
+            y, groups = training.y, None if own is None else np.array(own.labels)[own.codes]
+        if y is not None:
+            value = training.labels[int(y[row])] if training.labels else f"{y[row]:.6g}"
+            unit = self.units.get(training.y_name)
+            yield f"Observed {training.y_name}: {value}{f' {unit}' if unit else ''}."
+        if groups is not None:
+            yield f"Group: {np.asarray(groups)[row]}."
+
     @property
     def alone(self):
         """Whether the fit is one draw of the hyperparameters, of which it may hold copies."""
