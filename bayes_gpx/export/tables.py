@@ -132,6 +132,7 @@ def explained(
             named |= _moments(dataset, said)
         attrs = {"ci_prob": shares.attrs.get("ci_prob", rcParams["stats.ci_prob"])}
         frame = to_pandas(xr.Dataset(named | {"value": shares["value"]}, attrs=attrs))
+        frame = frame.drop(columns="unit", errors="ignore")  # of dates, which are written as such
         ends = {"prediction_mean": made["response_mean"]}
         ends["baseline_mean"] = made["response_mean"] - shares["difference_mean"]
         if "contribution" in found:
