@@ -20,7 +20,7 @@ from bayes_gpx.cli_rows import (
 from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from
 from bayes_gpx.inference.methods import METHODS, method_named
 
-REPORT, PREDICTIONS = "report.html", "predictions.csv"
+REPORT, EXPLAINED, PREDICTIONS = "report.html", "explained.csv", "predictions.csv"
 INTERRUPTED = 130
 
 SAID = {
@@ -327,8 +327,8 @@ def predict(run, new, out, drop_missing, ci_prob, seed, quiet):
 @click.option("--out", required=True, type=Place("a name for a CSV file", exists=False),
               help="CSV file of explanations.")  # fmt: skip
 @click.option("--predictions", type=Place("a name for a CSV file", exists=False),
-              help=f"CSV file of predictions, a line for each row; by default {PREDICTIONS} beside "
-              "--out.")  # fmt: skip
+              help=f"CSV file of predictions, a line for each row. By default {PREDICTIONS} beside "
+              f"{EXPLAINED}, and NAME_{PREDICTIONS} beside NAME.csv.")  # fmt: skip
 @drop_missing
 @ci_prob
 @seed
@@ -364,7 +364,9 @@ def explain(run, new, baseline, division, out, predictions, drop_missing, ci_pro
 
     say = _sayer(quiet)
     if predictions is None and (out.is_file() or not out.exists()):  # and no pipe
-        predictions = out.resolve().with_name(PREDICTIONS)
+        named = out.resolve() if out.is_symlink() else out
+        own = "" if named.name == EXPLAINED else f"{named.stem}_"
+        predictions = named.with_name(own + PREDICTIONS)
     places = [out] if predictions is None else [out, predictions]
     if len({place.resolve() for place in places}) < len(places):
         raise click.UsageError(f"--out and --predictions are both {out}; expected two files.")

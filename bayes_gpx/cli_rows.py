@@ -1,4 +1,4 @@
-"""Rows and baselines that are explained by a fit, read from sheets."""
+"""Rows of sheets, to learn from or to explain, with the roles of their columns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
@@ -91,11 +92,9 @@ class Read:
         if self.ids is None:
             return self
         ids = self.ids.to_numpy()
-        y, groups, gaps = (
-            None if part is None else part.set_axis(ids)
-            for part in (self.y, self.groups, self.gaps)
-        )
-        return Read(self.X.set_axis(ids), y, groups, self.ids, gaps)
+        y = None if self.y is None else self.y.set_axis(ids)
+        groups = None if self.groups is None else self.groups.set_axis(ids)
+        return replace(self, X=self.X.set_axis(ids), y=y, groups=groups)
 
 
 def rows_of(
@@ -230,8 +229,8 @@ def rows_to_fit(
         if not chosen.features and name not in chosen.categorical and numbers_rows(sheet[name]):
             warn(
                 f"{name} looks like a number or name of the rows, not like a feature. Pass --id "
-                f"{name} to name rows by it, or --exclude {name}; list it in --features if it is a "
-                "feature."
+                f"{quote(name)} to name rows by it, or --exclude {quote(name)}; list it in "
+                "--features if it is a feature."
             )
     imputation = None if impute is None else Imputation.learned(table[names], impute)
     X, gaps = _filled(table[names], imputation, data, say)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -119,7 +120,9 @@ class Wanted:
         """What to do about a column that cannot be used."""
         if self.target:
             return "expected a target with entries"
-        return f"leave it out by --exclude {self.name}" if self.fitted else "correct the file"
+        return (
+            f"leave it out by --exclude {quote(self.name)}" if self.fitted else "correct the file"
+        )
 
 
 def columns_of(
@@ -227,7 +230,7 @@ def _of_id(held, wanted):
         first = held.index[held == value][0]
         yield (
             f"{wanted.name!r} holds {value} in rows {first} and {row}: an id names one row; "
-            f"--groups {wanted.name} is for several rows of one group"
+            f"--groups {quote(wanted.name)} is for several rows of one group"
         )
 
 
@@ -295,9 +298,9 @@ def _of_numbers(held, wanted):
         if not (wanted.target or wanted.fitted):
             yield f"{example}expected numbers, as in the training data"
         elif not wanted.target and many == len(held):
-            yield f"{example}--id {wanted.name} names rows by them; or {wanted.left_out}"
+            yield f"{example}--id {quote(wanted.name)} names rows by them; or {wanted.left_out}"
         elif not wanted.target:
-            declared = f"--categorical {wanted.name} declares categories"
+            declared = f"--categorical {quote(wanted.name)} declares categories"
             yield f"{example}{declared}; or {wanted.left_out}"
         elif many == 2:
             yield f"{example}--likelihood bernoulli predicts two labels"

@@ -146,11 +146,11 @@ def explained(
         for said, dataset in found.items():
             named |= _moments(dataset, said)
         whole = xr.Dataset(named | {"value": shares["value"]}, attrs={"ci_prob": prob})
-        frame = to_pandas(whole)
+        frame = to_pandas(whole).drop(columns="unit", errors="ignore")  # dates are written as such
         if "weight" in found:
             sds = found["weight"]["weight_deviation_sd"].to_series().rename("weight_deviation_sd")
-            keys = [{"obs": "row"}.get(key, key) for key in sds.index.names]
-            frame = frame.merge(sds.rename_axis(keys).reset_index(), how="left", sort=False)
+            columns = sds.reset_index().rename(columns={"obs": "row"})
+            frame = frame.merge(columns, how="left", sort=False)
         ends = {"prediction_mean": made["response_mean"]}
         ends["baseline_mean"] = made["response_mean"] - shares["difference_mean"]
         if "contribution" in found:

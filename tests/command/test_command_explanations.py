@@ -138,9 +138,8 @@ def test_a_category_has_one_line_and_its_level_is_its_value(tmp_path, capsys):
     assert kinds["value"].tolist() == rows["kind"].tolist() and not found.isna().any(axis=None)
     model, idata = bx.load(tmp_path / "run" / "fit.nc")
     new = rows.assign(kind=rows["kind"].astype("category"))
-    weights = bx.weights(model, idata, new, smooth=True, keep="summary", progressbar=False)[
-        "weight_mean"
-    ]
+    options = {"smooth": True, "keep": "summary", "progressbar": False}
+    weights = bx.weights(model, idata, new, **options)["weight_mean"]
     own = [float(weights[i].sel(feature=f"kind={k}")) for i, k in enumerate(rows["kind"])]
     assert_allclose(kinds["weight_mean"], own, rtol=1e-9)
 

@@ -141,7 +141,7 @@ def test_labels_are_predicted_by_their_names(tmp_path):
         words = [tmp_path / target, tmp_path / "d.csv", "--out", tmp_path / f"{target}.csv"]
         run("explain", *words, "--quiet")
         found, rows = (
-            pd.read_csv(tmp_path / name) for name in (f"{target}.csv", "predictions.csv")
+            pd.read_csv(tmp_path / name) for name in (f"{target}.csv", f"{target}_predictions.csv")
         )
         assert rows["observed"].tolist() == frame[target].tolist() and len(rows) == 36
         keys = ["row"] + (["class"] if target == "three" else [])
@@ -211,9 +211,9 @@ def test_roles_that_clash_are_refused(visits, refused, tmp_path):
         folder / "run",
         folder / "visits.csv",
         "--out",
-        tmp_path / "predictions.csv",
+        tmp_path / "e.csv",
     ]
-    assert "expected two files" in refused(*words)[1]
+    assert "expected two files" in refused(*words, "--predictions", tmp_path / "e.csv")[1]
     pd.read_csv(folder / "visits.csv").drop(columns="patient").to_csv(
         tmp_path / "n.csv", index=False
     )

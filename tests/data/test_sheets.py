@@ -145,6 +145,13 @@ def test_gaps_are_filled_in_by_what_training_rows_hold(how, sheet):
     ) == (how == "indicator")
 
 
+def test_new_rows_may_have_one_label(sheet):
+    for kind in ("labels", "two labels"):
+        assert "at least two" in refusal(sheet(y=list("aaa")), fitted("y", kind, target=True))
+        read, _ = columns_of(sheet(y=list("aaa")), [Wanted("y", kind, target=True)], "s.csv")
+        assert read["y"].tolist() == list("aaa")
+
+
 def test_an_indicator_needs_a_name_of_its_own(sheet):
     table = sheet(a=[1.0, None], a_missing=[1, 2])
     with pytest.raises(ValueError, match="adds columns named a_missing"):
