@@ -395,7 +395,7 @@ def explain(run, new, baseline, division, out, predictions, drop_missing, ci_pro
               help=f"HTML file; by default {REPORT} in RUN.")  # fmt: skip
 @click.option("--null", type=click.IntRange(0), metavar="N",
               help="Refits with permuted columns for the reference of relevance, 0 for none; by "
-              "default 19 where these take some ten seconds.")  # fmt: skip
+              "default 19 for up to 150 rows and 10 features.")  # fmt: skip
 @drop_missing
 @ci_prob
 @seed

@@ -55,8 +55,8 @@ MOST_PAIRED = 12
 """Features up to which all pairs are looked at; of more, those of the more relevant half."""
 
 
-QUICK_NULL = 2 * 10**5
-"""Squared rows times features up to which the reference for relevance takes some ten seconds."""
+QUICK_NULL = 150, 10
+"""Rows and features up to which the reference for relevance takes half a minute at most."""
 
 
 class Findings:
@@ -435,8 +435,9 @@ class Findings:
         if self._null is not None:
             return replicates(self._null)
         replaceable = not (training.streamed or self.model.joined)
-        quick = replaceable and training.n**2 * len(training.X.sources) <= QUICK_NULL
-        return replicates(quick)
+        rows, features = QUICK_NULL
+        few = training.n <= rows and len(training.X.sources) <= features
+        return replicates(replaceable and few)
 
     @cached_property
     def ranked(self):
