@@ -226,14 +226,17 @@ def averaged(terms: xr.DataArray) -> np.ndarray:
     return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
 
 
-def log_likelihood_given(model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray) -> np.ndarray:
+def log_likelihood_given(
+    model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray, *, smooth: bool = True
+) -> np.ndarray:
     """Log density of each response given the values of functions at its row.
 
     Parameters
     ----------
     f : array (chain, draw * k, n[, C])
-        Of the smooth part, on the model's scale, k for each draw of the hyperparameters. Samples'
-        own deviations from it are integrated out.
+        On the model's scale, k for each draw of the hyperparameters.
+    smooth : bool
+        Whether f lacks the deviations of the training rows, which are then integrated out.
 
     Returns
     -------
@@ -246,7 +249,7 @@ def log_likelihood_given(model: ModelLike, hyper: HyperparameterDraws, f: np.nda
     observation, scaled = model.specification.observation, training.scaled()
     given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(training.n))
     density, deviations = _predictive_density(observation), np.zeros(training.n)
-    deviates = training.Z is not None and not structure.strategy.by_sums
+    deviates = smooth and training.Z is not None and not structure.strategy.by_sums
     if deviates:
         own_variance = compiled(structure, _own_variance, ("jitter", *data)).given(*data.values())
     each = f.shape[1] // len(hyper.draw)

@@ -132,8 +132,8 @@ def loo_predictions(
         pit = xr.DataTree.from_dict({"loo_pit": found[["pit"]]})
         az.plot_ecdf_pit(pit, group="loo_pit", sample_dims="obs")
 
-    ``az.plot_loo_pit`` needs draws that have not seen y_i, as `y` here and not those of
-    `bayes_gpx.predictive_checks`.
+    ``az.plot_loo_pit`` takes the tree of `bayes_gpx.predictive_checks` instead. It weighs draws of
+    f, so its PITs are noisier than those here, and unreliable where Pareto k is large.
 
     References
     ----------

@@ -10,8 +10,12 @@ from pymc.stats import compute_log_prior
 
 from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
-from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
-from bayes_gpx.draws.leave_one_out import log_likelihood
+from bayes_gpx.draws.hyperparameter_draws import (
+    hyperparameter_draws,
+    refuse_other_model,
+    refuse_swapped,
+)
+from bayes_gpx.draws.leave_one_out import log_likelihood, log_likelihood_given
 from bayes_gpx.explain import predictions
 from bayes_gpx.export.long_form import DRAWS
 from bayes_gpx.numerics.compile_modes import MODE
@@ -84,6 +88,14 @@ def sample_posterior_predictive(
     >>> round(np.corrcoef(drawn.isel(chain=0, draw=0), np.sin(X[:, 0]))[0, 1].item(), 2)
     1.0
     """
+    options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
+    options |= {"groups_new": groups_new, "exposure": exposure}
+    found = _replicated(model, idata, X_new, Z_new, **options)
+    return _groups(model, found["y"], observed=X_new is None)
+
+
+def _replicated(model, idata, X_new=None, Z_new=None, *, joint, **options):
+    """Draws of f and of y, as `bayes_gpx.predictions` returns them."""
     refuse_swapped(model, idata)
     model.training.refuse_outputs("sample_posterior_predictive", "bx.predictions draws y.")
     rows = model.training.n if X_new is None else len(cast(Sized, X_new))
@@ -92,14 +104,17 @@ def sample_posterior_predictive(
             f"{rows} rows would be drawn jointly; at most {LARGEST_JOINT} are. Pass joint=False to "
             "draw each row by itself, or fewer new samples."
         )
-    options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
-    options |= {"groups_new": groups_new, "exposure": exposure}
-    drawn = predictions(model, idata, X_new, Z_new, **options)["y"]
+    return predictions(model, idata, X_new, Z_new, joint=joint, **options)
+
+
+def _groups(model, drawn, *, observed):
+    """A tree of draws of y, with the observed y where they are of the training rows."""
     name, obs = model.in_model("y"), model.in_model("obs")
-    found = {"posterior_predictive" if X_new is None else "predictions": drawn.rename(obs=obs)}
-    if X_new is None:
-        observed = xr.DataArray(model.training.y, {obs: model.training.X.index}, [obs])
-        found["observed_data"] = observed
+    found = {"posterior_predictive" if observed else "predictions": drawn.rename(obs=obs)}
+    if observed:
+        found["observed_data"] = xr.DataArray(
+            model.training.y, {obs: model.training.X.index}, [obs]
+        )
     if model.specification.observation.discrete:
         found = {k: values.clip(max=LARGEST).astype("int64") for k, values in found.items()}
     groups = {k: values.drop_attrs().to_dataset(name=name) for k, values in found.items()}
@@ -119,7 +134,8 @@ def predictive_checks(
     As in ``az.plot_ppc_pava(bx.predictive_checks(model, idata))``, of labels; of counts
     ``az.plot_ppc_rootogram``; of real numbers ``az.plot_ppc_dist``. Each row is replicated given
     all responses, its own among them, so these checks flatter a flexible model. Those that leave
-    the row out, such as PITs, are by `bayes_gpx.loo_predictions`.
+    the row out are more exact with `bayes_gpx.loo_predictions`, which integrates over f. ArviZ's
+    own, such as ``az.plot_loo_pit``, weigh the draws of f, so look at Pareto k of ``az.loo``.
 
     Parameters
     ----------
@@ -135,23 +151,27 @@ def predictive_checks(
     Returns
     -------
     xarray.DataTree
-        A copy of the fit with the groups that `sample_posterior_predictive` returns. Without
-        `log_likelihood`: its terms are of responses that have not been seen, so
-        ``az.plot_loo_pit`` would weigh these replications as what they are not.
+        A copy of the fit with the groups that `sample_posterior_predictive` returns, and with
+        `log_likelihood` (chain, draw, obs): the log density of each response given the f of its
+        replication, as ``az.plot_loo_pit`` needs it. It replaces the terms of the fit, which are
+        integrated over f.
 
     Raises
     ------
     ValueError
         If `idata` belongs to another model.
     """
-    refuse_swapped(model, idata)
-    options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
-    drawn = sample_posterior_predictive(model, idata, **options)
+    found = _replicated(model, idata, joint=joint, seed=seed, progressbar=progressbar)
+    drawn = _groups(model, found["y"], observed=True)
+    f = model.training.y_scaling.apply(found["f"].values)
+    terms = log_likelihood_given(model, hyperparameter_draws(model, idata), f, smooth=False)
+    replicated = drawn["posterior_predictive"].to_dataset()
+    drawn["log_likelihood"] = xr.DataTree(replicated.map(lambda y: y.copy(data=terms)))
     if isinstance(idata, dict):
         return drawn
-    tree = idata.drop_nodes("log_likelihood", errors="ignore")
-    for group, found in drawn.children.items():
-        tree[group] = found
+    tree = idata.copy()
+    for group, dataset in drawn.children.items():
+        tree[group] = dataset
     return tree
 
 

@@ -7,8 +7,11 @@ import xarray as xr
 from bayes_gpx.export.long_form import DRAWS
 from bayes_gpx.model.storage import GROUP
 
-SUMMARY = "summary"
-"""Subgroup of an explanation's group, for what has no draws: ArviZ reads a group's draws alone."""
+SUMMARY = "{}_summary"
+"""Name of the group beside an explanation's own, for its variables without draws.
+
+ArviZ applies its functions to every variable of a group and of all groups inside it.
+"""
 
 
 def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
@@ -16,7 +19,8 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
 
     ArviZ then reads them as it reads the posterior: ``az.summary(tree, group="contributions")``,
     ``az.plot_forest(tree, group="contributions")``, ``az.plot_ridge``. `bayes_gpx.save` writes them
-    with the fit.
+    with the fit. For a result that is not attached, name its variables with draws, as in
+    ``az.hdi(found, var_names=["attribution"])``, because ArviZ cannot reduce the others.
 
     Parameters
     ----------
@@ -29,8 +33,8 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
     -------
     xarray.DataTree
         A copy of `idata`, which stays as it is. The group of each keyword holds the variables with
-        draws, and its subgroup `summary` the others, such as exact means and the features' values:
-        what the verb gives with ``keep="summary"``.
+        draws. A group beside it, such as `attributions_summary`, holds the others, such as exact
+        means and the features' values, and coordinates that only describe, such as `unit`.
 
     Raises
     ------
@@ -57,11 +61,7 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
         )
     tree = idata.copy()
     for group, result in found.items():
-        if group in tree.children or group == GROUP:
-            raise ValueError(
-                f"There is a group {group!r} already, among {[*tree.children, GROUP]}; expected "
-                f"another name, or a fit without it: idata.drop_nodes({group!r})."
-            )
+        _refuse_taken(tree, group)
         if not isinstance(result, xr.Dataset):
             raise ValueError(
                 f"{group} is a {type(result).__name__}; expected the Dataset that a verb returned."
@@ -72,8 +72,20 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
                 f"{group} has no draws, only {list(result.data_vars)}; expected the result of a "
                 "verb with keep='draws'."
             )
-        tree[group] = xr.DataTree(result[drawn])
+        # ArviZ joins variables, and can't where one has a coordinate that another lacks.
+        described = [name for name in result.coords if name not in result.dims]
+        tree[group] = xr.DataTree(result[drawn].drop_vars(described, errors="ignore"))
         rest = result.drop_vars([*drawn, *DRAWS])
-        if rest.data_vars:
-            tree[f"{group}/{SUMMARY}"] = xr.DataTree(rest)
+        if rest.data_vars or described:
+            beside = SUMMARY.format(group)
+            _refuse_taken(tree, beside)
+            tree[beside] = xr.DataTree(rest)
     return tree
+
+
+def _refuse_taken(tree, group):
+    if group in tree.children or group == GROUP:
+        raise ValueError(
+            f"There is a group {group!r} already, among {[*tree.children, GROUP]}; expected "
+            f"another name, or a fit without it: idata.drop_nodes({group!r})."
+        )

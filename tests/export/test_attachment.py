@@ -40,7 +40,8 @@ def tree(fitted, found):
 
 def test_the_fit_itself_stays_as_it_is(fitted, found, tree):
     assert not set(found) & set(fitted[1].children)
-    assert set(tree.children) == set(fitted[1].children) | set(found)
+    beside = {f"{group}_summary" for group in found}
+    assert set(tree.children) == set(fitted[1].children) | set(found) | beside
     xr.testing.assert_identical(tree["posterior"].to_dataset(), fitted[1]["posterior"].to_dataset())
     assert tree.attrs == fitted[1].attrs
 
@@ -48,7 +49,7 @@ def test_the_fit_itself_stays_as_it_is(fitted, found, tree):
 def test_nothing_of_a_result_is_lost(found, tree):
     for group, result in found.items():
         held = tree[group]
-        together = xr.merge([held.to_dataset(), held["summary"].to_dataset()])
+        together = xr.merge([held.to_dataset(), tree[f"{group}_summary"].to_dataset()])
         xr.testing.assert_equal(together, result)
         assert held["obs"].values.tolist() == ["row 2", "row 5"]
         assert held.attrs["units"] == result.attrs["units"]
@@ -73,7 +74,7 @@ def test_arviz_summarises_and_plots_them(found, tree):
 def test_they_are_saved_with_the_fit(fitted, tree, tmp_path):
     bx.save(fitted[0], tree, tmp_path / "fit.nc")
     model, kept = bx.load(tmp_path / "fit.nc")
-    for group in ("contributions", "shares", "contributions/summary", "posterior"):
+    for group in ("contributions", "shares", "contributions_summary", "posterior"):
         xr.testing.assert_identical(kept[group].to_dataset(), tree[group].to_dataset())
     assert np.isfinite(bx.weights(model, kept, num_draws=2, seed=1, **QUIET)["weight"]).all()
 
@@ -85,6 +86,11 @@ def test_they_are_saved_with_the_fit(fitted, tree, tmp_path):
 def test_groups_that_exist_are_refused(found, tree, group, message):
     with pytest.raises(ValueError, match=message):
         bx.attach(tree, **{group: found["shares"]})
+
+
+def test_a_group_in_the_place_of_the_summary_is_refused(fitted, found):
+    with pytest.raises(ValueError, match="'shares_summary' already"):
+        bx.attach(fitted[1], shares_summary=found["contributions"], shares=found["shares"])
 
 
 def test_what_holds_no_draws_is_refused(fitted, found):

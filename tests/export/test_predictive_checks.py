@@ -1,11 +1,14 @@
 """ArviZ's checks run on the fits of labels and counts, on numbers that another road confirms."""
 
+import warnings
+
 import arviz as az
 import matplotlib
 import numpy as np
 import pymc as pm
 import pytest
 import xarray as xr
+from arviz_stats.loo import loo_pit
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -43,11 +46,31 @@ def test_checks_are_drawn(checked, tmp_path):
     assert (tmp_path / "check.png").stat().st_size > 5000
 
 
-def test_replications_are_not_taken_for_predictions_of_rows_left_out(checked):
-    _, _, idata, tree = checked
-    assert "log_likelihood" in idata and "log_likelihood" not in tree
-    with pytest.raises(TypeError, match="log likelihood not found"):
-        az.plot_loo_pit(tree)
+@pytest.mark.parametrize(
+    "likelihood",
+    ["normal", *(pytest.param(k, marks=pytest.mark.slow) for k in ("student_t", *Y))],
+)
+def test_arviz_leaves_rows_out_by_weights_of_the_replications(likelihood):
+    """To Monte Carlo error as the closed form, which integrates over f."""
+    y = Y.get(likelihood, F + np.random.default_rng(3).normal(size=N))
+    options = {} if likelihood == "normal" else {"likelihood": likelihood}
+    model = bx.GP(X, y, **options)
+    theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.7, "nu": 5.0}
+    theta = {name: theta[name] for name in model.hyperparameters}
+    idata = known(model, scattered(theta, 1500))
+    tree = bx.predictive_checks(model, idata, seed=1, **QUIET)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # of rows not compared
+        exact = bx.loo_predictions(model, idata, seed=1, **QUIET)
+        left_out = az.loo(tree, pointwise=True)
+    reliable = left_out.pareto_k < 0.5
+    assert reliable.mean() > 0.7
+    apart = np.abs(left_out.elpd_i.values - exact["elpd"].values)
+    assert apart[reliable].max() < 0.1
+    plot = az.plot_loo_pit(tree, backend="none")
+    assert "ecdf_lines" in plot.viz
+    if likelihood in ("normal", "student_t"):
+        pit = loo_pit(tree)["y"].values
+        assert np.abs(pit - exact["pit"].values)[reliable].max() < 5 * 0.5 / np.sqrt(300)
 
 
 def test_draws_are_those_of_the_verb(checked):
