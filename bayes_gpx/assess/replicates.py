@@ -66,9 +66,10 @@ class _JointMoments:
         """Mean and covariance of the posterior, or the covariance alone of the prior."""
         asked = cast(Asked, draw.asked)
         rows = np.array(self.rows)
-        Z, positions = (None if v is None else v[rows] for v in (asked.Z, asked.positions))
+        by_row = {"Z": asked.Z, "positions": asked.positions, "group": asked.group}
+        picked = {name: v[rows] for name, v in by_row.items() if v is not None}
         f, other = self.operators
-        some = replace(asked, X=asked.X[rows], Z=Z, positions=positions)
+        some = replace(asked, X=asked.X[rows], **picked)
         L = stack(f(asked), other(some))
         if self.posterior:
             found = draw.posterior()(L)
@@ -329,5 +330,7 @@ def _twice(training: TrainingData, y: np.ndarray) -> TrainingData:
         return replace(frame, values=np.tile(frame.values, (2, 1)), index=index)
 
     exposure = None if training.exposure is None else np.tile(training.exposure, 2)
+    groups = training.groups and training.groups.rows(np.tile(np.arange(training.n), 2))
     y = np.concatenate([training.y, y])
-    return replace(training, X=both(training.X), Z=both(training.Z), y=y, exposure=exposure)
+    X, Z = both(training.X), both(training.Z)
+    return replace(training, X=X, Z=Z, y=y, exposure=exposure, groups=groups)

@@ -16,7 +16,15 @@ from typing import Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.stores import WRITTEN, append, made_beside, refuse_foreign
+from bayes_gpx.draws.stores import (
+    WRITTEN,
+    Claim,
+    appear,
+    append,
+    made_beside,
+    put_in_place,
+    refuse_foreign,
+)
 from bayes_gpx.system.files import replaced
 
 
@@ -51,7 +59,7 @@ class PartStore:
         if not self.folder.exists():
             made = made_beside(self.folder)
             (made / "parts.json").write_text(json.dumps(record))
-            made.rename(self.folder)
+            appear(made, self.folder, self.path)
         known = self.folder / "parts.json"
         record = json.loads(known.read_text()) if known.is_file() else {"asked": None}
         if record["asked"] != asked:
@@ -61,6 +69,7 @@ class PartStore:
                 "pass another path."
             )
         self.entropy, self.rows = record["entropy"], record["rows"]
+        self._claim = Claim(self.folder, self.path)
 
     def _mark(self, number):
         return self.folder / f"part_{number}"
@@ -72,10 +81,13 @@ class PartStore:
 
     def begin(self, part: xr.Dataset, rows: int) -> None:
         """Make the arrays of all rows, as those of one part are; nothing if they are there."""
+        with self._claim.held():
+            if not (self.folder / "begun").exists():
+                self._begin(part, rows)
+
+    def _begin(self, part, rows):
         import zarr
 
-        if (self.folder / "begun").exists():
-            return
         shutil.rmtree(self.store, ignore_errors=True)
         by_row = [str(name) for name, v in part.variables.items() if "obs" in v.dims]
         part = part.drop_vars("obs")  # labels of all rows are written last
@@ -106,6 +118,10 @@ class PartStore:
 
     def write(self, number: int, part: xr.Dataset, rows: str) -> None:
         """Write what was found of a part, and mark it as written, of rows with this digest."""
+        with self._claim.held():
+            self._write(number, part, rows)
+
+    def _write(self, number, part, rows):
         import zarr
 
         self._mark(number).unlink(missing_ok=True)
@@ -122,10 +138,8 @@ class PartStore:
         """Write the labels of all rows, put the store in its place, and return what it holds."""
         import zarr
 
-        attrs = dict(zarr.open_group(self.store, mode="r").attrs)
-        append(self.store, xr.Dataset(coords={"obs": labels}, attrs=attrs))
-        if self.path.exists():
-            self.path.rename(self.folder / "earlier")
-        self.store.rename(self.path)
-        shutil.rmtree(self.folder)
+        with self._claim.held():
+            attrs = dict(zarr.open_group(self.store, mode="r").attrs)
+            append(self.store, xr.Dataset(coords={"obs": labels}, attrs=attrs))
+        put_in_place(self._claim, self.path)
         return xr.open_zarr(self.path, chunks=None, consolidated=False)

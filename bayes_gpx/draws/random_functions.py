@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
@@ -70,6 +71,15 @@ class Functions:
     def generator(self, number: int) -> np.random.Generator:
         """What the frequencies and coefficients of a function are drawn from."""
         return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number,)))
+
+
+@contextmanager
+def or_else(needed: str, instead: str) -> Iterator[None]:
+    """Say in the refusal of a model without random functions who needs them, and an alternative."""
+    try:
+        yield
+    except NoBasis as none:
+        raise ValueError(f"{none} {needed} need them; {instead}.") from none
 
 
 def draw_functions(

@@ -11,6 +11,8 @@ import secrets
 import shutil
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import product
 from os import PathLike
 from pathlib import Path
@@ -34,8 +36,81 @@ PAUSE = 10.0
 CHUNK = 2**17
 """Numbers of a chunk of draws, about: 1 MiB, below which zarr's work for each chunk prevails."""
 
+CLAIMED = "claimed"
+"""File of an unfinished store: a word of the call that writes it."""
+
 HELD = 2**23
 """Numbers of a store's chunks that are in memory at most, but for a chunk of each array: 64 MiB."""
+
+
+class Claim:
+    """A call's claim on a folder of what is unfinished: the last call that made one has it.
+
+    Each write is within `held`, so that of two calls the earlier ends and spoils nothing.
+
+    Parameters
+    ----------
+    folder : Path
+    path : Path
+        Where the finished store will stand.
+    """
+
+    def __init__(self, folder: Path, path: Path) -> None:
+        self._folder, self._path, self._own = folder, path, secrets.token_hex(8)
+        with self._lost_if(FileNotFoundError):
+            (folder / CLAIMED).write_text(self._own)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Write within the folder; refused if another call has claimed it, or moves it away."""
+        with self._lost_if(FileNotFoundError):
+            if (self._folder / CLAIMED).read_text() != self._own:
+                raise self._lost
+            yield
+
+    def moved_away(self) -> Path:
+        """Rename the folder, so that no other call finds it; returns where it is then."""
+        away = self._folder.with_name(f".{secrets.token_hex(8)}.unfinished")
+        with self.held():
+            self._folder.rename(away)
+        if (away / CLAIMED).read_text() != self._own:
+            away.rename(self._folder)
+            raise self._lost
+        return away
+
+    @contextmanager
+    def _lost_if(self, kind):
+        try:
+            yield
+        except kind as gone:
+            if (self._folder / CLAIMED).is_file():
+                raise
+            raise self._lost from gone
+
+    @property
+    def _lost(self):
+        return ValueError(
+            f"path: another call has written to {self._path} since this one began. Use the result "
+            "of that call, or pass another path."
+        )
+
+
+class _Claimed:
+    """An array of a claimed folder."""
+
+    def __init__(self, array, claim):
+        self._array, self._claim = array, claim
+
+    def __getitem__(self, place):
+        with self._claim.held():
+            return self._array[place]
+
+    def __setitem__(self, place, values):
+        with self._claim.held():
+            self._array[place] = values
+
+    def __getattr__(self, name):
+        return getattr(self._array, name)
 
 
 class Memory:
@@ -105,7 +180,6 @@ class Store:
     """
 
     def __init__(self, path, shapes, seed, asked=None, sums=(), along="feature", together=1):
-        import zarr
 
         self._path = Path(path).resolve()
         refuse_foreign(self._path)
@@ -119,9 +193,17 @@ class Store:
             self._begin(shapes, asked, (*DIMS, along, f"{along}_bis"), together)
         else:
             self.entropy = record["entropy"]
-            self._resume(sums)
+        self._claim = Claim(self._folder, self._path)
+        with self._claim.held():
+            self._open(shapes, sums if record else ())
+
+    def _open(self, shapes, sums):
+        import zarr
+
+        self._resume(sums)
         group, room = zarr.open_group(self._store, mode="r+"), HELD // len(shapes)
-        self.arrays = [{name: ChunkedArray(group[name], room) for name in shapes}]
+        own = {name: _Claimed(group[name], self._claim) for name in shapes}
+        self.arrays = [{name: ChunkedArray(array, room) for name, array in own.items()}]
         self.held = [{}]
 
     room = np.inf
@@ -130,24 +212,26 @@ class Store:
         """Make an array in a folder that goes with the unfinished store; a resumed one has it."""
         import zarr
 
-        group = zarr.open_group(self._folder / "beside", mode="a")
-        if any(self.done):
-            return group[name]
-        return group.create_array(
-            name,
-            shape=shape,
-            chunks=(2, 1, min(4096, shape[2]), *shape[3:]),
-            dtype="float64",
-            compressors=None,
-            overwrite=True,
-        )
+        with self._claim.held():
+            group = zarr.open_group(self._folder / "beside", mode="a")
+            if any(self.done):
+                return _Claimed(group[name], self._claim)
+            array = group.create_array(
+                name,
+                shape=shape,
+                chunks=(2, 1, min(4096, shape[2]), *shape[3:]),
+                dtype="float64",
+                compressors=None,
+                overwrite=True,
+            )
+        return _Claimed(array, self._claim)
 
     def keep(self, done, sums):
         """Keep all that is done, and the sums over it, if the last time is long enough ago."""
         if time.monotonic() - self._kept < PAUSE:
             return
         self._write()
-        with replaced(self._sums) as file:
+        with self._claim.held(), replaced(self._sums) as file:
             np.savez(file, *sums, done=done)
         self._kept = time.monotonic()
 
@@ -155,11 +239,9 @@ class Store:
         """Write the rest, and put the store in its place; returns what it holds."""
         self._write()
         names = [*self.arrays[0], *dataset.variables]
-        append(self._store, dataset.assign_attrs({WRITTEN: names}))
-        if self._path.exists():
-            self._path.rename(self._folder / "earlier")
-        self._store.rename(self._path)
-        shutil.rmtree(self._folder)
+        with self._claim.held():
+            append(self._store, dataset.assign_attrs({WRITTEN: names}))
+        put_in_place(self._claim, self._path)
         return xr.open_zarr(self._path, chunks=None, consolidated=False)
 
     def _write(self):
@@ -209,9 +291,7 @@ class Store:
                 dimension_names=dims[: len(shape)],
             )
         (made / "asked.json").write_text(json.dumps({"asked": asked, "entropy": self.entropy}))
-        if self._folder.exists():
-            shutil.rmtree(self._folder)
-        made.rename(self._folder)
+        appear(made, self._folder, self._path)
 
     def _resume(self, sums):
         if self._sums.is_file():
@@ -219,6 +299,36 @@ class Store:
                 self.done = tuple(map(int, kept["done"]))
                 for k, own in enumerate(sums):
                     own[...] = kept[f"arr_{k}"]
+
+
+def appear(made: Path, folder: Path, path: Path) -> None:
+    """Rename a folder that is whole, in the place of an earlier one, which is removed.
+
+    Raises
+    ------
+    ValueError
+        If another call was faster.
+    """
+    try:
+        if folder.exists():
+            folder.rename(made / "before")
+        made.rename(folder)
+    except OSError as taken:
+        shutil.rmtree(made, ignore_errors=True)
+        raise ValueError(
+            f"path: another call began to write to {path} at the same time. Use the result of that "
+            "call, or pass another path."
+        ) from taken
+    shutil.rmtree(folder / "before", ignore_errors=True)
+
+
+def put_in_place(claim: Claim, path: Path) -> None:
+    """Move the finished store from its claimed folder to its path, and remove the rest."""
+    away = claim.moved_away()
+    if path.exists():
+        path.rename(away / "earlier")
+    (away / "store").rename(path)
+    shutil.rmtree(away)
 
 
 class ChunkedArray:

@@ -16,7 +16,7 @@ from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.log_variance import LogVarianceGradients, is_of_y
 from bayes_gpx.draws.points import Points, from_baseline, points_to_explain
-from bayes_gpx.draws.random_functions import by_functions
+from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.explain.by_output import by_output
@@ -298,13 +298,12 @@ def _by_taylor(
 
 
 def _by_functions(model, idata, asked, where, on="response", **options):
+    if isinstance(asked, ResponseQuantity):
+        with or_else("Attributions of the response", "or pass on='latent'"):
+            return by_functions(model, idata, asked, where, **options)
     try:
         return by_functions(model, idata, asked, where, **options)
     except NoBasis as none:
-        if isinstance(asked, ResponseQuantity):
-            raise ValueError(
-                f"{none} Attributions of the response need them; or pass on='latent'."
-            ) from none
         raise ValueError(
             f"baseline has {len(where.baseline)} rows; expected at most {MOST_BASELINES} for this "
             "kernel, which has no random functions. Pass a random subset of the rows, or the "

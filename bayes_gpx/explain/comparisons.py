@@ -18,7 +18,7 @@ from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside
-from bayes_gpx.draws.random_functions import draw_functions, values
+from bayes_gpx.draws.random_functions import draw_functions, or_else, values
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.posteriors.base import Asked
@@ -126,7 +126,8 @@ def comparisons(
         options["keep"] = "draws"
     options["ci_prob"] = prob = interval_probability(ci_prob)
     if responds(model, on):
-        found = _by_functions(model, idata, where, contrasts, on, **options)
+        with or_else("Comparisons of the response", "or pass on='latent'"):
+            found = _by_functions(model, idata, where, contrasts, on, **options)
     else:
         found = _linear(model, idata, where, contrasts, **options)
     if average:

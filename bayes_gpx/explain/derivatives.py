@@ -12,11 +12,10 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
-from bayes_gpx.draws.random_functions import by_functions
+from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.response_scale import ResponseQuantity, bends
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
-from bayes_gpx.processes.basis_functions import NoBasis
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
@@ -139,11 +138,6 @@ def _explained(model, idata, quantity, where, *, on="response", **options):
         return explain(model, idata, quantity, where, on=on, **options)
     if quantity.square:
         raise ValueError("order=2 of the response is not supported; pass on='latent'.")
-    try:
-        return by_functions(
-            model, idata, ResponseQuantity(model, quantity, where), where, **options
-        )
-    except NoBasis as none:
-        raise ValueError(
-            f"{none} Derivatives of the response need them; or pass on='latent'."
-        ) from none
+    asked = ResponseQuantity(model, quantity, where)
+    with or_else("Derivatives of the response", "or pass on='latent'"):
+        return by_functions(model, idata, asked, where, **options)

@@ -15,7 +15,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
 from bayes_gpx.draws.points import at_other_x, points
-from bayes_gpx.draws.random_functions import draw_functions, values
+from bayes_gpx.draws.random_functions import draw_functions, or_else, values
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.posteriors.prior_functions import WAVES
@@ -122,15 +122,16 @@ def partial_dependence(
     for name in names:
         one_of("features", name, frame.sources)
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    functions = draw_functions(
-        model,
-        idata,
-        draws=draws,
-        num_draws=num_draws,
-        waves=WAVES,
-        seed=seed,
-        progressbar=progressbar,
-    )
+    with or_else("Curves of partial dependence", "or use bx.comparisons with on='latent'"):
+        functions = draw_functions(
+            model,
+            idata,
+            draws=draws,
+            num_draws=num_draws,
+            waves=WAVES,
+            seed=seed,
+            progressbar=progressbar,
+        )
     curves, averages, places = [], [], []
     length = max([len(frame.levels.get(name, range(steps))) for name in names])
     for name in names:

@@ -17,7 +17,7 @@ from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.log_variance import LogVarianceShapley, is_of_y
 from bayes_gpx.draws.points import from_baseline, points_to_explain
-from bayes_gpx.draws.random_functions import by_functions
+from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.response_scale import bends
 from bayes_gpx.draws.stores import with_more
 from bayes_gpx.explain.attributions import (
@@ -213,7 +213,12 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
         found = explain(model, idata, quantity, where, on=on, **options)
     else:
         asked = (LatentShapley if of_f else ResponseShapley)(model, quantity, where)
-        found = by_functions(model, idata, asked, where, **options)
+        needed = "Shapley values of the response", "or pass on='latent'"
+        if of_f:
+            few = f"or pass a baseline of at most {MOST_BASELINES} rows"
+            needed = f"Shapley values with {baselines} rows of the baseline", few
+        with or_else(*needed):
+            found = by_functions(model, idata, asked, where, **options)
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
         found = _with_errors(found, monte_carlo_errors(model, idata, asked, **own), quantity)

@@ -216,3 +216,31 @@ def test_refuses(gp):
     labels = bx.GP(X, np.array(list("abcabca")), likelihood="categorical")
     with pytest.raises(ValueError, match="several classes"):
         bx.calibrate(labels, method="laplace", posterior=labels.fit(progressbar=False))
+
+
+GROUPS = np.array(list("aabbcca"))
+
+
+def test_truths_of_rows_in_one_group_share_its_level():
+    model = bx.GP(X, y, groups=GROUPS, scale=False, priors=FIXED)
+    replicates = Replicates(model, "laplace", ROWS)
+    hyper = hyperparameter_draws(model, {"amplitude": 1.3, "group_amplitude": 0.7}, None)
+    (_, theta), *_ = [*hyper]
+    _, cov = replicates._joint(hyper, theta, replicates._asked["f"].operator)
+    K = 1.69 * oracle.expquad(X, X, FIXED["lengthscale"])
+    K += 0.49 * np.equal.outer(GROUPS, GROUPS)
+    np.testing.assert_allclose(cov[:N, :N], K, atol=1e-12)
+    np.testing.assert_allclose(cov[N:, :N], K[ROWS], atol=1e-12)
+    twice = _twice(model.training, y)
+    np.testing.assert_array_equal(twice.groups.codes, np.tile(model.training.groups.codes, 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [bx.GP, bx.GPX])
+def test_models_with_groups_are_calibrated(kind):
+    model = kind(X, y, groups=GROUPS, scale=False)
+    fit = model.fit("laplace", draws=50, seed=1, progressbar=False)
+    for group, options in {"prior_sbc": {"runs": 2}, "posterior_sbc": {"posterior": fit}}.items():
+        ranks = bx.calibrate(model, **{"runs": 1} | options, **FEW)[group].to_dataset()
+        assert {"group_amplitude", "attribution", "relevance"} <= set(ranks.data_vars)
+        assert all((0 < v).all() and (v < 1).all() for v in ranks.data_vars.values())

@@ -4,6 +4,7 @@ import pickle
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -342,3 +343,50 @@ def test_new_responses_are_streamed_and_resumed(regression, tmp_path, stopping, 
         assert_array_equal(found[name], expected[name])
     if mean is not None:
         assert_allclose(found[f"{mean}_sd"], found[mean].std(("chain", "draw")), rtol=1e-10)
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["finished", "begun"])
+def test_of_two_calls_with_one_path_the_earlier_ends_and_spoils_nothing(
+    model, fit, tmp_path, monkeypatch, ends
+):
+    """The second call comes between two blocks of the first, and ends before it or is stopped."""
+    monkeypatch.setattr(stores, "PAUSE", 0.0)
+    monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)
+    path, expected = tmp_path / "store", bx.weights(model, fit, seed=3, **OPTIONS)
+    sample, blocks = results.ResultBuilder.sample, iter(range(10**6))
+
+    def with_another(self, *arguments):
+        block = next(blocks)
+        if block == 4 and ends:
+            bx.weights(model, fit, seed=3, path=path, **OPTIONS)
+        elif block == 4:
+            with pytest.raises(KeyboardInterrupt):
+                bx.weights(model, fit, seed=3, path=path, **OPTIONS)
+        elif block == 7 and not ends:
+            raise KeyboardInterrupt
+        return sample(self, *arguments)
+
+    monkeypatch.setattr(results.ResultBuilder, "sample", with_another)
+    with pytest.raises(ValueError, match="another call has written.*pass another path"):
+        bx.weights(model, fit, seed=3, path=path, **OPTIONS)
+    if not ends:
+        assert not path.exists()
+        bx.weights(model, fit, seed=3, path=path, **OPTIONS)
+    xr.testing.assert_allclose(opened(path), expected.load())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
+
+
+def test_threads_with_one_path_leave_one_whole_store(model, fit, tmp_path):
+    path, expected = tmp_path / "store", bx.weights(model, fit, seed=3, **OPTIONS)
+
+    def call(_):
+        try:
+            return bx.weights(model, fit, seed=3, path=path, **OPTIONS)
+        except ValueError as lost:
+            assert "another call" in str(lost)  # noqa: PT017
+
+    with ThreadPoolExecutor(4) as executor:
+        found = [*executor.map(call, range(4))]
+    assert any(one is not None for one in found)
+    xr.testing.assert_allclose(opened(path), expected.load())
+    assert [entry.name for entry in tmp_path.iterdir()] == ["store"]

@@ -1,6 +1,7 @@
 """Groups of rows: levels and weight functions of their own, against dense NumPy."""
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -357,3 +358,24 @@ def test_new_rows_need_groups_where_the_model_has_them(gp):
         bx.project(gp, GP_THETA)
     with pytest.raises(ValueError, match="and no groups"):
         bx.partial_dependence(gp, GP_THETA, features=["age"])
+
+
+@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
+def test_the_response_of_groups_names_what_works(likelihood):
+    y = np.arange(15) % 2
+    model = bx.GP(X, y, groups=G, likelihood=likelihood)
+    theta = {"lengthscale": [1.0] * X.shape[1], "amplitude": 1.0, "group_amplitude": 1.0}
+    first = X.columns[0]
+    verbs = {
+        "Comparisons": partial(bx.comparisons, variables={first: [0.0, 1.0]}),
+        "Shapley values": bx.shapley_values,
+        "Attributions": bx.attributions,
+        "Derivatives": bx.derivatives,
+    }
+    for name, verb in verbs.items():
+        with pytest.raises(ValueError, match=f"{name} of the response need them; or pass on='lat"):
+            verb(model, theta, seed=1, **QUIET)
+        found = verb(model, theta, on="latent", **QUIET)
+        assert all(np.isfinite(found[k]).all() for k in found if k.endswith("_mean"))
+    with pytest.raises(ValueError, match="use bx.comparisons with on='latent'"):
+        bx.partial_dependence(model, theta, **QUIET)

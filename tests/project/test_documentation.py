@@ -88,6 +88,17 @@ def test_the_installation_page_runs(capsys):
 
 
 @pytest.mark.slow
+def test_the_page_on_beliefs_runs():
+    page = (ROOT / "docs" / "howto" / "beliefs.md").read_text()
+    blocks = re.findall(r"```(?:python|{code-cell} ipython3)\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == page.count("```") // 2
+    space = {}
+    for block in blocks:
+        exec(block, space)
+    assert set(space["fits"]) == {"without", "rising", "falling"}
+
+
+@pytest.mark.slow
 def test_the_readme_runs(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     blocks = blocks_of(ROOT / "README.md")
