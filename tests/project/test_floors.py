@@ -12,12 +12,13 @@ PACKAGE = ROOT / "bayes_gpx"
 HOUSE = """
 system: versions warning digests files memory tasks caches
 aliases
+names
 validation
 numerics: lapack special jets coalitions quadrature columns linear_algebra
     gaussian_expectations truncated_normal compile_modes threads row_sums upper_blocks
     partial_evaluation progress
-data: categorical dates fingerprints moments features scaling groups outputs response training
-    row_source parts streamed sheets openml data_files datasets
+data: categorical dates fingerprints moments numbers features scaling gaps groups outputs response
+    training row_source parts streamed sheets openml data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients players
