@@ -194,7 +194,9 @@ _use_writable_folder()
 
 def __getattr__(name: str) -> Any:
     if name not in _MAP:
-        raise AttributeError(f"module 'bayes_gpx' has no attribute {name!r}")
+        from bayes_gpx.names import no_attribute
+
+        raise no_attribute("module 'bayes_gpx'", name)
     module, _, member = _MAP[name].partition(":")
     found = import_module(module)
     value = getattr(found, member) if member else found
@@ -203,4 +205,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_MAP])
+    return sorted(_MAP)

@@ -3,15 +3,24 @@
 import os
 import sys
 import warnings
+from contextlib import ExitStack
 
 import click
 
 from bayes_gpx.cli_arguments import Approximation, Lists, Named, Place, Rows, in_flags
-from bayes_gpx.cli_rows import baseline_of, parts_to_fit, rows_of, rows_to_fit, warn_outside
+from bayes_gpx.cli_rows import (
+    Chosen,
+    Roles,
+    baseline_of,
+    parts_to_fit,
+    rows_of,
+    rows_to_fit,
+    warn_outside,
+)
 from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from
 from bayes_gpx.inference.methods import METHODS, method_named
 
-REPORT = "report.html"
+REPORT, EXPLAINED, PREDICTIONS = "report.html", "explained.csv", "predictions.csv"
 INTERRUPTED = 130
 
 SAID = {
@@ -72,7 +81,7 @@ def _warn(message, category, *_, **__):
 def commands():
     """Gaussian processes that explain themselves, with uncertainty.
 
-    Fit a model to a table, explain its predictions row by row, and write a report. The example
+    Fit a model to a table, predict and explain row by row, and write a report. The example
     below goes from the data to a report in four lines.
 
     Exit codes: 0 success, 1 the data or the model were refused, 2 the command was not understood,
@@ -84,6 +93,10 @@ quiet = click.option("--quiet", is_flag=True, help="Print only warnings and erro
 seed = click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
 )
+ci_prob = click.option(
+    "--ci-prob", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Probability of the intervals; 0.9 by default.",
+)  # fmt: skip
 drop_missing = click.option(
     "--drop-missing", is_flag=True, help="Drop rows with missing values, and report how many."
 )
@@ -121,6 +134,17 @@ def demo(out, seed):
 @click.option(
     "--features", multiple=True, metavar="A B ...",
     help="Columns to predict from; by default all others. Give the DATA file before this option.",
+)  # fmt: skip
+@click.option(
+    "--exclude", multiple=True, metavar="A B ...",
+    help="Columns to leave out, if all others are features.",
+)  # fmt: skip
+@click.option(
+    "--id", metavar="COLUMN", help="Column that names rows, in the files that commands write."
+)
+@click.option(
+    "--groups", metavar="COLUMN",
+    help="Column of groups, such as patients with several rows each, which differ from each other.",
 )  # fmt: skip
 @click.option(
     "--categorical", multiple=True, metavar="A B ...",
@@ -168,6 +192,11 @@ def demo(out, seed):
 @click.option("--out", required=True, type=Place("a folder for the fit", folder=True, exists=False),
               help="Folder for the fit; created if it does not exist.")  # fmt: skip
 @drop_missing
+@click.option(
+    "--impute", type=click.Choice(["median", "indicator"]),
+    help="Fill in missing features by the median or, for categories, the most frequent one; "
+    "indicator also adds a column of 0 and 1 for each such feature. Later commands do the same.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an earlier fit once the new one is complete.")
 @seed
 @quiet
@@ -175,6 +204,9 @@ def fit(
     data,
     target,
     features,
+    exclude,
+    id,
+    groups,
     categorical,
     model,
     method,
@@ -184,6 +216,7 @@ def fit(
     approximation,
     out,
     drop_missing,
+    impute,
     force,
     quiet,
     **how,
@@ -194,7 +227,9 @@ def fit(
     parts and need not fit into memory. This needs an approximation; the weights of a gpx are then
     smooth functions of the features, without deviations of single rows.
 
-    The fit is written to a folder, from which explain and report read it. If you interrupt it by
+    Columns of dates, year first such as 2020-03-31, are features too, as days.
+
+    The fit is written to a folder, from which the other commands read it. If you interrupt it by
     Ctrl-C, the draws so far are kept, or at least the fit by MAP. If the folder holds an earlier
     fit, they are written to interrupted.nc.
 
@@ -217,21 +252,25 @@ def fit(
     if inducing is not None and approximation is not None:
         raise click.UsageError("--inducing and --approximation; expected one of them.")
     approximation = approximation if inducing is None else Inducing(inducing)
-    how_read = target, features, categorical, named(likelihood)
+    chosen = Chosen(features, categorical, exclude, id, groups)
+    roles, options = Roles(), {}
     if isinstance(data, str):
-        X, y, names = parts_to_fit(data, *how_read, drop_missing)
-        priors = {"sigma_w": 0.0} if model == "gpx" else {}
+        X, y, names = parts_to_fit(data, target, chosen, drop_missing, impute)
+        options = {"priors": {"sigma_w": 0.0} if model == "gpx" else {}}
     else:
-        X, y, names = rows_to_fit(data, *how_read, drop_missing, say)
-        priors = {}
+        rows, roles = rows_to_fit(
+            data, target, chosen, named(likelihood), drop_missing, impute, say
+        )
+        X, y, names = rows.X, rows.y, list(rows.X)
+        options = {"groups": rows.groups}
     fitted = {"gp": GP, "gpx": GPX}[model](
-        X, y, kernel=kernel, likelihood=likelihood, approximation=approximation, priors=priors
+        X, y, kernel=kernel, likelihood=likelihood, approximation=approximation, **options
     )
     with folder_for(out):
         writable(out / FIT)
         say(f"{fitted.training.n} rows, {len(names)} features: {', '.join(names)}.")
         idata, kept, complete = fit_into(
-            fitted, method, out / FIT, say, progressbar=not quiet, **how
+            fitted, method, out / FIT, say, progressbar=not quiet, attrs=roles.kept(), **how
         )
     verdict = idata.attrs.get("verdict", SAID.get(method_named(method).gives))
     if verdict is not None:
@@ -244,54 +283,107 @@ def fit(
 @commands.command()
 @run_folder
 @click.argument("new", type=ROWS)
-@baseline_option
-@division_option
 @click.option("--out", required=True, type=Place("a name for a CSV file", exists=False),
               help="CSV file.")  # fmt: skip
 @drop_missing
+@ci_prob
 @seed
 @quiet
-def explain(run, new, baseline, division, out, drop_missing, seed, quiet):
-    """Explain the predictions of the rows of NEW by the fit in RUN.
+def predict(run, new, out, drop_missing, ci_prob, seed, quiet):
+    """Predict the rows of NEW by the fit in RUN.
 
-    Writes one line for each row and feature, with the value of the feature, its weight and
-    contribution (gpx only), its attribution, which is its share in the difference from the
-    baseline, and the prediction, each with mean, sd and interval. The value of a category is its
-    name, and its weight is that of this name. Text that a spreadsheet would take for a formula,
-    such as a feature named =a, is written with an apostrophe in front. If you interrupt the command
-    by Ctrl-C, the rows so far are kept.
+    Writes one line for each row, with its number and, if the fit and NEW have them, its id, its
+    group and the observed target. Each of these has a mean, sd and interval:
 
-    \b
-    bayes-gpx explain run/ new.csv --baseline mean --out explained.csv
+    
+    f            the function, without noise; for labels and counts on the scale of the link
+    y            a new observation of the target, with noise
+    probability  for labels, the probability of each; "predicted" is the most probable one
+    rate         for counts, their expected value
+
+    If you interrupt the command by Ctrl-C, the rows so far are kept.
+
+    
+    bayes-gpx predict run/ new.csv --out predictions.csv
     """
-    from arviz_base import rcParams
-
-    from bayes_gpx.export.tables import CHUNK, as_csv, explained
-    from bayes_gpx.system.files import replaced, writable
+    from bayes_gpx.export.tables import predicted
+    from bayes_gpx.system.files import writable
 
     say = _sayer(quiet)
     writable(out)
     model, idata = load_from(run)
-    X = rows_of(model, new, drop_missing, say)
-    start = baseline_of(model, baseline, drop_missing, say)
-    warn_outside(model, X)
-    blocks = explained(model, idata, X, baseline=start, division=division, seed=seed)
-    done = 0
-    options = {"label": "Explaining", "file": sys.stderr, "hidden": quiet}
-    with replaced(out) as file, click.progressbar(length=len(X), **options) as bar:
-        try:
-            for block in blocks:
-                file.write(as_csv(block, header=not done))
-                rows = min(CHUNK, len(X) - done)
-                done += rows
-                bar.update(rows)
-        except KeyboardInterrupt:
-            if not done:
-                raise
-    if done < len(X):
-        raise KeyboardInterrupt(f"{out} holds the first {done} of {len(X)} rows")
-    say(f"wrote {out}: {done} rows by {X.shape[1]} features; lower and upper bound "
-        f"{rcParams['stats.ci_prob']:.0%} intervals.")  # fmt: skip
+    rows = rows_of(model, Roles.of(idata), new, drop_missing, say, target="carried")
+    warn_outside(model, rows)
+    blocks = predicted(model, idata, rows.X, rows.beside(), ci_prob=ci_prob, seed=seed)
+    _write(((block,) for block in blocks), [out], len(rows.X), quiet, "Predicting")
+    say(f"wrote {out}: {len(rows.X)} rows; {_bounds(ci_prob)}.")
+
+
+@commands.command()
+@run_folder
+@click.argument("new", type=ROWS)
+@baseline_option
+@division_option
+@click.option("--out", required=True, type=Place("a name for a CSV file", exists=False),
+              help="CSV file of explanations.")  # fmt: skip
+@click.option("--predictions", type=Place("a name for a CSV file", exists=False),
+              help=f"CSV file of predictions, a line for each row. By default {PREDICTIONS} beside "
+              f"{EXPLAINED}, and NAME_{PREDICTIONS} beside NAME.csv.")  # fmt: skip
+@drop_missing
+@ci_prob
+@seed
+@quiet
+def explain(run, new, baseline, division, out, predictions, drop_missing, ci_prob, seed, quiet):
+    """Explain the predictions of the rows of NEW by the fit in RUN.
+
+    Writes one line for each row and feature, with the number of the row and, if the fit and NEW
+    have them, its id, its group and the observed target. The other columns are:
+
+    
+    value            the value of the feature; the name of a category
+    weight           the weight function there; of a category that of this category (gpx only)
+    weight_deviation_sd  by which the weight of a row deviates from it (gpx only)
+    contribution     weight times the distance of the feature from its mean (gpx only)
+    offset           contributions and offset add up to f_mean in the file of predictions
+    attribution      the share of the feature in the difference from the baseline
+    prediction_mean  for labels, of the probability; for counts, of the rate
+    baseline_mean    attributions and baseline_mean add up to prediction_mean
+
+    Weights, contributions and attributions have a mean, an sd and an interval, which do not include
+    the noise of a new observation. Predictions go to a second file, as predict writes it, which has
+    the sd and the interval of f and of a new observation y apart.
+
+    Text that a spreadsheet would take for a formula, such as a feature named =a, is written with an
+    apostrophe in front. If you interrupt the command by Ctrl-C, the rows so far are kept.
+
+    
+    bayes-gpx explain run/ new.csv --baseline mean --out explained.csv
+    """
+    from bayes_gpx.export.tables import explained
+    from bayes_gpx.system.files import writable
+
+    say = _sayer(quiet)
+    if predictions is None and (out.is_file() or not out.exists()):  # and no pipe
+        named = out.resolve() if out.is_symlink() else out
+        own = "" if named.name == EXPLAINED else f"{named.stem}_"
+        predictions = named.with_name(own + PREDICTIONS)
+    places = [out] if predictions is None else [out, predictions]
+    if len({place.resolve() for place in places}) < len(places):
+        raise click.UsageError(f"--out and --predictions are both {out}; expected two files.")
+    for place in places:
+        writable(place)
+    model, idata = load_from(run)
+    roles = Roles.of(idata)
+    rows = rows_of(model, roles, new, drop_missing, say, target="carried")
+    start = baseline_of(model, roles, baseline, drop_missing, say)
+    warn_outside(model, rows)
+    how = {"baseline": start, "division": division, "ci_prob": ci_prob, "seed": seed}
+    blocks = explained(model, idata, rows.X, rows.beside(), **how)
+    _write(blocks, places, len(rows.X), quiet, "Explaining")
+    features = len(model.training.X.sources)
+    say(f"wrote {out}: {len(rows.X)} rows by {features} features; {_bounds(ci_prob)}.")
+    if predictions is not None:
+        say(f"wrote {predictions}: predictions of these rows, with and without noise.")
 
 
 @commands.command()
@@ -301,10 +393,14 @@ def explain(run, new, baseline, division, out, drop_missing, seed, quiet):
 @division_option
 @click.option("--out", type=Place("a name for an HTML file", exists=False),
               help=f"HTML file; by default {REPORT} in RUN.")  # fmt: skip
+@click.option("--null", type=click.IntRange(0), metavar="N",
+              help="Refits with permuted columns for the reference of relevance, 0 for none; by "
+              "default 19 for up to 150 rows and 10 features.")  # fmt: skip
 @drop_missing
+@ci_prob
 @seed
 @quiet
-def report(run, new, baseline, division, out, drop_missing, seed, quiet):
+def report(run, new, baseline, division, out, null, drop_missing, ci_prob, seed, quiet):
     """Write an HTML report about the fit in RUN.
 
     The report says whether the fit can be trusted, and explains the rows of NEW, or by default
@@ -321,17 +417,18 @@ def report(run, new, baseline, division, out, drop_missing, seed, quiet):
     say = _sayer(quiet)
     writable(out or run / REPORT)
     model, idata = load_from(run)
-    X = None if new is None else rows_of(model, new, drop_missing, say, target=True)
-    y = None if X is None else X.get(model.training.y_name)
-    if y is not None:
-        X = X.drop(columns=model.training.y_name)
-        say(f"{new} has {model.training.y_name}: predictions are scored there.")
-    start = baseline_of(model, baseline, drop_missing, say)
-    if X is not None:
-        warn_outside(model, X)
+    roles, options = Roles.of(idata), {}
+    if new is not None:
+        rows = rows_of(model, roles, new, drop_missing, say, target="scored").named()
+        if rows.y is not None:
+            say(f"{new} has {model.training.y_name}: predictions are scored there.")
+        warn_outside(model, rows)
+        options = {"X_new": rows.X, "y_new": rows.y, "groups_new": rows.groups}
+    start = baseline_of(model, roles, baseline, drop_missing, say)
     say("Writing the report: some seconds to a minute ...")
-    options = {"baseline": start, "division": division, "seed": seed}
-    path = write(model, idata, X, y_new=y, path=out or run / REPORT, **options)
+    options |= {"baseline": start, "division": division, "ci_prob": ci_prob, "seed": seed}
+    options["null"] = False if null == 0 else null
+    path = write(model, idata, path=out or run / REPORT, **options)
     say(f"wrote {path}")
 
 
@@ -371,6 +468,37 @@ def datasets(name, out, path):
         with replaced(out) as file:
             file.write(as_csv(data.X.assign(**{str(data.y.name): data.y})))
         click.echo(f"wrote {out}")
+
+
+def _write(blocks, places, rows, quiet, label):
+    """Write blocks of tables, one for each file, in full or as far as they were interrupted."""
+    from bayes_gpx.export.tables import CHUNK, as_csv
+    from bayes_gpx.system.files import replaced
+
+    done = 0
+    options = {"label": label, "file": sys.stderr, "hidden": quiet}
+    with ExitStack() as opened, click.progressbar(length=rows, **options) as bar:
+        files = [opened.enter_context(replaced(place)) for place in places]
+        try:
+            for tables in blocks:
+                for file, table in zip(files, tables, strict=False):
+                    file.write(as_csv(table, header=not done))
+                done += min(CHUNK, rows - done)
+                bar.update(min(CHUNK, rows))
+        except KeyboardInterrupt:
+            if not done:
+                raise
+    if done < rows:
+        raise KeyboardInterrupt(
+            f"{' and '.join(map(str, places))} {'hold' if len(places) > 1 else 'holds'} the first "
+            f"{done} of {rows} rows"
+        )
+
+
+def _bounds(ci_prob):
+    from bayes_gpx.draws.intervals import interval_probability
+
+    return f"lower and upper bound {interval_probability(ci_prob):.0%} intervals"
 
 
 def _sayer(quiet):

@@ -115,8 +115,9 @@ class Named(click.Choice):
 FLAGS = {
     r"\b(likelihood|kernel|method|baseline)='([^']+)'": r"--\1 \2",
     r"^(likelihood|kernel|method|baseline)\b": r"--\1",
-    r"\bapproximation=bx\.Inducing\(m\)": "--inducing M",
+    r"\bapproximation=bx\.Inducing\(m\)": "--approximation inducing:M",
     r"\bapproximation=bx\.HSGP\(m\)": "--approximation hsgp:M",
+    r"\bbx\.HSGP for\b": "--approximation hsgp:M for",
     r"pass rows as X_new\. .*": "give a file of rows as NEW.",
     r"Pass rows to be explained as X_new; .*": "Give a file of rows as NEW, or fit again.",
 }

@@ -1,22 +1,27 @@
-"""Rows and baselines that are explained by a fit, read from sheets."""
+"""Rows of sheets, to learn from or to explain, with the roles of their columns."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
-from bayes_gpx.validation import one_of
+from bayes_gpx.validation import meant, one_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
+    from bayes_gpx.data.gaps import Imputation
     from bayes_gpx.data.row_source import RowSource
+    from bayes_gpx.export.tables import Beside
     from bayes_gpx.likelihoods.base import Likelihood
     from bayes_gpx.model.model import Model
 
@@ -28,45 +33,146 @@ def kind_of(observation: Likelihood) -> str:
     return "counts" if observation.exposed else "numbers"
 
 
+@dataclass(frozen=True)
+class Roles:
+    """Columns that are no features, and what takes the place of missing values; kept with a fit."""
+
+    id: str | None = None
+    groups: str | None = None
+    imputation: Imputation | None = None
+
+    def kept(self) -> dict[str, str]:
+        """As attributes of a fit."""
+        held = {"id": self.id, "groups": self.groups}
+        imputed = None if self.imputation is None else self.imputation.kept()
+        return {ROLES: json.dumps(held | {"imputation": imputed})}
+
+    @classmethod
+    def of(cls, idata: xr.DataTree) -> Roles:
+        """Of a fit; none where it was made in Python."""
+        from bayes_gpx.data.gaps import Imputation
+
+        held = json.loads(idata.attrs.get(ROLES, "{}"))
+        imputed = held.get("imputation")
+        imputation = None if imputed is None else Imputation.read(imputed)
+        return cls(held.get("id"), held.get("groups"), imputation)
+
+
+ROLES = "bayes_gpx_columns"
+"""The attribute of a fit that holds the roles of columns, as JSON."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """Rows of a sheet, numbered as in the file.
+
+    Attributes
+    ----------
+    X : pandas.DataFrame
+        Features, filled in.
+    y, groups, ids : pandas.Series or None
+    gaps : pandas.DataFrame or None
+        Which features were missing, where a fit fills them in.
+    """
+
+    X: pd.DataFrame
+    y: pd.Series | None = None
+    groups: pd.Series | None = None
+    ids: pd.Series | None = None
+    gaps: pd.DataFrame | None = None
+
+    def beside(self) -> Beside:
+        """What tables show beside each row."""
+        from bayes_gpx.export.tables import Beside
+
+        return Beside(self.ids, self.y, self.groups, self.gaps)
+
+    def named(self) -> Read:
+        """The same rows, named by their ids if they have any."""
+        if self.ids is None:
+            return self
+        ids = self.ids.to_numpy()
+        y = None if self.y is None else self.y.set_axis(ids)
+        groups = None if self.groups is None else self.groups.set_axis(ids)
+        return replace(self, X=self.X.set_axis(ids), y=y, groups=groups)
+
+
 def rows_of(
     model: Model,
+    roles: Roles,
     path: str | Path,
     drop_missing: bool,
     say: Callable[[str], object],
     *,
-    target: bool = False,
-) -> pd.DataFrame:
-    """Read rows that the model can explain; with `target` also that column, if the sheet has it."""
+    target: Literal["scored", "carried"] | None = None,
+    baseline: bool = False,
+) -> Read:
+    """Read rows that the model can explain, and the columns beside, if the sheet has them.
+
+    Parameters
+    ----------
+    target : {"scored", "carried"}, optional
+        Read the target too: only if it is whole, or as it stands.
+    baseline : bool
+        Whether features alone are wanted.
+    """
     from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
 
-    known = model.training.X
+    known, imputed = model.training.X, roles.imputation
+    added = [] if imputed is None else imputed.indicators
+    features = [name for name in known.sources if name not in added]
     wanted = [
-        Wanted(
-            name, "category" if name in known.levels else "numbers", levels=known.levels.get(name)
-        )
-        for name in known.sources
-    ]
+        Wanted(name, _kind_of_feature(known, name), levels=known.levels.get(name),
+               filled=imputed is not None)
+        for name in features
+    ]  # fmt: skip
     sheet, name = read_sheet(path), str(model.training.y_name)
-    if target and name in sheet and (drop_missing or sheet[name].notna().all()):
+    if roles.groups is not None and not baseline:
+        wanted.append(Wanted(roles.groups, "group"))
+    if roles.id is not None and not baseline:
+        if roles.id in sheet:
+            wanted.append(Wanted(roles.id, "id"))
+        else:
+            say(f"{path} has no column {roles.id}, so that rows have their numbers alone.")
+    if target == "carried" and name in sheet:
+        wanted.append(Wanted(name, "any", target=True, filled=True))
+    elif target == "scored" and name in sheet and (drop_missing or sheet[name].notna().all()):
         wanted.append(Wanted(name, kind_of(model.specification.observation), target=True))
-    rows, dropped = columns_of(sheet, wanted, str(path), drop_missing=drop_missing)
+    table, dropped = columns_of(sheet, wanted, str(path), drop_missing=drop_missing)
     if dropped is not None:
         say(dropped)
-    return rows
+    X, gaps = _filled(table[features], imputed, path, say)
+    return Read(X, table.get(name), table.get(roles.groups), table.get(roles.id), gaps)
 
 
-def warn_outside(model: Model, rows: pd.DataFrame) -> None:
+def _kind_of_feature(known, name):
+    if name in known.levels:
+        return "category"
+    return "dates" if name in known.origins else "numbers"
+
+
+def _filled(X, imputation, path, say):
+    """Features without gaps, and where the gaps were."""
+    if imputation is None:
+        return X, None
+    gaps = X.isna()
+    if (told := imputation.told(gaps, str(path))) is not None:
+        say(told)
+    return imputation.filled(X), gaps
+
+
+def warn_outside(model: Model, rows: Read) -> None:
     """Warn if some rows lie outside of the training data, instead of each verb by itself."""
     from bayes_gpx.draws.points import points, rows_outside
 
-    told = rows_outside(model, points(model, rows))
+    told = rows_outside(model, points(model, rows.X, groups_new=rows.groups))
     if told is not None:
         warn(told, ExtrapolationWarning)
     warnings.simplefilter("ignore", ExtrapolationWarning)
 
 
 def baseline_of(
-    model: Model, given: str, drop_missing: bool, say: Callable[[str], object]
+    model: Model, roles: Roles, given: str, drop_missing: bool, say: Callable[[str], object]
 ) -> str | pd.DataFrame:
     """Read a baseline: the name of one, or the rows of a sheet."""
     from bayes_gpx.draws.points import BASELINES
@@ -79,7 +185,7 @@ def baseline_of(
             f"--baseline {given}: no file of that name; expected {', '.join(BASELINES)}, or a CSV "
             "or Parquet file."
         )
-    rows = rows_of(model, given, drop_missing, say)
+    rows = rows_of(model, roles, given, drop_missing, say, baseline=True).X
     if len(rows) > MOST_BASELINES:
         raise ValueError(
             f"{given} has {len(rows)} rows; expected at most {MOST_BASELINES} to average over."
@@ -90,57 +196,100 @@ def baseline_of(
 def rows_to_fit(
     data: Path,
     target: str,
-    features: Sequence[str],
-    categorical: Sequence[str],
+    chosen: Chosen,
     observation: Any,
     drop_missing: bool,
+    impute: str | None,
     say: Callable[[str], None],
-) -> tuple[pd.DataFrame, pd.Series, list[str]]:
-    """X, y and the names of the features in a sheet that a model is to learn from.
+) -> tuple[Read, Roles]:
+    """Rows of a sheet that a model is to learn from, and the roles of its columns.
 
     Raises
     ------
     click.UsageError, ValueError
         For columns that are not there, or hold something else than they should.
     """
-    from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
+    from bayes_gpx.data.gaps import Imputation
+    from bayes_gpx.data.sheets import Wanted, columns_of, numbers_rows, read_sheet
 
     sheet = read_sheet(data)
-    others = [column for column in sheet.columns if column != target] if target in sheet else []
-    names = list(features or others)
-    if target in names:
-        raise click.UsageError(f"{target} is both the target and a feature.")
-    if outside := [name for name in categorical if name in sheet and name not in names]:
-        raise click.UsageError(f"{', '.join(outside)} is categorical but no feature.")
-    unknown = [name for name in categorical if name not in names]
-    wanted = [Wanted(target, kind_of(observation), target=True, fitted=observation.scaled)]
-    for name in (*names, *unknown):
-        kind = "category" if name in categorical else "numbers"
-        wanted.append(Wanted(name, kind, fitted=True))
+    names = chosen.features_of(target, list(sheet.columns))
+    wanted = [Wanted(target, kind_of(observation), target=True, fitted=True)]
+    for name in names:
+        kind = "category" if name in chosen.categorical else "numbers"
+        wanted.append(Wanted(name, kind, fitted=True, filled=impute is not None))
+    if chosen.id is not None:
+        wanted.append(Wanted(chosen.id, "id", fitted=True))
+    if chosen.groups is not None:
+        wanted.append(Wanted(chosen.groups, "group", fitted=True))
     table, dropped = columns_of(sheet, wanted, str(data), drop_missing=drop_missing)
     if dropped is not None:
         say(dropped)
-    return table[names], table[target], names
+    for name in names:
+        if not chosen.features and name not in chosen.categorical and numbers_rows(sheet[name]):
+            warn(
+                f"{name} looks like a number or name of the rows, not like a feature. Pass --id "
+                f"{quote(name)} to name rows by it, or --exclude {quote(name)}; list it in "
+                "--features if it is a feature."
+            )
+    imputation = None if impute is None else Imputation.learned(table[names], impute)
+    X, gaps = _filled(table[names], imputation, data, say)
+    rows = Read(X, table[target], table.get(chosen.groups), table.get(chosen.id), gaps)
+    return rows.named(), Roles(chosen.id, chosen.groups, imputation)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Columns that the user names, by what they are for."""
+
+    features: Sequence[str] = ()
+    categorical: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    id: str | None = None
+    groups: str | None = None
+
+    def features_of(self, target: str, columns: list[str]) -> list[str]:
+        """Names of the features: those that were named, or all columns without another role.
+
+        Raises
+        ------
+        click.UsageError
+            For a column that has two roles, and one to exclude that is not there.
+        """
+        roles: dict[str, str] = {}
+        given: list[tuple[str, str | None]]
+        given = [("the target", target), ("the id", self.id), ("the groups", self.groups)]
+        given += [("excluded", name) for name in self.exclude]
+        given += [("a feature", name) for name in self.features]
+        for role, name in given:
+            if name is not None and roles.setdefault(name, role) != role:
+                raise click.UsageError(f"{name} is both {roles[name]} and {role}.")
+        for name in self.exclude:
+            if name not in columns:
+                raise click.UsageError(
+                    f"--exclude {name}: there is no such column.{meant('column', name, columns)}"
+                )
+        names = list(self.features or (c for c in columns if c not in roles))
+        for name in self.categorical:
+            if name in columns and name not in names:
+                raise click.UsageError(f"{name} is categorical but no feature.")
+        return names + [name for name in self.categorical if name not in names]
 
 
 def parts_to_fit(
-    data: str,
-    target: str,
-    features: Sequence[str],
-    categorical: Sequence[str],
-    observation: Any,
-    drop_missing: bool,
+    data: str, target: str, chosen: Chosen, drop_missing: bool, impute: str | None
 ) -> tuple[RowSource, str, list[str]]:
     """What is read in parts, with the names of the target and of the features."""
-    if categorical or drop_missing:
+    if drop_missing or impute or chosen.categorical or chosen.id or chosen.groups:
         raise click.UsageError(
-            "--categorical and --drop-missing are for single files; of files that are read in "
-            "parts, declare categories by the columns' type, and leave incomplete rows out."
+            "--categorical, --id, --groups, --impute and --drop-missing are for single files; of "
+            "files that are read in parts, declare categories by the columns' type, and leave "
+            "incomplete rows out."
         )
     from bayes_gpx.data.row_source import FileRows, row_source
 
     source = cast(FileRows, row_source(data))
-    names = list(features or (name for name in source.names if name != target))
+    names = chosen.features_of(target, list(source.names))
     for name in (target, *names):
         one_of("column", name, source.names)
     return replace(source, columns=(*names, target)), target, names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,7 @@ def fit_into(
     chains: int,
     seed: int,
     progressbar: bool,
+    attrs: Mapping[str, str],
 ) -> tuple[xr.DataTree, Path, bool]:
     """Fit and save; before sampling save a fit by MAP, so that an interruption leaves something.
 
@@ -56,7 +57,9 @@ def fit_into(
     point_first = sampled and not meanwhile.exists()
     if point_first:
         say("Maximising the posterior density ...")
-        save(model, model.fit("map", **options), meanwhile)
+        point = model.fit("map", **options)
+        point.attrs.update(attrs)
+        save(model, point, meanwhile)
     if sampled:
         say(f"Sampling, {chains} chains of {tune} + {draws} draws ...")
     try:
@@ -65,6 +68,7 @@ def fit_into(
         if point_first:
             raise KeyboardInterrupt(f"{meanwhile} holds the fit by MAP, which was done") from None
         raise
+    idata.attrs.update(attrs)
     complete = not sampled or idata["posterior"].sizes["draw"] == draws
     kept = path if complete else meanwhile
     save(model, idata, kept)

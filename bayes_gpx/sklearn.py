@@ -17,6 +17,9 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.categorical import declared
+from bayes_gpx.data.features import row_labels
+from bayes_gpx.data.numbers import numeric
+from bayes_gpx.data.response import labels_of_part
 from bayes_gpx.explain import attributions, contributions, predictions
 from bayes_gpx.model.gp import GP, GPX
 
@@ -58,6 +61,7 @@ class _Estimator(BaseEstimator):
         if _has_categories(X):
             validate_data(self, X, skip_check_array=True)
             return X, column_or_1d(y)
+        _refuse_text(X)
         X, y = validate_data(self, X, y, dtype="float64", ensure_min_samples=2, **checks)
         return self._named(X), y
 
@@ -65,6 +69,7 @@ class _Estimator(BaseEstimator):
         check_is_fitted(self)
         if self.model_.training.X.levels:
             return validate_data(self, X, reset=False, skip_check_array=True)
+        _refuse_text(X)
         return self._named(validate_data(self, X, reset=False, dtype="float64"))
 
     def _named(self, X):
@@ -250,7 +255,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
 
     def fit(self, X: Table, y: Column) -> Self:
         """Infer the hyperparameters from X (n, d) and labels y (n,)."""
-        X, labels = self._training(X, y)
+        X, labels = self._training(X, _of_numpy(y))
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
@@ -275,6 +280,26 @@ def _has_categories(X):
     """Whether a table is a frame with categorical columns."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     return isinstance(frame, nw.DataFrame) and any(map(declared, frame.iter_columns()))
+
+
+def _refuse_text(X):
+    """Raise as the models do for a column of text in a frame; scikit-learn does not name it."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        for column in frame.iter_columns():
+            if column.dtype in (nw.String, nw.Object):
+                labels = row_labels(X)
+                rows = np.arange(len(frame)) if labels is None else labels
+                numeric(column.to_numpy(), "X", str(column.name), rows)
+
+
+def _of_numpy(y):
+    """Labels of one of pandas' own types in an array of NumPy's type; all others as they are."""
+    dtype = getattr(y, "dtype", None)
+    if not isinstance(dtype, pd.api.extensions.ExtensionDtype):
+        return y
+    codes, labels = labels_of_part(y)
+    return labels.astype(getattr(dtype, "numpy_dtype", labels.dtype))[codes.astype(int)]
 
 
 def _mean_and_sd(estimator, X, return_std):

@@ -1,8 +1,10 @@
 """Checks of arguments; each message names what was expected, what came, and the cure."""
 
 import difflib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
+from functools import wraps
+from inspect import signature
 from numbers import Real
 from typing import Any
 
@@ -77,6 +79,22 @@ def one_of(argument: str, value: Any, choices: Collection[str]) -> None:
         raise ValueError(f"{argument}: unknown {value!r}; expected one of {list(choices)}.{hint}")
 
 
+def options_named[**P, T](function: Callable[P, T]) -> Callable[P, T]:
+    """Have a function answer an unknown option with those that it has, and the one meant."""
+    known = [name for name in signature(function).parameters if name != "self"]
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> T:
+        for name in kwargs:
+            if name not in known:
+                kind = type(args[0]).__name__
+                hint = meant("option", name, known)
+                raise TypeError(f"{kind} has no option {name!r}; it has {', '.join(known)}.{hint}")
+        return function(*args, **kwargs)
+
+    return called
+
+
 def meant(argument: str, value: Any, choices: Collection[str]) -> str:
     """Ask whether a choice was meant by an unknown name; "" where none is near.
 
@@ -86,7 +104,10 @@ def meant(argument: str, value: Any, choices: Collection[str]) -> str:
     " Did you mean 'expquad'?"
     """
     said = str(value).lower().replace("-", "_").replace(" ", "_")
-    choice, space, note = SYNONYMS.get(argument, {}).get(said, said).partition(" ")
+    known = SYNONYMS.get(argument, {}).get(said, said)
+    if "=" in known:
+        return f" Did you mean {known}?"
+    choice, space, note = known.partition(" ")
     if choice in choices:
         return f" Did you mean {choice!r}{space}{note}?"
     near = difflib.get_close_matches(str(value), choices, 1)
@@ -102,7 +123,30 @@ _HYPERPARAMETERS = {
     "noise": "sigma (a standard deviation)",
 }
 
+_OPTIONS = {
+    **{
+        said: f"priors={{{name.partition(' ')[0]!r}: ...}}{name.removeprefix(name.split()[0])}"
+        for said, name in _HYPERPARAMETERS.items()
+    },
+    **{name: f"priors={{{name!r}: ...}}" for name in ("lengthscale", "amplitude", "sigma")},
+    "noise_sd": "priors={'sigma': ...}",
+    "alpha": "priors={'sigma': ...} (a standard deviation)",
+    "family": "likelihood",
+    "cov": "kernel",
+    "cov_func": "kernel",
+    "covariance": "kernel",
+    "normalize": "scale",
+    "normalize_y": "scale",
+    "standardize": "scale",
+    "standardise": "scale",
+    "inducing": "approximation=bx.Inducing(m)",
+    "n_inducing": "approximation=bx.Inducing(m)",
+    "offset": "exposure",
+    "group": "groups",
+}
+
 SYNONYMS = {
+    "option": _OPTIONS,
     "priors": _HYPERPARAMETERS,
     "hyperparameters": _HYPERPARAMETERS,
     "backend": {"mpl": "matplotlib"},

@@ -80,6 +80,32 @@ def test_a_classifier_says_what_its_model_says(classes, data):
     assert_allclose(shares, expected, rtol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "labels"),
+    [
+        ("Int64", [0, 1]),
+        ("Int8", [-1, 3]),
+        ("boolean", [False, True]),
+        ("string", ["no", "yes"]),
+        ("category", ["no", "yes"]),
+        ("int32[pyarrow]", [1, 2]),
+        ("bool[pyarrow]", [False, True]),
+        ("string[pyarrow]", ["no", "yes"]),
+    ],
+)
+@pytest.mark.parametrize("coded", [False, True])
+def test_labels_keep_the_type_that_they_came_in(dtype, labels, coded, data):
+    X, _, f = data
+    X = X.assign(kind=pd.Categorical(["a", "b"] * 20)) if coded else X
+    y = pd.Series([labels[high] for high in f > f.median()], dtype=dtype)
+    fitted = bx.sklearn.GPClassifier().fit(X, y)
+    assert fitted.classes_.tolist() == labels
+    assert list(map(type, fitted.predict(X).tolist())) == [type(labels[0])] * 40
+    assert fitted.score(X, y.to_numpy(fitted.classes_.dtype)) > 0.9
+    with pytest.raises(ValueError, match="1 missing"):
+        bx.sklearn.GPClassifier().fit(X, y.where(y.index > 0))
+
+
 # Estimators integrate the function out, for which both representations are one.
 APART = {"X", "y", "Z", "exposure", "name", "representation"}
 APART |= {"groups", "beliefs", "correlation"}

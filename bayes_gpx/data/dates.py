@@ -1,12 +1,19 @@
 """Columns of dates and times: read as numbers of days since the first row's."""
 
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-DAY = np.timedelta64(1, "D") / np.timedelta64(1, "ns")
+from bayes_gpx.data.categorical import is_missing
+
+NOT_A_DATE = np.datetime64("NaT", "D")
+
+NANOSECONDS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+"""How long units of time are that are kept as they are; all others become one of these."""
+
+DAY = 86_400 * 10**9
 """Nanoseconds in a day."""
 
 
@@ -15,22 +22,73 @@ def holds_dates(values: Any) -> bool:
     values = np.asarray(values)
     if values.dtype.kind != "O":
         return values.dtype.kind == "M"
-    given = [value for value in values if value == value and value is not None]
+    given = [value for value in values if not is_missing(value)]
     return bool(given) and all(isinstance(value, date | np.datetime64) for value in given)
 
 
 def days_since(values: Any, origin: np.datetime64) -> np.ndarray:
     """Days (n,) from a date to others, with fractions; NaN where one is missing."""
-    dates = np.asarray(values, dtype="datetime64[ns]")
-    days = (dates - origin).astype("int64") / DAY
-    return np.where(np.isnat(dates), np.nan, days)
+    days, time, missing = _days_and_time(values)
+    first, first_time, _ = _days_and_time(np.array([origin]))
+    return np.where(missing, np.nan, (days - first) + (time - first_time) / DAY)
 
 
 def first_date(values: Any) -> np.datetime64:
-    """The first date that is not missing, from which days are counted."""
-    dates = np.asarray(values, dtype="datetime64[ns]")
-    known = dates[~np.isnat(dates)]
-    return known[0] if len(known) else np.datetime64(0, "ns")
+    """The first date that is not missing, from which days are counted, in its coarsest unit."""
+    days, time, missing = _days_and_time(values)
+    if missing.all():
+        return np.datetime64(0, "D")
+    first = missing.argmin()
+    day, rest = np.datetime64(int(days[first]), "D"), int(time[first])
+    if rest == 0:
+        return day
+    unit = next(unit for unit, length in NANOSECONDS.items() if rest % length == 0)
+    return (day + np.array([rest // NANOSECONDS[unit]], f"timedelta64[{unit}]"))[0]
+
+
+def read_date(value: Any, where: str) -> np.datetime64 | None:
+    """A date in its coarsest unit, from a date or ISO text; None for anything else."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+    one = np.array([value], dtype=object)
+    if not holds_dates(one):
+        return None
+    refuse_zone(one, where)
+    return first_date(one)
+
+
+def _days_and_time(values):
+    """Days since 1970 and nanoseconds since midnight, integers (n,), and which are missing.
+
+    Nanoseconds since 1970 would overflow for dates before 1678 and after 2262.
+    """
+    values = np.asarray(values)
+    if values.dtype.kind == "O":
+        dates = [NOT_A_DATE if is_missing(value) else _as_numpy(value) for value in values]
+        parts = [_days_and_time(np.array([value])) for value in dates]
+        return tuple(np.concatenate(part) for part in zip(*parts, strict=True))
+    unit, _ = np.datetime_data(values.dtype)
+    if unit in ("Y", "M", "W", "D"):
+        values = values.astype("datetime64[D]")
+        return values.astype("int64"), np.zeros(len(values), "int64"), np.isnat(values)
+    unit = {"h": "s", "m": "s"}.get(unit, unit)
+    unit = unit if unit in NANOSECONDS else "ns"
+    values = values.astype(f"datetime64[{unit}]")
+    days, rest = np.divmod(values.astype("int64"), DAY // NANOSECONDS[unit])
+    return days, rest * NANOSECONDS[unit], np.isnat(values)
+
+
+def _as_numpy(value):
+    return value.to_datetime64() if hasattr(value, "to_datetime64") else np.datetime64(value)
+
+
+def date_after(origin: np.datetime64, days: float) -> np.datetime64:
+    """The date so many days after another, to the second."""
+    seconds = round(days * 86_400)
+    return first_date([origin.astype("datetime64[s]") + np.timedelta64(seconds, "s")])
 
 
 def refuse_zone(column: Any, where: str) -> None:
@@ -49,5 +107,4 @@ def refuse_zone(column: Any, where: str) -> None:
 
 def unit_of(origin: np.datetime64) -> str:
     """What days since a date are called."""
-    midnight = origin == origin.astype("datetime64[D]")
-    return f"days since {np.datetime_as_string(origin, unit='D' if midnight else 's')}"
+    return f"days since {first_date([origin])}"

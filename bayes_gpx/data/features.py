@@ -5,14 +5,23 @@ What cannot be used is refused here, before any sampling, naming the row or colu
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from typing import Any
 
 import narwhals as nw
 import numpy as np
 
-from bayes_gpx.data.categorical import codes, declared, indicator, is_missing, plain
+from bayes_gpx.data.categorical import codes, declared, indicator
 from bayes_gpx.data.dates import days_since, first_date, holds_dates, refuse_zone
+from bayes_gpx.data.numbers import (
+    FILL_IN,
+    IMPUTE,
+    OF_OUTPUTS,
+    gaps,
+    is_number,
+    numeric,
+    refuse_gaps,
+    refuse_infinite,
+)
 
 MINIMUM_ROWS = 3
 
@@ -163,15 +172,18 @@ def read_features(
                     "are counted from. An array without names may hold days since "
                     f"{origins[column]}."
                 )
-            values.append(_numeric(entries, name, column, table.index))
+            values.append(numeric(entries, name, column, table.index))
             columns.append(column)
             continue
         values.append(_indicators(table.column(j), own, name, column, table.index))
         columns += [indicator(column, level) for level in own]
         known = {**known, column: own}
     _refuse_repeated(columns, name)
-    stacked = np.column_stack(values)
-    return Frame(stacked, tuple(columns), table.index, table.labelled, known, origins)
+    frame = Frame(
+        np.column_stack(values), tuple(columns), table.index, table.labelled, known, origins
+    )
+    refuse_gaps(frame, name, IMPUTE if like is None else FILL_IN)
+    return frame
 
 
 def read_response(
@@ -207,7 +219,11 @@ def read_response(
         return read(y)
     if name == "y":
         refuse_words(values.tolist() if values.dtype.kind not in "biufmM" else (), name)
-    return _numeric(values, name, None, frame.index).copy()
+    numbers = numeric(values, name, None, frame.index)
+    bad = np.flatnonzero(~np.isfinite(numbers))
+    if len(bad):
+        raise ValueError(f"{name} has {gaps(bad, frame.index)}. Drop these rows.")
+    return numbers.copy()
 
 
 def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, tuple[str, ...]]:
@@ -230,16 +246,18 @@ def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, t
     if table.labelled and frame.labelled:
         refuse_misaligned(frame.index, table.index, "X", name)
     columns = [
-        _numeric(table.column(j), name, column, table.index, gaps=True)
+        numeric(table.column(j), name, column, table.index, cure=OF_OUTPUTS)
         for j, column in enumerate(table.columns)
     ]
+    for column, values in zip(table.columns, columns, strict=True):
+        refuse_infinite(values, f"{name}, column {column!r},", table.index)
     return np.column_stack(columns), tuple(table.columns)
 
 
 def refuse_words(values: Iterable[Any], name: str) -> None:
     """Raise for a response that holds words where numbers are expected, and say what takes them."""
     words = [value for value in values if isinstance(value, str)]
-    if words and all(map(_is_number, words)):
+    if words and all(map(is_number, words)):
         raise ValueError(
             f"{name} holds text, such as {words[0]!r}; expected numbers. Convert it, for example "
             "with .astype(float)."
@@ -250,13 +268,6 @@ def refuse_words(values: Iterable[Any], name: str) -> None:
         raise ValueError(
             f"{name} holds words, such as {words[0]!r}; expected numbers. Pass likelihood={cure}."
         )
-
-
-def _is_number(word):
-    try:
-        return np.isfinite(float(word))
-    except ValueError:
-        return False
 
 
 def refuse_misaligned(index: np.ndarray, other: np.ndarray, name: str, other_name: str) -> None:
@@ -416,69 +427,7 @@ def _matched(table, like, name):
 
 
 def _indicators(values, levels, name, column, index):
-    """One column of 0 and 1 for each level, (n, levels)."""
-    where = f"{name}, column {column!r},"
-    found = codes(np.asarray(values, dtype=object), levels, where, index)
-    _refuse_gaps(found, where, index)
-    return (found[:, None] == np.arange(len(levels))).astype("float64")
-
-
-def _numeric(values, name, column, index, *, gaps=False):
-    where = name if column is None else f"{name}, column {column!r},"
-    kind = np.asarray(values).dtype.kind
-    if kind in "mM":
-        raise ValueError(
-            f"{where} holds dates or durations; expected numbers. Convert them, e.g. to days."
-        )
-    if kind not in "biuf":
-        cure = (
-            "Pass numbers, or one column of labels with likelihood='categorical'." if gaps else None
-        )
-        values = _from_objects(np.asarray(values, dtype=object), where, index, cure)
-    values = np.asarray(values, dtype="float64")
-    if gaps:
-        _refuse_infinite(values, where, index)
-    else:
-        _refuse_gaps(values, where, index, imputable=column is not None)
-    return values
-
-
-def _refuse_infinite(values, where, index):
-    bad = np.flatnonzero(np.isinf(values))
-    if len(bad):
-        raise ValueError(
-            f"{where} has {len(bad)} infinite values, the first at row {plain(index[bad[0]])!r}; "
-            "expected finite numbers, and NaN where an output was not observed."
-        )
-
-
-def _refuse_gaps(values, where, index, *, imputable=True):
-    cure = ", or impute the values several times (IterativeImputer), fit each, and use bx.combined"
-    bad = np.flatnonzero(~np.isfinite(values))
-    if len(bad):
-        raise ValueError(
-            f"{where} has {len(bad)} missing or infinite values, the first at row "
-            f"{plain(index[bad[0]])!r}. Drop these rows{cure if imputable else ''}."
-        )
-
-
-def _from_objects(values, where, index, cure=None):
-    """Numbers out of an object column; anything else is refused with its first row, and a cure."""
-    numbers = np.empty(len(values))
-    for i, value in enumerate(values):
-        missing = is_missing(value)
-        if not missing and not isinstance(value, int | float | np.integer | np.floating | np.bool_):
-            if cure is None:
-                cure = "Declare categories: in pandas .astype('category'), in polars "
-                cure += ".cast(pl.Categorical)."
-            if isinstance(value, Decimal):
-                cure = "Convert them by .astype(float)."
-            raise ValueError(
-                f"{where} holds {value!r} ({type(value).__name__}) at row {plain(index[i])!r}; "
-                f"expected numbers. {cure}"
-            )
-        try:
-            numbers[i] = np.nan if missing else value
-        except OverflowError:  # an integer beyond all floats
-            numbers[i] = np.inf
-    return numbers
+    """One column of 0 and 1 for each level, (n, levels), NaN where the value is missing."""
+    found = codes(np.asarray(values, dtype=object), levels, f"{name}, column {column!r},", index)
+    own = (found[:, None] == np.arange(len(levels))).astype("float64")
+    return np.where(np.isnan(found)[:, None], np.nan, own)

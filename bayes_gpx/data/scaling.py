@@ -7,6 +7,7 @@ import numpy as np
 
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.moments import Moments
+from bayes_gpx.system.warning import warn
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,32 @@ def standard_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
         raise ValueError(f"{name} has columns {huge} too large to be scaled; use other units.")
     return Scaling(moments.mean, scale)
 
+
+def warn_of_copies(frame: Frame, name: str, moments: Moments) -> None:
+    """Warn of columns that hold the same, perhaps in other units: no data tell them apart."""
+    alike: dict[bytes, list[str]] = {}
+    groups, varies = frame.groups, (moments.sd > 0.0) & np.isfinite(moments.sd)
+    for k, source in enumerate(frame.sources):
+        own = np.flatnonzero((groups == k) & varies)
+        held = ((frame.values[:, own] - moments.mean[own]) / moments.sd[own]).round(DECIMALS)
+        if len(own):
+            sign = np.sign(held.ravel()[np.flatnonzero(held)[0]])
+            alike.setdefault((sign * held + 0.0).tobytes(), []).append(source)
+    copies = [" and ".join(map(repr, columns)) for columns in alike.values() if len(columns) > 1]
+    if copies:
+        more = f", and {len(copies) - MOST_COPIES} more sets" if len(copies) > MOST_COPIES else ""
+        warn(
+            f"{name} has columns that hold the same values, perhaps in other units: "
+            f"{'; '.join(copies[:MOST_COPIES])}{more}. The data do not determine how attributions "
+            "and slopes are divided among them: read only the sum, or drop all but one."
+        )
+
+
+DECIMALS = 8
+"""Columns whose values, in standard deviations, agree to so many decimals hold the same."""
+
+MOST_COPIES = 3
+"""So many sets of copies are named."""
 
 TOO_CLOSE = (
     "are equal, or differ by less than 64-bit floats can tell at their size. Subtract a constant "

@@ -1,11 +1,14 @@
 """Sheets of people who write no Python: CSV or Parquet, checked in the command line's words."""
 
 import difflib
+import re
 import warnings
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from os import PathLike
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -93,13 +96,16 @@ class Wanted:
     Attributes
     ----------
     name : str
-    kind : {"numbers", "counts", "category", "labels", "two labels"}
+    kind : {"numbers", "counts", "category", "labels", "two labels", "dates", "id", "group", "any"}
+        Numbers to learn from may be dates. An id differs in every row; "any" is not looked at.
     target : bool
         Whether it is the column to predict; else it is a feature.
     levels : collection of str, optional
         What a category may be; anything by default.
     fitted : bool
         Whether a model is to learn from the column, which then must vary.
+    filled : bool
+        Whether missing values are filled in later, and no fault.
     """
 
     name: str
@@ -107,6 +113,16 @@ class Wanted:
     target: bool = False
     levels: Collection[str] | None = None
     fitted: bool = False
+    filled: bool = False
+
+    @property
+    def left_out(self) -> str:
+        """What to do about a column that cannot be used."""
+        if self.target:
+            return "expected a target with entries"
+        return (
+            f"leave it out by --exclude {quote(self.name)}" if self.fitted else "correct the file"
+        )
 
 
 def columns_of(
@@ -148,9 +164,12 @@ def columns_of(
     if not len(rows):
         raise ValueError(f"{what} has names but no rows; expected rows below the names.")
     gaps = rows.isna()
-    empty = [column.name for column in present if gaps[column.name].all()]
-    filled = [column for column in present if column.name not in empty]
-    faults += [f"{name!r} is empty: {_left_out(name in _targets(wanted))}" for name in empty]
+    # What a fit has learned can fill in a whole column.
+    needed = [c for c in present if c.fitted or not c.filled]
+    empty = [column for column in needed if gaps[column.name].all()]
+    filled = [column for column in present if column not in empty]
+    faults += [f"{column.name!r} is empty: {column.left_out}" for column in empty]
+    gaps = gaps[[column.name for column in present if not column.filled]]
     dropped = None
     if drop_missing and not faults and gaps.to_numpy().any():
         incomplete = gaps.any(axis=1)
@@ -162,7 +181,7 @@ def columns_of(
             f"{where}."
         )
         if not len(rows):
-            raise ValueError(f"{dropped} No rows remain; leave out columns by --features.")
+            raise ValueError(f"{dropped} No rows remain; leave out columns by --exclude.")
     for column in filled:
         faults += _faults(rows[column.name], column)
     if faults:
@@ -171,41 +190,69 @@ def columns_of(
     return pd.DataFrame(read, index=rows.index), dropped
 
 
-def _targets(wanted):
-    return [column.name for column in wanted if column.target]
-
-
 def _nearest(name, known):
     near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
     return f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
 
 
-def _left_out(target):
-    return "expected a target with entries" if target else "leave it out by --features"
-
-
 def _faults(column: Any, wanted: Wanted) -> Iterator[str]:
     """What is wrong with a column that has entries, each fault with its cure."""
     name, held = repr(wanted.name), column.dropna()
-    if len(held) < len(column):
+    if wanted.kind == "any":
+        return
+    if len(held) < len(column) and not wanted.filled:
         row = column.index[column.isna()][0]
         many = len(column) - len(held)
+        impute = wanted.fitted and not wanted.target
         yield (
             f"{name} lacks {many} {'value' if many == 1 else 'values'}, the first in row {row}: "
             "--drop-missing leaves such rows out"
+            + (", --impute median fills them in" if impute else "")
         )
-    if wanted.kind == "category":
+    if wanted.kind == "id":
+        yield from _of_id(held, wanted)
+    elif wanted.kind == "category":
         yield from _of_category(held, wanted)
-    elif _dates(held):
-        yield (
-            f"{name} holds dates, such as {held.iloc[0]} in row {held.index[0]}: write them as "
-            "numbers, such as days since the first" + ("" if wanted.target else ", or leave it out "
-            "by --features")
-        )  # fmt: skip
+    elif wanted.kind == "dates":
+        yield from _of_dates(held, wanted)
+    elif wanted.kind != "group" and _dates(held):
+        yield from _where_numbers_are_wanted(held, wanted)
     elif wanted.kind in ("labels", "two labels"):
         yield from _of_labels(held, wanted)
-    else:
+    elif wanted.kind != "group":
         yield from _of_numbers(held, wanted)
+
+
+def _of_id(held, wanted):
+    again = held[held.duplicated()]
+    if len(again):
+        value, row = again.iloc[0], again.index[0]
+        first = held.index[held == value][0]
+        yield (
+            f"{wanted.name!r} holds {value} in rows {first} and {row}: an id names one row; "
+            f"--groups {quote(wanted.name)} is for several rows of one group"
+        )
+
+
+def _of_dates(held, wanted):
+    if len(held) and _year_first(held) is None:
+        yield (
+            f"{wanted.name!r} holds {held.iloc[0]} in row {held.index[0]}: expected dates as in "
+            f"the training data, {YEAR_FIRST}"
+        )
+
+
+def _where_numbers_are_wanted(held, wanted):
+    """Dates: a fault, unless they are features to learn from and can be read."""
+    example = f"{wanted.name!r} holds dates, such as {held.iloc[0]} in row {held.index[0]}"
+    if wanted.target:
+        yield f"{example}: write them as numbers, such as days since the first"
+    elif not wanted.fitted:
+        yield f"{example}: expected numbers, as in the training data"
+    elif _year_first(held) is None:
+        yield f"{example}: write them {YEAR_FIRST}; or {wanted.left_out}"
+    elif held.nunique() == 1:
+        yield f"{wanted.name!r} is {held.iloc[0]} in every row: {wanted.left_out}"
 
 
 def _of_category(held, wanted):
@@ -218,7 +265,7 @@ def _of_category(held, wanted):
                 f"expected what the fit has seen, {', '.join(wanted.levels)}"
             )
     elif wanted.fitted and words.nunique() == 1:
-        yield f"{wanted.name!r} is {words.iloc[0]} in every row: leave it out by --features"
+        yield f"{wanted.name!r} is {words.iloc[0]} in every row: {wanted.left_out}"
 
 
 def _of_labels(held, wanted):
@@ -230,6 +277,8 @@ def _of_labels(held, wanted):
             f"{name} holds {broken.iloc[0]} in row {broken.index[0]}, which is no label: "
             "--likelihood normal takes real numbers"
         )
+    elif not wanted.fitted:
+        return
     elif len(labels) == 1:
         yield f"{name} is {labels[0]} in every row: expected at least two labels"
     elif len(labels) > 2 and wanted.kind == "two labels":
@@ -246,9 +295,13 @@ def _of_numbers(held, wanted):
     if len(words) > len(held) / 2:
         example = f"{name} holds words, such as {words.iloc[0]!r} in row {words.index[0]}: "
         many = held.nunique()
-        if not wanted.target:
-            declared = f"--categorical {wanted.name} declares categories"
-            yield f"{example}{declared}; or leave it out by --features"
+        if not (wanted.target or wanted.fitted):
+            yield f"{example}expected numbers, as in the training data"
+        elif not wanted.target and many == len(held):
+            yield f"{example}--id {quote(wanted.name)} names rows by them; or {wanted.left_out}"
+        elif not wanted.target:
+            declared = f"--categorical {quote(wanted.name)} declares categories"
+            yield f"{example}{declared}; or {wanted.left_out}"
         elif many == 2:
             yield f"{example}--likelihood bernoulli predicts two labels"
         else:
@@ -271,7 +324,7 @@ def _of_numbers(held, wanted):
                 "--likelihood normal takes real numbers"
             )
     elif wanted.fitted and numbers.nunique() == 1:
-        cure = "expected a target that varies" if wanted.target else "leave it out by --features"
+        cure = "expected a target that varies" if wanted.target else wanted.left_out
         yield f"{name} is {held.iloc[0]} in every row: {cure}"
 
 
@@ -284,21 +337,52 @@ def _dates(held):
     words = held.astype(str).iloc[:LOOKED_AT]
     if not words.str.contains(DATE).all():
         return False
+    if _year_first(words) is not None:
+        return True
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of formats that differ between entries
         return bool(pd.to_datetime(words, errors="coerce", format="mixed").notna().all())
 
 
+YEAR_FIRST = "year first and without a time zone, as in 2020-03-31 or 2020-03-31 14:30"
+
+
+def _year_first(held):
+    """Dates and times of entries that are written so; None if one is not."""
+    if held.dtype.kind == "M":
+        return held if held.dt.tz is None else None
+    try:
+        dates = [datetime.fromisoformat(str(word)) for word in held]
+    except ValueError:
+        return None
+    if any(date.tzinfo for date in dates):
+        return None
+    return pd.Series(np.array(dates, dtype="datetime64[us]"), held.index)
+
+
+def numbers_rows(column: Any) -> bool:
+    """Whether a feature looks like a number of the rows: by its name, or whole and increasing."""
+    if re.fullmatch(r"(.*[_ .-])?(id|ID|Id)|.*[a-z]I[dD]", str(column.name)):
+        return True
+    whole = column.dtype.kind in "iu" and len(column) > 2
+    return bool(whole and (np.diff(column.to_numpy().astype("int64")) > 0).all())
+
+
 def _whole(column):
     """Whole numbers without a fraction, as they were before gaps made floats of them."""
-    if column.dtype.kind == "f" and (column % 1 == 0).all():
-        return column.astype("int64")
+    if column.dtype.kind == "f" and (column.dropna() % 1 == 0).all():
+        return column.astype("Int64" if column.hasnans else "int64")
     return column
 
 
 def _read(column, wanted):
+    if wanted.kind == "any":
+        return column
     if wanted.kind == "category":
         return _whole(column).astype("category")
-    if wanted.kind in ("labels", "two labels"):
+    if wanted.kind in ("labels", "two labels", "id", "group"):
         return _whole(column)
+    held = column.dropna()
+    if wanted.kind == "dates" or (wanted.fitted and _dates(held)):
+        return _year_first(held).reindex(column.index)
     return pd.to_numeric(column).astype("float64")

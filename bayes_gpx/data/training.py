@@ -11,7 +11,13 @@ from bayes_gpx.data.features import Frame, read_features, read_response, refuse_
 from bayes_gpx.data.groups import Groups, read_groups
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.outputs import Outputs, read_outputs
-from bayes_gpx.data.scaling import Scaling, no_scaling, response_scaling, standard_scaling
+from bayes_gpx.data.scaling import (
+    Scaling,
+    no_scaling,
+    response_scaling,
+    standard_scaling,
+    warn_of_copies,
+)
 
 INTERCEPT = "intercept"
 
@@ -380,11 +386,14 @@ def read_training(
         elif scale and observation.exposed:
             y_scaling = Scaling(observation.center(response, exposure), 1.0)
         of_x = scaling if levels is None else no_scaling
-        scalings = (
-            of_x(frame, "X", Moments.of(frame.values)),
-            y_scaling,
-            scaling(weighed, "Z", Moments.of(weighed.values)) if weighs else None,
-        )
+        x_moments = Moments.of(frame.values)
+        scalings = of_x(frame, "X", x_moments), y_scaling, None
+        warn_of_copies(frame, "X", x_moments)
+        if weighed is not None:
+            z_moments = Moments.of(weighed.values)
+            scalings = (*scalings[:2], scaling(weighed, "Z", z_moments))
+            if Z is not None:
+                warn_of_copies(weighed, "Z", z_moments)
         if intercept:
             scalings = (*scalings[:2], unscaled_last(scalings[2]))
     return TrainingData(

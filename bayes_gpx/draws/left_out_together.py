@@ -9,6 +9,7 @@ import pandas as pd
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws
+from bayes_gpx.data.dates import days_since, first_date, holds_dates
 from bayes_gpx.data.features import read_response
 from bayes_gpx.draws.categorical_values import coded
 from bayes_gpx.draws.training_rows import at_training_rows
@@ -64,7 +65,9 @@ def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
         For another number of rows, missing values, and what is neither numbers nor dates.
     """
     training.refuse_outputs("order=", "Pass groups=, or no order.")
-    values = pd.Series(_by_row(training, order, "order")).infer_objects()
+    given = _by_row(training, order, "order")
+    dated = given.dtype.kind == "O" and holds_dates(given)
+    values = pd.Series(days_since(given, first_date(given)) if dated else given).infer_objects()
     if values.dtype.kind not in "iufM":
         raise ValueError(
             f"order holds values of type {values.dtype}; expected numbers or dates, which say what "

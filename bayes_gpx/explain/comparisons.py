@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
+from bayes_gpx.data.dates import days_since, holds_dates, read_date
 from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain, origin
@@ -58,10 +59,11 @@ def comparisons(
         What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Rows in which the variable is changed; None for the training rows.
-    variables : dict of str to (value, value), or list of levels
+    variables : dict of str to (value, value), or list of values
         For each variable, a value and the value to compare it with: ``{"bmi": (30, 25)}`` gives
         the prediction at 25 minus the prediction at 30. With more than two values, each is compared
-        with the first.
+        with the first. A column of dates takes dates: text such as ``"2011-03-01"``, or dates of
+        Python, NumPy or pandas.
     average : bool
         Whether to average over the rows; by row otherwise.
     groups_new : series or array (m,), optional
@@ -82,15 +84,17 @@ def comparisons(
         `comparison` (chain, draw, [obs,] contrast), `comparison_mean`, `comparison_sd`
         ([obs,] contrast), `comparison_interval` ([obs,] contrast, ci_bound); `comparison_cov`
         between contrasts with ``covariance=True``, by row. The coordinates `variable`, `low` and
-        `high` (contrast) contain, as text, what is compared. In units of y, or of S(f). Draws are
-        joint over contrasts and rows, so that functions of several comparisons can be computed for
-        each draw. Where the response is f, means are exact, and by row also sds and intervals;
+        `high` (contrast) contain, as text with all digits, what is compared; `contrast` joins them,
+        such as "bmi 30 → 25". In units of y, or of S(f). Draws are joint over contrasts and rows,
+        so that functions of several comparisons can be computed for each draw. Where the response
+        is f, means are exact, and by row also sds and intervals;
         otherwise they are computed from the draws.
 
     Raises
     ------
     ValueError
-        For unknown variables or levels, values that are not finite, fewer than two of them, more
+        For unknown variables or levels, values that are no finite numbers or, of a column of dates,
+        no dates without a time zone, fewer than two of them, more
         rows times contrasts than can be drawn jointly, and samples or idata that do not fit the
         model.
 
@@ -108,7 +112,7 @@ def comparisons(
     >>> theta = {"lengthscale": [2.0], "amplitude": 5.0, "sigma": 0.01}
     >>> found = bx.comparisons(model, theta, variables={"x0": (1.0, 2.0)}, average=True, seed=1)
     >>> round(found["comparison_mean"].item(), 2), found["contrast"].item()
-    (3.0, 'x0: 2 - 1')
+    (3.0, 'x0 1 → 2')
     """
     refuse_swapped(model, idata)
     contrasts = _read(model.training.X, variables)
@@ -116,6 +120,8 @@ def comparisons(
     for contrast in contrasts:
         for end in (0, 1):
             refuse_outside(model, contrast.at(where.X_values, end), f"variables, {contrast.label}")
+    keep = options.get("keep", "draws")
+    one_of("keep", keep, ("draws", "summary"))
     if average:
         options["keep"] = "draws"
     options["ci_prob"] = prob = interval_probability(ci_prob)
@@ -125,7 +131,7 @@ def comparisons(
     else:
         found = _linear(model, idata, where, contrasts, **options)
     if average:
-        found = _averaged(found, prob)
+        found = _averaged(found, keep, prob)
     named = {part: ("contrast", [getattr(c, part) for c in contrasts]) for part in PARTS}
     return found.assign_coords(named)
 
@@ -146,7 +152,7 @@ class _Contrast:
 
     @property
     def label(self):
-        return f"{self.variable}: {self.high} - {self.low}"
+        return f"{self.variable} {self.low} → {self.high}"
 
     def at(self, X, end):
         """Rows with the variable at its first or second value."""
@@ -185,13 +191,20 @@ def _end(frame: Frame, name, value):
         one_of(f"variables, levels of {name!r}", str(value), frame.levels[name])
         level = frame.levels[name].index(str(value))
         return str(value), np.eye(len(frame.levels[name]))[level]
+    where, dated = f"variables: {name!r}", name in frame.origins
+    if dated and (date := read_date(value, where)) is not None:
+        return str(date), days_since([date], frame.origins[name])
     try:
-        number = float(value)
+        number = np.nan if holds_dates([value]) else float(value)
     except (TypeError, ValueError):
         number = np.nan
     if not np.isfinite(number):
-        raise ValueError(f"variables: {name!r} has {value!r}; expected a finite number.")
-    return f"{number:.6g}", np.array([number])
+        wanted = (
+            "date, such as '2011-03-01', or a finite number of days" if dated else "finite number"
+        )
+        raise ValueError(f"{where} has {value!r}; expected a {wanted}.")
+    whole = isinstance(value, int | np.integer)
+    return str(int(number)) if whole else repr(number).removesuffix(".0"), np.array([number])
 
 
 @dataclass(frozen=True)
@@ -295,11 +308,11 @@ def _by_functions(
     return _summarised(found, covariance, keep, ci_prob)
 
 
-def _averaged(found, prob):
+def _averaged(found, keep, prob):
     """Over rows; the mean exact where it was, sd and interval those of the draws."""
     mean = found["comparison_mean"].mean("obs")
     made = found[["comparison"]].mean("obs").assign_attrs(found.attrs)
-    return _summarised(made, False, "draws", prob).assign(comparison_mean=mean)
+    return _summarised(made, False, keep, prob).assign(comparison_mean=mean)
 
 
 def _summarised(found, covariance, keep, prob):
@@ -311,5 +324,5 @@ def _summarised(found, covariance, keep, prob):
         apart = draws - made["comparison_mean"]
         other = apart.rename(contrast="contrast_bis")
         made["comparison_cov"] = (apart * other).mean(samples)
-    made = made.drop_vars("comparison") if keep == "summary" else made
+    made = made.drop_dims(samples) if keep == "summary" else made
     return made.assign_attrs(found.attrs | {"ci_prob": prob})

@@ -23,6 +23,7 @@ from bayes_gpx.draws.response_scale import (
     response_units,
 )
 from bayes_gpx.explain.by_output import by_output
+from bayes_gpx.explain.null import by_permutation, replicates
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
 
@@ -57,6 +58,7 @@ def importances(
     on: Literal["response", "latent"] = "response",
     draws: int = 100,
     num_draws: int | None = None,
+    null: int | bool | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
@@ -89,8 +91,11 @@ def importances(
         Number of functions if there is a single hyperparameter draw; with more, one for each.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
+    null : int or bool, optional
+        Number of replicates of a reference distribution for each feature, as in `relevance`; True
+        for 19. Choose `measures`, since each replicate computes them anew. Not for several classes.
     seed : int, optional
-        Of functions, and of the rows that Sobol indices are estimated from.
+        Of functions, of the rows that Sobol indices are estimated from, and of permutations.
     progressbar : bool
 
     Returns
@@ -106,7 +111,8 @@ def importances(
         errors of these shares that come from the rows they are estimated from, in four independent
         samples. All draws share these rows, so averaging over draws does not reduce this error,
         and shares close to 0 may be estimated as negative. With several classes, all measures but
-        `inverse_lengthscale` have a last dim `class`.
+        `inverse_lengthscale` have a last dim `class`. With `null`, each measure has `_null` (null,
+        feature), `_refitted` and `_p` (feature), as in `relevance`, of its mean over draws.
 
     Raises
     ------
@@ -191,7 +197,23 @@ def importances(
         name: ((*dims, "class")[: array.ndim], array, {"units": units[name]})
         for name, array in kept.items()
     }
-    return xr.Dataset(variables, coords, origin(model))
+    made = xr.Dataset(variables, coords, origin(model))
+    if wanted := replicates(null):
+        if classes is not None:
+            raise ValueError(
+                "null with several classes, each of which has importances of its own. Use "
+                "bx.relevance(null=True), or one class against the others."
+            )
+        own: dict[str, Any] = {"measures": measures, "obs": obs, "on": on, "draws": draws}
+        own |= {"seed": seed, "progressbar": False}
+
+        def statistic(other: Model, theta: Draws) -> dict[str, np.ndarray]:
+            asked = importances(other, theta, X_new, Z_new, **own).mean(["chain", "draw"])
+            return {name: asked[name].values for name in measures}
+
+        how = frame.sources, wanted, seed, progressbar
+        made = made.merge(by_permutation(model, idata, statistic, *how))
+    return made
 
 
 def _derivatives(functions, where, on_response, on, progressbar):

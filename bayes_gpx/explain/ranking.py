@@ -38,6 +38,8 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
         Of `interactions`: the same for `average_interaction`, with a dim `pair`, labelled "a : b",
         instead of feature, and the coordinates `first` and `second`.
 
+        Reference distributions, if `found` has them (``null=``), are carried over.
+
     Raises
     ------
     ValueError
@@ -95,6 +97,15 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     for variable in ranked:
         if not str(variable).startswith(name):
             ranked[variable].attrs["units"] = "rank" if variable == "rank_mean" else "probability"
+    for part in ("null", "refitted", "p"):
+        reference = f"{name.removeprefix('average_')}_{part}"
+        if reference not in found:
+            continue
+        own = found[reference]
+        if item == "pair":
+            own = own.sel(feature=average["first"], feature_bis=average["second"])
+            own = own.drop_vars(["feature", "feature_bis"])
+        ranked[reference] = own
     return ranked
 
 

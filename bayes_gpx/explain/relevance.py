@@ -13,6 +13,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points
 from bayes_gpx.explain.by_output import by_output
+from bayes_gpx.explain.null import by_permutation, by_simulation, replicates
 from bayes_gpx.explain.sensitivities import (
     STEP,
     Picked,
@@ -42,7 +43,9 @@ def relevance(
     over: Literal["draws", "mixture"] = "draws",
     features: Sequence[str] | None = None,
     num_draws: int | None = None,
+    null: int | bool | None = None,
     keep: Literal["draws", "summary"] = "draws",
+    seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
     """How quickly the predictive distribution changes with each feature (KL-diff).
@@ -85,8 +88,16 @@ def relevance(
         Only these.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
+    null : int or bool, optional
+        Number of replicates of a reference distribution for each feature; True for 19. Relevance is
+        never negative, so that its interval does not tell whether a feature has any effect. In a
+        replicate the feature's column is permuted, and the model is refitted from its mode. With 19
+        replicates of 10 features that takes half a minute for 100 rows and a minute for 400. A
+        feature without effect that correlates with one that has some is called relevant too often.
     keep : {"draws", "summary"}
         "summary" keeps averages over observations and means over draws only.
+    seed : int, optional
+        Of the permutations.
     progressbar : bool
 
     Returns
@@ -98,6 +109,11 @@ def relevance(
         `average_relevance` (chain, draw, feature), the mean of `relevance_scaled` over
         observations, which `ranking` takes. `value`. With ``over="mixture"`` there are no dims
         chain and draw, no means and no sds.
+
+        With `null`: `relevance_null` (null, feature), the average relevance of each replicate;
+        `relevance_refitted` (feature), that of the rows as they are, refitted in the same way; and
+        `relevance_p` (feature), one plus the number of replicates that are at least as large as
+        that, divided by one plus their number.
 
     Raises
     ------
@@ -158,6 +174,17 @@ def relevance(
     options: dict[str, Any] = {"over": over, "num_draws": num_draws, "keep": keep}
     options["progressbar"] = progressbar
     found = measured(model, idata, where, "relevance", picked, measures, **options)
+    if wanted := replicates(null):
+        own: dict[str, Any] = {"method": method, "step": step, "over": over}
+        own |= {"keep": "summary", "progressbar": False}
+
+        def statistic(other: Model, theta: Draws) -> dict[str, np.ndarray]:
+            asked = relevance(other, theta, X_new, Z_new, groups_new=groups_new, obs=obs, **own)
+            return {"relevance": asked["average_relevance"].values.reshape(-1)}
+
+        found = found.merge(
+            by_permutation(model, idata, statistic, names, wanted, seed, progressbar)
+        )
     return found.assign_attrs(attrs)
 
 
@@ -174,7 +201,9 @@ def interactions(
     factor: int = 1,
     over: Literal["draws", "mixture"] = "draws",
     num_draws: int | None = None,
+    null: int | bool | None = None,
     keep: Literal["draws", "summary"] = "draws",
+    seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
     """How strongly pairs of features interact in the predictive distribution (KL-diff^2).
@@ -195,6 +224,12 @@ def interactions(
         Of the sum under the root: 1 as in the paper's supplement, on the scale of `relevance`; 2 as
         in its equation 3, where a pure interaction is the root of the fourth derivative of the
         divergence. The ranking is the same.
+    null : int or bool, optional
+        Number of replicates of a reference distribution for each pair; True for 19. In a replicate
+        the interaction of the pair is taken out of the fitted f, responses are drawn around the
+        rest, and the model is refitted to them from its mode.
+    seed : int, optional
+        Of the replicates.
 
     Returns
     -------
@@ -202,7 +237,8 @@ def interactions(
         `interaction` (chain, draw, obs, feature, feature_bis), per unit of both, symmetric, NaN on
         the diagonal and for pairs that were not asked for, and `interaction_scaled`, the same times
         both standard deviations; their `_mean` and `_sd`, and `average_interaction`, as in
-        `relevance`. `value`.
+        `relevance`. `value`. With `null`: `interaction_null` (null, feature, feature_bis),
+        `interaction_refitted` and `interaction_p`, as in `relevance`.
 
     Raises
     ------
@@ -267,4 +303,20 @@ def interactions(
     measures = of_pairs(model, where, picked, asked, factor)
     options["keep"] = keep
     found = measured(model, idata, where, "interaction", picked, measures, **options)
+    if count := replicates(null):
+        own: dict[str, Any] = {"pairs": pairs, "factor": factor, "over": over}
+        own |= {"keep": "summary", "progressbar": False}
+        size = len(columns)
+        looked_at = np.array(
+            [[frozenset((i, j)) in wanted for j in range(size)] for i in range(size)]
+        )
+
+        def statistic(other: Model, theta: Draws) -> dict[str, np.ndarray]:
+            asked = interactions(other, theta, X_new, Z_new, groups_new=groups_new, obs=obs, **own)
+            average = asked["average_interaction"].reindex(feature=columns, feature_bis=columns)
+            return {"interaction": average.values.reshape((size, size))}
+
+        more = by_simulation(model, idata, statistic, looked_at, count, seed, progressbar)
+        held = {dim: found[dim].values for dim in ("feature", "feature_bis")}
+        found = found.merge(more.sel(held))
     return found.assign_attrs(factor=factor)

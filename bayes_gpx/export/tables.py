@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,11 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws, Table
 from bayes_gpx.data.categorical import indicator
+from bayes_gpx.data.dates import date_after
+from bayes_gpx.data.gaps import gaps_in_words
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.explain import attributions, contributions, predictions, shapley_values, weights
+from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.export.long_form import to_pandas
 
 if TYPE_CHECKING:
@@ -43,49 +47,161 @@ def _inert(value):
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
+@dataclass(frozen=True)
+class Beside:
+    """What stands beside each row in a table, whatever is computed of it; Series by row, or None.
+
+    Attributes
+    ----------
+    ids : names of the rows
+    observed : the target, where it is known
+    groups : passed on to the model
+    gaps : frame of which features were missing and filled in
+    """
+
+    ids: Any = None
+    observed: Any = None
+    groups: Any = None
+    gaps: Any = None
+
+    def of(self, rows: Any) -> Beside:
+        """Of some rows."""
+        parts = {name: getattr(self, name) for name in ("ids", "observed", "groups", "gaps")}
+        return Beside(**{k: None if v is None else v.loc[rows] for k, v in parts.items()})
+
+    def joined(self, frame: Any) -> Any:
+        """A table with a column `row`, with `id` after it, `group` and `observed`."""
+        rows, after = frame["row"], 1
+        for name, column in (("id", self.ids), ("group", self.groups), ("observed", self.observed)):
+            if column is not None:
+                frame.insert(after, name, column.loc[rows].to_numpy())
+                after += 1
+        return frame
+
+
+def predicted(
+    model: Model,
+    idata: Draws,
+    X: Any,
+    beside: Beside,
+    *,
+    ci_prob: float | None = None,
+    seed: int | None,
+) -> Iterator[Any]:
+    """Blocks of predictions, one line for each row.
+
+    Yields
+    ------
+    pandas.DataFrame
+        Columns row, those of `Beside`, and each with _mean, _sd, _lower and _upper: f, on the scale
+        of the link; and y, a new response, a probability for each label but the first of two, or
+        rate and y for counts. For labels `predicted` is the most probable one.
+    """
+    prob = interval_probability(ci_prob)
+    for _, _, found, own in _blocks(model, idata, X, beside, prob, seed):
+        yield _predictions_table(model, found, own, prob)
+
+
 def explained(
     model: Model,
     idata: Draws,
     X: Any,
+    beside: Beside,
     *,
     baseline: str | Table,
     division: str = "integrated_gradients",
     ci_prob: float | None = None,
     seed: int | None,
-) -> Iterator[Any]:
-    """Blocks of explanations in long form, a row for each observation and feature.
+) -> Iterator[tuple[Any, Any]]:
+    """Blocks of explanations in long form, a row for each observation and feature, and predictions.
 
     Yields
     ------
-    pandas.DataFrame
-        Columns row, feature (and class), value; of a GPX weight and contribution, and attribution,
-        each with _mean, _sd, _lower and _upper; and the same of the prediction. The value of a
-        category is its level, and its weight that of this level.
+    explanations : pandas.DataFrame
+        Columns row, those of `Beside`, feature (and class), value; of a GPX weight (its weight
+        function) and contribution, and attribution, each with _mean, _sd, _lower and _upper;
+        weight_deviation_sd, by which the weights of rows deviate from that; offset, which
+        contributions add up to f_mean with; prediction_mean, and baseline_mean, which attributions
+        add up to it with. The value of a category is its level, and its weight that of this level;
+        a date is written as one.
+    predictions : pandas.DataFrame
+        As `predicted` yields.
     """
     verbs: dict[str, Callable[..., xr.Dataset]] = {}
     if model.training.Z is not None:
-        verbs |= {"weight": weights, "contribution": contributions}
-    against = partial(DIVISIONS[division], baseline=baseline)
+        verbs |= {"weight": partial(weights, smooth=True), "contribution": contributions}
+        deviations = deviation_sds(model, idata)
     prob = interval_probability(ci_prob)
-    seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
-    for k, own in enumerate(seeds):
-        rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
-        asked: Any = (model, idata, rows)
-        options: dict[str, Any] = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
-        options["ci_prob"] = prob
-        predicted = predictions(*asked, **options)
-        name = model.specification.observation.reported
+    against = partial(DIVISIONS[division], baseline=baseline)
+    for asked, options, made, own in _blocks(model, idata, X, beside, prob, seed):
         found = {said: verb(*asked, **options) for said, verb in verbs.items()}
         found["attribution"] = against(*asked, **options)
         shares = found["attribution"]
+        if "weight" in found:
+            own_sd = deviations.broadcast_like(found["weight"]["weight_mean"])
+            found["weight"] = found["weight"].assign(weight_deviation_sd=own_sd)
         if "level" in shares.coords and "weight" in found:
             found["weight"] = _of_own_levels(found["weight"], shares["level"])
         named: dict[str, Any] = {}
         for said, dataset in found.items():
             named |= _moments(dataset, said)
-        named |= _moments(predicted, name, "prediction")
         whole = xr.Dataset(named | {"value": shares["value"]}, attrs={"ci_prob": prob})
-        yield _levels_as_values(to_pandas(whole))
+        frame = to_pandas(whole).drop(columns="unit", errors="ignore")  # dates are written as such
+        if "weight" in found:
+            sds = found["weight"]["weight_deviation_sd"].to_series().rename("weight_deviation_sd")
+            columns = sds.reset_index().rename(columns={"obs": "row"})
+            frame = frame.merge(columns, how="left", sort=False)
+        ends = {"prediction_mean": made["response_mean"]}
+        ends["baseline_mean"] = made["response_mean"] - shares["difference_mean"]
+        if "contribution" in found:
+            ends = {"offset": found["contribution"]["offset"], **ends}
+        each = xr.Dataset(ends).drop_attrs().to_dataframe().reset_index()
+        frame = frame.merge(each.rename(columns={"obs": "row"}), how="left", sort=False)
+        frame = _in_words(frame, model.training.X.origins)
+        if own.gaps is not None:
+            pairs = zip(frame["row"], frame["feature"], strict=True)
+            missing = [bool(own.gaps[f].loc[row]) if f in own.gaps else False for row, f in pairs]
+            frame.insert(frame.columns.get_loc("value") + 1, "filled_in", missing)
+        yield own.joined(frame), _predictions_table(model, made, own, prob)
+
+
+def _blocks(model, idata, X, beside, prob, seed):
+    """For some rows what functions take, with options; predictions there; and what is beside."""
+    seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
+    for k, own in enumerate(seeds):
+        rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
+        options: dict[str, Any] = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
+        options["ci_prob"] = prob
+        here = beside.of(rows.index)
+        if here.groups is not None:
+            options["groups_new"] = here.groups
+        asked = (model, idata, rows)
+        yield asked, options, predictions(*asked, **options), here
+
+
+def _predictions_table(model, found, beside, prob):
+    """Predictions, one line for each row."""
+    labels, name = model.training.labels, model.specification.observation.reported
+    named: dict[str, Any] = {}
+    for quantity in dict.fromkeys(("f", "smooth", name, "y" if labels is None else name)):
+        parts = _moments(found, quantity)
+        if labels is not None and quantity == name and "class" not in found.dims:
+            parts = {k.replace(name, f"{name}_{labels[1]}"): part for k, part in parts.items()}
+        for part, array in parts.items():
+            if "class" not in array.dims:
+                named[part] = array
+                continue
+            for label in array["class"].values:
+                said = f"{quantity}_{label}" + part.removeprefix(quantity)
+                named[said] = array.sel({"class": label}, drop=True)
+    frame = to_pandas(xr.Dataset(named, attrs={"ci_prob": prob}))
+    if labels is not None:
+        mean = found[f"{name}_mean"].values
+        codes = mean.argmax(axis=1) if mean.ndim > 1 else (mean > 0.5).astype(int)
+        frame.insert(1, "predicted", np.array(labels)[codes])
+    if beside.gaps is not None:
+        frame.insert(1, "filled_in", gaps_in_words(beside.gaps))
+    return beside.joined(frame)
 
 
 def _of_own_levels(dataset, level):
@@ -98,11 +214,17 @@ def _of_own_levels(dataset, level):
     return picked.assign_coords(feature=level["feature"])
 
 
-def _levels_as_values(frame):
-    if "level" not in frame:
-        return frame
-    value = frame["value"].astype(object).where(frame["level"] == "", frame["level"])
-    return frame.assign(value=value).drop(columns="level")
+def _in_words(frame, origins):
+    """Values that are no numbers: levels of categories, and dates in the place of days."""
+    if "level" in frame:
+        value = frame["value"].astype(object).where(frame["level"] == "", frame["level"])
+        frame = frame.assign(value=value).drop(columns="level")
+    for column, origin in origins.items():
+        dated = frame["feature"] == column
+        dates = [str(date_after(origin, days)) for days in frame.loc[dated, "value"]]
+        frame["value"] = frame["value"].astype(object)
+        frame.loc[dated, "value"] = dates
+    return frame
 
 
 def _moments(found, name, said=None):

@@ -7,9 +7,9 @@ the compiled function, so whatever depends on them alone is computed once.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -53,9 +53,18 @@ class Density:
     long_run : bool
         Whether there will be thousands of calls, so that log density and gradient are worth
         compiling to machine code, where that is faster.
+    changing : list of shared variables
+        Data that will be replaced between calls; all other data are constants.
     """
 
-    def __init__(self, model, *, jacobian, long_run=False):
+    def __init__(
+        self,
+        model: pm.Model,
+        *,
+        jacobian: bool,
+        long_run: bool = False,
+        changing: Sequence[SharedVariable] = (),
+    ) -> None:
         self.model, self.jacobian = model, jacobian
         if model.discrete_value_vars:
             raise ValueError(
@@ -74,12 +83,12 @@ class Density:
             small = n < NATIVE_BELOW or _any(logp, "by_sums")
             self.native = long_run and small and not _any(logp, "interpreted")
             slopes = pt.grad(logp, values)
-            flat = pt.concatenate([g.ravel() for g in slopes])
+            flat = pt.concatenate([g.ravel() for g in cast(list[Tensor], slopes)])
             expanded = model.replace_rvs_by_values(model.unobserved_RVs)
             x = pt.vector("x", shape=(sum(map(_size, self._shapes)),))
             known = _normal_evidence(logp) if self.native else []
             joined = clone_replace(
-                [*_frozen([logp, flat, *known]), *expanded],
+                [*_frozen([logp, flat, *known], changing), *expanded],
                 dict(zip(values, self.split(x), strict=True)),
             )
             several, self._leaves_out = 2 + len(known), bool(known)
@@ -233,7 +242,8 @@ def _native_mode():
     return NATIVE_MODE
 
 
-def _frozen(outputs):
-    """The graphs with shared variables, such as the data, replaced by their present values."""
+def _frozen(outputs, changing):
+    """The graphs with shared variables, but for changing ones, replaced by their present values."""
     shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
+    shared = [v for v in shared if v not in changing]
     return clone_replace(outputs, {v: pt.constant(v.get_value(), name=v.name) for v in shared})

@@ -16,13 +16,13 @@ from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.nuts import LEFT_OUT
-from bayes_gpx.inference.optimise import Elsewhere, Maximum, NowhereFinite
+from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Maximum, NowhereFinite
 from bayes_gpx.model.cheaper import cheaper
 from bayes_gpx.model.svgp import bound_by_rows, inducing_values
-from bayes_gpx.numerics.progress import beside
+from bayes_gpx.numerics.progress import beside, flops_per_second, spoken
 from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.strategies.exact import Exact
-from bayes_gpx.system.memory import room_for_pairs
+from bayes_gpx.system.memory import APPROXIMATE, room_for_pairs
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, known_executor, one_of
 
@@ -39,6 +39,13 @@ SAMPLE, MANY = 2_000, 5
 """Rows that the starts of an optimiser climb with, where there are `MANY` times as many and each
 density passes over all: five starts then take less time than one of all rows. With more than
 `SAMPLE // MANY` inducing points little would be saved."""
+
+HOUR = 3600.0
+"""Seconds that the search of the mode may take where the rows alone decide it."""
+
+WORTH_TIMING, FLOPS = 4_000, 3
+"""Rows from which the machine's speed is measured before a fit, and floating-point operations of a
+density with its gradient, as a multiple of n^3: 2.8 to 3.7 at 353 rows, 1.6 to 2.4 at 1,437."""
 
 DRAWS_WORTH_LOO = 100
 """From this many draws on, a fit has leave-one-out terms for `arviz.loo`."""
@@ -94,6 +101,7 @@ def infer(
     other = cheaper(spec, model.training.n, model.training.d)
     with room, beside(other), blas_threads(order, chosen.threads(options)):
         starts = model.starts(start)
+        _refuse_slow(model, len(starts))
         if start is None and options.get("minibatch") is None and _worth_sampling(model):
             starts = _near(model, starts, options)
         if sampled:
@@ -115,6 +123,20 @@ def infer(
     if spec.beliefs is not None:
         idata["beliefs"] = xr.DataTree(believed(model, idata, progressbar=progressbar))
     return idata
+
+
+def _refuse_slow(model, starts):
+    """Raise before the first density if all of them would take more than an hour."""
+    spec, n = model.specification, model.training.n
+    if spec.approximation is not None or spec.fixed_basis or n < WORTH_TIMING:
+        return
+    densities = EVALUATIONS * (starts + 1)
+    seconds = densities * (spec.classes or 1) * FLOPS * float(n) ** 3 / flops_per_second()
+    if seconds > HOUR:
+        raise ValueError(
+            f"{n} rows without an approximation need about {densities} factorisations of a matrix "
+            f"of all pairs of rows, which take {spoken(seconds)} or more here. {APPROXIMATE}"
+        )
 
 
 def _worth_sampling(model):

@@ -12,6 +12,7 @@ from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.model.beliefs import Belief, read_beliefs
 from bayes_gpx.model.model import Model
 from bayes_gpx.model.specification import Specification
+from bayes_gpx.validation import options_named
 
 if TYPE_CHECKING:
     from bayes_gpx.kernels.precomputed import Precomputed
@@ -180,6 +181,7 @@ class GP(Model):
     ('chain', 'draw', 'feature')
     """
 
+    @options_named
     def __init__(
         self,
         X: Table,
@@ -294,6 +296,7 @@ class GPX(Model):
     ('z0', 'intercept')
     """
 
+    @options_named
     def __init__(
         self,
         X: Table,

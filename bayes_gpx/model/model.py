@@ -36,6 +36,7 @@ from bayes_gpx.model.refusals import refuse_many, refuse_streamed
 from bayes_gpx.model.signature import probe_of, signature_of
 from bayes_gpx.model.specification import squared
 from bayes_gpx.model.starting_points import starts
+from bayes_gpx.names import no_attribute
 from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
 from bayes_gpx.processes.grouped_process import in_groups
@@ -80,6 +81,13 @@ class Model:
     ) -> None:
         self._read(training, specification, priors, scale, name)
         self._build(pm.Model.get_context(error_if_none=False))
+
+    if not TYPE_CHECKING:  # to type checkers there are no other attributes
+
+        def __getattr__(self, name):
+            if hasattr(type(self), name):  # a property, which failed by an error of its own
+                return object.__getattribute__(self, name)
+            raise no_attribute(f"{type(self).__name__!r} object", name)
 
     def _read(self, training, specification, priors, scale, name):
         if specification.observation.classes is not None:

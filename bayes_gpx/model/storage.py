@@ -18,6 +18,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Priors
 from bayes_gpx.data.categorical import indicator
+from bayes_gpx.data.dates import first_date
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.scaling import Scaling
@@ -260,8 +261,10 @@ def _read(path):
 def _opened(path, held):
     """The group of this package in a file's bytes, and all groups."""
     try:
-        h5py.File(BytesIO(held)).close()  # h5netcdf does not close what it cannot open
-        with xr.open_datatree(BytesIO(held), engine="h5netcdf") as opened:
+        # What h5netcdf cannot open it does not close either, and fails again when it is collected.
+        with h5py.File(BytesIO(held)) as file:
+            file.attrs.get("_nc3_strict")  # which it reads first
+        with xr.open_datatree(BytesIO(held), engine="h5netcdf", phony_dims="sort") as opened:
             tree = opened.load()
     except Exception as unreadable:  # whatever HDF5, h5netcdf and xarray make of damage
         raise ValueError(
@@ -365,7 +368,7 @@ def _dated(training, origins):
     """The training data, knowing which columns are days since which date."""
     found = {}
     for name, known in origins.items():
-        dates = {column: np.datetime64(text, "ns") for column, text in known.items()}
+        dates = {column: first_date([np.datetime64(text)]) for column, text in known.items()}
         found[name] = replace(getattr(training, name), origins=dates)
     return replace(training, **found)
 

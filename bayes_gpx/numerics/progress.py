@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from time import perf_counter
 
+import numpy as np
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -21,6 +22,9 @@ from bayes_gpx.system.memory import in_words, peak
 WORTH_SAYING = 60.0
 """Seconds from which it is said beforehand how long something will take."""
 
+
+PROBE = 400
+"""Rows of the matrices whose product tells how fast the machine is."""
 
 _CHEAPER: ContextVar[tuple[str, float] | None] = ContextVar("_CHEAPER", default=None)
 
@@ -53,6 +57,16 @@ def progress_bar(wanted: bool) -> Progress:
         TimeRemainingColumn(),
     )
     return Progress(*columns, console=console, disable=not visible, transient=True)
+
+
+def flops_per_second() -> float:
+    """Floating-point operations that products of matrices do in a second here, at best."""
+    A, seconds = np.ones((PROBE, PROBE)), []
+    for _ in range(30):  # short ones, of which some are not interrupted by other programs
+        begun = perf_counter()
+        A @ A
+        seconds.append(perf_counter() - begun)
+    return 2.0 * PROBE**3 / min(seconds)
 
 
 def foretell(
@@ -88,7 +102,7 @@ def foretell(
         held = peak()
         memory = "" if held is None else f"; memory so far {in_words(held)}"
         Console(stderr=True, soft_wrap=True).print(
-            f"{what}: {_spoken(total)} or so ({times:,} evaluations of {each:.2g} s, {at_once} at "
+            f"{what}: {spoken(total)} or so ({times:,} evaluations of {each:.2g} s, {at_once} at "
             f"a time{memory}).{_instead(total)}",
             highlight=False,
         )
@@ -97,12 +111,13 @@ def foretell(
 def _instead(total):
     """What would take less than half of the time, in a sentence; "" without such."""
     name, share = _CHEAPER.get() or ("", 1.0)
-    return f" With approximation={name}: {_spoken(share * total)} or so." if share < 0.5 else ""
+    return f" With approximation={name}: {spoken(share * total)} or so." if share < 0.5 else ""
 
 
-def _spoken(seconds):
+def spoken(seconds: float) -> str:
     """A duration in words, rounded as an estimate is."""
     for unit, size in (("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0)):
         if seconds >= 2.0 * size:
-            return f"{seconds / size:.2g} {unit}"
+            number = seconds / size
+            return f"{number:.0f} {unit}" if number >= 10.0 else f"{number:.2g} {unit}"
     return f"{seconds:.0f} seconds"

@@ -12,10 +12,10 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, short
-from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
+from bayes_gpx.plots.visuals import axis_labels, interval_bars
 
 
 def _bars(da, target, **kwargs):
@@ -67,7 +67,7 @@ def plot_importances(
         If a dataset has no such variable, or its features differ from those of the first.
     """
     prob = interval_probability(ci_prob)
-    means, intervals, single = {}, {}, []
+    means, intervals, references, single = {}, {}, {}, []
     for dataset in datasets:
         refuse_no_dataset(dataset, "bx.relevance or bx.importances")
         held = _measures(dataset)
@@ -79,6 +79,12 @@ def plot_importances(
             varies = samples and float(measure.std(samples).max()) > 0
             wide = measure.azstats.eti(prob=prob, dim=samples) if varies else mean + EMPTY
             intervals[name] = wide / largest
+            null = dataset.get(f"{name.removeprefix('average_')}_null")
+            if null is not None:
+                ends = np.stack([null.min("null"), null.quantile(0.95, "null")], axis=-1)
+                coords = {"feature": null["feature"].values, "ci_bound": BOUNDS}
+                bounds = xr.DataArray(ends, coords, ["feature", "ci_bound"])
+                references[name] = bounds / largest
             single += [] if varies else [name.replace("_", " ")]
     features = next(iter(means.values()), xr.DataArray([]))
     for name, mean in means.items():
@@ -99,14 +105,21 @@ def plot_importances(
     room = {"above": 0.5, "narrowest": 7.0, "between": beside(names)}
     lay_out(pc_kwargs, len(means), size, backend=backend, **room)
     pc = PlotCollection.wrap(mean, cols=["measure"], backend=backend, **pc_kwargs)
-    pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    if references:
+        beside_them = stacked(references).reindex(measure=list(means))
+        pc.map(_bars, "null", data=beside_them, color="gray", width=9, alpha=0.45)
     pc.map(_bars, "interval", data=stacked(intervals), color="C0", width=3)
     pc.map(_points, "point_estimate", data=mean, color="C0", names=names)
     pc.map(_title, "title", data=mean)
     pc.map(axis_labels, "xlabel", data=mean, x="share of the largest")
     none = f"\none value, no interval: {', '.join(single)}" if single else ""
+    none += "\ngray: features without effect" if references else "\nnoise is above 0 too"
     add_title(pc, f"Measures of relevance, {prob:.0%} intervals{none}")
     return pc
+
+
+BESIDE = ("_mc_error", "_refitted", "_p")
+"""Ends of the names of what goes with a measure."""
 
 
 def _measures(dataset):
@@ -119,7 +132,7 @@ def _measures(dataset):
     held = {
         str(name): value
         for name, value in dataset.items()
-        if set(value.dims) in known and not str(name).endswith("_mc_error")
+        if set(value.dims) in known and not str(name).endswith(BESIDE)
     }
     if not held:
         raise ValueError(

@@ -13,7 +13,7 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import NO_INTERVAL, refuse_no_dataset, short
-from bayes_gpx.plots.visuals import axis_labels, cells, interval_bars, is_plotly, vertical_zero
+from bayes_gpx.plots.visuals import axis_labels, cells, interval_bars, is_plotly
 from bayes_gpx.validation import count
 
 SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
@@ -31,6 +31,13 @@ LEAST, DARK = 0.005, 0.75
 def _bars(da, target, **kwargs):
     bounds = da.transpose("feature", "ci_bound").values
     return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
+
+
+def _references(da, target, **kwargs):
+    """From the smallest of the replicates to their 95 % quantile, one bar for each feature."""
+    drawn = da.transpose("null", "feature").values
+    ends = np.stack([drawn.min(axis=0), np.quantile(drawn, 0.95, axis=0)], axis=1)
+    return interval_bars(np.arange(len(ends)), ends, target, across=True, **kwargs)
 
 
 def _points(da, target, **kwargs):
@@ -97,7 +104,9 @@ def plot_relevance(
     """Plot features' average relevance with intervals, and the probability of each rank.
 
     Features are in the order of their mean ranks. With a single draw of the hyperparameters there
-    are no intervals and no probabilities, and only the averages are shown.
+    are no intervals and no probabilities, and only the averages are shown. Relevance is never 0.
+    If it has a reference distribution (``bx.relevance(null=True)``), gray bars show how far
+    features without any effect come: up to the 95% quantile of the replicates.
 
     Parameters
     ----------
@@ -134,7 +143,9 @@ def plot_relevance(
     lay_out(pc_kwargs, len(panels), size, backend=backend, above=0.5, between=beside(names))
     pc = PlotCollection.wrap(mean, cols=["panel"], backend=backend, **pc_kwargs)
     intervals = panel("average_relevance_interval", "average")
-    pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    if "relevance_null" in chosen:
+        null = panel("relevance_null", "average")
+        pc.map(_references, "null", data=null, color="gray", width=9, alpha=0.45)
     if not alone:
         pc.map(_bars, "interval", data=intervals, color="C0", width=3)
     pc.map(_points, "point_estimate", data=mean, color="C0")
@@ -150,7 +161,9 @@ def plot_relevance(
     left = ranked.sizes["feature"] - m
     some = f", first {m} of {m + left} features" if left else ""
     interval = NO_INTERVAL if alone else f"{ranked.attrs['ci_prob']:.0%} intervals"
-    add_title(pc, f"Relevance, averaged over observations{some}\n{interval}")
+    known = "relevance_null" in chosen
+    reference = "; gray: features without effect" if known else "; noise is above 0 too"
+    add_title(pc, f"Relevance, averaged over observations{some}\n{interval}{reference}")
     return pc
 
 

@@ -25,6 +25,7 @@ from bayes_gpx.explain import (
 )
 from bayes_gpx.explain.components import components_of
 from bayes_gpx.explain.imputation import combined
+from bayes_gpx.explain.null import replicates
 from bayes_gpx.export.arviz import predictive_checks
 from bayes_gpx.export.tables import DIVISIONS
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
@@ -52,6 +53,10 @@ MOST_JOINT = 400
 
 MOST_PAIRED = 12
 """Features up to which all pairs are looked at; of more, those of the more relevant half."""
+
+
+QUICK_NULL = 150, 10
+"""Rows and features up to which the reference for relevance takes half a minute at most."""
 
 
 class Findings:
@@ -91,6 +96,7 @@ class Findings:
         division="integrated_gradients",
         others=None,
         ci_prob=None,
+        null=None,
     ):
         self.division = division
         self.model, self.idata, self.X_new = model, idata, X_new
@@ -100,6 +106,7 @@ class Findings:
         if self.others:
             self._refuse_unlike()
         self.prob = interval_probability(ci_prob)
+        self._null = null
         self.hyper = hyperparameter_draws(model, idata)
         self.where = points(model, **self._samples)
         read_baseline(model, baseline)
@@ -193,6 +200,20 @@ class Findings:
         return read_observed(
             xr.Dataset(coords={"obs": self.where.index}, attrs=attrs), y_new
         ).values
+
+    def known_of(self, label):
+        """What was observed in a row and its group, in words; nothing where neither is known."""
+        (row, *_), training = np.flatnonzero(self.where.index == label), self.model.training
+        y, groups = self.y_new, self._samples["groups_new"]
+        if self.X_new is None:
+            own = training.groups
+            y, groups = training.y, None if own is None else np.array(own.labels)[own.codes]
+        if y is not None:
+            value = training.labels[int(y[row])] if training.labels else f"{y[row]:.6g}"
+            unit = self.units.get(training.y_name)
+            yield f"Observed {training.y_name}: {value}{f' {unit}' if unit else ''}."
+        if groups is not None:
+            yield f"Group: {np.asarray(groups)[row]}."
 
     @property
     def alone(self):
@@ -408,16 +429,29 @@ class Findings:
         return self._of(slopes, obs=rows, **self.sampled)
 
     @cached_property
+    def replicates(self):
+        """Replicates of the reference for relevance: 19 by default where refits are quick."""
+        training = self.model.training
+        if self._null is not None:
+            return replicates(self._null)
+        replaceable = not (training.streamed or self.model.joined)
+        rows, features = QUICK_NULL
+        few = training.n <= rows and len(training.X.sources) <= features
+        return replicates(replaceable and few)
+
+    @cached_property
     def ranked(self):
         """Features by relevance."""
-        options = {**self.thinned, "keep": "summary", "progressbar": False}
+        options = {**self.thinned, "keep": "summary", "progressbar": False, "seed": self.seed}
+        options["null"] = self.replicates or None
         return ranking(self._of(relevance, obs=self.some, **options), ci_prob=self.prob)
 
     @cached_property
     def ranked_pairs(self):
         """Pairs of features by interaction."""
         few = len(self.model.training.X.sources) <= MOST_PAIRED
-        options = {**self.thinned, "keep": "summary", "progressbar": False}
+        options = {**self.thinned, "keep": "summary", "progressbar": False, "seed": self.seed}
+        options["null"] = self._null  # only where asked for: each refit compiles its density
         pairs = None if few else "screened"
         found = self._of(interactions, obs=self.some, pairs=pairs, **options)
         return ranking(found, ci_prob=self.prob)

@@ -20,6 +20,12 @@ MATRICES_OF_A_CLASS = 1
 WORTH_ASKING = LEAST_MATRICES * 8 * 2000**2
 """Bytes for which no machine is too small: those of 2000 rows."""
 
+APPROXIMATE = (
+    "Pass approximation=bx.Inducing(m), with some hundred points, or bx.HSGP for few columns; or "
+    "take fewer rows."
+)
+"""What to do where the rows are too many for matrices of all pairs of them."""
+
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 LIMITS = {
     "memory.max": ("memory.current", "memory.stat", "inactive_file"),
@@ -55,8 +61,7 @@ def room_for_pairs(n: int, approximation: Any, classes: int = 0) -> Iterator[Non
     of = f" of {classes} classes" if classes else ""
     message = (
         f"{n} rows{of} without an approximation need matrices of {in_words(8 * n**2)} each, "
-        f"{in_words(needed)} at the least; {{}}. Pass approximation=bx.Inducing(m), with some "
-        "hundred points, or bx.HSGP for few columns; or take fewer rows."
+        f"{in_words(needed)} at the least; {{}}. {APPROXIMATE}"
     )
     if free is not None and needed > free:
         raise ValueError(message.format(f"{in_words(free)} are free"))

@@ -10,9 +10,9 @@ class ExtrapolationWarning(UserWarning):
     """Rows to predict or explain leave the training data.
 
     A verb gives it once for each call, where one of the rows of X_new or Z_new lies outside of a
-    column's range in the training data by more than `bayes_gpx.draws.points.MARGIN` of it. Filter
-    it where you extrapolate on purpose: ``warnings.simplefilter("ignore",
-    bx.ExtrapolationWarning)``.
+    column's range in the training data by more than `bayes_gpx.draws.points.MARGIN` of it. It then
+    counts all rows that lie outside, by however little. Filter it where you extrapolate on purpose:
+    ``warnings.simplefilter("ignore", bx.ExtrapolationWarning)``.
     """
 
 

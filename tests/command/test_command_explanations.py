@@ -1,5 +1,7 @@
 """Explanations and reports by the command, which are what the verbs say."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from numpy.testing import assert_allclose
@@ -16,24 +18,40 @@ def test_explained_rows_are_what_the_verbs_say(folder):
     out = folder / "explained.csv"
     assert cli.main(["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]) == 0
     found = pd.read_csv(out)
-    each = ("weight", "contribution", "attribution", "prediction")
-    assert list(found) == ["row", "feature", "value"] + [f"{q}_{m}" for q in each for m in MOMENTS]
+    columns = [f"{q}_{m}" for q in ("weight", "contribution", "attribution") for m in MOMENTS]
+    ends = ["offset", "prediction_mean", "baseline_mean"]
+    assert list(found) == ["row", "feature", "value", *columns, "weight_deviation_sd", *ends]
     assert (
         found["row"].tolist() == [1, 1, 2, 2, 3, 3] and found["feature"].tolist() == ["a", "c"] * 3
     )
     model, idata = bx.load(folder / "run" / "fit.nc")
     new = pd.read_csv(folder / "new.csv")
     asked = {"draws": 4000, "seed": 1, "progressbar": False}
-    for verb in (bx.weights, bx.contributions, bx.attributions):
-        name, expected = verb.__name__[:-1], verb(model, idata, new, **asked)
+    functions = partial(bx.weights, smooth=True)
+    for name, verb in (
+        ("weight", functions),
+        ("contribution", bx.contributions),
+        ("attribution", bx.attributions),
+    ):
+        expected = verb(model, idata, new, **asked)
         for moment in ("mean", "sd"):
             assert_allclose(found[f"{name}_{moment}"], expected[f"{name}_{moment}"].values.ravel())
-        low, high = expected[name].quantile([0.055, 0.945], ["chain", "draw"]).values
-        noise = 0.2 * found[f"{name}_sd"]  # of quantiles of 1000 draws, some 4 standard errors
-        assert (np.abs(found[f"{name}_lower"] - low.ravel()) < noise).all()
-        assert (np.abs(found[f"{name}_upper"] - high.ravel()) < noise).all()
+        for k, end in enumerate(("lower", "upper")):
+            exact = expected[f"{name}_interval"].isel(ci_bound=k).values.ravel()
+            assert_allclose(found[f"{name}_{end}"], exact)
+    apart = bx.weights(model, idata, new, **asked)["weight_sd"] ** 2
+    apart -= functions(model, idata, new, **asked)["weight_sd"] ** 2
+    assert_allclose(found["weight_deviation_sd"] ** 2, apart.values.ravel())
     predicted = bx.predictions(model, idata, new, **asked)
     assert_allclose(found["prediction_mean"], np.repeat(predicted["y_mean"].values, 2))
+    rows = pd.read_csv(folder / "predictions.csv")
+    assert list(rows) == ["row"] + [f"{q}_{m}" for q in ("f", "smooth", "y") for m in MOMENTS]
+    for name in list(rows)[1:]:
+        quantity, _, moment = name.partition("_")
+        if moment in ("mean", "sd"):
+            assert_allclose(rows[name], predicted[name])
+        else:
+            assert_allclose(rows[name], predicted[f"{quantity}_interval"].sel(ci_bound=moment))
 
 
 def test_differences_are_divided_by_shapley_values_where_asked(folder, tmp_path):
@@ -120,7 +138,8 @@ def test_a_category_has_one_line_and_its_level_is_its_value(tmp_path, capsys):
     assert kinds["value"].tolist() == rows["kind"].tolist() and not found.isna().any(axis=None)
     model, idata = bx.load(tmp_path / "run" / "fit.nc")
     new = rows.assign(kind=rows["kind"].astype("category"))
-    weights = bx.weights(model, idata, new, keep="summary", progressbar=False)["weight_mean"]
+    options = {"smooth": True, "keep": "summary", "progressbar": False}
+    weights = bx.weights(model, idata, new, **options)["weight_mean"]
     own = [float(weights[i].sel(feature=f"kind={k}")) for i, k in enumerate(rows["kind"])]
     assert_allclose(kinds["weight_mean"], own, rtol=1e-9)
 

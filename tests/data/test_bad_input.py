@@ -311,3 +311,100 @@ def test_idata_that_differs_in_data_labels_or_fixed_values(regression):
     stacked = xr.DataTree.from_dict({"posterior": xr.Dataset({"sigma": ("sample", [1.0])})})
     with pytest.raises(ValueError, match="expected chain, draw"):
         bx.predictions(gp, stacked)
+
+
+def copies(X):
+    """Tables with columns that hold the same, and those columns."""
+    return {
+        "equal": (X.assign(years=X["age"]), "'age' and 'years'"),
+        "in other units": (X.assign(months=12 * X["age"] - 5), "'age' and 'months'"),
+        "from the other end": (X.assign(rest=90 - X["age"]), "'age' and 'rest'"),
+        "categories": (
+            X.assign(**dict.fromkeys("ab", pd.Categorical(["x", "y", "z"] * 4 + ["x", "y"]))),
+            "'a' and 'b'",
+        ),
+        "three": (X.assign(a=X["age"], b=X["age"]), "'age' and 'a' and 'b'"),
+    }
+
+
+@pytest.mark.parametrize("case", copies(pd.DataFrame({"age": [1.0]}).loc[[0] * 14]))
+@pytest.mark.parametrize("scale", [True, False])
+def test_columns_that_hold_the_same_are_told(case, scale, regression):
+    X, _, y, *_ = regression
+    table, named = copies(X)[case]
+    with pytest.warns(UserWarning, match=f"^X has columns that hold the same.*: {named}. The data"):
+        bx.GP(table, y, scale=scale)
+    with pytest.warns(UserWarning, match=f"^Z has columns that hold the same.*: {named}. The data"):
+        bx.GPX(X, y, table, scale=scale)
+
+
+def test_columns_that_differ_are_not_told(regression):
+    X, _, y, *_ = regression
+    ages = X["age"].to_numpy()
+    near = np.where(np.arange(14) == 3, ages + 1e-5 * ages.std(), ages)
+    bx.GP(X.assign(near=near, square=ages**2), y)
+    bx.GP(X.assign(a=1.0, b=1.0), y, scale=False)  # constants have no attributions
+
+
+def test_a_saved_model_warns_once(regression, tmp_path):
+    X, _, y, *_ = regression
+    with pytest.warns(UserWarning, match="hold the same"):
+        model = bx.GP(X.assign(years=X["age"]), y)
+    bx.save(model, model.fit("map", progressbar=False), tmp_path / "fit.nc")
+    bx.load(tmp_path / "fit.nc")
+
+
+def test_new_rows_with_gaps_are_named_with_their_columns(regression):
+    X, _, y, X_new, _ = regression
+    kind = pd.Categorical(["a", "b"] * 7)
+    model = bx.GP(X.assign(kind=kind), y)
+    new = X_new.assign(kind=pd.Categorical(["a", "b", None, "a"]), age=[np.nan, 5.0, np.inf, 5.0])
+    for table in (new, pl.from_pandas(new)):
+        with pytest.raises(ValueError, match=r"^X_new, column 'age', has 2 .*") as refused:
+            bx.predictions(model, THETA, table)
+        said = str(refused.value)
+        assert "at rows 0 and 2; column 'kind', has 1 missing or infinite values, at row 2." in said
+        assert "Drop these 2 rows, or fill in" in said and "combined" not in said
+    many = X_new.iloc[[0] * 9].assign(age=np.nan)
+    with pytest.raises(ValueError, match=r"9 missing or infinite values, at rows 0, 1, 2 and 6 mo"):
+        bx.predictions(bx.GP(X, y), THETA, many.reset_index(drop=True))
+
+
+AS_NUMBERS, COERCED = "by pd.to_numeric, in polars", "by pd.to_numeric(..., errors='coerce')"
+TEXT = {
+    "words": (["old", "young"], "'old' (str) at row 0", "Declare categories: in pandas"),
+    "numbers as text": (
+        ["1.5", "2"],
+        "'1.5' (str) at row 0",
+        AS_NUMBERS,
+    ),
+    "some words": (
+        ["1.5", "n/a"],
+        "'n/a' (str) at row 1",
+        COERCED,
+    ),
+    "mixed": ([1.5, "n/a"], "'n/a' (str) at row 1", COERCED),
+    "gaps and numbers": ([None, "2"], "'2' (str) at row 1", AS_NUMBERS),
+}
+
+
+@pytest.mark.parametrize("case", TEXT)
+def test_text_is_named_with_what_it_may_have_meant(case, regression):
+    X, _, y, *_ = regression
+    values, place, cure = TEXT[case]
+    with pytest.raises(ValueError, match=r"^X, column 'age', holds ") as refused:
+        bx.GP(X.assign(age=pd.Series(values * 7, dtype=object)), y)
+    assert place in str(refused.value) and cure in str(refused.value)
+
+
+@pytest.mark.parametrize("estimator", ["GPRegressor", "GPXRegressor", "GPClassifier"])
+def test_estimators_name_a_column_of_text(estimator, regression):
+    X, _, y, X_new, _ = regression
+    y = y > y.median() if estimator == "GPClassifier" else y
+    fitted = getattr(bx.sklearn, estimator)().fit(X, y)
+    text = X_new.assign(age=["5", "n/a", "6", "7"])
+    for table in (text, pl.from_pandas(text)):
+        with pytest.raises(ValueError, match=r"column 'age', holds 'n/a' .*pd\.to_numeric"):
+            fitted.predict(table)
+        with pytest.raises(ValueError, match=r"column 'age', holds 'n/a' .*pd\.to_numeric"):
+            getattr(bx.sklearn, estimator)().fit(table, y[:4])

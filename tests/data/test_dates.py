@@ -1,13 +1,16 @@
 """Columns of dates: days since the first row's, whatever they come in."""
 
-from datetime import datetime
+from datetime import date, datetime
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import bayes_gpx as bx
+from bayes_gpx.data.dates import days_since, first_date
+from bayes_gpx.draws.left_out_together import read_order
 
 RNG = np.random.default_rng(5)
 DATE = pd.date_range("2011-03-01 06:00", periods=12, freq="36h")
@@ -112,3 +115,78 @@ def test_zones_are_refused_in_objects_and_training_data():
     for frame in (zoned, zoned.astype({"date": object})):
         with pytest.raises(ValueError, match="time zone UTC"):
             bx.GP(frame, Y)
+
+
+LONG = [
+    date(2000, 1, 1),
+    date(1400, 1, 1),
+    date(1677, 9, 21),
+    date(2262, 4, 12),
+    date(9999, 12, 31),
+]
+LONG_DAYS = [day.toordinal() - LONG[0].toordinal() for day in LONG]
+"""Days from the first to each, counted by Python."""
+
+
+def as_seconds(dates, unit):
+    return pd.Series(np.array(dates, dtype=f"datetime64[{unit}]"))
+
+
+FORMS = {
+    **{unit: (lambda dates, unit=unit: as_seconds(dates, unit)) for unit in ("s", "ms", "us")},
+    "days": lambda dates: np.array(dates, dtype="datetime64[D]")[:, None],
+    "minutes": lambda dates: np.array(dates, dtype="datetime64[m]")[:, None],
+    "date": list,
+    "datetime": lambda dates: [datetime(d.year, d.month, d.day) for d in dates],
+    "stamps": lambda dates: pd.Series([pd.Timestamp(str(d)) for d in dates], dtype=object),
+    "numpy objects": lambda dates: pd.Series([np.datetime64(d) for d in dates], dtype=object),
+    "arrow days": lambda dates: pd.Series(dates, dtype="date32[pyarrow]"),
+    "arrow": lambda dates: as_seconds(dates, "us").astype("timestamp[us][pyarrow]"),
+    "arrow table": lambda dates: pa.table({"date": pa.array(dates, pa.date64())}),
+    "polars days": lambda dates: pl.DataFrame({"date": dates}),
+    "polars": lambda dates: pl.DataFrame({"date": dates}).cast(pl.Datetime("ms")),
+}
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_days_are_right_in_all_centuries(form):
+    dates = form(LONG)
+    table = dates if hasattr(dates, "columns") or np.ndim(dates) == 2 else {"date": dates}
+    X = bx.GP(pd.DataFrame(table) if isinstance(table, dict) else table, Y[:5]).training.X
+    assert X.values[:, 0].tolist() == LONG_DAYS
+    assert str(next(iter(X.origins.values()))) == "2000-01-01"
+
+
+def test_the_time_of_day_counts_in_all_centuries():
+    dates = np.array(["1400-01-01T06:00", "1400-01-02T12:00"], dtype="datetime64[us]")
+    assert str(first_date(dates)) == "1400-01-01T06:00:00"
+    assert days_since(dates, np.datetime64("2000-01-01")).tolist() == [
+        LONG_DAYS[1] + 0.25,
+        LONG_DAYS[1] + 1.5,
+    ]
+    fine = np.array(["2000-01-01T00:00:00.000000001"], dtype="datetime64[ns]")
+    assert days_since(fine, np.datetime64("2000-01-01")).item() == pytest.approx(1 / 864e11)
+    assert str(first_date(fine)) == "2000-01-01T00:00:00.000000001"
+
+
+def test_missing_dates_are_refused_in_any_form():
+    for missing in (None, np.nan, pd.NaT, np.datetime64("NaT", "D")):
+        dates = pd.Series([*LONG, missing], dtype=object)
+        with pytest.raises(ValueError, match="1 missing"):
+            bx.GP(pd.DataFrame({"date": dates}), Y[:6])
+
+
+def test_a_loaded_model_counts_from_a_day_of_another_century(tmp_path):
+    X = pd.DataFrame({"date": as_seconds(LONG[1:] + LONG[:1], "s")})
+    model = bx.GP(X, Y[:5])
+    bx.save(model, model.fit("map", progressbar=False), tmp_path / "fit.nc")
+    loaded, _ = bx.load(tmp_path / "fit.nc")
+    assert loaded.training.X.origins == model.training.X.origins
+    assert loaded.training.read_new(X[-1:])[0].values.item() == -LONG_DAYS[1]
+
+
+def test_rows_can_be_ordered_by_dates_of_any_century():
+    ranks = [int(rank) for rank in np.argsort(np.argsort(LONG_DAYS))]
+    model = bx.GP(np.arange(5.0)[:, None], Y[:5])
+    for order in (np.array(LONG, dtype=object), np.array(LONG, dtype="datetime64[D]")):
+        assert read_order(model.training, order).tolist() == ranks

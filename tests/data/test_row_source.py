@@ -241,7 +241,7 @@ def test_names_the_file_and_its_row(tmp_path):
     FRAME[20:].assign(b=FRAME["b"].where(FRAME.index != 85)).to_parquet(tmp_path / "1.parquet")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_sources, "BATCH", 50)
-        with pytest.raises(ValueError, match=r"1.parquet: X, column 'b'.*the first at row 65\."):
+        with pytest.raises(ValueError, match=r"1.parquet: X, column 'b'.*at row 65\."):
             bx.GP(tmp_path, "y", **HSGP)
 
 
@@ -252,7 +252,7 @@ def test_batches_of_arrow_data_are_numbered_on(monkeypatch):
     for source in (table, arrow.dataset(table)):
         found = [*row_source(source, by_name=True).frames()]
         assert [*map(len, found)] == [50, 40]
-        with pytest.raises(ValueError, match="Arrow data: X, column 'b'.*the first at row 85"):
+        with pytest.raises(ValueError, match="Arrow data: X, column 'b'.*at row 85"):
             bx.GP(source, "y", **HSGP)
 
 

@@ -47,6 +47,24 @@ def test_what_is_told(model):
     assert "dose in 1, as far as 3 (trained on 0 to 1)" in message
 
 
+def test_all_rows_of_a_forecast_are_counted(model):
+    """Also those that are near: the margin decides whether anything is told, not what."""
+    new = pd.DataFrame({"age": 70.0 + np.arange(1, 91) / 4, "dose": np.linspace(1.1, 0.2, 90)})
+    message = told(model, new)
+    assert message.startswith("90 of 90 rows leave the training data: age in 90, as far as 92.5 ")
+    assert f"; dose in {(new['dose'] > 1).sum()}, as far as 1.1 (trained on 0 to 1). The" in message
+
+
+def test_dates_and_integers_are_told_in_full():
+    X = pd.DataFrame({"day": pd.date_range("2020-01-01", periods=8), "t": 1_700_000_000})
+    X["t"] += [0, 3, 1, 2, 7, 5, 4, 6]
+    model = bx.GP(X, np.arange(8.0) ** 2)
+    new = pd.DataFrame({"day": [pd.Timestamp("2020-02-01")], "t": [1_700_000_090]})
+    message = told(model, new)
+    assert "day in 1, as far as 2020-02-01 (trained on 2020-01-01 to 2020-01-08)" in message
+    assert "t in 1, as far as 1700000090 (trained on 1700000000 to 1700000007)" in message
+
+
 def test_not_more_columns_are_named_than_a_person_reads(rng):
     many = bx.GP(rng.uniform(size=(12, 9)), np.arange(12.0))
     said = told(many, np.full((1, 9), 5.0))

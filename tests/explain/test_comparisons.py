@@ -1,5 +1,7 @@
 """What-if contrasts are differences of predictions at changed rows."""
 
+from datetime import date, datetime
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,7 +13,7 @@ QUIET = {"progressbar": False}
 COLOURS = ["red", "green", "blue"]
 THETA = {"lengthscale": [2.0, 1.3], "amplitude": 1.1, "sigma": 0.3}
 VARIABLES = {"dose": (1.0, 2.5), "colour": COLOURS}
-LABELS = ["dose: 2.5 - 1", "colour: green - red", "colour: blue - red"]
+LABELS = ["dose 1 → 2.5", "colour red → green", "colour red → blue"]
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +84,86 @@ def test_averages_are_over_joint_draws(data):
     assert (found["comparison_interval"].isel(ci_bound=0) < found["comparison_mean"]).all()
 
 
+@pytest.mark.parametrize("on", ["response", "latent"])
+def test_summaries_of_averages_hold_no_draws(data, on):
+    X, y = data
+    model = bx.GP(X, y > y.median(), likelihood="bernoulli")
+    theta = {k: v for k, v in THETA.items() if k != "sigma"}
+    options = {"variables": VARIABLES, "on": on, "average": True, "draws": 50, "seed": 1, **QUIET}
+    found = bx.comparisons(model, theta, X[:3], keep="summary", **options)
+    drawn = bx.comparisons(model, theta, X[:3], **options)
+    assert "comparison" in drawn
+    assert not {"comparison", "chain", "draw"} & {*found.variables, *found.dims}
+    assert found.identical(drawn.drop_dims(["chain", "draw"]))
+    with pytest.raises(ValueError, match="'summaries'"):
+        bx.comparisons(model, theta, X[:3], keep="summaries", **options)
+
+
+def test_labels_hold_every_digit():
+    seconds = 1_700_000_000 + 1000 * np.arange(8)
+    X = pd.DataFrame({"t": seconds, "x": np.cos(seconds)})
+    values = [1_700_000_000, 1_700_001_000, np.int64(1_700_002_000), 1_700_003_000.0, 1.7e9 + 0.1]
+    found = bx.comparisons(
+        bx.GP(X, np.sin(seconds)),
+        THETA,
+        variables={"t": values, "x": (0.1 + 0.2, -0.5)},
+        average=True,
+        **QUIET,
+    )
+    assert found["contrast"].values.tolist() == [
+        "t 1700000000 → 1700001000",
+        "t 1700000000 → 1700002000",
+        "t 1700000000 → 1700003000",
+        "t 1700000000 → 1700000000.1",
+        "x 0.30000000000000004 → -0.5",
+    ]
+    low = [float(text) for text in found["low"].values]
+    assert low == [values[0]] * 4 + [0.1 + 0.2]
+
+
+DATES = pd.date_range("1400-02-25 06:00", periods=8, freq="36h", unit="s")
+ENDS = {
+    "text": ("1400-02-26", "1400-03-02T18:00"),
+    "datetime": (date(1400, 2, 26), datetime(1400, 3, 2, 18)),
+    "pandas": (pd.Timestamp("1400-02-26"), pd.Timestamp("1400-03-02 18:00")),
+    "NumPy": np.array(["1400-02-26", "1400-03-02T18:00"], dtype="datetime64[m]"),
+}
+
+
+@pytest.fixture(scope="module")
+def dated():
+    X = pd.DataFrame({"day": DATES, "x": np.cos(np.arange(8.0))})
+    return X, bx.GP(X, np.arange(8.0))
+
+
+@pytest.mark.parametrize("form", ENDS)
+def test_dates_are_compared(dated, form):
+    X, model = dated
+    options = {"keep": "summary", **QUIET}
+    found = bx.comparisons(model, THETA, X[:2], variables={"day": ENDS[form]}, **options)
+    assert found["contrast"].item() == "day 1400-02-26 → 1400-03-02T18:00:00"
+    at = [X[:2].assign(day=pd.Timestamp(end)) for end in ENDS["text"]]
+    low, high = (bx.predictions(model, THETA, rows, **options)["f_mean"].values for rows in at)
+    assert_allclose(found["comparison_mean"].values[:, 0], high - low, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"day": ("1400-02-26", "soon")}, "'soon'; expected a date"),
+        ({"day": ("1400-02-26", "1400-02-30")}, "'1400-02-30'; expected a date"),
+        ({"day": ("1400-02-26", pd.NaT)}, "NaT; expected a date"),
+        ({"day": ("1400-02-26", "1400-03-02T18:00Z")}, "time zone UTC"),
+        ({"x": (0, np.datetime64("2011-03-01", "ns"))}, "expected a finite number"),
+        ({"x": (0, "2011-03-01")}, "expected a finite number"),
+    ],
+)
+def test_what_is_no_date_is_refused(dated, variables, said):
+    X, model = dated
+    with pytest.raises(ValueError, match=said):
+        bx.comparisons(model, THETA, X[:2], variables=variables, **QUIET)
+
+
 def test_contrasts_of_probabilities_are_on_their_scale(data):
     X, y = data
     model = bx.GP(X, y > y.median(), likelihood="bernoulli")
@@ -142,5 +224,5 @@ def test_values_outside_of_a_box_are_refused(data):
     X, y = data
     model = bx.GP(X[["dose"]], y, approximation=bx.HSGP([8], 1.5))
     theta = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.3}
-    with pytest.raises(ValueError, match=r"variables, dose: 30 - 1.*HSGP's box"):
+    with pytest.raises(ValueError, match=r"variables, dose 1 → 30.*HSGP's box"):
         bx.comparisons(model, theta, variables={"dose": (1.0, 30.0)}, **QUIET)

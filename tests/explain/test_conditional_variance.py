@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 from numpy.testing import assert_allclose
 from scipy.integrate import trapezoid
 from scipy.stats import norm
@@ -79,6 +80,7 @@ def test_a_category_takes_its_levels_with_their_shares():
     assert_allclose(found[:, 1], expected, rtol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.*same values")
 def test_of_collinear_features_neither_adds_anything():
     twice = np.column_stack([X, X[:, 0]])
     theta = THETA | {"lengthscale": [1.0, 1.0, 1.0, 1.0]}

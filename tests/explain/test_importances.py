@@ -264,7 +264,7 @@ def test_of_the_response_are_the_functions_taken_to_it(likelihood):
         at, expected = curves.isel(step=k, feature=0), response(X.assign(age=place))
         assert_allclose(at["ice"], expected, rtol=1e-9)
         assert_allclose(at["partial_dependence"], expected.mean("obs"), rtol=1e-9)
-        bounds = np.quantile(expected.mean("obs"), [0.055, 0.945], axis=(0, 1))
+        bounds = np.quantile(expected.mean("obs"), [0.05, 0.95], axis=(0, 1))
         assert_allclose(at["partial_dependence_band"], bounds.T, rtol=1e-9)
     if likelihood == "categorical":
         assert_allclose(curves["partial_dependence_mean"].sum("class"), 1.0, rtol=1e-12)

@@ -1,13 +1,16 @@
 """Damaged and tampered files: the same numbers, or one ValueError that says what to do."""
 
 import functools
+import gc
 import json
 import resource
+import sys
 import threading
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
@@ -70,6 +73,23 @@ def test_flipped_bytes_are_refused(kept, tmp_path):
         flipped[place] ^= 0xFF
         assert load(flipped, tmp_path) is None
     assert load(data, tmp_path).identical(draws)
+
+
+def test_what_is_refused_leaves_no_other_message(tmp_path, monkeypatch):
+    """Also in files without a checksum, and when what was half open is collected."""
+    ignored = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda said: ignored.append(said.exc_value))
+    data, places = WITHOUT_CHECKSUM.read_bytes(), np.random.default_rng(1)
+    for _ in range(60):
+        changed = bytearray(data)
+        for place in places.integers(0, len(data), 30):
+            changed[place] ^= 0xFF
+        load(changed, tmp_path)
+    with h5py.File(tmp_path / "other.nc", "w") as file:
+        file["x"] = np.arange(3)
+    load((tmp_path / "other.nc").read_bytes(), tmp_path)
+    gc.collect()
+    assert not ignored
 
 
 @functools.cache

@@ -65,4 +65,4 @@ def test_nothing_is_called_where_nothing_may_be_said(capsys):
      (9e3, "2.5 hours"), (4e5, "4.6 days")],
 )  # fmt: skip
 def test_durations_in_words(seconds, said):
-    assert progress._spoken(seconds) == said
+    assert progress.spoken(seconds) == said

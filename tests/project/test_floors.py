@@ -12,12 +12,13 @@ PACKAGE = ROOT / "bayes_gpx"
 HOUSE = """
 system: versions warning digests files memory tasks caches
 aliases
+names
 validation
 numerics: lapack special jets coalitions quadrature columns linear_algebra
     gaussian_expectations truncated_normal compile_modes threads row_sums upper_blocks
     partial_evaluation progress
-data: categorical dates fingerprints moments features scaling groups outputs response training
-    row_source parts streamed sheets openml data_files datasets
+data: categorical dates fingerprints moments numbers features scaling gaps groups outputs response
+    training row_source parts streamed sheets openml data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients players
@@ -42,9 +43,9 @@ draws: protocols hyperparameter_draws points level_moves mixture_intervals inter
 model: named_kernels hyperparameters specification beliefs priors lengthscale_prior bound_data
     latent_variables data_sums refusals kept_of_rows observed_response inducing_points
     starting_points given_values signature svgp cheaper fitting description model gp placement
-    interaction_model storage
-explain: by_output in_parts predictions weights components sobol derivatives attributions fanova
-    shapley_values sensitivities relevance ranking importances partial_dependence
+    interaction_model refits storage
+explain: by_output in_parts null predictions weights components sobol derivatives attributions
+    fanova shapley_values sensitivities relevance ranking importances partial_dependence
     conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
 assess: removal metrics compare replicates calibrate projection project

@@ -15,6 +15,7 @@ from bayes_gpx.reporting.sections.cautions import CAUTIONS
 from bayes_gpx.reporting.sections.checks import CHECKS
 from bayes_gpx.reporting.sections.citing import CITING
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS
+from bayes_gpx.reporting.sections.ranks import RANKS
 from bayes_gpx.reporting.sections.slopes import SLOPES
 from known_draws import known, scattered
 from tests.reference.parts import Frames
@@ -121,6 +122,29 @@ def test_the_table_of_weights_is_about_the_weight_functions(data):
     assert columns[0, 3] > 80 > 100 * hidden[0]
     new = bx.weights(model, theta, X, **options)
     assert_allclose(columns[:, 5] ** 2, (new["weight_sd"] ** 2 - g["weight_sd"] ** 2).mean("obs"))
+
+
+def test_relevance_stands_beside_that_of_permuted_columns(data):
+    X, y = data
+    model = bx.GP(X.assign(noise=np.random.default_rng(3).normal(size=40)), y)
+    idata = model.fit("map", seed=1, progressbar=False)
+    findings = Findings(model, idata, None, None, y_new=None, null=4, **OPTIONS)
+    parts, text = told(RANKS, findings)
+    found = bx.relevance(model, idata, keep="summary", null=4, seed=3, progressbar=False)
+    table = next(part for part in parts if part.kind == "table")
+    assert table.columns == ["feature", "relevance", "reference, 95%", "p"]
+    for name, relevance, high, p in table.rows:
+        one = found.sel(feature=name)
+        expected = (
+            one["average_relevance"],
+            one["relevance_null"].quantile(0.95),
+            one["relevance_p"],
+        )
+        assert_allclose([relevance, high, p], [float(np.squeeze(v)) for v in expected])
+    assert "never 0, not even for noise" in text and "in 4 refits" in text
+    assert "Not distinguished from no effect (p > 0.05): dose, age, noise" in text
+    without = Findings(model, idata, None, None, y_new=None, null=False, **OPTIONS)
+    assert "No reference was computed" in told(RANKS, without)[1]
 
 
 @pytest.mark.parametrize("prior", ["shared", "per_feature", "horseshoe"])

@@ -100,7 +100,8 @@ def test_text_picture_and_csv_have_the_same_intervals(fitted, tmp_path, monkeypa
     given = {} if prob is None else {"ci_prob": prob}
     exact = bx.attributions(model, idata, X, keep="summary", progressbar=False, **given)
     assert exact.attrs["ci_prob"] == (prob or 0.9)
-    (csv,) = tables.explained(model, idata, X, baseline="mean", seed=9, **given)
+    beside = tables.Beside()
+    ((csv, _),) = tables.explained(model, idata, X, beside, baseline="mean", seed=9, **given)
     ends = exact["attribution_interval"].isel(obs=0).transpose("feature", "ci_bound").values
     np.testing.assert_allclose(csv[["attribution_lower", "attribution_upper"]], ends)
     order = np.argsort(-np.abs(exact["attribution_mean"].values[0]))

@@ -50,7 +50,7 @@ def _one(findings, label):
     unit = _unit(findings, findings.model.training.y_name) if what == "prediction" else ""
     mean = number(predicted[f"{name}_mean"])
     heading = f"Row {label}: {what}{of} {mean} {interval(low, high)}{unit}"
-    told = [_total(findings, found, of), *_sentences(findings, found)]
+    told = [*findings.known_of(label), _total(findings, found, of), *_sentences(findings, found)]
     yield Points(heading, told, str(label))
     pc = plot_waterfall(found.expand_dims(obs=[label]), backend="matplotlib")
     yield picture(pc, f"Row {label}: the same as steps, the largest first.", str(label))

@@ -3,6 +3,9 @@
 from bayes_gpx.plots import plot_interactions, plot_relevance
 from bayes_gpx.reporting.page import Prose, Section, Table, interval, number, picture
 
+UNCLEAR = 0.05
+"""p-value above which a feature or pair is said not to be distinguished from none."""
+
 FIRST = 10
 """Pairs of features in the table; features are all in it."""
 
@@ -11,7 +14,8 @@ def _relevance(findings):
     ranked = findings.ranked
     yield Prose(
         "Relevance measures how quickly the predictive distribution, its mean and its spread, "
-        "changes with a feature. It is given per standard deviation of the feature and has no sign."
+        "changes with a feature. It is given per standard deviation of the feature and has no "
+        "sign. It is never 0, not even for noise."
     )
     if findings.alone:
         yield Prose(
@@ -19,25 +23,61 @@ def _relevance(findings):
             "interactions and ranks is unknown.",
             "note",
         )
+    yield from _reference(ranked, "relevance", "feature")
     yield from _table(findings, ranked, "average_relevance", "feature", "relevance")
     yield picture(
         plot_relevance(ranked, backend="matplotlib"),
-        "Features by relevance" + ("." if findings.alone else ", and how probable each rank is."),
+        "Features by relevance"
+        + (", and how probable each rank is." if not findings.alone else ".")
+        + (" Gray: the reference, up to its 95% quantile." if "relevance_null" in ranked else ""),
     )
+
+
+def _reference(ranked, what, item):
+    """What the reference is, and which of the features or pairs are not beyond it."""
+    null = ranked.get(f"{what}_null")
+    if null is None:
+        yield Prose(
+            f"No reference was computed, so a small {what} may be that of noise. Pass null=19 to "
+            "bx.report for one; the model is then refitted 19 times for each feature or pair.",
+            "note",
+        )
+        return
+    count = null.sizes["null"]
+    how = {
+        "feature": "the feature's column permuted",
+        "pair": "responses simulated without the interaction",
+    }
+    yield Prose(
+        f"The reference is the {what} in {count} refits with {how[item]}. p is the rank of the "
+        f"{what} among them, at least {number(1 / (1 + count))}."
+    )
+    p = ranked[f"{what}_p"]
+    alike = p[item].values[(p > UNCLEAR).values].tolist()
+    if alike:
+        named = ", ".join(map(str, alike))
+        yield Prose(f"Not distinguished from no effect (p > {UNCLEAR}): {named}.", "note")
 
 
 def _table(findings, ranked, name, item, what):
     order = (-ranked[f"{name}_mean"]).argsort().values
     rows, tails = [], [f"{what}", "from", "to", "P(first), %"]
+    tails = tails[:1] if findings.alone else tails
+    null = ranked.get(f"{what}_null")
+    if null is not None:
+        tails += ["reference, 95%", "p"]
+        high, p = null.quantile(0.95, "null").values, ranked[f"{what}_p"].values
     for i in order[: FIRST if item == "pair" else None]:
         one = ranked.isel({item: i})
         numbers = [float(one[f"{name}_mean"])]
         if not findings.alone:
             first = float(one["probability_rank"].sel(rank=1))
             numbers += [*map(float, one[f"{name}_interval"].values), 100 * first]
+        if null is not None:
+            numbers += [float(high[i]), float(p[i])]
         rows.append([str(one[item].item()), *numbers])
     prob = "" if findings.alone else f" with its {ranked.attrs['ci_prob']:.0%} interval"
-    columns = [item, *tails[: len(rows[0]) - 1]]
+    columns = [item, *tails]
     yield Table(f"Average {what}{prob}.", columns, rows)
     label, mean, *rest = rows[0]
     ends = "" if findings.alone else f" {interval(*rest[:2])}"
@@ -53,6 +93,7 @@ def _interactions(findings):
         "Interaction measures how strongly the effect of one feature on the predictive "
         "distribution depends on another feature."
     )
+    yield from _reference(ranked, "interaction", "pair")
     yield from _table(findings, ranked, "average_interaction", "pair", "interaction")
     top = 3 if ranked.sizes["pair"] > 5 else 1
     pc = plot_interactions(ranked, top=top, backend="matplotlib")

@@ -1,0 +1,212 @@
+"""Reference distributions of relevance: what a feature, or a pair, has that does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.data.training import TrainingData
+from bayes_gpx.draws import quantities
+from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.points import at_other_x, points
+from bayes_gpx.model.refits import Refits
+from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.validation import count
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.model.model import Model
+
+REPLICATES = 19
+"""Replicates of ``null=True``: the smallest p-value is then 1 / 20."""
+
+BACKGROUND = 50
+"""Rows over which other features are averaged where an interaction is taken out of f."""
+
+Statistic = Callable[[Any, Any], dict[str, np.ndarray]]
+"""From a model and its hyperparameters to numbers (feature) or (feature, feature_bis), by name."""
+
+
+def replicates(null: int | bool | None) -> int:
+    """How many replicates are asked for; 0 for none."""
+    if null is None or isinstance(null, bool):
+        return REPLICATES if null else 0
+    count("null", null)
+    return null
+
+
+def by_permutation(
+    model: Model,
+    idata: Draws,
+    statistic: Statistic,
+    features: Iterable[str],
+    null: int,
+    seed: int | None,
+    progressbar: bool,
+) -> xr.Dataset:
+    """Statistics of models refitted to rows in which one column at a time is permuted.
+
+    A permuted column has no effect, whatever the others do. The hyperparameters are fitted anew,
+    because the lengthscale of a column of noise is selected to suit that noise.
+
+    Returns
+    -------
+    xarray.Dataset
+        Of each statistic `name_refitted` (feature), of the rows as they are; `name_null` (null,
+        feature); and `name_p` (feature), 1 + the number of replicates that are at least as large,
+        divided by 1 + their number.
+    """
+    _refuse(model)
+    frame, names = model.training.X, list(features)
+    fits, rng = Refits(model, idata), np.random.default_rng(seed)
+    places = {name: frame.sources.index(name) for name in names}
+    observed = statistic(*fits.of_features(model.training))
+    drawn = {key: np.full((null, len(names)), np.nan) for key in observed}
+    tasks = [(name, b) for name in names for b in range(null)]
+    with progress_bar(progressbar) as progress:
+        for name, b in progress.track(
+            tasks, total=len(tasks), description="Refitting with permuted columns"
+        ):
+            order = rng.permutation(model.training.n)
+            own = statistic(*fits.of_features(_permuted(model.training, name, order)))
+            for key, values in own.items():
+                drawn[key][b, names.index(name)] = values[places[name]]
+    kept = [places[name] for name in names]
+    found = {key: values[kept] for key, values in observed.items()}
+    return _named(found, drawn, {"feature": names})
+
+
+def by_simulation(
+    model: Model,
+    idata: Draws,
+    statistic: Statistic,
+    asked: np.ndarray,
+    null: int,
+    seed: int | None,
+    progressbar: bool,
+) -> xr.Dataset:
+    """Statistics of models refitted to responses without one interaction at a time.
+
+    The fitted f is freed of the pair's interaction, its part in a decomposition into main effects
+    and interactions under the rows' distribution with other features averaged over; responses are
+    drawn around the rest, and the model is refitted to them. Main effects stay, which permuted
+    columns would destroy.
+
+    Parameters
+    ----------
+    asked : array of bool (feature, feature)
+        Which pairs are looked at.
+
+    Returns
+    -------
+    xarray.Dataset
+        As of `by_permutation`, with dims (null, feature, feature_bis).
+    """
+    _refuse(model)
+    if model.specification.classes is not None:
+        raise ValueError(
+            "null is not offered for the interactions of several classes. Explain one class "
+            "against the others by likelihood='bernoulli'."
+        )
+    names, d = model.training.X.sources, len(asked)
+    fits, rng = Refits(model, idata), np.random.default_rng(seed)
+    own, theta = fits.of_features(model.training)
+    observed = statistic(own, theta)
+    drawn = {key: np.full((null, d, d), np.nan) for key in observed}
+    pairs = [(i, j) for i, j in zip(*np.triu_indices(d, 1), strict=True) if asked[i, j]]
+    with progress_bar(progressbar) as progress:
+        for i, j in progress.track(
+            pairs, total=len(pairs), description="Refitting without an interaction"
+        ):
+            f = _without(own, theta, (names[i], names[j]), rng)
+            for b in range(null):
+                y = _response(own, theta, f, rng)
+                values = statistic(*fits.of_response(replace(model.training, y=y)))
+                for key, value in values.items():
+                    drawn[key][b, i, j] = drawn[key][b, j, i] = value[i, j]
+    return _named(observed, drawn, {"feature": list(names), "feature_bis": list(names)})
+
+
+def _refuse(model):
+    """Raise for rows that no other rows can take the place of."""
+    if model.training.streamed or model.joined or model.training.outputs is not None:
+        raise ValueError(
+            "null needs a model of one response that was built by itself, from a table in memory. "
+            "Leave null out, or fit a sample of the rows."
+        )
+
+
+def _permuted(training: TrainingData, name: str, order: np.ndarray) -> TrainingData:
+    """The rows with one of X's own columns in another order, in Z too where Z is X."""
+
+    def moved(frame: Frame) -> Frame:
+        columns = np.flatnonzero(np.isin(frame.columns, training.X.of_source(name)))
+        values = frame.values.copy()
+        values[:, columns] = values[np.ix_(order, columns)]
+        return replace(frame, values=values)
+
+    Z = training.Z
+    if Z is not None and training.z_is_x:
+        Z = moved(Z)
+    return replace(training, X=moved(training.X), Z=Z)
+
+
+def _without(model, theta, pair, rng):
+    """The smooth part of f at the training rows without the interaction of a pair, (n,).
+
+    f_ij = E[f | x_i, x_j] - E[f | x_i] - E[f | x_j] + E[f], other features averaged over rows.
+    """
+    training = model.training
+    n = training.n
+    background = rng.choice(n, min(n, BACKGROUND), replace=False)
+    X = training.X.values
+    columns = [np.isin(training.X.columns, training.X.of_source(name)) for name in pair]
+    means = []
+    for kept in (columns[0] | columns[1], columns[0], columns[1]):
+        rows = np.where(kept, X[:, None], X[background]).reshape((-1, X.shape[1]))
+        groups = np.repeat(np.arange(n), len(background))
+        f = _smooth(model, theta, rows, groups)
+        means.append(f.reshape((n, -1)).mean(axis=1))
+    both, first, second = means
+    f = _smooth(model, theta, X, np.arange(n))
+    return f - (both - first - second + f.mean())
+
+
+def _smooth(model, theta, X, rows):
+    """Posterior mean of f, of a GPX of its smooth part, at X, with Z and group of training rows."""
+    where = at_other_x(model, points(model, None), X, rows)
+    quantity = quantities.value(model, smooth=True)
+    options = {"on": "latent", "keep": "summary", "progressbar": False}
+    return explain(model, theta, quantity, where, **options)["f_mean"].values
+
+
+def _response(model, theta, f, rng):
+    """New responses around f (n,), in user units, with the deviations of a GPX's rows."""
+    training, spec = model.training, model.specification
+    scale, latent = training.y_scaling.scale, f / training.y_scaling.scale
+    if training.Z is not None:
+        sds = np.broadcast_to(spec.deviation_sd(theta), training.p)
+        Z = training.Z_scaling.apply(training.Z.values)
+        latent = latent + (rng.normal(size=Z.shape) * sds * Z).sum(axis=1)
+    exposure = np.ones(training.n) if training.exposure is None else training.exposure
+    return spec.observation.draw(latent[None], theta, rng, exposure)[0] * scale
+
+
+def _named(observed, drawn, coords):
+    """The statistics, their replicates and p-values, as a Dataset."""
+    dims, variables = tuple(coords), {}
+    for name, values in observed.items():
+        others = drawn[name]
+        least = (others >= values).sum(axis=0)
+        p = np.where(np.isnan(others).all(axis=0), np.nan, (1 + least) / (1 + len(others)))
+        variables |= {
+            f"{name}_refitted": (dims, values),
+            f"{name}_null": (("null", *dims), others),
+            f"{name}_p": (dims, p),
+        }
+    return xr.Dataset(variables, coords)

@@ -1,0 +1,85 @@
+"""Modes of a model's hyperparameters for many data sets, all from the same start."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor
+
+from bayes_gpx.aliases import Draws, Tensor
+from bayes_gpx.data.training import TrainingData
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.optimise import ascend
+from bayes_gpx.model.kept_of_rows import KeptOfRows
+from bayes_gpx.model.observed_response import collapsed, observe
+from bayes_gpx.numerics.threads import blas_threads
+
+TOLERANCE = 1e-8
+"""Gain of an iteration, as a share of the density, below which a refit has arrived: what is asked
+of it changes by less than a thousandth after that."""
+
+
+class Refits:
+    """Fits of one model to data sets that differ in X or in y, from the same start.
+
+    They are at the mode of the log hyperparameters, which is defined where the density of the
+    hyperparameters themselves grows without bound as sigma goes to 0. For other features the
+    density is compiled once, with them as shared variables: a fit of 100 rows takes a sixth of the
+    time that a model of its own would take.
+
+    Parameters
+    ----------
+    model : Model
+    idata : xarray.DataTree or dict
+        Where every fit starts: the medians of its draws, or fixed hyperparameters.
+    """
+
+    def __init__(self, model: Any, idata: Draws) -> None:
+        self.model, self._shared = model, dict[str, Any]()
+        (self._start,) = model.starts(idata)
+        spec = model.specification
+        self._density = None
+        if model.objective.free_RVs and not spec.fixed_basis:
+            plain = spec.normal and not spec.hierarchical
+            with pm.Model(model=None) as objective:
+                model.build(observe if plain else collapsed, self._enter)
+            changing = [*self._shared.values()]
+            self._density = Density(objective, jacobian=True, changing=changing)
+
+    def _enter(self, name: str, values: np.ndarray, *, dims: Sequence[str]) -> Tensor:
+        """Put data into the density, as `pymc.Data` does, to be replaced later."""
+        self._shared[name] = pytensor.shared(np.array(values), name)
+        return self._shared[name]
+
+    def of_features(self, training: TrainingData) -> tuple[Any, dict[str, np.ndarray]]:
+        """The model of rows with other features, and its hyperparameters at their mode there."""
+        model = self.model
+        kept = KeptOfRows(inducing=model.inducing)
+        settings = {"priors": model.priors, "scale": model.scale, "name": model.name}
+        other = type(model).restored(training, model.specification, kept, **settings)
+        if self._density is None:
+            return self._found(other, None)
+        for name, frame in (("X", training.X), ("Z", training.Z)):
+            shared = self._shared.get(model.in_model(name))
+            if shared is not None and frame is not None:
+                shared.set_value(frame.values)
+        return self._found(other, self._density)
+
+    def of_response(self, training: TrainingData) -> tuple[Any, dict[str, np.ndarray]]:
+        """The model of rows with another response, and its hyperparameters at their mode there."""
+        return self._found(self.model.of_rows(training), None)
+
+    def _found(self, other, density):
+        """A model with the mode of a density, by default that of its own."""
+        found = self._start
+        if other.objective.free_RVs:
+            density = density or Density(other.objective, jacobian=True)
+            with blas_threads(other.training.n):
+                found = density.expand()(ascend(density, self._start, TOLERANCE).x)
+        return other, {
+            name: other.fixed[name] if name in other.fixed else found[other.posterior_names[name]]
+            for name in other.hyperparameters
+        }

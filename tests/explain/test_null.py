@@ -1,0 +1,164 @@
+"""Reference distributions of relevance: exact ranks, refits by another way, and what noise gets."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import binom
+
+import bayes_gpx as bx
+from bayes_gpx.explain import null as room
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.inference.optimise import ascend
+
+RNG = np.random.default_rng(2)
+N, QUIET = 30, {"progressbar": False}
+X = pd.DataFrame(RNG.normal(size=(N, 3)), columns=["real", "part", "noise"])
+X["kind"] = pd.Categorical(np.resize(["a", "b", "c"], N))
+Y = pd.Series(1.5 * X["real"] + np.sin(2 * X["part"]) + 0.3 * RNG.normal(size=N), name="y")
+COUNTS = RNG.poisson(np.exp(0.8 * X["real"]))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    model = bx.GP(X, Y)
+    return model, model.fit("map", seed=1, **QUIET)
+
+
+@pytest.fixture(scope="module")
+def found(fitted):
+    options = {"features": ["real", "noise", "kind"], "keep": "summary"}
+    return bx.relevance(*fitted, null=9, seed=3, **options, **QUIET)
+
+
+def refitted(frame, y, start, **options):
+    """Relevance at the mode of a model that is built anew, in the scaling of its own rows."""
+    model = bx.GP(frame, y, **options)
+    density = Density(model.objective, jacobian=True)
+    end = density.expand()(ascend(density, model.starts(start)[0]).x)
+    theta = {name: end[name] for name in model.hyperparameters}
+    return bx.relevance(model, theta, keep="summary", **QUIET)["average_relevance"].squeeze()
+
+
+def test_replicates_are_models_of_permuted_rows(fitted, found):
+    """By models built from permuted frames: a permuted column has the same center and scale."""
+    start = {n: fitted[1]["posterior"][n].values[0, 0] for n in fitted[0].hyperparameters}
+    rng = np.random.default_rng(3)
+    for name in ("real", "noise", "kind"):
+        for b in range(9):
+            order = rng.permutation(N)
+            if b in (0, 8):
+                moved = X.assign(**{name: X[name].to_numpy()[order]})
+                moved["kind"] = pd.Categorical(moved["kind"], X["kind"].cat.categories)
+                own = refitted(moved, Y, start).sel(feature=name)
+                assert_allclose(found["relevance_null"].sel(feature=name)[b], own, rtol=2e-3)
+    whole = refitted(X, Y, start).sel(feature=found["feature"])
+    assert_allclose(found["relevance_refitted"], whole, rtol=2e-3)
+
+
+def test_p_values_are_ranks(found):
+    drawn, seen = found["relevance_null"].values, found["relevance_refitted"].values
+    assert_allclose(found["relevance_p"], (1 + (drawn >= seen).sum(axis=0)) / 10)
+    assert found["relevance_p"].sel(feature="real") == 0.1
+    assert found["relevance_p"].sel(feature="noise") > 0.1
+
+
+@pytest.mark.parametrize("kind", ["gpx", "own_z", "poisson", "inducing", "fixed"])
+def test_every_kind_of_model_has_a_reference(kind):
+    model = {
+        "gpx": lambda: bx.GPX(X[["real", "noise"]], Y, intercept=True),
+        "own_z": lambda: bx.GPX(X[["real", "noise"]], Y, X[["part"]]),
+        "poisson": lambda: bx.GP(X[["real", "noise"]], COUNTS, likelihood="poisson"),
+        "inducing": lambda: bx.GP(X[["real", "noise"]], Y, approximation=bx.Inducing(8)),
+        "fixed": lambda: bx.GP(X[["real", "noise"]], Y, kernel="linear", approximation=bx.HSGP(4)),
+    }[kind]()
+    theta = {name: 0.7 for name in model.hyperparameters}
+    theta |= {"lengthscale": [1.0, 2.0]} if "lengthscale" in theta else {}
+    found = bx.relevance(model, theta, null=4, seed=1, **QUIET)
+    assert np.isfinite(found["relevance_null"]).all()
+    if kind in ("gpx", "inducing"):
+        assert found["relevance_p"].sel(feature="real") == 0.2
+    if kind == "poisson":
+        own = refitted(X[["real", "noise"]], COUNTS, theta, likelihood="poisson")
+        assert_allclose(found["relevance_refitted"], own, rtol=2e-3)
+
+
+def test_importances_have_references_too(fitted):
+    measures = ["inverse_lengthscale", "mean_absolute_derivative"]
+    options = {"measures": measures, "draws": 20, "null": 4, "seed": 1}
+    found = bx.importances(*fitted, **options, **QUIET)
+    for name in measures:
+        drawn, seen = found[f"{name}_null"], found[f"{name}_refitted"]
+        assert_allclose(found[f"{name}_p"], (1 + (drawn >= seen).sum("null")) / 5)
+    assert found["mean_absolute_derivative_p"].sel(feature="real") == 0.2
+    plot = bx.plot_importances(found, backend="none")
+    assert "null" in plot.viz.children
+
+
+def test_without_an_interaction_main_effects_stay():
+    """Of f = a + b^2 + 2 a b at the rows of a grid, 2 (a - E a) (b - E b) is the interaction."""
+    a, b = np.meshgrid([-1.0, 0.0, 1.0, 2.0], [-2.0, 0.5, 1.5])
+    rows = pd.DataFrame({"a": a.ravel(), "b": b.ravel()})
+    f = rows["a"] + rows["b"] ** 2 + 2 * rows["a"] * rows["b"]
+    model = bx.GP(rows, f, scale=False)
+    theta = {"lengthscale": [2.0, 2.0], "amplitude": 30.0, "sigma": 1e-3}
+    rest = room._without(model, theta, ("a", "b"), np.random.default_rng(0))
+    mean_a, mean_b = rows["a"].mean(), rows["b"].mean()
+    interaction = 2 * (rows["a"] - mean_a) * (rows["b"] - mean_b)
+    assert_allclose(rest, f - interaction, atol=0.02)
+
+
+def test_additive_pairs_do_not_interact_and_products_do():
+    rng = np.random.default_rng(8)
+    rows = pd.DataFrame(rng.uniform(-1.5, 1.5, size=(40, 3)), columns=["a", "b", "c"])
+    y = 2 * rows["a"] * rows["b"] + np.sin(2 * rows["c"]) + 0.3 * rng.normal(size=40)
+    model = bx.GP(rows, y)
+    idata = model.fit("map", seed=0, **QUIET)
+    options = {"pairs": [("a", "b"), ("b", "c")], "null": 4, "seed": 1, "keep": "summary"}
+    found = bx.interactions(model, idata, **options, **QUIET)
+    p = found["interaction_p"]
+    assert p.sel(feature="a", feature_bis="b") == p.sel(feature="b", feature_bis="a") == 0.2
+    assert p.sel(feature="b", feature_bis="c") > 0.2
+    ranked = bx.ranking(found)
+    at = {"feature": ranked["first"], "feature_bis": ranked["second"]}
+    assert_allclose(ranked["interaction_p"], p.sel(at))
+    assert_allclose(ranked["interaction_null"], found["interaction_null"].sel(at))
+
+
+def test_plots_show_the_reference_in_place_of_a_line_at_0(found):
+    ranked = bx.ranking(found)
+    plot = bx.plot_relevance(ranked, backend="matplotlib")
+    assert "reference" not in plot.viz.children
+    (bars,) = [plot.viz["null"]["relevance"].item()]
+    ends = np.reshape(bars.get_xdata(), (-1, 3))[:, :2]
+    order = np.argsort(ranked["rank_mean"].values, kind="stable")
+    drawn = ranked["relevance_null"].values[:, order]
+    assert_allclose(ends[:, 0], drawn.min(axis=0))
+    assert_allclose(ends[:, 1], np.quantile(drawn, 0.95, axis=0))
+
+
+def test_what_no_other_rows_can_replace_is_refused(fitted):
+    model, idata = fitted
+    with pytest.raises(ValueError, match="null is 0; expected a whole number"):
+        bx.relevance(model, idata, null=0, **QUIET)
+    labels = bx.GP(X[["real", "noise"]], list("abc") * 10, likelihood="categorical")
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0}
+    with pytest.raises(ValueError, match="several classes"):
+        bx.interactions(labels, theta, null=True, **QUIET)
+
+
+@pytest.mark.slow
+def test_noise_is_called_relevant_as_often_as_it_should_be():
+    """Of 120 columns of noise at most as many as chance allows have p <= 0.05."""
+    called = []
+    for seed in range(40):
+        rng = np.random.default_rng([40, seed])
+        rows = rng.normal(size=(40, 4))
+        y = np.sin(rows[:, 0]) + 0.5 * rng.normal(size=40)
+        model = bx.GP(rows, y)
+        idata = model.fit("map", seed=seed, **QUIET)
+        options = {"features": ["x1", "x2", "x3"], "keep": "summary", "seed": seed}
+        found = bx.relevance(model, idata, null=True, **options, **QUIET)
+        called += (found["relevance_p"] <= 0.05).values.tolist()
+    # Columns of one data set are not independent; an error of the test in 1 of 1000 is allowed.
+    assert sum(called) <= binom(len(called), 0.05).ppf(0.999)
