@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 REPLICATES = 19
 """Replicates of ``null=True``: the smallest p-value is then 1 / 20."""
 
+ROWS_A_COLUMN = 5
+"""Rows for each column from which residuals of a regression on the other columns are permuted."""
+
 BACKGROUND = 50
 """Rows over which other features are averaged where an interaction is taken out of f."""
 
@@ -51,7 +54,8 @@ def by_permutation(
 ) -> xr.Dataset:
     """Statistics of models refitted to rows in which one column at a time is permuted.
 
-    A permuted column has no effect, whatever the others do. The hyperparameters are fitted anew,
+    A permuted column has no effect, whatever the others do. Its residuals given the other columns
+    are permuted, so that it correlates with them as before. The hyperparameters are fitted anew,
     because the lengthscale of a column of noise is selected to suit that noise.
 
     Returns
@@ -73,7 +77,7 @@ def by_permutation(
             tasks, total=len(tasks), description="Refitting with permuted columns"
         ):
             order = rng.permutation(model.training.n)
-            own = statistic(*fits.of_features(_permuted(model.training, name, order)))
+            own = statistic(*fits.of_features(_permuted(model, name, order)))
             for key, values in own.items():
                 drawn[key][b, names.index(name)] = values[places[name]]
     kept = [places[name] for name in names]
@@ -141,13 +145,31 @@ def _refuse(model):
         )
 
 
-def _permuted(training: TrainingData, name: str, order: np.ndarray) -> TrainingData:
-    """The rows with one of X's own columns in another order, in Z too where Z is X."""
+def _permuted(model: Model, name: str, order: np.ndarray) -> TrainingData:
+    """The rows with one of X's own columns permuted, in Z too where Z is X.
+
+    Of a column of numbers residuals are, after the linear regression on the other columns. Values
+    themselves are where residuals would leave them: those of categories and of two values, those
+    that a kernel of the user's takes, and where the rows are too few for the regression.
+    """
+    training = model.training
+    X = training.X.values
+    own = np.isin(training.X.columns, training.X.of_source(name))
+    others = np.column_stack([np.ones(len(X)), X[:, ~own]])
+    numbers = name not in training.X.levels and len(np.unique(X[:, own])) > 2
+    fitted = np.zeros((len(X), own.sum()))
+    if (
+        numbers
+        and len(X) >= ROWS_A_COLUMN * others.shape[1]
+        and not model.specification.calls_kernel
+    ):
+        others[:, 1:] -= others[:, 1:].mean(axis=0)
+        fitted = others @ np.linalg.lstsq(others, X[:, own])[0]
+    permuted = fitted + (X[:, own] - fitted)[order]
 
     def moved(frame: Frame) -> Frame:
-        columns = np.flatnonzero(np.isin(frame.columns, training.X.of_source(name)))
         values = frame.values.copy()
-        values[:, columns] = values[np.ix_(order, columns)]
+        values[:, np.isin(frame.columns, training.X.of_source(name))] = permuted
         return replace(frame, values=values)
 
     Z = training.Z
