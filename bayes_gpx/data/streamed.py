@@ -20,6 +20,7 @@ from bayes_gpx.data.training import (
     Reader,
     TrainingData,
     read_training,
+    resolution_of_y,
     unscaled_last,
     with_intercept,
 )
@@ -258,6 +259,7 @@ def read_streamed(
     exposure: str | None = None,
     intercept: bool = False,
     scale: bool = True,
+    resolution: Any = None,
 ) -> StreamedData:
     """Read the moments of a data set, in one pass, and a sample of its rows.
 
@@ -273,7 +275,8 @@ def read_streamed(
     exposure : str, optional
         Name of its column.
     weighs, intercept, scale : bool
-        As for `bayes_gpx.data.training.read_training`.
+    resolution : float, optional
+        As for `bayes_gpx.data.training.read_training`; found from the sample by default.
     """
     if not isinstance(y, str):
         raise ValueError(
@@ -325,6 +328,7 @@ def read_streamed(
         source=source,
         names=names,
         first=seen.rows,
+        resolution=resolution_of_y(resolution, sample.y, None, observation),
     )
 
 
@@ -348,6 +352,7 @@ def read_data(
     intercept: bool = False,
     scale: bool = True,
     exposure: Any = None,
+    resolution: Any = None,
     **options: Any,
 ) -> TrainingData:
     """Read the training data of a model: a table, or what is read in parts.
@@ -358,6 +363,7 @@ def read_data(
     if source is not None and options.get("groups") is not None:
         raise ValueError("X is read in parts, and groups was given; expected rows in memory.")
     known = {"weighs": weighs, "intercept": intercept, "scale": scale, "exposure": exposure}
+    known["resolution"] = resolution
     if source is None and isinstance(y, str):
         raise ValueError(
             f"y is the str {y!r}, which names a column where X is read in parts; expected values, "

@@ -11,6 +11,7 @@ from bayes_gpx.data.features import Frame, read_features, read_response, refuse_
 from bayes_gpx.data.groups import Groups, read_groups
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.outputs import Outputs, read_outputs
+from bayes_gpx.data.resolution import read_resolution
 from bayes_gpx.data.scaling import (
     Scaling,
     no_scaling,
@@ -64,6 +65,8 @@ class TrainingData:
     outputs : Outputs or None
         Where each row has several responses. y are then those that were observed, and the scaling
         of y is that of all outputs, (q,), or of the one that is asked for.
+    resolution : float or array (q,)
+        The step that y, or each output, was recorded to; 0 where there is none.
     """
 
     X: Frame
@@ -80,6 +83,7 @@ class TrainingData:
     scales_y: bool = True
     groups: Groups | None = None
     outputs: Outputs | None = None
+    resolution: np.ndarray | float = 0.0
 
     streamed = False
     """Whether the rows are read in parts, and only a sample of them is held."""
@@ -184,6 +188,12 @@ class TrainingData:
         if self.outputs is not None:
             return self.outputs.scaling_of_cells
         return self.y_scaling if self.scales_y else Scaling(0.0, 1.0)
+
+    @property
+    def least_noise(self) -> np.ndarray | float:
+        """Standard deviation of rounding errors on the model's scale, that of uniform ones."""
+        scaling = self.y_scaling if self.outputs is None else self.outputs.scaling
+        return self.resolution / np.sqrt(12.0) / scaling.scale
 
     @property
     def sources(self) -> tuple[int, int]:
@@ -325,6 +335,7 @@ def read_training(
     levels: tuple[str, ...] | None = None,
     groups: Any = None,
     scalings: tuple[Scaling, Scaling, Scaling | None] | None = None,
+    resolution: Any = None,
 ) -> TrainingData:
     """Read the training data of a model.
 
@@ -348,6 +359,9 @@ def read_training(
         A label for each row.
     scalings : tuple of Scaling, optional
         Of X, y and Z, where they were frozen before.
+    resolution : float or sequence, optional
+        The step that the response, or each of several outputs, was recorded to; found from the
+        values by default.
 
     Returns
     -------
@@ -409,7 +423,24 @@ def read_training(
         scales_y=observation.scaled,
         groups=None if groups is None else read_groups(groups, frame, "groups"),
         outputs=outputs,
+        resolution=resolution_of_y(resolution, response, outputs, observation),
     )
+
+
+def resolution_of_y(
+    given: Any, response: np.ndarray, outputs: Outputs | None, observation: Reader
+) -> np.ndarray | float:
+    """Resolution of the response, or of each output; 0 where noise has no scale of its own."""
+    if not observation.scaled:
+        if given is not None:
+            raise ValueError(
+                f"resolution is {given!r}, but this likelihood has no noise in units of y; leave "
+                "it out."
+            )
+        return 0.0
+    if outputs is not None:
+        return read_resolution(given, [v[~np.isnan(v)] for v in outputs.values.T])
+    return float(read_resolution(given, [response])[0])
 
 
 def _read_response(y, frame, observation):

@@ -39,7 +39,8 @@ class DefaultPrior(NamedTuple):
     ----------
     prior : callable
         From the hyperparameter's name to a PyMC variable, on the model's scale. That of normal
-        noise takes `dims` too, for several outputs.
+        noise takes `dims` too, for several outputs; and one in units of y takes `least`, the
+        smallest value it may have, where the response is rounded.
     in_units_of_y : bool
         Whether the hyperparameter is in units of y, as a standard deviation is. Optimisers start
         such a one at shares of the standard deviation of y, and others at the prior's centre.

@@ -12,8 +12,12 @@ from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student
 from bayes_gpx.numerics.special import log_normal, log_rising_ratio, ndtr
 
 
-def _sd(name: str, dims: tuple[str, ...] | None = None) -> pt.TensorVariable:
-    return pm.HalfNormal(name, sigma=1.0, dims=dims)
+def _sd(
+    name: str, dims: tuple[str, ...] | None = None, least: np.ndarray | float | None = None
+) -> pt.TensorVariable:
+    if least is None:
+        return pm.HalfNormal(name, sigma=1.0, dims=dims)
+    return pm.Truncated(name, pm.HalfNormal.dist(1.0), lower=least, dims=dims)
 
 
 SIGMA = DefaultPrior(_sd, in_units_of_y=True)

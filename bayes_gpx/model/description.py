@@ -95,9 +95,16 @@ def described(model: Any) -> str:
     data = model.training
     where = (", read in parts" if data.stored else ", not stored") if data.streamed else ""
     n = data.n if data.streamed else len(data.X)
-    rows = [("Response", data.y_name), ("Rows", f"{n}{where}"), *rest]
+    rows = [("Response", data.y_name + _rounded(data)), ("Rows", f"{n}{where}"), *rest]
     head = ("hyperparameter", "dims", "prior")
     return "\n\n".join([family, _columns(rows), _columns([head, *hyperparameters(model)])])
+
+
+def _rounded(data):
+    """The steps that a response, or each output, was recorded in; "" where none were found."""
+    steps = np.unique(np.atleast_1d(data.resolution))
+    found = [f"{step:.6g}" for step in steps[steps > 0.0]]
+    return f", recorded in steps of {' and '.join(found)}" if found else ""
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> str:

@@ -69,6 +69,12 @@ class GP(Model):
     exposure : array (n,) or str, optional
         For counts: the factor that the rate is multiplied by, such as the time of observation.
         Where rows are read in parts, the name of a column.
+    resolution : float or sequence of floats, optional
+        The step that y was recorded to, in its units, such as 1 of whole numbers, for "normal" and
+        "student_t"; one for each of several outputs. By default it is found from the values, if all
+        are whole multiples of a step that the range holds at most 200 times; 0 stands for none.
+        Noise is no less than the rounding error, ``sigma >= resolution / sqrt(12)``, by the default
+        prior of `sigma`: else rows that are repeated with one rounded response have noise of 0.
     scale : bool
         Whether to standardise X and, for "normal" and "student_t", y (sd with ddof 0), and to
         centre f at the log of the mean rate for counts. Priors and hyperparameters then refer to
@@ -195,6 +201,7 @@ class GP(Model):
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | str | None = None,
+        resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         beliefs: Sequence[Belief] = (),
@@ -220,6 +227,7 @@ class GP(Model):
             scale=scale,
             levels=specification.levels,
             exposure=exposure,
+            resolution=resolution,
             groups=groups,
         )
         outputs = None if training.outputs is None else len(training.outputs.names)
@@ -247,7 +255,7 @@ class GPX(Model):
     Z : like X, (n, p), optional; or list of str
         Features that have weights; X itself by default. Each level of a categorical column has its
         own weight. Where rows are read in parts, names of columns.
-    kernel, ard, likelihood, link, approximation, exposure, priors, scale, beliefs, name
+    kernel, ard, likelihood, link, approximation, exposure, resolution, priors, scale, beliefs, name
         As in `GP`; `scale` standardises Z too.
     groups : series or array (n,), optional
         As in `GP`, but each group has weight functions of its own beside those of all groups:
@@ -311,6 +319,7 @@ class GPX(Model):
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | str | None = None,
+        resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         beliefs: Sequence[Belief] = (),
@@ -340,6 +349,7 @@ class GPX(Model):
             scale=scale,
             levels=specification.levels,
             exposure=exposure,
+            resolution=resolution,
             groups=groups,
         )
         known = read_beliefs(beliefs, training, specification)

@@ -28,6 +28,9 @@ class Hyperparameter:
         "output", "class" or "factor" where each of these has such values of its own.
     signed : bool
         Whether it is any real number.
+    in_units_of_y : bool
+        Whether it is a standard deviation, or scale, of noise, which is no less than that of the
+        response's rounding errors by its default prior.
     """
 
     name: str
@@ -37,6 +40,7 @@ class Hyperparameter:
     may_be_zero: bool = False
     each: str | None = None
     signed: bool = False
+    in_units_of_y: bool = False
 
     @property
     def dims(self):
@@ -76,6 +80,6 @@ def amplitude_of(prefix, summand, dim):
     return Hyperparameter(f"{prefix}amplitude", kind, dim, default)
 
 
-def of_noise(default, name, dims, d, p):
+def of_noise(default, name, dims, d, p, **options):
     """The default prior of a likelihood's hyperparameter, called as others are."""
-    return default.prior(name) if dims is None else default.prior(name, dims=dims)
+    return default.prior(name, **options, **({} if dims is None else {"dims": dims}))

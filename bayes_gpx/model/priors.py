@@ -53,7 +53,7 @@ def create_variables(specification, priors, training, *, rename):
         given = [part for part in parts if part in priors and part.startswith(f"{h.name}_")]
         if given and h in specification.amplitudes:
             raise ValueError(f"priors has both {h.name} and its parts {given}; give either.")
-        prior = priors[h.name] if h.name in priors else _default(h, d, p)
+        prior = priors[h.name] if h.name in priors else _default(h, d, p, training.least_noise)
         if _makes_a_variable(prior):
             theta[h.name] = _from_prior(prior, rename(h.name), dims, shape)
             if not h.signed:
@@ -111,11 +111,12 @@ def _is_custom(variable):
     return isinstance(variable.owner.op, CustomDistRV | CustomSymbolicDistRV)
 
 
-def _default(h, d, p):
+def _default(h, d, p, least_noise):
     """The default prior of a hyperparameter, or the number that it is fixed at by default."""
     if not callable(h.default):
         return h.default
-    return lambda name, dims: h.default(name, dims, d, p)
+    floor = {"least": least_noise} if h.in_units_of_y and np.any(least_noise) else {}
+    return lambda name, dims: h.default(name, dims, d, p, **floor)
 
 
 def grouped(h, training):

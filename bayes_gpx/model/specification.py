@@ -304,7 +304,7 @@ class Specification:
                 kind, default = "relative sigma_w", relative_sigma_w
             weights = (Hyperparameter("sigma_w", kind, None, default, True),)
         noise = (
-            Hyperparameter(name, name, None, partial(of_noise, h))
+            Hyperparameter(name, name, None, partial(of_noise, h), in_units_of_y=h.in_units_of_y)
             for name, h in self.observation.hyperparameters.items()
         )
         found = (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)

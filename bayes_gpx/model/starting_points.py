@@ -10,6 +10,9 @@ START_GRID = (
 )
 """Lengthscale over the median distance; prior sd of f, noise sd and eps_w's share over sd(y)."""
 
+ABOVE = 1.1
+"""Least noise sd of a start, over that of rounding errors."""
+
 
 def starts(training, specification):
     """Dicts of hyperparameters: an empty one, for the priors' centres, and `START_GRID`."""
@@ -44,7 +47,8 @@ def starts(training, specification):
             "sigma_w": own * size / z_norm,
             "relative sigma_w": own,
         }
-        noises = {n: noise * size for n, h in of_noise.items() if h.in_units_of_y}
+        above = np.maximum(noise * size, ABOVE * training.least_noise)
+        noises = {n: above for n, h in of_noise.items() if h.in_units_of_y}
         found.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind} | noises | loadings)
     return found
 

@@ -126,6 +126,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "y_name": training.y_name,
         **_scaling_of_y(training),
         "labels": _plain(training.labels),
+        "resolution": np.asarray(training.resolution).tolist(),
         "groups": None if training.groups is None else training.groups.labels,
         "levels": {
             name: frame.levels
@@ -338,6 +339,7 @@ def _restored(data, settings, kernel, priors):
         groups=_groups(data, settings),
         intercept=settings["intercept"],
         scalings=tuple(scalings),
+        resolution=_resolution(settings) if observation.scaled else None,
     )
     training = _dated(training, settings.get("origins", {}))
     return family.restored(training, specification, **known)
@@ -400,7 +402,13 @@ def _without_rows(data, settings, scalings, observation):
         exposure=data["exposure"].values if "exposure" in data else None,
         scales_y=observation.scaled,
         held=of_x,
+        resolution=_resolution(settings),
     )
+
+
+def _resolution(settings):
+    """The step that y was recorded to; files of before it was asked for have none."""
+    return settings.get("resolution", 0.0)
 
 
 def _plain(labels):

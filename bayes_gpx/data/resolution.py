@@ -1,0 +1,56 @@
+"""The step that a response was recorded to, below which nothing is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+MOST_STEPS = 200
+"""Steps between the least and the largest value from which on a grid is too fine to matter: its
+rounding errors are then below a hundredth of the standard deviation."""
+
+ALIKE = 1e-6
+"""Part of a range below which differences are those of floating-point numbers."""
+
+
+def resolution_of(values: np.ndarray) -> float:
+    """The largest step such that all values are whole numbers of steps apart; 0 of a fine grid."""
+    distinct = np.unique(values)
+    span = distinct[-1] - distinct[0]
+    if not 1 < len(distinct) <= MOST_STEPS + 1:
+        return 0.0
+    step = reduce(_common, np.diff(distinct) / span)
+    return float(step * span) if step * MOST_STEPS >= 1.0 - ALIKE else 0.0
+
+
+def _common(one: float, other: float) -> float:
+    """The largest number that divides both, by Euclid's algorithm with nearest quotients."""
+    while other > ALIKE:
+        one, other = other, abs(one - other * np.round(one / other))
+    return one
+
+
+def read_resolution(given: Any, columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Resolution of each response: as given, or found from its values, (q,).
+
+    Raises
+    ------
+    ValueError
+        For what is neither None nor a finite number of at least 0, or one for each response.
+    """
+    if given is None:
+        return np.array([resolution_of(values) for values in columns])
+    try:
+        known = np.broadcast_to(np.asarray(given, "float64"), len(columns))
+    except (TypeError, ValueError):
+        known = np.array([np.nan])
+    if not (np.isfinite(known).all() and (known >= 0.0).all()):
+        each = "" if len(columns) == 1 else f", or {len(columns)} of them, one for each output"
+        raise ValueError(
+            f"resolution is {given!r}; expected None, to find it from the response, or the step "
+            f"that the response was recorded to: a number of at least 0{each}. 0 stands for none."
+        )
+    return np.array(known)
