@@ -216,7 +216,13 @@ def _ascend(value_and_slope, x0, tolerance=TOLERANCE, enough=0.0):
 
 @dataclass(frozen=True)
 class Maximum(Method):
-    """Maximise the density in the hyperparameters themselves; one chain, one draw."""
+    """Maximise the density of the hyperparameters; one chain, one draw.
+
+    That of the unconstrained variables, which are logs of all that is above 0: a mode is not the
+    same in other coordinates. In the hyperparameters themselves it is at the lowest of these where
+    data say little, so that noise of 0 and short lengthscales win, and where the least value is 0
+    the density may have no maximum at all: `jacobian=False` asks for that.
+    """
 
     gives = "mode"
 
@@ -227,9 +233,10 @@ class Maximum(Method):
         *,
         executor: Elsewhere | None = None,
         progressbar: bool = True,
+        jacobian: bool = True,
     ) -> xr.DataTree:
         """Climb from every start, and keep the highest end."""
-        density = Density(model, jacobian=False)
+        density = Density(model, jacobian=jacobian)
         optima = climb(density, starts, elsewhere=executor, progressbar=progressbar)
         best = max(optima, key=lambda o: o.log_density)
         draws = {k: np.asarray(v)[None, None] for k, v in density.expand()(best.x).items()}

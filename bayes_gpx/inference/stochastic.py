@@ -70,16 +70,18 @@ class SVGP(Method):
         steps: int | None = None,
         learning_rate: float | None = None,
         executor: Elsewhere | None = None,
+        jacobian: bool = True,
     ) -> xr.DataTree:
-        """Climb to the top; or, given `minibatch`, take `steps` of `learning_rate`."""
+        """Climb to the top, as `Maximum` does; or, given `minibatch`, take `steps`."""
         if minibatch is not None:
-            return _by_batches(by_rows, starts, minibatch, steps, learning_rate, seed, progressbar)
+            options = {"steps": steps, "rate": learning_rate, "jacobian": jacobian}
+            return _by_batches(by_rows, starts, minibatch, seed, progressbar, **options)
         if steps is not None or learning_rate is not None:
             raise ValueError(
                 "steps and learning_rate are for minibatches; pass minibatch too, or leave "
                 "them out: with all rows the bound is climbed to its top."
             )
-        density = Density(model, jacobian=False)
+        density = Density(model, jacobian=jacobian)
         value = density.value_and_slope()
         starts = sorted(starts, key=lambda start: -value(density.unconstrain(start))[0])[:CLIMBED]
         optima = climb(density, starts, elsewhere=executor, progressbar=progressbar)
@@ -88,14 +90,14 @@ class SVGP(Method):
         return of_one(model, values, best.log_density, best.trace, optima)
 
 
-def _by_batches(by_rows, starts, minibatch, steps, learning_rate, seed, progressbar):
+def _by_batches(by_rows, starts, minibatch, seed, progressbar, *, steps, rate, jacobian):
     steps = STEPS if steps is None else steps
-    rate = LEARNING_RATE if learning_rate is None else learning_rate
+    rate = LEARNING_RATE if rate is None else rate
     count("minibatch", minibatch)
     count("steps", steps)
     bound, start = by_rows(minibatch), next(filter(None, starts), {})
     options = {"steps": steps, "rate": rate, "seed": seed, "progressbar": progressbar}
-    found, height, trace = Ascent(bound)(start, **options)
+    found, height, trace = Ascent(bound, jacobian=jacobian)(start, **options)
     return of_one(bound.model, found, height, trace, [])
 
 
@@ -122,12 +124,12 @@ class BoundByRows(NamedTuple):
 class Ascent:
     """Stochastic ascent of a `BoundByRows`."""
 
-    def __init__(self, of):
+    def __init__(self, of, *, jacobian=True):
         model, bound, batch, data, sizes = of
-        self._density, self._data = Density(model, jacobian=False), data
+        self._density, self._data = Density(model, jacobian=jacobian), data
         self._size, self._M, self._C = sizes
         self._several = batch.coefficients.ndim > 1
-        prior, bound = model.logp(jacobian=False), model.replace_rvs_by_values(list(bound))
+        prior, bound = model.logp(jacobian=jacobian), model.replace_rvs_by_values(list(bound))
         x = pt.dvector("x")
         values = dict(zip(model.continuous_value_vars, self._density.split(x), strict=True))
         rows = {symbol: symbol.type() for symbol in data}

@@ -32,7 +32,7 @@ from gpx_scores import KEPT, scores
 PRIORS = ("shared", "horseshoe")
 DATA = ("diabetes", "boston", "fish", "abalone")
 METHODS = {
-    "map": (DATA, gpx_data.SPLITS, {}),
+    "map": (DATA, gpx_data.SPLITS, {"jacobian": False}),
     "nuts": (DATA[:2], 1, {"draws": 500, "tune": 500, "chains": 4, "cores": 2}),
 }
 """Data sets and number of splits of each method, and its options."""
@@ -41,7 +41,7 @@ ONCE = ("abalone",)
 """Data sets of which the first split is fitted alone, since one fit takes long."""
 
 QUICK = {
-    "map": (DATA[:1], 1, {}),
+    "map": (DATA[:1], 1, {"jacobian": False}),
     "nuts": (DATA[:1], 1, {"draws": 10, "tune": 10, "chains": 2, "cores": 1}),
 }
 COMPARED = ("error", *(f"sufficiency_{k}" for k in (1, 2, 3)))
@@ -71,7 +71,7 @@ def main(arguments=None):
 def explained(split, prior, method, options):
     """Contributions to the test rows, and predictions by a mean over draws."""
     train, test = split.train, split.test
-    model = bx.GPX(train.X, train.y, weight_prior=prior, ard=False)
+    model = bx.GPX(train.X, train.y, weight_prior=prior, ard=False, resolution=0)
     idata = model.fit(method, seed=split.seed, progressbar=False, **options)
     notes = {}
     if method == "nuts":

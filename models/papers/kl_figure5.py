@@ -58,7 +58,7 @@ def split(data, number, rows):
     X, y = data.X.iloc[order], data.y.iloc[order]
     held = X[rows : rows + HELD_OUT], y[rows : rows + HELD_OUT]
     model = bx.GP(X[:rows], y[:rows], likelihood="poisson")
-    idata = model.fit("map", **QUIET)
+    idata = model.fit("map", jacobian=False, **QUIET)
     found, known = {"mlpd|all interactions|15": mlpd(model, idata, *held)}, {}
     for method, values in rank_pairs(model, idata).items():
         order = sorted(values, key=values.get, reverse=True)[:MOST]
@@ -74,7 +74,7 @@ def split(data, number, rows):
 def strongest(data):
     """KL-diff^2 of all pairs, learnt from all rows."""
     model = bx.GP(data.X, data.y, likelihood="poisson")
-    values = kl_diff(model, model.fit("map", **QUIET))
+    values = kl_diff(model, model.fit("map", jacobian=False, **QUIET))
     return {f"kl|{METHODS[0]}|{name(pair)}": value for pair, value in values.items()}
 
 
@@ -119,7 +119,7 @@ def surrogate(model, idata, pairs):
     if pairs:
         own = [[columns.index(name) for name in columns if name in pair] for pair in pairs]
         start |= {"pair_lengthscale": length[own], "pair_amplitude": np.full(len(pairs), size)}
-    return simple, simple.fit("map", start=start, **QUIET)
+    return simple, simple.fit("map", start=start, jacobian=False, **QUIET)
 
 
 def mlpd(model, idata, X, y):

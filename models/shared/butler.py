@@ -96,7 +96,7 @@ def climb(X, y, *, reach=1.0, signal=1.0, noise=1.0):
         "amplitude": signal * half,
         "sigma": noise * half,
     }
-    posterior = model.fit("map", start=start, progressbar=False)["posterior"]
+    posterior = model.fit("map", start=start, progressbar=False, jacobian=False)["posterior"]
     found = {name: posterior[name].values[0, 0] for name in flat}
     evidence = bx.log_likelihood(model, found, progressbar=False)["log_marginal_likelihood"]
     return Optimum(found, -evidence.item())

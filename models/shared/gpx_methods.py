@@ -152,7 +152,7 @@ def maximum_likelihood(family, rows, ard=False):
         start["lengthscale"] = np.minimum(start["lengthscale"], LONGEST)
     found, several = [], len(rows.y) <= SEVERAL_STARTS[ard] and not local
     for given in (start, None) if several else (start,):
-        idata = model.fit("map", start=given, progressbar=False)
+        idata = model.fit("map", start=given, progressbar=False, jacobian=False)
         theta = {name: idata["posterior"][name].values[0, 0] for name in names}
         evidence = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"]
         found.append((evidence.item(), idata, theta))

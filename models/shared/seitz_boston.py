@@ -45,8 +45,8 @@ def averages(paper):
     X, y = script.z_scores(data.X), script.z_scores(data.y)
     if paper.quick:
         X, y = X[::4], y[::4]
-    model = bx.GP(X, y, scale=False, ard=False, approximation=bx.Inducing(INDUCING))
-    idata = model.fit("map", progressbar=False)
+    model = bx.GP(X, y, scale=False, ard=False, resolution=0, approximation=bx.Inducing(INDUCING))
+    idata = model.fit("map", progressbar=False, jacobian=False)
     theta = {name: value.item() for name, value in idata["posterior"].data_vars.items()}
     found, without = (explained(model, given) for given in (theta, without_S(theta)))
     exact = bx.attributions(model, theta, baseline="zero", **SUMMARY)["attribution_mean"]

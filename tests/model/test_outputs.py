@@ -212,7 +212,8 @@ def test_functions_of_one_seed_are_those_of_all_outputs(model):
 def fitted():
     table = pd.DataFrame(Y[:, :2], columns=["heat", "cold"])
     model = bx.GP(X, table, correlation=1, priors={"sigma": 0.3, "factor_lengthscale": 1.0})
-    return model, model.fit("map", progressbar=False)
+    # In the logs of amplitudes, nine rows have their mode where outputs share nothing.
+    return model, model.fit("map", progressbar=False, jacobian=False)
 
 
 def test_a_fit_has_loadings_of_outputs_and_their_covariance(fitted):
