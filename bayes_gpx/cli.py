@@ -156,14 +156,20 @@ def demo(out, seed):
     "are Gaussian processes.",
 )  # fmt: skip
 @click.option(
-    "--method", type=Named("method", list(METHODS)), default="nuts", show_default=True,
-    help="nuts samples the hyperparameters, which takes minutes; map takes seconds, but ignores "
-    "their uncertainty. svgp needs --inducing.",
+    "--method", type=Named("method", list(METHODS)), default="auto", show_default=True,
+    help="laplace draws hyperparameters around their mode; nuts samples them, which takes minutes; "
+    "auto is laplace, and nuts where that is too far off. map takes seconds, but ignores their "
+    "uncertainty. svgp needs --inducing.",
 )  # fmt: skip
 @click.option(
     "--likelihood", default="normal", show_default=True,
     help="Distribution of the target, such as student_t, bernoulli (two labels), categorical, "
     "poisson or negative_binomial.",
+)  # fmt: skip
+@click.option(
+    "--resolution", type=click.FloatRange(0.0),
+    help="Step that the target was recorded to, such as 1 for whole numbers; noise is no less than "
+    "its rounding error. By default it is found from the values; 0 stands for none.",
 )  # fmt: skip
 @click.option(
     "--kernel", default="expquad", show_default=True,
@@ -211,6 +217,7 @@ def fit(
     model,
     method,
     likelihood,
+    resolution,
     kernel,
     inducing,
     approximation,
@@ -264,7 +271,13 @@ def fit(
         X, y, names = rows.X, rows.y, list(rows.X)
         options = {"groups": rows.groups}
     fitted = {"gp": GP, "gpx": GPX}[model](
-        X, y, kernel=kernel, likelihood=likelihood, approximation=approximation, **options
+        X,
+        y,
+        kernel=kernel,
+        likelihood=likelihood,
+        approximation=approximation,
+        resolution=resolution,
+        **options,
     )
     with folder_for(out):
         writable(out / FIT)
@@ -272,7 +285,8 @@ def fit(
         idata, kept, complete = fit_into(
             fitted, method, out / FIT, say, progressbar=not quiet, attrs=roles.kept(), **how
         )
-    verdict = idata.attrs.get("verdict", SAID.get(method_named(method).gives))
+    used = method_named(idata["posterior"].attrs["inference_method"]).gives
+    verdict = idata.attrs.get("verdict", SAID.get(used))
     if verdict is not None:
         say(verdict)
     say(f"wrote {kept}")

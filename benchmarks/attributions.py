@@ -38,7 +38,7 @@ def main():
     data = bx.datasets.load("diabetes")
     X, X_test, y, _ = train_test_split(data.X, data.y, test_size=0.2, random_state=0)
     model = bx.GP(X, y)
-    idata = model.fit(seed=0, progressbar=False)
+    idata = model.fit("map", seed=0, progressbar=False)
     options = {"keep": "summary", "progressbar": False}
     found, ours = best(lambda: bx.attributions(model, idata, X_test, **options))
     exact = found["attribution_mean"].values

@@ -65,7 +65,7 @@ def worst_r_hat(idata):
 def process(family, **options):
     def fit(X, y, X_new):
         model = family(X, y)
-        idata = model.fit(progressbar=False, **options)
+        idata = model.fit(**{"method": "map", **options}, progressbar=False)
         return *predictive(model, idata, X_new), worst_r_hat(idata)
 
     return fit

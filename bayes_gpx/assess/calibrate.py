@@ -134,7 +134,7 @@ def calibrate(
     known_executor(executor)
     count("runs", runs)
     count("draws", draws)
-    one_of("method", method, [name for name in METHODS if name != "map"])
+    one_of("method", method, [name for name in METHODS if name not in ("auto", "map")])
     if seed is not None:
         count("seed", seed, 0)
     if model.training.streamed or model.joined:

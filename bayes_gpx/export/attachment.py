@@ -48,7 +48,7 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
     >>> import bayes_gpx as bx
     >>> X = np.random.default_rng(1).normal(size=(20, 2))
     >>> model = bx.GP(X, X[:, 0] ** 2, priors={"sigma": 0.1})
-    >>> idata = model.fit(progressbar=False)
+    >>> idata = model.fit("map", progressbar=False)
     >>> shares = bx.attributions(model, idata, obs=[0], draws=50, seed=1, progressbar=False)
     >>> tree = bx.attach(idata, attributions=shares)
     >>> list(az.summary(tree, group="attributions", kind="stats").index)

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -14,9 +16,9 @@ from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
-from bayes_gpx.inference.optimise import Elsewhere, Optimum, climb
+from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Optimum, climb
 from bayes_gpx.inference.resampling import resampled
-from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.progress import foretell, progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM, parallel_densities
 from bayes_gpx.system.warning import warn
 
@@ -65,28 +67,64 @@ class WeightedLaplace(Method):
         progressbar: bool = True,
     ) -> xr.DataTree:
         """Propose around the mode, weigh by the density, and resample; see the class."""
-        density = Density(model, jacobian=True)
-        optima, mode, spread = mode_and_spread(density, starts, executor, progressbar)
-        rng, count = np.random.default_rng(seed), max(PROPOSED * draws, FEWEST_PROPOSED)
-        points, log_p, log_q, log_weights, khat = _weighed(
-            density, mode, spread, count, rng, progressbar
-        )
-        largest = min(1.0 - 1.0 / np.log10(count), 0.7)
-        if khat > largest:
-            warn(
-                "The posterior is far from its Laplace approximation: Pareto k of the weights is "
-                f"{khat:.2f} (want at most {largest:.2f}), so a few draws stand for most of it. "
-                "Use 'nuts', more draws, or tighter priors.",
-                ConvergenceWarning,
-            )
-        kept = resampled(np.exp(log_weights), draws, rng)
-        expand = density.expand()
-        columns = [expand(x) for x in points[kept]]
-        stacked = {k: np.stack([c[k] for c in columns])[None] for k in columns[0]}
-        stats = {"lp": log_p[kept][None], "lp_approximation": log_q[kept][None]}
-        tree = as_tree(model, stacked, stats, optima)
-        tree.attrs["khat"] = khat
-        return tree
+        found = weighted_draws(model, starts, draws, seed, executor, progressbar)
+        if found.far:
+            warn(f"{found.far} Use 'nuts', more draws, or tighter priors.", ConvergenceWarning)
+        return found.tree
+
+
+class Weighted(NamedTuple):
+    """Weighted draws around a mode."""
+
+    tree: xr.DataTree
+    mode: dict[str, np.ndarray]
+    """Values of the variables there, by name."""
+    seconds: float
+    """What an evaluation of the density took."""
+    far: str
+    """A sentence that says how far the posterior is from its approximation; "" if it is near."""
+
+
+def weighted_draws(
+    model: pm.Model,
+    starts: Sequence[Start],
+    draws: int,
+    seed: int | None,
+    executor: Elsewhere | None,
+    progressbar: bool,
+) -> Weighted:
+    """Propose around the mode, weigh by the density, and resample, as `WeightedLaplace` says."""
+    density = Density(model, jacobian=True)
+    rng, count = np.random.default_rng(seed), max(PROPOSED * draws, FEWEST_PROPOSED)
+    first = density.unconstrain(starts[0])
+    climbs = EVALUATIONS * (len(starts) + 1)
+    foretell(
+        "Drawing around the mode of the posterior density",
+        lambda: density.height(first),
+        climbs + 2 * len(first) + count,
+        _workers(observations(model)),
+        progressbar,
+        ("fit('map'), without the uncertainty of hyperparameters", climbs / (climbs + count)),
+    )
+    optima, mode, spread = mode_and_spread(density, starts, executor, progressbar)
+    begun = perf_counter()
+    points, log_p, log_q, log_weights, khat = _weighed(
+        density, mode, spread, count, rng, progressbar
+    )
+    seconds = (perf_counter() - begun) / count
+    largest = min(1.0 - 1.0 / np.log10(count), 0.7)
+    far = (
+        "The posterior is far from its Laplace approximation: Pareto k of the weights is "
+        f"{khat:.2f} (want at most {largest:.2f}), so a few draws stand for most of it."
+    )
+    kept = resampled(np.exp(log_weights), draws, rng)
+    expand = density.expand()
+    columns = [expand(x) for x in points[kept]]
+    stacked = {k: np.stack([c[k] for c in columns])[None] for k in columns[0]}
+    stats = {"lp": log_p[kept][None], "lp_approximation": log_q[kept][None]}
+    tree = as_tree(model, stacked, stats, optima)
+    tree.attrs["khat"] = khat
+    return Weighted(tree, dict(expand(mode)), seconds, far if khat > largest else "")
 
 
 def _weighed(density, mode, spread, count, rng, progressbar):
@@ -127,9 +165,10 @@ def _heights(density, points, progressbar):
     So many that their matrices (n, n) together take no more memory than one of `THREADED_FROM`
     rows.
     """
-    n = observations(density.model)
-    workers = max(1, min(parallel_densities(n), (THREADED_FROM // max(1, n)) ** 2))
-    with ThreadPoolExecutor(workers) as pool, progress_bar(progressbar) as progress:
+    with (
+        ThreadPoolExecutor(_workers(observations(density.model))) as pool,
+        progress_bar(progressbar) as progress,
+    ):
         found = pool.map(density.height, points)
         return np.array(
             [
@@ -138,6 +177,11 @@ def _heights(density, points, progressbar):
                 )
             ]
         )
+
+
+def _workers(n):
+    """How many densities of n rows are evaluated at a time."""
+    return max(1, min(parallel_densities(n), (THREADED_FROM // max(1, n)) ** 2))
 
 
 def mode_and_spread(

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from bayes_gpx.inference.base import Method
 
 METHODS = {
+    "auto": "bayes_gpx.inference.automatic:Automatic",
     "map": "bayes_gpx.inference.optimise:Maximum",
     "laplace": "bayes_gpx.inference.laplace:WeightedLaplace",
     "nuts": "bayes_gpx.inference.nuts:NUTS",

@@ -29,7 +29,7 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
 
         points = bx.optimise_inducing(model, idata)
         better = bx.GP(X, y, approximation=points)
-        idata = better.fit(start=idata)
+        idata = better.fit("map", start=idata)
 
     Parameters
     ----------

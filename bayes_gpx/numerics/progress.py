@@ -70,7 +70,12 @@ def flops_per_second() -> float:
 
 
 def foretell(
-    what: str, evaluate: Callable[[], object], times: int, at_once: int, wanted: bool
+    what: str,
+    evaluate: Callable[[], object],
+    times: int,
+    at_once: int,
+    wanted: bool,
+    quicker: tuple[str, float] | None = None,
 ) -> None:
     """Say in one line how long something will take, where that is more than a minute.
 
@@ -90,28 +95,36 @@ def foretell(
         How many calls run at a time.
     wanted : bool
         Whether anything may be said; else nothing is called.
+    quicker : tuple of str and float, optional
+        What else could be called, and the share of the time that it takes.
     """
     if not wanted or threading.current_thread() is not threading.main_thread():
         return
-    evaluate()
-    begun = perf_counter()
-    evaluate()
-    each = perf_counter() - begun
+    each = seconds_of(evaluate)
     total = each * times / at_once
     if total > WORTH_SAYING:
         held = peak()
         memory = "" if held is None else f"; memory so far {in_words(held)}"
         Console(stderr=True, soft_wrap=True).print(
             f"{what}: {spoken(total)} or so ({times:,} evaluations of {each:.2g} s, {at_once} at "
-            f"a time{memory}).{_instead(total)}",
+            f"a time{memory}).{_instead(total, quicker)}",
             highlight=False,
         )
 
 
-def _instead(total):
-    """What would take less than half of the time, in a sentence; "" without such."""
+def seconds_of(evaluate: Callable[[], object]) -> float:
+    """Seconds of a call, the second one: the first may compile."""
+    evaluate()
+    begun = perf_counter()
+    evaluate()
+    return perf_counter() - begun
+
+
+def _instead(total, quicker):
+    """What would take less than half of the time, in sentences; "" without such."""
     name, share = _CHEAPER.get() or ("", 1.0)
-    return f" With approximation={name}: {spoken(share * total)} or so." if share < 0.5 else ""
+    ways = [(f"With approximation={name}", share), quicker or ("", 1.0)]
+    return "".join(f" {way}: {spoken(part * total)} or so." for way, part in ways if part < 0.5)
 
 
 def spoken(seconds: float) -> str:

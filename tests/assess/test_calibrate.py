@@ -215,7 +215,7 @@ def test_refuses(gp):
         bx.calibrate(streamed)
     labels = bx.GP(X, np.array(list("abcabca")), likelihood="categorical")
     with pytest.raises(ValueError, match="several classes"):
-        bx.calibrate(labels, method="laplace", posterior=labels.fit(progressbar=False))
+        bx.calibrate(labels, method="laplace", posterior=labels.fit("map", progressbar=False))
 
 
 GROUPS = np.array(list("aabbcca"))

@@ -44,6 +44,7 @@ def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, mo
     run, model_fit = tmp_path / "run", bx.GP.fit
     words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
     words += ["--out", run, "--draws", 5, "--quiet"]
+    sampled = ["--method", "nuts"]
     cli.main([*map(str, words), "--method", "map"])
     earlier = (run / "fit.nc").read_bytes()
     code, said = refused(*words)
@@ -63,13 +64,13 @@ def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, mo
 
     for draws, kept in ((0, 1), (3, 3), (0, 3)):  # by MAP, by NUTS so far, and no MAP in its place
         sampling(draws)
-        code, said = refused(*words, "--force")
+        code, said = refused(*words, *sampled, "--force")
         assert code == 130 and [line[:11] for line in said.splitlines()] == ["Interrupted"]
         assert (run / "fit.nc").read_bytes() == earlier
         assert bx.load(run / "interrupted.nc")[1]["posterior"].sizes["draw"] == kept
     (run / "interrupted.nc").unlink()
     sampling(5)
-    cli.main([*map(str, words), "--force"])
+    cli.main([*map(str, [*words, *sampled]), "--force"])
     assert bx.load(run / "fit.nc")[1]["posterior"].sizes["draw"] == 5
     assert [p.name for p in run.iterdir()] == ["fit.nc"]
 

@@ -77,7 +77,7 @@ def test_says_what_a_table_in_memory_says(tmp_path):
 
 def test_fits_of_both_agree():
     found = [
-        m.fit(progressbar=False, start=THETA)["posterior"].to_dataset()
+        m.fit("map", progressbar=False, start=THETA)["posterior"].to_dataset()
         for m in (bx.GP(PARTS, "y", **HSGP), bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP))
     ]
     for name in found[0]:
@@ -334,7 +334,7 @@ def test_refuses_models_that_need_rows_at_hand(options, message):
 def test_files_of_fits_hold_no_rows(tmp_path):
     options = {**HSGP, "priors": {"sigma_w": 0.0}, "intercept": True}
     model = bx.GPX(PARTS, "y", ["far"], **options)
-    idata = model.fit(progressbar=False)
+    idata = model.fit("map", progressbar=False)
     path = tmp_path / "fit.nc"
     bx.save(model, idata, path)
     with xr.open_datatree(path, engine="h5netcdf") as file:
@@ -350,7 +350,7 @@ def test_files_of_fits_hold_no_rows(tmp_path):
     for verb in (bx.predictions, bx.attributions):
         one, same = (verb(m, i, *new, **QUIET) for m, i in ((model, idata), (again, kept)))
         assert one.equals(same)
-    refitted = again.fit(progressbar=False)
+    refitted = again.fit("map", progressbar=False)
     best = [float(i["sample_stats"]["lp"].max()) for i in (idata, refitted)]
     np.testing.assert_allclose(*best, atol=1e-4)
     for ask in (

@@ -147,7 +147,7 @@ def test_several_classes_without_a_function_are_equally_likely():
 def test_what_cannot_be_refitted_is_refused(fitted):
     model, _ = fitted
     with pytest.raises(ValueError, match="one draw"):
-        bx.SamplingWrapper(model, model.fit(progressbar=False))
+        bx.SamplingWrapper(model, model.fit("map", progressbar=False))
     with pm.Model():
         joined = bx.GPX(X, Y, Z, priors=FIXED)
     with pytest.raises(ValueError, match="larger pm.Model"):

@@ -3,6 +3,7 @@
 import multiprocessing
 import pickle
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,11 +19,12 @@ from scipy import stats
 
 import bayes_gpx as bx
 from bayes_gpx.draws import leave_one_out
-from bayes_gpx.inference import nuts
+from bayes_gpx.inference import automatic, nuts
+from bayes_gpx.inference.automatic import Automatic
 from bayes_gpx.inference.base import Method
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning, Diagnosis, diagnose
-from bayes_gpx.inference.laplace import WeightedLaplace
+from bayes_gpx.inference.laplace import WeightedLaplace, weighted_draws
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.inference.nuts import NUTS
@@ -64,16 +66,66 @@ def test_the_first_step_of_an_optimiser_has_a_length_of_at_most_one(monkeypatch)
     assert end.converged
 
 
-def test_map_is_the_mode_in_the_hyperparameters_themselves(gamma):
+@pytest.mark.parametrize("jacobian", [True, False])
+def test_map_is_the_mode_of_logs_or_of_the_hyperparameters_themselves(gamma, jacobian):
+    """With a density proportional to r^(a-1) e^(-br), that of log r is to r^a e^(-br)."""
     model, shape, rate = gamma
-    idata = Maximum().fit(model, [{}, {"rate": np.array([0.1, 9.0])}], progressbar=False)
+    starts = [{}, {"rate": np.array([0.1, 9.0])}]
+    idata = Maximum().fit(model, starts, progressbar=False, jacobian=jacobian)
+    shape = shape if jacobian else shape - 1
     # L-BFGS with gtol 1e-4.
-    assert_allclose(idata["posterior"]["rate"].values[0, 0], (shape - 1) / rate, rtol=1e-4)
-    assert_allclose(idata["posterior"]["total"].item(), (shape - 1).sum() / rate, rtol=1e-4)
+    assert_allclose(idata["posterior"]["rate"].values[0, 0], shape / rate, rtol=1e-4)
+    assert_allclose(idata["posterior"]["total"].item(), shape.sum() / rate, rtol=1e-4)
     assert idata["posterior"]["rate"].dims == ("chain", "draw", "group")
     assert idata["starts"].sizes["start"] == 2
     assert idata["starts"]["converged"].all()
     assert_array_equal(idata["observed_data"]["y"], [4, 0])
+
+
+def test_noise_stays_away_from_0_in_logs_where_the_density_itself_is_highest_there(rng):
+    """Few rows, many features: sigma to 0 is the mode, though the posterior hardly goes there."""
+    X, y = rng.normal(size=(12, 6)), rng.normal(size=12)
+    found = {}
+    for jacobian in (True, False):
+        fit = bx.GP(X, y).fit("map", progressbar=False, jacobian=jacobian)
+        found[jacobian] = fit["posterior"]["sigma"].item()
+    assert found[False] < 1e-3 and found[True] > 0.1
+
+
+@pytest.mark.parametrize("patience, used", [(300.0, "nuts"), (0.0, "laplace")])
+def test_a_fit_without_a_method_is_by_nuts_where_laplace_is_too_far_off(
+    gamma, monkeypatch, patience, used
+):
+    model, shape, rate = gamma
+    near = Automatic().fit(model, [{}], draws=100, seed=1, progressbar=False)
+    assert near["posterior"].attrs["inference_method"] == "laplace"
+    own = WeightedLaplace().fit(model, [{}], draws=100, seed=1, progressbar=False)
+    assert_array_equal(near["posterior"]["rate"], own["posterior"]["rate"])
+
+    def far(*arguments):
+        return weighted_draws(*arguments)._replace(far="Far off.")
+
+    monkeypatch.setattr(automatic, "weighted_draws", far)
+    monkeypatch.setattr(automatic, "PATIENCE", patience)
+    told = pytest.warns(ConvergenceWarning, match=r"Far off. fit\('nuts'\) would take")
+    with nullcontext() if patience else told:
+        fit = Automatic().fit(model, [{}], draws=1000, chains=2, seed=1, progressbar=False)
+    assert fit["posterior"].attrs["inference_method"] == used
+    assert fit["posterior"].sizes["chain"] == (2 if used == "nuts" else 1)
+    assert_allclose(fit["posterior"]["rate"].mean(("chain", "draw")), shape / rate, rtol=0.1)
+
+
+def test_draws_around_the_mode_are_kept_where_nuts_is_interrupted(gamma, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(
+        automatic, "weighted_draws", lambda *a: weighted_draws(*a)._replace(far="Far off.")
+    )
+    monkeypatch.setattr(NUTS, "fit", interrupted)
+    with pytest.warns(ConvergenceWarning, match="Interrupted before NUTS had any draws"):
+        fit = Automatic().fit(gamma[0], [{}], draws=100, seed=1, progressbar=False)
+    assert fit["posterior"].sizes["draw"] == 100
 
 
 @pytest.mark.parametrize("draws", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])

@@ -20,7 +20,7 @@ NAMES = [type(a).__name__ for a in ALL]
 @pytest.mark.parametrize("approximation", ALL, ids=NAMES)
 def test_fits_files_and_verbs(approximation, tmp_path):
     model = bx.GP(X, y, approximation=approximation)
-    idata = model.fit(start=THETA, progressbar=False)
+    idata = model.fit("map", start=THETA, progressbar=False)
     bx.save(model, idata, tmp_path / "fit.nc")
     again, kept = bx.load(tmp_path / "fit.nc")
     assert again.specification == model.specification
@@ -99,13 +99,13 @@ def test_inducing_points_in_user_units():
 
 def test_a_fit_is_a_start():
     model = bx.GP(X, y, approximation=bx.Inducing(20))
-    first = model.fit(start=THETA, progressbar=False)
-    second = model.fit(start=first, progressbar=False)
+    first = model.fit("map", start=THETA, progressbar=False)
+    second = model.fit("map", start=first, progressbar=False)
     assert second["starts"].to_dataset().sizes["start"] == 1
     for name, value in first["posterior"].data_vars.items():
         np.testing.assert_allclose(second["posterior"][name], value, rtol=1e-2)
     with pytest.raises(ValueError, match="lacks"):
-        model.fit(start={"sigma": 0.1})
+        model.fit("map", start={"sigma": 0.1})
 
 
 def build(approximation, **options):

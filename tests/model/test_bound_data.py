@@ -15,7 +15,7 @@ def test_data_are_kept_with_the_fit_and_cannot_be_set(regression):
         for other in (values + 1.0, values[:3]):
             with pytest.raises(TypeError, match=f"{name} cannot be set.*X_new"):
                 pm.set_data({name: other.to_numpy()}, model=model.pymc)
-    idata = model.fit(progressbar=False)
+    idata = model.fit("map", progressbar=False)
     assert idata["constant_data"]["Z"].dims == ("obs", "z_feature")
     np.testing.assert_array_equal(idata["constant_data"]["X"], X)
 
@@ -45,5 +45,5 @@ def test_only_what_takes_an_exposure_has_one(regression, likelihood, exposed):
     y = np.arange(len(X)) % 2
     model = bx.GP(X, y, likelihood=likelihood)
     assert ("exposure" in model.pymc.named_vars) == exposed
-    idata = model.fit(start=dict.fromkeys(model.hyperparameters, 1.0), progressbar=False)
+    idata = model.fit("map", start=dict.fromkeys(model.hyperparameters, 1.0), progressbar=False)
     assert ("exposure" in idata["constant_data"]) == exposed

@@ -270,8 +270,8 @@ def test_a_fit_is_that_of_the_collapsed_model():
     priors = {name: SHARED[name] for name in ("lengthscale", "sigma_w")}
     for options in ({}, {"likelihood": "bernoulli"}):
         y, options = LABELS if options else Y, {**options, "priors": priors}
-        found = bx.GPX(X, y, Z, representation="hierarchy", **options).fit(**QUIET)
-        expected = bx.GPX(X, y, Z, **options).fit(**QUIET)
+        found = bx.GPX(X, y, Z, representation="hierarchy", **options).fit("map", **QUIET)
+        expected = bx.GPX(X, y, Z, **options).fit("map", **QUIET)
         xr.testing.assert_identical(
             found["posterior"].to_dataset().drop_attrs(),
             expected["posterior"].to_dataset().drop_attrs(),
@@ -280,7 +280,7 @@ def test_a_fit_is_that_of_the_collapsed_model():
 
 def test_the_representation_is_kept(tmp_path):
     model = bx.GPX(X, Y, Z, representation="hierarchy")
-    idata = model.fit(**QUIET)
+    idata = model.fit("map", **QUIET)
     bx.save(model, idata, tmp_path / "fit.nc")
     loaded, _ = bx.load(tmp_path / "fit.nc")
     for other in (loaded, pickle.loads(pickle.dumps(model))):
@@ -318,7 +318,7 @@ def test_a_larger_model_can_use_the_weights():
     density = larger.compile_logp(mode=MODE)(larger.initial_point())
     assert np.isfinite(density)
     assert set(model.posterior_names.values()) < {rv.name for rv in larger.free_RVs}
-    assert np.isfinite(model.fit(**QUIET)["posterior"]["own_sigma"])
+    assert np.isfinite(model.fit("map", **QUIET)["posterior"]["own_sigma"])
 
 
 def test_latent_values_of_normal_noise_are_sampled_from_a_hierarchy_alone():

@@ -129,7 +129,7 @@ def test_densities_know_deviations_of_single_rows(approximation, held, monkeypat
 
 def test_a_loaded_fit_explains_new_rows_with_deviations(tmp_path):
     model = bx.GPX(Frames(NUMBERS), "y", approximation=bx.HSGP(4, 1.5))
-    idata = model.fit(start=THETA | {"sigma_w": 0.4}, progressbar=False)
+    idata = model.fit("map", start=THETA | {"sigma_w": 0.4}, progressbar=False)
     bx.save(model, idata, tmp_path / "fit.nc")
     again, kept = bx.load(tmp_path / "fit.nc")
     for verb in (bx.weights, bx.predictions):
@@ -219,7 +219,10 @@ def test_files_hold_what_the_rows_say_at_each_draw(tmp_path, monkeypatch):
         assert found.equals(verb(model, idata, X[:4], progressbar=False, seed=1))
     assert model.training.source.iterable.passes == passes
     bx.save(again, kept, tmp_path / "again.nc")
-    for ask in (lambda: bx.predictions(again, THETA, X[:4], **QUIET), lambda: again.fit(**QUIET)):
+    for ask in (
+        lambda: bx.predictions(again, THETA, X[:4], **QUIET),
+        lambda: again.fit("map", **QUIET),
+    ):
         with pytest.raises(ValueError, match="not saved with the fit"):
             ask()
 
@@ -235,7 +238,7 @@ def test_what_needs_rows_at_hand_is_refused():
     model, _ = both()
     with pytest.raises(ValueError, match="leaving one out needs all others"):
         bx.log_likelihood(model, THETA, progressbar=False)
-    idata = model.fit(start=THETA, progressbar=False)
+    idata = model.fit("map", start=THETA, progressbar=False)
     with pytest.raises(ValueError, match="not left out one by one.* Compare fits of a sample"):
         bx.compare({"one": (model, idata), "other": (model, idata)})
     with pytest.raises(ValueError, match="read in parts; expected rows in memory. Move the points"):

@@ -97,7 +97,7 @@ def test_only_the_given_pair_interacts_once_fitted(data):
     X, y = data
     model = bx.interaction_model(bx.GP(X, y, priors={"sigma": 0.05}), [("a", "b")])
     assert model.fixed["sigma"] == 0.05
-    idata = model.fit(seed=0, **QUIET)
+    idata = model.fit("map", seed=0, **QUIET)
     assert list(idata["posterior"].coords["pair"].values) == ["a : b"]
     assert idata["posterior/lengthscale"].dims == ("chain", "draw", "feature")
     bends = bx.derivatives(model, idata, order=2, keep="summary", **QUIET)
@@ -146,7 +146,7 @@ def test_other_likelihoods_and_no_pairs(data):
     alone = bx.interaction_model(model, [])
     assert set(alone.hyperparameters) == {"lengthscale", "amplitude"}
     assert (alone.training.exposure == 2.0).all()
-    found = bx.predictions(alone, alone.fit(seed=0, **QUIET), draws=10, seed=0, **QUIET)
+    found = bx.predictions(alone, alone.fit("map", seed=0, **QUIET), draws=10, seed=0, **QUIET)
     assert float(abs(found["rate_mean"] - 2.0 * np.exp(0.2 * X["a"].values)).mean()) < 1.0
 
 

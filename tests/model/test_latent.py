@@ -70,7 +70,7 @@ def test_with_normal_noise_and_every_row_inducing_svgp_is_exact():
     sparse = bx.GP(X, y, approximation=bx.Inducing(N + 5))
     start = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.3}
     idata = sparse.fit("svgp", start=start, **QUIET)
-    exact = bx.GP(X, y).fit(start=start, **QUIET)
+    exact = bx.GP(X, y).fit("map", start=start, **QUIET)
     assert_allclose(idata["sample_stats"]["lp"], exact["sample_stats"]["lp"], atol=1e-4)
     assert idata["elbo"]["elbo"].max() == idata["sample_stats"]["lp"].item()
 
@@ -292,7 +292,7 @@ def test_a_model_without_anything_to_infer_says_so():
         fixed = THETA | ({"sigma": 1.0} if likelihood == "normal" else {})
         model = bx.GP(X, y, likelihood=likelihood, priors=fixed)
         with pytest.raises(ValueError, match="All hyperparameters are fixed"):
-            model.fit(**QUIET)
+            model.fit("map", **QUIET)
 
 
 def test_weighed_features_at_inducing_points_are_kept():
@@ -315,7 +315,7 @@ def test_variables_of_a_surrounding_model_need_latent_values(kernel):
             how = {"kernel": lambda d: size**2 * pm.gp.cov.ExpQuad(d, ls=pm.HalfNormal("ls"))}
         model = bx.GP(X, LABELS, likelihood="bernoulli", name="own", **how)
     with pytest.raises(ValueError, match=r"'size'.*pm\.sample"):
-        model.fit(**QUIET)
+        model.fit("map", **QUIET)
     assert {"size", "own_y_white"} <= {rv.name for rv in outer.free_RVs}
 
 

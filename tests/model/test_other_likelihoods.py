@@ -40,7 +40,7 @@ EACH = [(likelihood, bx.GP) for likelihood in RESPONSES if likelihood != "bernou
 def test_a_fit_is_explained_and_kept(likelihood, family, tmp_path):
     y, options, name = RESPONSES[likelihood]
     model = family(X, y, likelihood=likelihood, **options)
-    idata = model.fit(start=dict.fromkeys(model.hyperparameters, 1.0), **QUIET)
+    idata = model.fit("map", start=dict.fromkeys(model.hyperparameters, 1.0), **QUIET)
     bx.save(model, idata, tmp_path / "fit.nc")
     loaded, kept = bx.load(tmp_path / "fit.nc")
     asked = {"draws": 50, "seed": 1, **QUIET}

@@ -53,9 +53,9 @@ def test_points_of_a_gpx_move_in_all_their_columns(apart):
 
 def test_a_fit_is_taken_too_and_nonsense_is_refused():
     model = bx.GP(X, Y, approximation=bx.Inducing(6))
-    idata = model.fit(start=THETA, progressbar=False)
+    idata = model.fit("map", start=THETA, progressbar=False)
     points = bx.optimise_inducing(model, idata)
-    better = bx.GP(X, Y, approximation=points).fit(start=idata, progressbar=False)
+    better = bx.GP(X, Y, approximation=points).fit("map", start=idata, progressbar=False)
     assert better["sample_stats"]["lp"] > idata["sample_stats"]["lp"]
     with pytest.raises(ValueError, match="approximation is None; expected bx.Inducing"):
         bx.optimise_inducing(bx.GP(X, Y), THETA)

@@ -93,7 +93,7 @@ def test_weights_and_contributions_of_z_are_those_of_the_dense_posterior(words, 
     rng = np.random.default_rng(sum(map(ord, "weights")))
     Z, Z_new = rng.normal(size=(len(y), 2)), rng.normal(size=(6, 2))
     model = bx.GPX(_rows(words), y, Z, kernel=bx.Precomputed(K), scale=False, priors=HYPER)
-    idata = model.fit(progressbar=False)
+    idata = model.fit("map", progressbar=False)
     bx.save(model, idata, tmp_path / "words.nc")
     model, idata = bx.load(tmp_path / "words.nc")
     own = idata["posterior"]["sigma_w"].item() ** 2

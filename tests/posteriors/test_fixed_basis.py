@@ -257,7 +257,9 @@ def test_no_array_holds_rows_times_functions():
     many = np.random.default_rng(1).uniform(-1.0, 1.0, size=(n, 2))
     model = bx.GP(many, many[:, 0], approximation=bx.HSGP(10))
     tracemalloc.start()
-    model.fit(progressbar=False, start={"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.1})
+    model.fit(
+        "map", progressbar=False, start={"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.1}
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 * n * 50

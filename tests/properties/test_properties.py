@@ -151,7 +151,7 @@ def test_sheets_hold_what_was_written(frame):
 @given(strategies.models(kernels=FEW))
 def test_files_of_fits_hold_the_same_model(drawn):
     model, theta = drawn
-    idata = model.fit(start=theta, progressbar=False)
+    idata = model.fit("map", start=theta, progressbar=False)
     with tempfile.TemporaryDirectory() as folder:
         bx.save(model, idata, Path(folder) / "fit.nc")
         other, kept = bx.load(Path(folder) / "fit.nc")

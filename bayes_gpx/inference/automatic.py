@@ -1,0 +1,70 @@
+"""The method of a fit that names none: weighted draws, and NUTS where these do not represent it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pymc as pm
+import xarray as xr
+
+from bayes_gpx.inference.base import Method, Start
+from bayes_gpx.inference.datatree import name_method
+from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.laplace import weighted_draws
+from bayes_gpx.inference.nuts import LEAPS, NUTS
+from bayes_gpx.inference.optimise import Elsewhere
+from bayes_gpx.numerics.progress import spoken
+from bayes_gpx.system.warning import warn
+
+PATIENCE = 300.0
+"""Seconds up to which NUTS is run without being asked for."""
+
+
+@dataclass(frozen=True)
+class Automatic(Method):
+    """Draw around the mode; and where Pareto k is too large, by NUTS, unless that takes long.
+
+    The fit says in its attributes which of both it is by. If NUTS is interrupted before it has any
+    draws, those around the mode are kept.
+    """
+
+    gives = "weighted"
+    takes = ("draws", "tune", "chains", "seed")
+
+    def fit(
+        self,
+        model: pm.Model,
+        starts: Sequence[Start],
+        *,
+        draws: int = 1000,
+        tune: int = 1000,
+        chains: int = 4,
+        seed: int | None = None,
+        executor: Elsewhere | None = None,
+        progressbar: bool = True,
+    ) -> xr.DataTree:
+        """Draw by either way; see the class."""
+        found = weighted_draws(model, starts, draws, seed, executor, progressbar)
+        name_method(found.tree, "laplace")
+        if not found.far:
+            return found.tree
+        seconds = found.seconds * LEAPS * chains * (tune + draws)
+        if seconds > PATIENCE:
+            warn(
+                f"{found.far} fit('nuts') would take {spoken(seconds)} or so; or use tighter "
+                "priors.",
+                ConvergenceWarning,
+            )
+            return found.tree
+        own: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
+        try:
+            sampled = NUTS().fit(model, [found.mode], progressbar=progressbar, **own)
+        except KeyboardInterrupt:
+            warn(
+                f"{found.far} Interrupted before NUTS had any draws: these draws are kept.",
+                ConvergenceWarning,
+            )
+            return found.tree
+        name_method(sampled, "nuts")
+        sampled.attrs["khat_laplace"] = found.tree.attrs["khat"]
+        return sampled
