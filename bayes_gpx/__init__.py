@@ -97,6 +97,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.system.versions import show_versions as show_versions
     from bayes_gpx.system.warning import (
         ExtrapolationWarning as ExtrapolationWarning,
+        FitWarning as FitWarning,
         PosteriorPredictiveWarning as PosteriorPredictiveWarning,
     )
 
@@ -147,6 +148,7 @@ _MAP = {
     "calibrate": "bayes_gpx.assess.calibrate:calibrate",
     "project": "bayes_gpx.assess.project:project",
     "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
+    "FitWarning": "bayes_gpx.system.warning:FitWarning",
     "PosteriorPredictiveWarning": "bayes_gpx.system.warning:PosteriorPredictiveWarning",
     "BeliefWarning": "bayes_gpx.draws.believed:BeliefWarning",
     "CompletenessWarning": "bayes_gpx.explain.attributions:CompletenessWarning",

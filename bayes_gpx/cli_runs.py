@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bayes_gpx.inference.methods import method_named
+from bayes_gpx.system.warning import FitWarning
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -57,7 +59,9 @@ def fit_into(
     point_first = sampled and not meanwhile.exists()
     if point_first:
         say("Maximising the posterior density ...")
-        point = model.fit("map", **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FitWarning)  # the draws will be examined
+            point = model.fit("map", **options)
         point.attrs.update(attrs)
         save(model, point, meanwhile)
     if sampled:

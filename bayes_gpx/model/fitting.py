@@ -18,6 +18,7 @@ from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.nuts import LEFT_OUT
 from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Maximum, NowhereFinite
 from bayes_gpx.model.cheaper import cheaper
+from bayes_gpx.model.examination import complain
 from bayes_gpx.model.svgp import bound_by_rows, inducing_values
 from bayes_gpx.numerics.progress import beside, flops_per_second, spoken
 from bayes_gpx.numerics.threads import blas_threads
@@ -108,7 +109,8 @@ def infer(
             options["around"] = _mode(model, starts, options)
         idata = _fit_with_jitter(model, chosen, starts, options, sampled)
     by_sampler = _terms_of_sampler(model, idata)
-    name_method(idata, method)
+    if "inference_method" not in idata["posterior"].attrs:
+        name_method(idata, method)
     idata.attrs[model.signature_key] = model.signature
     if seed is not None:
         idata.attrs["seed"] = str(seed)
@@ -122,6 +124,7 @@ def infer(
         _add_left_out(model, idata, by_sampler, progressbar)
     if spec.beliefs is not None:
         idata["beliefs"] = xr.DataTree(believed(model, idata, progressbar=progressbar))
+    complain(model, idata)
     return idata
 
 
@@ -208,7 +211,7 @@ def _mode(model, starts, options):
     """Hyperparameters, by variable name, where their marginal density is largest."""
     if not model.objective.free_RVs:
         return {}
-    own = {name: options.get(name) for name in ("executor", "progressbar")}
+    own = {k: options[k] for k in ("executor", "progressbar", "jacobian") if k in options}
     fit = _fit_with_jitter(model, Maximum(), starts, own)
     found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
     return {name: value.values for name, value in found.data_vars.items()}

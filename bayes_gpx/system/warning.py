@@ -16,6 +16,14 @@ class ExtrapolationWarning(UserWarning):
     """
 
 
+class FitWarning(UserWarning):
+    """A fit is not what it seems, such as one with noise of 0; says what to do.
+
+    ``model.fit`` gives it once, with all that it found. The attribute `examination` of the fit
+    holds the same, and so do the command line and the report.
+    """
+
+
 class PosteriorPredictiveWarning(UserWarning):
     """PyMC is about to draw responses from functions that have not seen the data.
 

@@ -17,8 +17,8 @@ validation
 numerics: lapack special jets coalitions quadrature columns linear_algebra
     gaussian_expectations truncated_normal compile_modes threads row_sums upper_blocks
     partial_evaluation progress
-data: categorical dates fingerprints moments numbers features scaling gaps groups outputs response
-    training row_source parts streamed sheets openml data_files datasets
+data: categorical dates fingerprints moments numbers features scaling gaps groups resolution
+    outputs response training row_source parts streamed sheets openml data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands smoothness from_pymc
 processes: operators approximations path_moments integrated_gradients expected_gradients players
@@ -35,15 +35,15 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
     strategies/propagation strategies/choice minibatch pathwise predictive_derivatives
     component_variances
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
-    stochastic
+    automatic stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
     part_stores quantities compiled categorical_values results response_scale new_responses
     each_draw evaluate training_rows believed truncated leave_one_out left_out_together
     response_means coalition_values answers log_variance random_functions
 model: named_kernels hyperparameters specification beliefs priors lengthscale_prior bound_data
     latent_variables data_sums refusals kept_of_rows observed_response inducing_points
-    starting_points given_values signature svgp cheaper fitting description model gp placement
-    interaction_model refits storage
+    starting_points given_values signature svgp cheaper examination fitting description model gp
+    placement interaction_model refits storage
 explain: by_output in_parts null predictions weights components sobol derivatives attributions
     fanova shapley_values sensitivities relevance ranking importances partial_dependence
     conditional_variance comparisons

@@ -6,6 +6,7 @@ import pymc as pm
 from bayes_gpx.draws.points import read_baseline, rows_outside
 from bayes_gpx.explain import predictions
 from bayes_gpx.explain.attributions import LARGEST_RESIDUAL
+from bayes_gpx.model.examination import EXAMINATION
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.reporting.page import Prose, Section, number
 from bayes_gpx.reporting.sections.beliefs import contradicted
@@ -31,6 +32,13 @@ def _hidden(findings):
             "intervals are too narrow by an unknown amount. Fit by NUTS before publishing.",
             "bad",
         )
+
+
+def _examined(findings):
+    """What the fit itself was found to lack."""
+    if findings.fitted and (found := findings.idata.attrs.get(EXAMINATION)):
+        for said in found.split("\n"):
+            yield Prose(said, "bad")
 
 
 def _baseline(findings):
@@ -116,5 +124,5 @@ def _completeness(findings):
 
 CAUTIONS = Section(
     "warnings", "What to watch out for",
-    (_inference, _hidden, contradicted, _baseline, _outside, _sigma_w, _completeness),
+    (_inference, _hidden, _examined, contradicted, _baseline, _outside, _sigma_w, _completeness),
 )  # fmt: skip

@@ -1,0 +1,252 @@
+"""What is wrong with a fit that its numbers alone do not say: in plain words, each with a cure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import xarray as xr
+from scipy.stats import ks_2samp
+
+from bayes_gpx.draws.training_rows import at_training_rows
+from bayes_gpx.model.given_values import medians
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.system.warning import FitWarning, warn
+
+AT_FLOOR, NO_NOISE = 1.3, 0.01
+"""Noise over that of rounding errors, and over the standard deviation of y, up to which there is
+none to speak of."""
+
+FEW_COPIES = 3
+"""So many repeated rows are not worth a word."""
+
+ROWS_A_FEATURE = 2
+"""Rows for each feature below which lengthscales rest on their priors."""
+
+ENOUGH_DRAWS, PRIOR_DRAWS, SAME = 100, 1000, 0.1
+"""Draws from which a posterior is compared with its prior, draws of the prior, and the distance of
+Kolmogorov and Smirnov up to which both count as the same."""
+
+BELOW, EXPECTED = 8.0, 1e-3
+"""Nats by which an outlier's left-out density is below the median (4 standard deviations), and
+the share of rows that may be such."""
+
+ALONE = 2.0
+"""Nats by which the highest of several starts is above all others, to be called alone."""
+
+OVERDISPERSED = 1.5
+"""Mean squared Pearson residual of left-out counts from which the Poisson distribution is too
+narrow."""
+
+MOST_ROWS = 2000
+"""Rows up to which counts are left out one by one for an examination."""
+
+MOST_NAMED = 5
+"""So many features are named in a sentence."""
+
+EXAMINATION = "examination"
+"""Attribute of a fit: what was found, one sentence or two in a line."""
+
+
+def examine(model: Any, idata: xr.DataTree) -> list[str]:
+    """What was found in a fit, most important first; it is also written to its attributes."""
+    found = [
+        *_noise(model, idata),
+        *_lengthscales(model, idata),
+        *_features(model),
+        *_starts(idata),
+        *_prior(model, idata),
+        *_outliers(model, idata),
+        *_dispersion(model, idata),
+    ]
+    if found:
+        idata.attrs[EXAMINATION] = "\n".join(found)
+    return found
+
+
+def complain(model: Any, idata: xr.DataTree) -> None:
+    """Warn of all that was found in a fit, in one warning; the fit is kept if that fails."""
+    try:
+        found = examine(model, idata)
+    except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
+        warn(f"The fit was not examined ({type(stopped).__name__}: {stopped}).", FitWarning)
+        return
+    if found:
+        warn("About this fit: " + " ".join(found), FitWarning)
+
+
+def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Noise of 0, or no larger than the rounding of the response."""
+    spec, data = model.specification, model.training
+    if "sigma" not in model.posterior_names:
+        return
+    theta = dict(model.fixed) | dict(medians(model, idata))
+    sigma = np.asarray(theta["sigma"])
+    own = 0.0
+    if spec.family == "GPX":
+        size = (np.atleast_2d(data.scaled()["Z"]) ** 2).mean(axis=0)
+        own = float((np.asarray(spec.deviation_sd(theta)) ** 2 * size).sum())
+    noise = np.sqrt(sigma**2 + own)
+    spread = data.y_scaling.scale if data.outputs is None else data.outputs.scaling.scale
+    spread = 1.0 if model.scale else _spread(data) / spread
+    rounded = np.any((noise <= AT_FLOOR * data.least_noise) & (data.least_noise > 0.0))
+    if not (rounded or np.any(noise <= NO_NOISE * spread)):
+        return
+    copies = _copies(data)
+    what = f"repeated with the same {data.y_name}, as if there were no noise"
+    if rounded:
+        said = f"sigma is no larger than the rounding error of {data.y_name}"
+    else:
+        said = "sigma is near 0"
+    if copies >= FEW_COPIES:
+        yield (
+            f"{said[0].upper()}{said[1:]}, since {copies} of {data.n} rows are {what}. If they are "
+            "copies of one record, drop them; if each is a measurement of its own, give repeated "
+            "rows a label of their own by groups=."
+        )
+    else:
+        yield (
+            f"{said[0].upper()}{said[1:]}: the function passes through every response. Unless "
+            f"{data.y_name} was computed without noise, intervals are too narrow. Give sigma a "
+            "prior that keeps it away from 0, such as "
+            "priors={'sigma': pm.LogNormal.dist(-1, 0.5)}, or use fewer features."
+        )
+
+
+def _spread(data):
+    """Standard deviation of the response, or of each output."""
+    if data.outputs is None:
+        return float(np.std(data.y))
+    return np.nanstd(data.outputs.values, axis=0)
+
+
+def _copies(data):
+    """Rows that repeat another one, response included."""
+    if data.streamed or data.outputs is not None:
+        return 0
+    held = [data.X.values, data.y[:, None]] + ([] if data.Z is None else [data.Z.values])
+    return data.n - len(np.unique(np.column_stack(held), axis=0))
+
+
+def _lengthscales(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Lengthscales below the spacing of a feature's values: its effect is noise there."""
+    data = model.training
+    kinds = {h.name for h in model.specification.hyperparameters if h.kind == "lengthscale"}
+    values = medians(model, idata)
+    if data.streamed or not kinds & set(values):
+        return
+    x = data.X_scaling.apply(data.X.values)
+    gaps = [np.diff(np.unique(column)) for column in x.T]
+    spacing = np.array([np.median(gap) if len(gap) > 1 else 0.0 for gap in gaps])
+    short = np.zeros(data.d, bool)
+    for name in kinds & set(values):
+        own = np.broadcast_to(np.asarray(values[name]), (*np.shape(values[name])[:-1], data.d))
+        short |= (own < spacing).reshape((-1, data.d)).any(axis=0)
+    names = [name for name, bad in zip(data.X.columns, short, strict=True) if bad]
+    if names:
+        yield (
+            f"The lengthscale of {_some(names)} is shorter than the distance between neighbouring "
+            "values, so that each value has an effect of its own. Declare a feature of few values "
+            "as categories, leave out one that numbers the rows, or pass "
+            "priors={'lengthscale': bx.lengthscale_prior(X)}."
+        )
+
+
+def _features(model: Any) -> Iterator[str]:
+    """More features than rows can tell apart."""
+    data, spec = model.training, model.specification
+    d, _ = data.sources
+    each = spec.ard and any(h.kind == "lengthscale" for h in spec.hyperparameters)
+    if each and d > 1 and data.n < ROWS_A_FEATURE * d:
+        yield (
+            f"{data.n} rows cannot tell {d} features apart: which of them matter rests on the "
+            "prior. Use fewer features, or one lengthscale for all by ard=False."
+        )
+
+
+def _starts(idata: xr.DataTree) -> Iterator[str]:
+    """A mode that one start alone has found."""
+    if idata["posterior"].attrs.get("inference_method") == "nuts":
+        return
+    if "starts" not in idata.children:
+        return
+    heights = idata["starts"].to_dataset()["log_density"].values
+    # The two that are the same whatever the data, the priors' centres and a first guess, often
+    # agree; with fewer starts there is nothing to compare.
+    if len(heights) > 2 and np.sort(heights)[-1] - np.sort(heights)[-2] > ALONE:
+        yield (
+            f"One of {len(heights)} starts found the highest mode, the others ended lower, so "
+            "there may be a higher one still. Compare fit('nuts'), or pass start= with another "
+            "guess."
+        )
+
+
+def _prior(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Hyperparameters of which the data say nothing."""
+    posterior = idata["posterior"].to_dataset()
+    if posterior.sizes["chain"] * posterior.sizes["draw"] < ENOUGH_DRAWS or model.joined:
+        return
+    free = {rv.name: rv for rv in model.objective.free_RVs if rv.name in posterior}
+    prior = pm.draw([*free.values()], PRIOR_DRAWS, random_seed=0, mode=MODE)
+    same = []
+    for (name, _), drawn in zip(free.items(), prior, strict=True):
+        values = posterior[name].values.reshape((-1, *posterior[name].shape[2:]))
+        columns = values.reshape((len(values), -1)).T
+        before = np.asarray(drawn).reshape((PRIOR_DRAWS, -1)).T
+        distance = [ks_2samp(a, b).statistic for a, b in zip(columns, before, strict=True)]
+        if len(distance) and max(distance) < SAME:
+            same.append(name)
+    if same:
+        yield (
+            f"The posterior of {_some(same)} equals the prior: the data say nothing of it. What "
+            "depends on it is an assumption; name its prior when you report."
+        )
+
+
+def _outliers(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Responses that normal noise all but excludes."""
+    spec, data = model.specification, model.training
+    if not spec.normal or "log_likelihood" not in idata.children or data.outputs is not None:
+        return
+    (terms,) = idata["log_likelihood"].to_dataset().data_vars.values()
+    each = terms.mean(("chain", "draw")).values.ravel()
+    far = np.flatnonzero(each < np.median(each) - BELOW)
+    if len(far) > EXPECTED * len(each):
+        labels = [str(data.X.index[k]) for k in far[np.argsort(each[far])]]
+        rows = "row" if len(labels) == 1 else "rows"
+        yield (
+            f"{len(labels)} of {data.n} responses lie 4 or more standard deviations from what the "
+            f"others predict ({rows} {_some(labels)}). Check them, or use likelihood='student_t'."
+        )
+
+
+def _left_out(draw):
+    """Rate of each count given the others."""
+    given = draw.given
+    _, _, mean, spread = draw.strategy.leave_one_out(given)
+    return [given.likelihood.expected(mean, spread, given.exposure).value]
+
+
+def _dispersion(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Counts that vary more than those of the Poisson distribution."""
+    data = model.training
+    if model.specification.likelihood != "poisson" or data.streamed or data.n > MOST_ROWS:
+        return
+    theta = {name: np.asarray(value) for name, value in medians(model, idata).items()}
+    (rate,), *_ = at_training_rows(model, theta, _left_out, progressbar=False)
+    # What the others do not predict counts as well: a function as rough as noise would take up
+    # all that is beyond the Poisson distribution.
+    ratio = float(np.mean((data.y - rate.ravel()) ** 2 / rate.ravel()))
+    if ratio > OVERDISPERSED:
+        yield (
+            f"Counts vary {ratio:.2g} times as much as Poisson counts around the rates that the "
+            "other rows predict, so intervals are too narrow. Use likelihood='negative_binomial'."
+        )
+
+
+def _some(names):
+    """The first names, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,116 @@
+"""What a fit is found to lack: each message where its cause is, and none where it is not."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bayes_gpx as bx
+
+RNG = np.random.default_rng(5)
+X = pd.DataFrame(RNG.normal(size=(50, 2)), columns=["dose", "age"])
+MEAN = np.sin(X["dose"].to_numpy()) + 0.5 * X["age"].to_numpy()
+Y = MEAN + 0.4 * RNG.normal(size=50)
+
+
+def told(model, method="map", **options):
+    """What a fit warns of, which is also in its attributes."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", bx.FitWarning)
+        warnings.simplefilter("ignore", bx.model.fitting.ConvergenceWarning)
+        idata = model.fit(method, seed=0, progressbar=False, **options)
+    found = [str(w.message) for w in caught if w.category is bx.FitWarning]
+    kept = idata.attrs.get("examination", "")
+    assert len(found) == bool(kept) and "About this fit: " * bool(kept) + kept.replace(
+        "\n", " "
+    ) == "".join(found)
+    return kept
+
+
+@pytest.mark.parametrize("method", ["map", "laplace"])
+@pytest.mark.parametrize("family", [bx.GP, bx.GPX])
+def test_nothing_is_said_of_a_fit_without_a_fault(family, method):
+    priors = {"sigma_w": 0.0} if family is bx.GPX else {}
+    assert told(family(X, Y, priors=priors), method) == ""
+
+
+def test_noise_of_0():
+    said = told(bx.GP(X, MEAN))
+    assert said.startswith("Sigma is near 0: the function passes through every response. Unless y")
+
+
+def test_repeated_rows_that_are_interpolated():
+    rounded = np.round(2.0 * Y) / 2.0
+    twice = pd.concat([X, X]), np.tile(rounded, 2)
+    said = told(bx.GP(*twice))
+    assert said.startswith("Sigma is no larger than the rounding error of y, since 50 of 100 rows")
+    # Measurements that are repeated, and differ, are what noise is learnt from.
+    again = np.concatenate([rounded, np.round(2.0 * (MEAN + 0.4 * RNG.normal(size=50))) / 2.0])
+    assert "rounding error" not in told(bx.GP(twice[0], again))
+
+
+def test_a_lengthscale_below_the_spacing_of_values():
+    steps = X.assign(step=np.repeat(np.arange(10.0), 5))
+    effect = np.repeat(RNG.normal(size=10), 5)
+    said = told(bx.GP(steps, Y + 3.0 * effect))
+    assert "The lengthscale of step is shorter than the distance" in said
+
+
+def test_more_features_than_rows_tell_apart():
+    wide = RNG.normal(size=(20, 12))
+    priors = {"sigma": 0.5, "amplitude": 1.0}
+    said = told(bx.GP(wide, wide[:, 0], priors=priors))
+    assert said.startswith("20 rows cannot tell 12 features apart")
+    assert "apart" not in told(bx.GP(wide, wide[:, 0], priors=priors, ard=False))
+
+
+def test_outliers_are_named_by_their_rows():
+    y = pd.Series(Y, [f"p{k}" for k in range(50)])
+    y[["p7", "p31"]] += 8.0
+    frame = X.set_axis(y.index)
+    said = told(bx.GP(frame, y), "laplace")
+    assert "2 of 50 responses lie 4 or more standard deviations" in said
+    assert "(rows p7, p31)" in said or "(rows p31, p7)" in said
+    assert told(bx.GP(frame, y, likelihood="student_t"), "laplace").find("responses lie") == -1
+
+
+def test_counts_that_vary_more_than_poisson_counts():
+    rate = np.exp(1.0 + 0.7 * X["dose"].to_numpy())
+    assert "Counts vary" not in told(bx.GP(X, RNG.poisson(rate), likelihood="poisson"))
+    wide = RNG.poisson(rate * RNG.gamma(1.5, 1 / 1.5, size=50))
+    assert "Use likelihood='negative_binomial'." in told(bx.GP(X, wide, likelihood="poisson"))
+    assert "Counts vary" not in told(bx.GP(X, wide, likelihood="negative_binomial"))
+
+
+def test_what_the_data_say_nothing_of():
+    """A second kernel's amplitude where all of f is fixed but a part that is not in the data."""
+    priors = {"lengthscale": 1.0, "amplitude": 1e-3, "sigma": None}
+    del priors["sigma"]
+    model = bx.GPX(X, Y, priors=priors | {"sigma_w": lambda name: bx_half_normal(name)})
+    assert "The posterior of sigma_w equals the prior" in told(model, "laplace", draws=1000)
+
+
+def bx_half_normal(name):
+    """So small that the noise hides it."""
+    import pymc as pm
+
+    return pm.HalfNormal(name, 1e-3)
+
+
+def test_a_mode_that_one_start_found(monkeypatch):
+    model = bx.GP(X, Y)
+    own = model.starts()
+    far = [{"lengthscale": np.full(2, 60.0), "amplitude": 1e-3, "sigma": 1.0}] * 2
+    monkeypatch.setattr(type(model), "starts", lambda *_: [own[1], *far])
+    monkeypatch.setattr("bayes_gpx.inference.optimise.ENOUGH", 1e6)  # others stop where they are
+    assert "One of 3 starts found the highest mode" in told(model)
+
+
+def test_a_fit_is_kept_where_its_examination_fails(monkeypatch):
+    def fails(*_):
+        raise ValueError("no factor")
+
+    monkeypatch.setattr("bayes_gpx.model.examination._noise", fails)
+    with pytest.warns(bx.FitWarning, match=r"was not examined \(ValueError: no factor\)"):
+        assert bx.GP(X, Y).fit("map", progressbar=False)["posterior"].sizes["draw"] == 1
