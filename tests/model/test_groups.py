@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import bayes_gpx as bx
-from tests.reference import oracle
+import oracle
 
 RNG = np.random.default_rng(22)
 X = pd.DataFrame(RNG.normal(size=(15, 2)), columns=["age", "dose"])
