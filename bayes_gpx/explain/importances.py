@@ -15,7 +15,7 @@ from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
 from bayes_gpx.draws.points import points
-from bayes_gpx.draws.random_functions import answer, draw_functions, values
+from bayes_gpx.draws.random_functions import answer, draw_functions, or_else, values
 from bayes_gpx.draws.response_scale import (
     LatentQuantity,
     ResponseQuantity,
@@ -155,15 +155,16 @@ def importances(
     each, found = draws if hyper.alone else 1, {}
     functions: Any = None  # drawn only if some measure needs them
     if set(measures) - {"inverse_lengthscale"}:
-        functions = draw_functions(
-            model,
-            idata,
-            draws=draws,
-            num_draws=num_draws,
-            waves=WAVES,
-            seed=seed,
-            progressbar=progressbar,
-        )
+        with or_else("All measures but inverse_lengthscale", "or use bx.relevance"):
+            functions = draw_functions(
+                model,
+                idata,
+                draws=draws,
+                num_draws=num_draws,
+                waves=WAVES,
+                seed=seed,
+                progressbar=progressbar,
+            )
 
     if "inverse_lengthscale" in measures:
         variances = (training.X_deviations / training.X_scaling.scale) ** 2

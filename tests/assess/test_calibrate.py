@@ -11,10 +11,10 @@ import xarray as xr
 from scipy.stats import kstest
 
 import bayes_gpx as bx
+import oracle
 from bayes_gpx.assess import calibrate as room
 from bayes_gpx.assess.replicates import Replicates, _given, _twice, rank
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from tests.reference import oracle
 
 rng = np.random.default_rng(9)
 N = 7

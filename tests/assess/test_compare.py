@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 import bayes_gpx as bx
-from tests.reference import oracle
+import oracle
 
 rng = np.random.default_rng(8)
 N = 24

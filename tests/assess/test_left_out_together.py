@@ -9,9 +9,9 @@ import xarray as xr
 from scipy import stats
 
 import bayes_gpx as bx
+import oracle
 from bayes_gpx.assess.compare import _scored
 from bayes_gpx.draws.left_out_together import densities_in_order
-from tests.reference import oracle
 
 rng = np.random.default_rng(9)
 N = 24

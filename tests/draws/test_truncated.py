@@ -10,21 +10,10 @@ from scipy.stats import multivariate_normal
 import bayes_gpx as bx
 from bayes_gpx.draws.truncated import with_truncated
 from bayes_gpx.model.beliefs import Increasing, Slope, Value, Weight
+from known_draws import tree_of
 
 QUIET = {"progressbar": False, "seed": 1}
 THETA = {"lengthscale": [1.5], "amplitude": 1.1, "sigma": 0.5}
-
-
-def tree_of(theta, features=("dose",), chains=1, draws=1):
-    """A fit whose draws all are `theta`."""
-    values = {k: np.broadcast_to(v, (chains, draws, *np.shape(v))) for k, v in theta.items()}
-    dims = {"lengthscale": ["feature"]}
-    posterior = xr.Dataset(
-        {k: (("chain", "draw", *dims.get(k, [])), v) for k, v in values.items()},
-        {"chain": range(chains), "draw": range(draws), "feature": list(features)},
-    )
-    stats = xr.Dataset({"lp": (("chain", "draw"), np.zeros((chains, draws)))})
-    return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": stats})
 
 
 class Dense:

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy import optimize, special, stats
 
 import bayes_gpx as bx
-from tests.reference import oracle
+import oracle
 
 QUIET = {"progressbar": False}
 RNG = np.random.default_rng(12)

@@ -8,8 +8,8 @@ from pytensor.compile.mode import Mode
 from scipy.special import softmax
 
 import bayes_gpx as bx
+import oracle
 from bayes_gpx.inference.log_density import Density
-from tests.reference import oracle
 
 RNG = np.random.default_rng(4)
 N = 30

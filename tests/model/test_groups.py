@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import bayes_gpx as bx
-from tests.reference import oracle
+import oracle
 
 RNG = np.random.default_rng(22)
 X = pd.DataFrame(RNG.normal(size=(15, 2)), columns=["age", "dose"])
@@ -358,6 +358,10 @@ def test_new_rows_need_groups_where_the_model_has_them(gp):
         bx.project(gp, GP_THETA)
     with pytest.raises(ValueError, match="and no groups"):
         bx.partial_dependence(gp, GP_THETA, features=["age"])
+    with pytest.raises(ValueError, match="All measures but inverse_lengthscale.*use bx.relevance"):
+        bx.importances(gp, GP_THETA, progressbar=False)
+    alone = bx.importances(gp, GP_THETA, measures=["inverse_lengthscale"], progressbar=False)
+    assert list(alone.data_vars) == ["inverse_lengthscale"]
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])

@@ -16,7 +16,7 @@ from bayes_gpx.model import fitting
 from bayes_gpx.numerics import row_sums
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.system import memory
-from tests.reference.parts import Frames
+from frame_parts import Frames
 
 rng = np.random.default_rng(sum(map(ord, "inducing in parts")))
 N = 90

@@ -13,7 +13,7 @@ from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics import row_sums
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence import variational
-from tests.reference.parts import Frames
+from frame_parts import Frames
 
 rng = np.random.default_rng(sum(map(ord, "labels in parts")))
 N = 90

@@ -10,8 +10,8 @@ from pytensor.compile.mode import Mode
 from scipy.stats import multivariate_normal, norm
 
 import bayes_gpx as bx
+import oracle
 from bayes_gpx.numerics.compile_modes import MODE
-from tests.reference import oracle
 
 RNG = np.random.default_rng(5)
 X = RNG.normal(size=(9, 2))

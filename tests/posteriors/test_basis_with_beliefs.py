@@ -14,7 +14,7 @@ from bayes_gpx.draws.left_out_together import densities_of_groups
 from bayes_gpx.draws.truncated import with_truncated
 from bayes_gpx.model.beliefs import Increasing, Slope, Value, Weight
 from bayes_gpx.numerics.compile_modes import MODE
-from tests.draws.test_truncated import tree_of
+from known_draws import tree_of
 
 QUIET = {"progressbar": False, "seed": 1}
 THETA = {"lengthscale": [1.3], "amplitude": 1.1, "sigma": 0.5}

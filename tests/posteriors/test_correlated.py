@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+import oracle
 from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.base import WHITENED, Conditioning
@@ -23,7 +24,6 @@ from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, Correl
 from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.grouped_process import in_groups
 from bayes_gpx.processes.output_process import OutputProcess
-from tests.reference import oracle
 
 RNG = np.random.default_rng(7)
 N, C = 12, 4

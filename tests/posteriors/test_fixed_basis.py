@@ -13,13 +13,13 @@ import pytensor.tensor as pt
 import pytest
 
 import bayes_gpx as bx
+import oracle
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.model import data_sums
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp, sums_logp_and_slopes
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
-from tests.reference import oracle
 
 rng = np.random.default_rng(4)
 N = 40

@@ -24,3 +24,15 @@ def scattered(theta, draws):
         {name: value * rng.lognormal(0.0, 0.2, np.shape(value)) for name, value in theta.items()}
         for _ in range(draws)
     ]
+
+
+def tree_of(theta, features=("dose",), chains=1, draws=1):
+    """A fit whose draws all are `theta`."""
+    values = {k: np.broadcast_to(v, (chains, draws, *np.shape(v))) for k, v in theta.items()}
+    dims = {"lengthscale": ["feature"]}
+    posterior = xr.Dataset(
+        {k: (("chain", "draw", *dims.get(k, [])), v) for k, v in values.items()},
+        {"chain": range(chains), "draw": range(draws), "feature": list(features)},
+    )
+    stats = xr.Dataset({"lp": (("chain", "draw"), np.zeros((chains, draws)))})
+    return xr.DataTree.from_dict({"posterior": posterior, "sample_stats": stats})

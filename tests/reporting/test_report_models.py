@@ -3,11 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
+from test_report_sections import told
 
 import bayes_gpx as bx
 from bayes_gpx.reporting.results import OWN, Findings
 from bayes_gpx.reporting.sections import MODELS
-from tests.reporting.test_report_sections import told
 
 QUIET = {"progressbar": False, "seed": 1}
 OPTIONS = {"baseline": "mean", "units": {"y": "mm"}, "seed": 3}

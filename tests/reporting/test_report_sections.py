@@ -17,8 +17,8 @@ from bayes_gpx.reporting.sections.citing import CITING
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS
 from bayes_gpx.reporting.sections.ranks import RANKS
 from bayes_gpx.reporting.sections.slopes import SLOPES
+from frame_parts import Frames
 from known_draws import known, scattered
-from tests.reference.parts import Frames
 
 OPTIONS = {"obs": None, "baseline": "mean", "units": None, "seed": 3}
 THETA = {"lengthscale": [1.0, 1.5], "amplitude": 1.0, "sigma": 0.3}
