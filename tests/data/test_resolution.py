@@ -10,7 +10,7 @@ from scipy.stats import halfnorm
 import bayes_gpx as bx
 from bayes_gpx.data.resolution import MOST_STEPS, resolution_of
 from bayes_gpx.numerics.compile_modes import MODE
-from tests.reference.parts import Frames
+from frame_parts import Frames
 
 RNG = np.random.default_rng(0)
 X = pd.DataFrame(RNG.normal(size=(24, 2)), columns=["a", "b"])
