@@ -210,7 +210,7 @@ OURS = {
 """Variants of this package by name."""
 
 MODELS = RIVALS | OURS
-DEFAULT = (*RIVALS, "GP", "GP map", "GP linear + expquad laplace", "GPX map")
+DEFAULT = (*RIVALS, "GP", "GP map", "GPX map")
 """Those that are run where --models names none."""
 
 
@@ -364,6 +364,7 @@ def summary(found):
             "sets": len(sets),
             "failed": sets["failed"].sum(),
             "mean above ridge": above.mean(),
+            "mean, noisy sets": above[sets["kind"].loc[above.index] != "no noise"].mean(),
             "median": above.median(),
             "worst": above.min(),
             f"{FAR} below ridge": sets["worse"].sum(),
