@@ -417,7 +417,7 @@ def draw(found, path, models):
     rivals, shown = [m for m in RIVALS if m in scores], [m for m in models if m in OURS]
     shown = [m for m in shown if m in scores]
     apart = scores.sub(scores[rivals].max(axis=1), axis=0).clip(-FURTHEST, FURTHEST)
-    apart = apart.sort_values(shown[0])
+    apart = apart.dropna(subset=shown, how="all").sort_values(shown[0])
     places = np.arange(len(apart))
     figure, axes = plt.subplots(figsize=(7, 0.15 * len(apart) + 1), layout="constrained")
     axes.axvline(0, color="0.6", linewidth=0.8)
