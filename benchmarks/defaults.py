@@ -164,7 +164,7 @@ None where the model is not for such responses.
 """
 
 
-def fitted(family, method=None, *, only=None, replaced=None, **options):
+def fitted(family, method=None, *, only=None, replaced=None, how=None, **options):
     """A model of this package.
 
     Parameters
@@ -175,6 +175,8 @@ def fitted(family, method=None, *, only=None, replaced=None, **options):
         The likelihood of the sets that it is run on; all if None.
     replaced : dict, optional
         Likelihoods to take instead of those of the sets.
+    how : dict, optional
+        Options of the fit.
     **options
         Of the model: `kernel`, `priors` and others. Functions are given X, y.
     """
@@ -185,7 +187,7 @@ def fitted(family, method=None, *, only=None, replaced=None, **options):
         settings = {k: v(X, y) if callable(v) else v for k, v in options.items()}
         likelihood = (replaced or {}).get(likelihood, likelihood)
         model = family(X, y, likelihood=likelihood, **settings)
-        idata = model.fit(*([method] if method else []), seed=0, **QUIET)
+        idata = model.fit(*([method] if method else []), seed=0, **(how or {}), **QUIET)
         return partial(predicted, model, idata, y)
 
     return fit
@@ -195,6 +197,8 @@ OURS = {
     "GP": fitted(bx.GP),
     "GP map": fitted(bx.GP, "map"),
     "GP laplace": fitted(bx.GP, "laplace"),
+    "GP map before": fitted(bx.GP, "map", only="normal", how={"jacobian": False}, resolution=0.0),
+    "GP map without a floor": fitted(bx.GP, "map", only="normal", resolution=0.0),
     "GP linear + expquad map": fitted(bx.GP, "map", kernel="linear + expquad"),
     "GP linear + expquad laplace": fitted(bx.GP, "laplace", kernel="linear + expquad"),
     "GP student_t laplace": fitted(
@@ -205,6 +209,7 @@ OURS = {
     ),
     "GPX": fitted(bx.GPX),
     "GPX map": fitted(bx.GPX, "map"),
+    "GPX map before": fitted(bx.GPX, "map", only="normal", how={"jacobian": False}, resolution=0.0),
     "GPX laplace": fitted(bx.GPX, "laplace"),
 }
 """Variants of this package by name."""

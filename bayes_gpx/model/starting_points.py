@@ -10,12 +10,19 @@ START_GRID = (
 )
 """Lengthscale over the median distance; prior sd of f, noise sd and eps_w's share over sd(y)."""
 
+SHORT = 0.06
+"""Lengthscale, in standard deviations, of one more start for each column that rows may be ordered
+by. From a long one no way leads up to a season, which repeats ten times or more."""
+
 ABOVE = 1.1
 """Least noise sd of a start, over that of rounding errors."""
 
 
 def starts(training, specification):
-    """Dicts of hyperparameters: an empty one, for the priors' centres, and `START_GRID`."""
+    """Dicts of hyperparameters: an empty one, for the priors' centres, and `START_GRID`.
+
+    And the first of these with a short lengthscale of each column that rows are ordered by.
+    """
     data = training.scaled()
     some = slice(None, None, max(1, len(data["X"]) // 500))
     x = data["X"][some]
@@ -50,7 +57,28 @@ def starts(training, specification):
         above = np.maximum(noise * size, ABOVE * training.least_noise)
         noises = {n: above for n, h in of_noise.items() if h.in_units_of_y}
         found.append({n: by_kind[k] for n, k in kinds.items() if k in by_kind} | noises | loadings)
+    names = [name for name, kind in kinds.items() if kind == "lengthscale"]
+    for column in _ordered(training) if names else ():
+        lengths = np.full(training.d, START_GRID[0][0] * apart)
+        lengths[column] = SHORT
+        own = lengths if specification.ard else lengths[column]
+        found.append(found[1] | dict.fromkeys(names, own))
     return found
+
+
+def _ordered(training):
+    """Columns that rows may be ordered by, as time: the only one, dates, and what only rises."""
+    values, frame = training.X.values, training.X
+    if training.streamed or frame.levels:
+        return []
+    if training.d == 1:
+        return [0]
+    rises = (np.diff(values, axis=0) > 0.0).all(axis=0)
+    return [
+        k
+        for k, name in enumerate(frame.columns)
+        if len(values) > 2 and (rises[k] or name in frame.origins)
+    ]
 
 
 def _size(training, data):

@@ -329,9 +329,28 @@ def test_the_best_of_several_starts_is_kept(rng):
     y = np.sin(3 * X[:, 0]) * X[:, 1] + rng.normal(0, 0.1, 60)
     idata = bx.GPX(X, y).fit("map", progressbar=False)
     starts = idata["starts"]
-    assert starts.sizes["start"] == 5
+    assert starts.sizes["start"] == 6  # one for the only column
     assert idata["sample_stats"]["lp"].item() == starts["log_density"].max()
     assert float(idata["posterior"]["sigma"].squeeze()) < 0.5
+
+
+@pytest.mark.parametrize("columns", ["time", "time and another", "another alone"])
+def test_a_season_is_found_in_a_column_that_rows_are_ordered_by(columns, rng):
+    """Ten waves, whose top no other start reaches; it is compared with a climb from beside it."""
+    time = np.arange(100.0) / 10.0
+    y = np.sin(2.0 * np.pi * time) + 0.5 * rng.normal(size=100)
+    frame = pd.DataFrame({"time": time, "noise": rng.normal(size=100)})
+    names = {"time": ["time"], "time and another": ["noise", "time"], "another alone": ["noise"]}
+    X = frame[names[columns]]
+    found = bx.GP(X, y).fit("map", progressbar=False)
+    if columns == "another alone":
+        assert found["posterior"]["sigma"].item() > 0.5
+        return
+    lengths = [5.0] * (X.shape[1] - 1) + [0.08]
+    start = {"lengthscale": lengths, "amplitude": 1.0, "sigma": 0.5}
+    beside = bx.GP(X, y).fit("map", start=start, progressbar=False)
+    assert_allclose(found["sample_stats"]["lp"], beside["sample_stats"]["lp"], atol=1e-3)
+    assert found["posterior"]["lengthscale"].values.ravel()[-1] < 0.2
 
 
 def test_the_highest_end_alone_is_climbed_to_its_top():
@@ -364,7 +383,7 @@ def test_many_rows_begin_where_a_sample_of_them_ends(likelihood, rng, monkeypatc
     monkeypatch.setattr(fitting, "MANY", 2)
     idata = bx.GP(X, y, **options).fit("map", progressbar=False)
     ends, all_ends = (fit["starts"].to_dataset() for fit in (idata, everywhere))
-    assert (ends.sizes["start"], all_ends.sizes["start"]) == (2, 5)
+    assert (ends.sizes["start"], all_ends.sizes["start"]) == (2, 6)
     for name, value in everywhere["posterior"].items():
         assert_allclose(idata["posterior"][name], value, rtol=1e-3)
     assert ends["evaluations"].sum() < all_ends["evaluations"].sum() / 2
@@ -400,7 +419,7 @@ def test_which_fits_begin_with_a_sample(rng, monkeypatch):
 
     monkeypatch.setattr(fitting, "_mode", nowhere)
     found = bx.GP(X, y, approximation=points).fit("map", progressbar=False)
-    assert found["starts"].sizes["start"] == 5
+    assert found["starts"].sizes["start"] == 6
 
 
 @pytest.mark.parametrize("inner", [pytest.param(False, marks=pytest.mark.slow), True])
