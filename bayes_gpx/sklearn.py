@@ -6,7 +6,7 @@ Columns of a categorical type are taken from pandas and polars frames.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -106,7 +106,7 @@ class GPRegressor(RegressorMixin, _Estimator):
 
     Parameters
     ----------
-    kernel, ard, likelihood, link, approximation, priors, scale
+    kernel, ard, likelihood, link, approximation, priors, resolution, scale
         As in `bayes_gpx.GP`.
     method : {"map", "laplace", "nuts", "svgp"}
     fit_options : dict, optional
@@ -128,6 +128,7 @@ class GPRegressor(RegressorMixin, _Estimator):
         link: str | None = None,
         approximation: Inducing | HSGP | RandomFeatures | None = None,
         priors: Priors | None = None,
+        resolution: float | Sequence[float] | None = None,
         scale: bool = True,
         method: str = "map",
         fit_options: Mapping[str, Any] | None = None,
@@ -139,6 +140,7 @@ class GPRegressor(RegressorMixin, _Estimator):
         self.link = link
         self.approximation = approximation
         self.priors = priors
+        self.resolution = resolution
         self.scale = scale
         self.method = method
         self.fit_options = fit_options
@@ -161,7 +163,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
 
     Parameters
     ----------
-    kernel, ard, likelihood, link, approximation, priors, scale, weight_prior, intercept
+    kernel, ard, likelihood, link, approximation, priors, resolution, scale, weight_prior, intercept
         As in `bayes_gpx.GPX`; the features that are weighed are X.
     method, fit_options, random_state
         As in `GPRegressor`.
@@ -180,6 +182,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
         link: str | None = None,
         approximation: Inducing | HSGP | RandomFeatures | None = None,
         priors: Priors | None = None,
+        resolution: float | Sequence[float] | None = None,
         scale: bool = True,
         weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
         intercept: bool = False,
@@ -193,6 +196,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
         self.link = link
         self.approximation = approximation
         self.priors = priors
+        self.resolution = resolution
         self.scale = scale
         self.weight_prior = weight_prior
         self.intercept = intercept

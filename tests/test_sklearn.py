@@ -117,7 +117,7 @@ OWN = {"method", "fit_options", "random_state"}
     [
         (ESTIMATORS[0], bx.GP, set()),
         (ESTIMATORS[1], bx.GPX, set()),
-        (ESTIMATORS[2], bx.GP, {"likelihood"}),
+        (ESTIMATORS[2], bx.GP, {"likelihood", "resolution"}),
     ],
 )
 def test_an_estimator_takes_what_its_model_takes(estimator, build, decided):

@@ -78,7 +78,7 @@ def test_constant_counts():
 def test_a_failed_optimiser_keeps_the_best_state_and_says_so(monkeypatch):
     """One that wanders off at last, after it was somewhere better."""
     model, whole, seen = bx.GP(X, APART, likelihood="bernoulli"), optimise.minimize, []
-    density = Density(model.objective, jacobian=False)
+    density = Density(model.objective, jacobian=True)
 
     def wandering(objective, x0, **options):
         options["options"] |= {"maxfun": 4}
