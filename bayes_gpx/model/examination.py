@@ -173,8 +173,6 @@ def _starts(idata: xr.DataTree) -> Iterator[str]:
     if "starts" not in idata.children:
         return
     heights = idata["starts"].to_dataset()["log_density"].values
-    # The two that are the same whatever the data, the priors' centres and a first guess, often
-    # agree; with fewer starts there is nothing to compare.
     if len(heights) > 2 and np.sort(heights)[-1] - np.sort(heights)[-2] > ALONE:
         yield (
             f"One of {len(heights)} starts found the highest mode, the others ended lower, so "
