@@ -66,23 +66,26 @@ def by_permutation(
         divided by 1 + their number.
     """
     _refuse(model)
-    frame, names = model.training.X, list(features)
+    names, n = list(features), model.training.n
     fits, rng = Refits(model, idata), np.random.default_rng(seed)
-    places = {name: frame.sources.index(name) for name in names}
-    observed = statistic(*fits.of_features(model.training))
-    drawn = {key: np.full((null, len(names)), np.nan) for key in observed}
-    tasks = [(name, b) for name in names for b in range(null)]
+    found: dict[str, list[np.ndarray]] = {}
     with progress_bar(progressbar) as progress:
-        for name, b in progress.track(
-            tasks, total=len(tasks), description="Refitting with permuted columns"
+        for name in progress.track(
+            names, total=len(names), description="Refitting with permuted columns"
         ):
-            order = rng.permutation(model.training.n)
-            own = statistic(*fits.of_features(_permuted(model, name, order)))
-            for key, values in own.items():
-                drawn[key][b, names.index(name)] = values[places[name]]
-    kept = [places[name] for name in names]
-    found = {key: values[kept] for key, values in observed.items()}
-    return _named(found, drawn, {"feature": names})
+            # The fit at hand knows the order of the column's values, and from its mode replicates
+            # would climb less high: all start where the column has no effect.
+            start = fits.mode(_without_column(model, name))
+            orders = (rng.permutation(n) for _ in range(null))
+            rows = [model.training, *(_permuted(model, name, order) for order in orders)]
+            each = [statistic(*fits.of_features(one, start)) for one in rows]
+            place = model.training.X.sources.index(name)
+            for key in each[0]:
+                found.setdefault(key, []).append(np.array([one[key][place] for one in each]))
+    table = {key: np.column_stack(columns) for key, columns in found.items()}
+    observed = {key: values[0] for key, values in table.items()}
+    drawn = {key: values[1:] for key, values in table.items()}
+    return _named(observed, drawn, {"feature": names})
 
 
 def by_simulation(
@@ -146,7 +149,7 @@ def _refuse(model):
 
 
 def _permuted(model: Model, name: str, order: np.ndarray) -> TrainingData:
-    """The rows with one of X's own columns permuted, in Z too where Z is X.
+    """The rows with one of X's own columns permuted.
 
     Of a column of numbers residuals are, after the linear regression on the other columns. Values
     themselves are where residuals would leave them: those of categories and of two values, those
@@ -165,12 +168,23 @@ def _permuted(model: Model, name: str, order: np.ndarray) -> TrainingData:
     ):
         others[:, 1:] -= others[:, 1:].mean(axis=0)
         fitted = others @ np.linalg.lstsq(others, X[:, own])[0]
-    permuted = fitted + (X[:, own] - fitted)[order]
+    return _replaced(training, name, fitted + (X[:, own] - fitted)[order])
+
+
+def _without_column(model: Model, name: str) -> TrainingData:
+    """The rows with one of X's own columns at its mean, where it has no effect."""
+    frame = model.training.X
+    own = np.isin(frame.columns, frame.of_source(name))
+    return _replaced(model.training, name, frame.values[:, own].mean(axis=0))
+
+
+def _replaced(training: TrainingData, name: str, values: np.ndarray) -> TrainingData:
+    """The rows with other values of one of X's own columns, in Z too where Z is X."""
 
     def moved(frame: Frame) -> Frame:
-        values = frame.values.copy()
-        values[:, np.isin(frame.columns, training.X.of_source(name))] = permuted
-        return replace(frame, values=values)
+        held = frame.values.copy()
+        held[:, np.isin(frame.columns, training.X.of_source(name))] = values
+        return replace(frame, values=held)
 
     Z = training.Z
     if Z is not None and training.z_is_x:

@@ -11,6 +11,7 @@ import pytensor
 
 from bayes_gpx.aliases import Draws, Tensor
 from bayes_gpx.data.training import TrainingData
+from bayes_gpx.inference.base import Start
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.optimise import ascend
 from bayes_gpx.model.kept_of_rows import KeptOfRows
@@ -23,7 +24,7 @@ of it changes by less than a thousandth after that."""
 
 
 class Refits:
-    """Fits of one model to data sets that differ in X or in y, from the same start.
+    """Fits of one model to data sets that differ in X or in y.
 
     They are at the mode of the log hyperparameters, which is defined where the density of the
     hyperparameters themselves grows without bound as sigma goes to 0. For other features the
@@ -34,7 +35,7 @@ class Refits:
     ----------
     model : Model
     idata : xarray.DataTree or dict
-        Where every fit starts: the medians of its draws, or fixed hyperparameters.
+        Where fits start by default: the medians of its draws, or fixed hyperparameters.
     """
 
     def __init__(self, model: Any, idata: Draws) -> None:
@@ -54,31 +55,46 @@ class Refits:
         self._shared[name] = pytensor.shared(np.array(values), name)
         return self._shared[name]
 
-    def of_features(self, training: TrainingData) -> tuple[Any, dict[str, np.ndarray]]:
+    def mode(self, training: TrainingData) -> Start:
+        """Hyperparameters at their mode for other features, by name of variable.
+
+        Those of the fit at hand where no density is compiled.
+        """
+        if self._density is None:
+            return self._start
+        self._enter_features(training)
+        with blas_threads(training.n):
+            end = ascend(self._density, self._start, TOLERANCE)
+        return self._density.expand()(end.x)
+
+    def of_features(
+        self, training: TrainingData, start: Start | None = None
+    ) -> tuple[Any, dict[str, np.ndarray]]:
         """The model of rows with other features, and its hyperparameters at their mode there."""
         model = self.model
         kept = KeptOfRows(inducing=model.inducing)
         settings = {"priors": model.priors, "scale": model.scale, "name": model.name}
         other = type(model).restored(training, model.specification, kept, **settings)
-        if self._density is None:
-            return self._found(other, None)
+        self._enter_features(training)
+        return self._found(other, self._density, start or self._start)
+
+    def _enter_features(self, training):
         for name, frame in (("X", training.X), ("Z", training.Z)):
-            shared = self._shared.get(model.in_model(name))
+            shared = self._shared.get(self.model.in_model(name))
             if shared is not None and frame is not None:
                 shared.set_value(frame.values)
-        return self._found(other, self._density)
 
     def of_response(self, training: TrainingData) -> tuple[Any, dict[str, np.ndarray]]:
         """The model of rows with another response, and its hyperparameters at their mode there."""
-        return self._found(self.model.of_rows(training), None)
+        return self._found(self.model.of_rows(training), None, self._start)
 
-    def _found(self, other, density):
+    def _found(self, other, density, start):
         """A model with the mode of a density, by default that of its own."""
-        found = self._start
+        found = start
         if other.objective.free_RVs:
             density = density or Density(other.objective, jacobian=True)
             with blas_threads(other.training.n):
-                found = density.expand()(ascend(density, self._start, TOLERANCE).x)
+                found = density.expand()(ascend(density, start, TOLERANCE).x)
         return other, {
             name: other.fixed[name] if name in other.fixed else found[other.posterior_names[name]]
             for name in other.hyperparameters

@@ -31,11 +31,12 @@ def found(fitted):
     return bx.relevance(*fitted, null=9, seed=3, **options, **QUIET)
 
 
-def refitted(frame, y, start, **options):
-    """Relevance at the mode of a model that is built anew, in the scaling of its own rows."""
+def refitted(frame, y, **options):
+    """Relevance at the highest mode of a model that is built anew, in the scaling of its rows."""
     model = bx.GP(frame, y, **options)
     density = Density(model.objective, jacobian=True)
-    end = density.expand()(ascend(density, model.starts(start)[0]).x)
+    modes = [ascend(density, start) for start in model.starts()]
+    end = density.expand()(max(modes, key=lambda mode: mode.log_density).x)
     theta = {name: end[name] for name in model.hyperparameters}
     return bx.relevance(model, theta, keep="summary", **QUIET)["average_relevance"].squeeze()
 
@@ -50,17 +51,16 @@ def permuted(name, order):
     return X.assign(**{name: fitted + (X[name] - fitted).to_numpy()[order]})
 
 
-def test_replicates_are_models_of_permuted_rows(fitted, found):
+def test_replicates_are_models_of_permuted_rows(found):
     """By models that are built from permuted frames."""
-    start = {n: fitted[1]["posterior"][n].values[0, 0] for n in fitted[0].hyperparameters}
     rng = np.random.default_rng(3)
     for name in ("real", "noise", "kind"):
         for b in range(9):
             order = rng.permutation(N)
             if b in (0, 8):
-                own = refitted(permuted(name, order), Y, start, scale=False).sel(feature=name)
+                own = refitted(permuted(name, order), Y, scale=False).sel(feature=name)
                 assert_allclose(found["relevance_null"].sel(feature=name)[b], own, rtol=2e-3)
-    whole = refitted(X, Y, start, scale=False).sel(feature=found["feature"])
+    whole = refitted(X, Y, scale=False).sel(feature=found["feature"])
     assert_allclose(found["relevance_refitted"], whole, rtol=2e-3)
 
 
@@ -87,7 +87,7 @@ def test_every_kind_of_model_has_a_reference(kind):
     if kind in ("gpx", "inducing"):
         assert found["relevance_p"].sel(feature="real") == 0.2
     if kind == "poisson":
-        own = refitted(X[["real", "noise"]], COUNTS, theta, likelihood="poisson")
+        own = refitted(X[["real", "noise"]], COUNTS, likelihood="poisson")
         assert_allclose(found["relevance_refitted"], own, rtol=2e-3)
 
 
@@ -157,16 +157,18 @@ def test_what_no_other_rows_can_replace_is_refused(fitted):
 
 @pytest.mark.slow
 def test_noise_is_called_relevant_as_often_as_it_should_be():
-    """Of 120 columns of noise at most as many as chance allows have p <= 0.05."""
+    """One column of noise in each of 120 data sets, since columns of one set are not independent.
+
+    At most as many as chance allows have p <= 0.05; an error of the test in 1 of 1000 is allowed.
+    """
     called = []
-    for seed in range(40):
+    for seed in range(120):
         rng = np.random.default_rng([40, seed])
         rows = rng.normal(size=(40, 4))
         y = np.sin(rows[:, 0]) + 0.5 * rng.normal(size=40)
         model = bx.GP(rows, y)
         idata = model.fit("map", seed=seed, **QUIET)
-        options = {"features": ["x1", "x2", "x3"], "keep": "summary", "seed": seed}
+        options = {"features": ["x1"], "keep": "summary", "seed": seed}
         found = bx.relevance(model, idata, null=True, **options, **QUIET)
-        called += (found["relevance_p"] <= 0.05).values.tolist()
-    # Columns of one data set are not independent; an error of the test in 1 of 1000 is allowed.
+        called.append(found["relevance_p"].item() <= 0.05)
     assert sum(called) <= binom(len(called), 0.05).ppf(0.999)
