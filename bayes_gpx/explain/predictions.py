@@ -17,10 +17,17 @@ from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.likelihoods import refuse_exposure
+from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
+
+FAR = 10.0
+"""A mean rate this many times the largest training rate is reported."""
+
+MOST_NAMED = 3
+"""Rows that a warning names."""
 
 
 @in_parts
@@ -95,6 +102,8 @@ def predictions(
     -----
     ExtrapolationWarning
         If new samples leave the training data.
+    UserWarning
+        If the mean rate of counts is more than ten times the largest rate in the training data.
 
     References
     ----------
@@ -123,8 +132,30 @@ def predictions(
     if model.specification.normal or on == "latent":
         return explain(model, idata, quantity, where, on=on, keep=keep, **options)
     response = NewResponses(model, exposures)
-    return explain(
+    found = explain(
         model, idata, quantity, where, on="latent", keep=keep, response=response, **options
+    )
+    _warn_of_rates(model, found)
+    return found
+
+
+def _warn_of_rates(model, found):
+    """Warn of mean rates that come from the upper tail of exp(f), not from the counts."""
+    data = model.training
+    if not model.specification.observation.exposed or data.streamed:
+        return
+    rate = (found["rate_mean"] / found["exposure"]).values
+    largest = np.max(data.y / data.exposure)
+    far = np.flatnonzero(rate > FAR * largest)
+    if not len(far):
+        return
+    far = far[np.argsort(-rate[far])]
+    rows = ", ".join(str(label) for label in found["obs"].values[far[:MOST_NAMED]])
+    warn(
+        f"The mean rate of {len(far)} of {len(rate)} rows (first {rows}) is more than {FAR:g} "
+        f"times the largest rate in the training data: up to {rate[far[0]]:.2g}, against "
+        f"{largest:.2g}. f is so uncertain there that the upper tail of exp(f) determines the "
+        "mean. Use rate_interval, or transform features with a few huge values."
     )
 
 

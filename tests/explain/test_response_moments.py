@@ -1,5 +1,7 @@
 """Mean and sd of the response, under one name whatever the likelihood."""
 
+import warnings
+
 import numpy as np
 import pytest
 import xarray as xr
@@ -60,3 +62,22 @@ def test_they_are_streamed_too(tmp_path):
     bx.predictions(bx.GP(X, y), theta, path=tmp_path / "kept.zarr", **options)
     with xr.open_zarr(tmp_path / "kept.zarr") as kept:
         assert_allclose(kept["response_sd"], kept["y_sd"])
+
+
+@pytest.mark.parametrize("exposure", [1.0, 20.0])
+def test_mean_rates_far_above_all_counts_are_named(exposure):
+    """A GPX with z = x = 9 has f of variance (9 * 0.8)^2 there: its mean rate is above exp(20)."""
+    exposures = np.full(N, exposure)
+    y = RNG.poisson(exposures * np.exp(0.5 * F))
+    model = bx.GPX(X, y, likelihood="poisson", exposure=exposures, scale=False)
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 0.8, "sigma_w": 0.1}
+    rows = np.array([[0.1, 0.2], [9.0, 0.0], [0.3, -0.1]])
+    options = {"exposure": np.full(3, 5.0), "seed": 1, "progressbar": False}
+    said = r"of 1 of 3 rows \(first 1\) is more than 10 times the largest rate .*: up to \d"
+    with pytest.warns(UserWarning, match=said):
+        found = bx.predictions(model, theta, rows, **options)
+    rate = found["rate_mean"] / 5.0
+    assert rate[1] > np.exp(20.0) and found["rate_interval"][1, 1] / 5.0 < rate[1]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bx.predictions(model, theta, rows[[0, 2]], **{**options, "exposure": np.full(2, 5.0)})
