@@ -235,6 +235,20 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
     return (
         f"{left.sum()} of {len(left)} rows leave the training data: {'; '.join(columns)}. The "
         "model extrapolates there; check whether the sd grows, or leave these rows out."
+        + _of_trends(model.specification)
+    )
+
+
+def _of_trends(specification):
+    """A sentence for the kernels of a GP under which f returns to its prior mean far from data."""
+    kernel = specification.kernel
+    if specification.family != "GP" or not isinstance(kernel, str):
+        return ""
+    if any(name in kernel for name in ("linear", "polynomial")):
+        return ""
+    return (
+        f" With kernel={kernel!r} predictions return to the mean of the response; "
+        f"kernel='linear + {kernel}' continues trends."
     )
 
 

@@ -47,6 +47,24 @@ def test_what_is_told(model):
     assert "dose in 1, as far as 3 (trained on 0 to 1)" in message
 
 
+def test_a_kernel_that_continues_trends_is_named(model):
+    """The advice holds: by the same rows a line is continued with it, and not without it."""
+    t = np.arange(20.0)[:, None]
+    far, last = np.array([[40.0]]), {}
+    for kernel in ("expquad", "linear + expquad"):
+        line = bx.GP(t, 3.0 * t[:, 0], kernel=kernel)
+        said = told(line, far)
+        assert said.endswith("kernel='linear + expquad' continues trends.") == (kernel == "expquad")
+        theta = {name: 1.0 for name in line.hyperparameters if "amplitude" in name}
+        theta |= {name: [1.0] for name in line.hyperparameters if "lengthscale" in name}
+        options = {"keep": "summary", "progressbar": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", bx.ExtrapolationWarning)
+            last[kernel] = bx.predictions(line, theta | {"sigma": 0.01}, far, **options)["f_mean"]
+    assert abs(last["linear + expquad"] - 120.0) < 10.0
+    assert abs(last["expquad"] - 28.5) < 3.0  # the mean of the response
+
+
 def test_all_rows_of_a_forecast_are_counted(model):
     """Also those that are near: the margin decides whether anything is told, not what."""
     new = pd.DataFrame({"age": 70.0 + np.arange(1, 91) / 4, "dose": np.linspace(1.1, 0.2, 90)})
