@@ -43,6 +43,10 @@ narrow."""
 MOST_ROWS = 2000
 """Rows up to which counts are left out one by one for an examination."""
 
+FAR_VALUE, DISTINCT = 8.0, 10
+"""Interquartile ranges from the median to the farthest value, from which a column is named, if it
+has more than so many distinct values."""
+
 MOST_NAMED = 5
 """So many features are named in a sentence."""
 
@@ -56,6 +60,7 @@ def examine(model: Any, idata: xr.DataTree) -> list[str]:
         *_noise(model, idata),
         *_lengthscales(model, idata),
         *_features(model),
+        *_far_values(model),
         *_starts(idata),
         *_prior(model, idata),
         *_outliers(model, idata),
@@ -163,6 +168,27 @@ def _features(model: Any) -> Iterator[str]:
         yield (
             f"{data.n} rows cannot tell {d} features apart: which of them matter rests on the "
             "prior. Use fewer features, or one lengthscale for all by ard=False."
+        )
+
+
+def _far_values(model: Any) -> Iterator[str]:
+    """Columns with a few huge values, whose rows decide about the scale and the lengthscale."""
+    frame = model.training.X
+    if model.training.streamed:
+        return
+    low, middle, high = np.quantile(frame.values, [0.25, 0.5, 0.75], axis=0)
+    reach = np.abs(frame.values - middle).max(axis=0)
+    far = (reach > FAR_VALUE * (high - low)) & (high > low)
+    names = [
+        name
+        for name, values, beyond in zip(frame.columns, frame.values.T, far, strict=True)
+        if beyond and name in frame.sources and len(np.unique(values)) > DISTINCT
+    ]
+    if names:
+        yield (
+            f"A few values of {_some(names)} are more than {FAR_VALUE:g} interquartile ranges from "
+            "the median, and these rows determine the lengthscale. Compare a fit to the logarithm "
+            "of these features, or to np.arcsinh of them if they are not positive."
         )
 
 

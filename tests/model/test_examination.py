@@ -66,6 +66,16 @@ def test_more_features_than_rows_tell_apart():
     assert "apart" not in told(bx.GP(wide, wide[:, 0], priors=priors, ard=False))
 
 
+def test_features_with_a_few_huge_values():
+    priors = {"sigma": 0.5, "amplitude": 1.0}
+    income = np.exp(3.0 * np.random.default_rng(6).normal(size=50))
+    skewed = X.assign(income=income, flag=np.arange(50.0) == 7, few=X.index % 3)
+    said = told(bx.GP(skewed, Y, priors=priors))
+    assert said.startswith("A few values of income are more than 8 interquartile ranges")
+    logs = skewed.assign(income=np.log(skewed["income"]))
+    assert "few values" not in told(bx.GP(logs, Y, priors=priors))
+
+
 def test_outliers_are_named_by_their_rows():
     y = pd.Series(Y, [f"p{k}" for k in range(50)])
     y[["p7", "p31"]] += 8.0
