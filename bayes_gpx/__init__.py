@@ -20,7 +20,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.assess.compare import compare as compare
     from bayes_gpx.assess.project import project as project
     from bayes_gpx.data import datasets as datasets
-    from bayes_gpx.draws.believed import BeliefWarning as BeliefWarning
+    from bayes_gpx.draws.constraints_met import (
+        ConstraintConflictWarning as ConstraintConflictWarning,
+    )
     from bayes_gpx.explain import (
         attributions as attributions,
         comparisons as comparisons,
@@ -39,7 +41,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         sample_functions as sample_functions,
         shapley_values as shapley_values,
         slopes as slopes,
-        sobol as sobol,
+        sobol_indices as sobol_indices,
         weights as weights,
     )
     from bayes_gpx.explain.attributions import CompletenessWarning as CompletenessWarning
@@ -56,7 +58,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.export.shap import to_shap as to_shap
     from bayes_gpx.kernels.additive import Additive as Additive
     from bayes_gpx.kernels.precomputed import Precomputed as Precomputed
-    from bayes_gpx.model import beliefs as beliefs
+    from bayes_gpx.model import constraints as constraints
     from bayes_gpx.model.gp import GP as GP, GPX as GPX
     from bayes_gpx.model.interaction_model import interaction_model as interaction_model
     from bayes_gpx.model.lengthscale_prior import lengthscale_prior as lengthscale_prior
@@ -117,7 +119,7 @@ _MAP = {
     "interaction_model": "bayes_gpx.model.interaction_model:interaction_model",
     "lengthscale_prior": "bayes_gpx.model.lengthscale_prior:lengthscale_prior",
     "Precomputed": "bayes_gpx.kernels.precomputed:Precomputed",
-    "beliefs": "bayes_gpx.model.beliefs",
+    "constraints": "bayes_gpx.model.constraints",
     "Inducing": "bayes_gpx.processes.approximations:Inducing",
     "HSGP": "bayes_gpx.processes.approximations:HSGP",
     "optimise_inducing": "bayes_gpx.model.placement:optimise_inducing",
@@ -127,7 +129,7 @@ _MAP = {
     "weights": "bayes_gpx.explain:weights",
     "contributions": "bayes_gpx.explain:contributions",
     "components": "bayes_gpx.explain:components",
-    "sobol": "bayes_gpx.explain:sobol",
+    "sobol_indices": "bayes_gpx.explain:sobol_indices",
     "derivatives": "bayes_gpx.explain:derivatives",
     "shapley_values": "bayes_gpx.explain:shapley_values",
     "slopes": "bayes_gpx.explain:slopes",
@@ -150,7 +152,7 @@ _MAP = {
     "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
     "FitWarning": "bayes_gpx.system.warning:FitWarning",
     "PosteriorPredictiveWarning": "bayes_gpx.system.warning:PosteriorPredictiveWarning",
-    "BeliefWarning": "bayes_gpx.draws.believed:BeliefWarning",
+    "ConstraintConflictWarning": "bayes_gpx.draws.constraints_met:ConstraintConflictWarning",
     "CompletenessWarning": "bayes_gpx.explain.attributions:CompletenessWarning",
     # data, keeping and showing
     "datasets": "bayes_gpx.data.datasets",

@@ -27,7 +27,7 @@ SAID = {
     "mode": "One draw: the uncertainty of the hyperparameters is not included.",
     "weighted": "Draws around the mode, weighted by the posterior density.",
 }
-"""What is printed about a fit, by what its method gives; chains have a verdict of their own."""
+"""What is printed about a fit, by what its method gives; chains have a convergence summary."""
 
 EXAMPLE = """\b
 Example:
@@ -108,8 +108,8 @@ baseline_option = click.option(
     "--baseline", default="mean", show_default=True, metavar="NAME|FILE",
     help="What rows are compared with: mean, median, zero, or a table of up to 20 rows.",
 )  # fmt: skip
-division_option = click.option(
-    "--division", type=click.Choice(["integrated_gradients", "shapley"]),
+attribution_option = click.option(
+    "--attribution", type=click.Choice(["integrated_gradients", "shapley"]),
     default="integrated_gradients", show_default=True,
     help="How the difference from the baseline is divided among features.",
 )  # fmt: skip
@@ -286,9 +286,9 @@ def fit(
             fitted, method, out / FIT, say, progressbar=not quiet, attrs=roles.kept(), **how
         )
     used = method_named(idata["posterior"].attrs["inference_method"]).gives
-    verdict = idata.attrs.get("verdict", SAID.get(used))
-    if verdict is not None:
-        say(verdict)
+    summary = idata.attrs.get("convergence_summary", SAID.get(used))
+    if summary is not None:
+        say(summary)
     say(f"wrote {kept}")
     if not complete:
         raise KeyboardInterrupt(f"{kept} holds the draws so far")
@@ -337,7 +337,7 @@ def predict(run, new, out, drop_missing, ci_prob, seed, quiet):
 @run_folder
 @click.argument("new", type=ROWS)
 @baseline_option
-@division_option
+@attribution_option
 @click.option("--out", required=True, type=Place("a name for a CSV file", exists=False),
               help="CSV file of explanations.")  # fmt: skip
 @click.option("--predictions", type=Place("a name for a CSV file", exists=False),
@@ -347,7 +347,7 @@ def predict(run, new, out, drop_missing, ci_prob, seed, quiet):
 @ci_prob
 @seed
 @quiet
-def explain(run, new, baseline, division, out, predictions, drop_missing, ci_prob, seed, quiet):
+def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_prob, seed, quiet):
     """Explain the predictions of the rows of NEW by the fit in RUN.
 
     Writes one line for each row and feature, with the number of the row and, if the fit and NEW
@@ -391,7 +391,7 @@ def explain(run, new, baseline, division, out, predictions, drop_missing, ci_pro
     rows = rows_of(model, roles, new, drop_missing, say, target="carried")
     start = baseline_of(model, roles, baseline, drop_missing, say)
     warn_outside(model, rows)
-    how = {"baseline": start, "division": division, "ci_prob": ci_prob, "seed": seed}
+    how = {"baseline": start, "attribution": attribution, "ci_prob": ci_prob, "seed": seed}
     blocks = explained(model, idata, rows.X, rows.beside(), **how)
     _write(blocks, places, len(rows.X), quiet, "Explaining")
     features = len(model.training.X.sources)
@@ -404,7 +404,7 @@ def explain(run, new, baseline, division, out, predictions, drop_missing, ci_pro
 @run_folder
 @click.argument("new", required=False, type=ROWS)
 @baseline_option
-@division_option
+@attribution_option
 @click.option("--out", type=Place("a name for an HTML file", exists=False),
               help=f"HTML file; by default {REPORT} in RUN.")  # fmt: skip
 @click.option("--null", type=click.IntRange(0), metavar="N",
@@ -414,7 +414,7 @@ def explain(run, new, baseline, division, out, predictions, drop_missing, ci_pro
 @ci_prob
 @seed
 @quiet
-def report(run, new, baseline, division, out, null, drop_missing, ci_prob, seed, quiet):
+def report(run, new, baseline, attribution, out, null, drop_missing, ci_prob, seed, quiet):
     """Write an HTML report about the fit in RUN.
 
     The report says whether the fit can be trusted, and explains the rows of NEW, or by default
@@ -440,7 +440,7 @@ def report(run, new, baseline, division, out, null, drop_missing, ci_prob, seed,
         options = {"X_new": rows.X, "y_new": rows.y, "groups_new": rows.groups}
     start = baseline_of(model, roles, baseline, drop_missing, say)
     say("Writing the report: some seconds to a minute ...")
-    options |= {"baseline": start, "division": division, "ci_prob": ci_prob, "seed": seed}
+    options |= {"baseline": start, "attribution": attribution, "ci_prob": ci_prob, "seed": seed}
     options["null"] = False if null == 0 else null
     path = write(model, idata, path=out or run / REPORT, **options)
     say(f"wrote {path}")

@@ -85,7 +85,7 @@ def run(
 
     say("\nHyperparameters, on standardised data:")
     say(az.summary(idata, round_to=2).to_string())
-    say(f"\n{idata.attrs['verdict']}")
+    say(f"\n{idata.attrs['convergence_summary']}")
     say(f"\nOn the {len(test)} held-out patients:")
     say(f"{'':16}{'RMSE':>8}{'R²':>8}{f'coverage of {LEVEL:.0%} intervals':>30}")
     for name, (rmse, r2, covered) in results.items():

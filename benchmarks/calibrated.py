@@ -69,7 +69,7 @@ def main():
             found = bx.calibrate(
                 build(), runs=given.runs, method=method, seed=1, path=given.out / name, **options
             )
-        print(f"{name}: {found.attrs['verdict']}", flush=True)
+        print(f"{name}: {found.attrs['summary']}", flush=True)
         ranks = found["prior_sbc"].to_dataset()
         shares = (abs(ranks - 0.5) < 0.45).mean()
         table = pd.DataFrame({"inside": shares.to_pandas()})

@@ -70,12 +70,12 @@ def errors(k, lengthscale, rng):
 
 
 def dose_response():
-    """Slopes along the dose, from 12 rows: without beliefs, and with 40 signs by both ways."""
+    """Slopes along the dose, from 12 rows: without constraints, and with 40 signs by both ways."""
     rng = np.random.default_rng(1)
     X = pd.DataFrame({"dose": rng.uniform(0, 10, 12)})
     y = (10 * X["dose"] / (2.5 + X["dose"]) + rng.normal(0, 1.5, 12)).rename("effect")
     new = pd.DataFrame({"dose": np.linspace(*X["dose"].agg(["min", "max"]), 60)})
-    rising = bx.GP(X, y, beliefs=[bx.beliefs.Increasing("dose", at=40)])
+    rising = bx.GP(X, y, constraints=[bx.constraints.Increasing("dose", at=40)])
     options = {"draws": 500, "seed": 1, "progressbar": False}
     fits = {
         "without": (plain := bx.GP(X, y), plain.fit("map", **options)),

@@ -9,7 +9,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 import bayes_gpx
 
 # autodoc imports what has a public name by that name, but these modules are elsewhere.
-for _name in ("beliefs", "datasets", "metrics", "operators"):
+for _name in ("constraints", "datasets", "metrics", "operators"):
     sys.modules[f"bayes_gpx.{_name}"] = getattr(bayes_gpx, _name)
 
 project = "bayes_gpx"

@@ -226,7 +226,7 @@ def experiment():
     for label, prior in EXPERIMENT.items():
         model = bx.GPX(X, y, priors={} if prior is None else {"sigma_w": prior})
         idata = model.fit("nuts", seed=SEED, progressbar=False, **sampling)
-        print(f"\n{label}. {idata.attrs['verdict']}", flush=True)
+        print(f"\n{label}. {idata.attrs['convergence_summary']}", flush=True)
         posterior = idata["posterior"]
         sigma_w, sigma = posterior["sigma_w"].values.ravel(), posterior["sigma"].values.ravel()
         own_variance = X.shape[1] * sigma_w**2

@@ -108,7 +108,7 @@ def test_labels_keep_the_type_that_they_came_in(dtype, labels, coded, data):
 
 # Estimators integrate the function out, for which both representations are one.
 APART = {"X", "y", "Z", "exposure", "name", "representation"}
-APART |= {"groups", "beliefs", "correlation"}
+APART |= {"groups", "constraints", "correlation"}
 OWN = {"method", "fit_options", "random_state"}
 
 

@@ -96,7 +96,7 @@ def calibrate(
         - `uniformity`: the smallest p-value of each quantity, by `arviz_stats`, times the number
           of its numbers, and `p_holm`, adjusted over quantities.
 
-        ``attrs["verdict"]`` says what is not calibrated, if anything.
+        ``attrs["summary"]`` names the quantities that are not calibrated.
 
     Raises
     ------
@@ -142,10 +142,10 @@ def calibrate(
             "model is part of a larger pm.Model, or its rows are read in parts; expected a model "
             "of a table in memory, built by itself."
         )
-    if model.specification.beliefs is not None:
+    if model.specification.constraints is not None:
         raise ValueError(
-            "model has beliefs, which truths drawn from its priors do not know; expected a model "
-            "without beliefs."
+            "model has constraints, which truths drawn from its priors do not know; expected a "
+            "model without constraints."
         )
     if posterior is not None:
         refuse_other_model(model, posterior)
@@ -220,7 +220,7 @@ def _folder(path, replicates, seed):
 
 
 def _as_tree(found, replicates):
-    """All runs as a DataTree, with the verdict."""
+    """All runs as a DataTree, with its summary."""
     model = replicates.model
     group = "prior_sbc" if replicates.posterior is None else "posterior_sbc"
     dims = {"f": ("row",), "y": ("row",)}
@@ -256,11 +256,11 @@ def _as_tree(found, replicates):
 
     pit = dataset("pit")
     tree = {group: pit, "truth": dataset("truth"), "runs": dataset("runs")}
-    verdict = f"{len(found)} runs are too few to be tested; expected at least {FEWEST}."
+    summary = f"{len(found)} runs are too few to be tested; expected at least {FEWEST}."
     if len(found) >= FEWEST:
-        tree["uniformity"], verdict = _uniformity(pit)
+        tree["uniformity"], summary = _uniformity(pit)
     made = xr.DataTree.from_dict(tree)
-    made.attrs.update(verdict=verdict, method=replicates.method, draws=replicates.draws)
+    made.attrs.update(summary=summary, method=replicates.method, draws=replicates.draws)
     return made
 
 
@@ -279,10 +279,10 @@ def _uniformity(pit):
         adjusted[name] = largest
     wrong = [name for name in names if adjusted[name] < SUSPECT]
     said = ", ".join(f"{name} (p = {adjusted[name]:.2g})" for name in wrong)
-    verdict = (
+    summary = (
         f"Not calibrated: {said}, after Holm's adjustment over {len(names)} quantities."
         if wrong
-        else f"No quantity of {len(names)} is told from calibrated (smallest p = "
+        else f"No quantity of {len(names)} is distinguished from calibrated (smallest p = "
         f"{adjusted[names[0]]:.2g})."
     )
     order = list(pit.data_vars)
@@ -292,4 +292,4 @@ def _uniformity(pit):
             "p_holm": ("quantity", [adjusted[name] for name in order]),
         },
         {"quantity": order},
-    ), verdict
+    ), summary

@@ -72,7 +72,7 @@ def compare(
         of one patient. Scores are of whole groups.
     order : str, or series or array (n,), optional
         A column of X or Z, or a number or date for each row: what comes first. Models have normal
-        noise, no approximation and no beliefs. Scores are of the rows at each time, together.
+        noise, no approximation and no constraints. Scores are of the rows at each time, together.
     start : int, optional
         With `order`, rows at the beginning that are not scored; half of all rows by default.
     method : {"stacking", "BB-pseudo-BMA", "pseudo-BMA"}

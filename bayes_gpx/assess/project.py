@@ -258,10 +258,10 @@ def _refuse(model, idata):
             "The model has groups, whose levels the submodel without features would lack; expected "
             "a model without groups."
         )
-    if spec.beliefs is not None:
+    if spec.constraints is not None:
         raise ValueError(
-            "The model has beliefs, which may be about features that submodels lack; expected a "
-            "model without beliefs."
+            "The model has constraints, which may be about features that submodels lack; expected "
+            "a model without constraints."
         )
     if model.joined:
         raise ValueError(

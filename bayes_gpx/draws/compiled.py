@@ -226,7 +226,7 @@ def _one_draw(structure, theta, symbols):
             inducing_operator(symbol("U"), symbol("U_Z")),
             symbols["jitter"],
             sums,
-            specification.beliefs,
+            specification.constraints,
             symbol("parts"),
         ),
         Found(symbols["alpha"], symbol("root")) if "alpha" in symbols else None,

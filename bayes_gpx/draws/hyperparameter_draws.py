@@ -10,11 +10,11 @@ import numpy as np
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.posteriors.base import BELIEVED, LATENT
+from bayes_gpx.posteriors.base import CONSTRAINED, LATENT
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
-    from bayes_gpx.posteriors.beliefs import Beliefs
+    from bayes_gpx.posteriors.constraints import Constraints
 
 
 PROBES = ("kernel_probe", "covariance")
@@ -32,7 +32,7 @@ class HyperparameterDraws:
     ----------
     values : dict of arrays (chain, draw, ...)
         In the model's order; last latent values, where they were sampled and noise is not normal,
-        or noisy values between the bounds that are believed of them.
+        or noisy values between the bounds of constraints.
     chain, draw : arrays
         Labels.
     alone : bool
@@ -106,9 +106,11 @@ def hyperparameter_draws(
         latent = {name: posterior[kept].values for name, kept in model.latent_names.items()}
         if LATENT in latent:
             latent[LATENT] = model.training.y_scaling.apply(latent[LATENT])
-        if BELIEVED in latent:
-            bounded = cast("Beliefs", cast("Beliefs", model.specification.beliefs).bounded)
-            latent[BELIEVED] = (latent[BELIEVED] - bounded.center) / bounded.unit
+        if CONSTRAINED in latent:
+            bounded = cast(
+                "Constraints", cast("Constraints", model.specification.constraints).bounded
+            )
+            latent[CONSTRAINED] = (latent[CONSTRAINED] - bounded.center) / bounded.unit
         values |= latent
     chain, draw = posterior["chain"].values, posterior["draw"].values
     return HyperparameterDraws(values, chain, draw, chains * draws == 1)

@@ -120,7 +120,7 @@ def _in_order(draw):
     if not isinstance(draw.strategy, Exact):
         raise ValueError(
             "order needs normal noise on all rows, whose density is a product of terms, each given "
-            "the rows before; expected likelihood='normal', no approximation and no beliefs."
+            "the rows before; expected likelihood='normal', no approximation and no constraints."
         )
     given = draw.given
     sigma, jitter = given.theta["sigma"], given.jitter

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.likelihoods.base import Likelihood
     from bayes_gpx.posteriors.base import Strategy
-    from bayes_gpx.posteriors.beliefs import Beliefs
+    from bayes_gpx.posteriors.constraints import Constraints
     from bayes_gpx.processes.base import Process
 
 
@@ -21,7 +21,7 @@ class SpecificationLike(Protocol):
     family: str
     likelihood: str
     classes: int | None
-    beliefs: Beliefs | None
+    constraints: Constraints | None
 
     @property
     def normal(self) -> bool:

@@ -178,7 +178,7 @@ def answer(
 
 
 def log_statements(functions: Functions) -> np.ndarray:
-    """Log probability, or density, of what beliefs state given each function, (chain, draw, k)."""
+    """Log probability or density of constraints given each function, (chain, draw, k)."""
     structure, found = Structure.of(functions.model, functions.hyper), []
     data = data_of(functions.model, structure)
     names = ("jitter", "rng", "update", *data)
@@ -186,7 +186,7 @@ def log_statements(functions: Functions) -> np.ndarray:
         (theta, np.asarray(jitter))
         for (_, theta), jitter in zip(functions.hyper, functions.jitters, strict=True)
     ]
-    ask = compiled(structure, _AtBeliefs(functions.waves), names).given(*data.values())
+    ask = compiled(structure, _AtConstraints(functions.waves), names).given(*data.values())
     with blas_threads(functions.model.training.n):
         for number, update in enumerate(functions.updates):
             theta, jitter = draws[number // functions.each]
@@ -196,16 +196,16 @@ def log_statements(functions: Functions) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class _AtBeliefs:
-    """Log probability of what beliefs state given a random function: a build function."""
+class _AtConstraints:
+    """Log probability of what constraints state given a random function: a build function."""
 
     waves: int
 
     def __call__(self, draw):
-        beliefs = draw.given.beliefs
-        operator = beliefs.operator
+        constraints = draw.given.constraints
+        operator = constraints.operator
         (values,) = Evaluate(self.waves, (lambda asked: operator,))(draw)
-        return [beliefs.log_probability(values)]
+        return [constraints.log_probability(values)]
 
 
 def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -> np.ndarray:

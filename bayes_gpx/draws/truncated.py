@@ -1,4 +1,4 @@
-"""Noisy values between the bounds that are believed of them, drawn given the data."""
+"""Noisy values between the bounds of constraints, drawn given the data."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import xarray as xr
 
 from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.numerics.truncated_normal import truncated_normal
-from bayes_gpx.posteriors.base import BELIEVED
-from bayes_gpx.posteriors.strategies.with_beliefs import WithBeliefs
+from bayes_gpx.posteriors.base import CONSTRAINED
+from bayes_gpx.posteriors.strategies.with_constraints import WithConstraints
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.posteriors.base import OneDraw
-    from bayes_gpx.posteriors.beliefs import Beliefs
+    from bayes_gpx.posteriors.constraints import Constraints
 
 STATEMENT = "statement"
-"""Dim of what beliefs state, one thing at a point each."""
+"""Dim of what constraints state, one thing at a point each."""
 
 
 def _untruncated(draw: OneDraw) -> list:
     """Mean (k,) and covariance (k, k) of noisy values given all that is known but their bounds."""
-    beliefs = cast("Beliefs", draw.given.beliefs)
-    bounded = cast("Beliefs", beliefs.bounded)
-    strategy = cast("WithBeliefs", draw.strategy)
-    q = strategy.around(draw.given, beliefs.values)(bounded.operator)
+    constraints = cast("Constraints", draw.given.constraints)
+    bounded = cast("Constraints", constraints.bounded)
+    strategy = cast("WithConstraints", draw.strategy)
+    q = strategy.around(draw.given, constraints.values)(bounded.operator)
     own = pt.arange(len(bounded.statements))
     return [q.mean, q.cov[own, own].inc(bounded.sd**2)]
 
@@ -40,7 +40,7 @@ def with_truncated(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """The fit with a draw, for each of its draws, of the noisy values whose bounds are believed.
+    """The fit with a draw, for each of its draws, of the noisy values of bounded constraints.
 
     Given hyperparameters and such values all that is asked of the process is normal again, and the
     mixture over draws is the truncated posterior. Hyperparameters stay as they are; they are
@@ -49,7 +49,7 @@ def with_truncated(
     Parameters
     ----------
     model : Model
-        With beliefs in bounds and normal noise.
+        With constraints in bounds and normal noise.
     idata : xarray.DataTree
         A fit of it.
     draws : int
@@ -60,14 +60,14 @@ def with_truncated(
     Returns
     -------
     xarray.DataTree
-        With `believed` (chain, draw, statement) in the group `posterior`, in user units; the
-        statements are those of the group `beliefs` that have bounds.
+        With `constrained` (chain, draw, statement) in the group `posterior`, in user units; the
+        statements are those of the group `constraints` that have bounds.
     """
     found = _repeated(idata, draws)
     (means, covs), hyper, _ = at_training_rows(model, idata, _untruncated, progressbar=progressbar)
     each = draws if hyper.alone else 1
-    beliefs = cast("Beliefs", model.specification.beliefs)
-    bounded = cast("Beliefs", beliefs.bounded)
+    constraints = cast("Constraints", model.specification.constraints)
+    bounded = cast("Constraints", constraints.bounded)
     k = len(bounded.statements)
     mean = np.repeat(means.reshape((-1, k)), each, axis=0)
     cov = np.repeat(covs.reshape((-1, k, k)), each, axis=0)
@@ -75,13 +75,13 @@ def with_truncated(
         values = truncated_normal(mean, cov, bounded.low, bounded.high, np.random.default_rng(seed))
     except np.linalg.LinAlgError as singular:
         raise ValueError(
-            "What beliefs are about is linearly dependent at their points, up to round-off; "
+            "What constraints are about is linearly dependent at their points, up to round-off; "
             "expected a larger strength, or fewer points."
         ) from singular
-    name, dim = model.in_model(BELIEVED), model.in_model(STATEMENT)
+    name, dim = model.in_model(CONSTRAINED), model.in_model(STATEMENT)
     drawn = xr.DataArray(
         (bounded.center + bounded.unit * values).reshape((len(hyper.chain), -1, k)),
-        {dim: np.flatnonzero([not s.known for s in beliefs.statements])},
+        {dim: np.flatnonzero([not s.known for s in constraints.statements])},
         ("chain", "draw", dim),
     )
     found["posterior"] = xr.DataTree(found["posterior"].to_dataset().assign({name: drawn}))

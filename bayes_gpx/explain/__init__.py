@@ -14,7 +14,7 @@ from bayes_gpx.explain.relevance import interactions, relevance
 from bayes_gpx.explain.sample_functions import RandomFunctions, sample_functions
 from bayes_gpx.explain.shapley_values import shapley_values
 from bayes_gpx.explain.slopes import path_slopes, slopes
-from bayes_gpx.explain.sobol import sobol
+from bayes_gpx.explain.sobol import sobol_indices
 from bayes_gpx.explain.weights import contributions, weights
 
 __all__ = [
@@ -36,6 +36,6 @@ __all__ = [
     "sample_functions",
     "shapley_values",
     "slopes",
-    "sobol",
+    "sobol_indices",
     "weights",
 ]

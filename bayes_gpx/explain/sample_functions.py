@@ -140,9 +140,9 @@ class RandomFunctions:
         self._options, self.joint = options, functions is None
 
     @property
-    def believes(self) -> bool:
-        """Whether the model has beliefs."""
-        return self._model.specification.beliefs is not None
+    def constrained(self) -> bool:
+        """Whether the model has constraints."""
+        return self._model.specification.constraints is not None
 
     def predictions(
         self,
@@ -220,28 +220,30 @@ class RandomFunctions:
         )
         return terms.assign_attrs({FUNCTIONS: found.attrs[FUNCTIONS]})
 
-    def log_beliefs(self) -> xr.DataArray:
-        """Log probability of each belief given the functions, (chain, draw, belief).
+    def log_constraints(self) -> xr.DataArray:
+        """Log probability of each constraint given the functions, (chain, draw, constraint).
 
-        Of bounds the probability that they hold at all points of the belief, noise included: of a
-        sign, ``log normal_cdf(slope / s)``, added up. Of values their density, in user units.
+        Of bounds the probability that they hold at all points of the constraint, noise included: of
+        a sign, ``log normal_cdf(slope / s)``, added up. Of values their density, in user units.
 
         Raises
         ------
         ValueError
-            If `joint`, or for a model without beliefs.
+            If `joint`, or for a model without constraints.
         """
         functions = self._lasting()
-        beliefs = self._model.specification.beliefs
-        if beliefs is None:
-            raise ValueError("The model has no beliefs; expected GP(X, y, beliefs=[...]).")
+        constraints = self._model.specification.constraints
+        if constraints is None:
+            raise ValueError("The model has no constraints; expected GP(X, y, constraints=[...]).")
         terms = log_statements(functions)
-        own = np.array([s.name for s in beliefs.statements])
-        each = np.stack([terms[..., own == name].sum(axis=-1) for name in beliefs.names], axis=-1)
+        own = np.array([s.name for s in constraints.statements])
+        each = np.stack(
+            [terms[..., own == name].sum(axis=-1) for name in constraints.names], axis=-1
+        )
         hyper = functions.hyper
         draw = np.arange(functions.each) if hyper.alone else hyper.draw
-        coords = {"chain": hyper.chain, "draw": draw, "belief": beliefs.names}
-        return xr.DataArray(each, coords, ["chain", "draw", "belief"])
+        coords = {"chain": hyper.chain, "draw": draw, "constraint": constraints.names}
+        return xr.DataArray(each, coords, ["chain", "draw", "constraint"])
 
     def _lasting(self) -> Functions:
         """The functions; raises where there are none that could be asked again."""

@@ -34,7 +34,7 @@ class _Variances:
         return component_variances(cast("Posterior | LowRank", posterior), self.order)
 
 
-def sobol(
+def sobol_indices(
     model: Model,
     idata: Draws,
     *,
@@ -75,7 +75,7 @@ def sobol(
     Raises
     ------
     ValueError
-        For other kernels, groups, beliefs and several classes.
+        For other kernels, groups, constraints and several classes.
 
     Notes
     -----
@@ -96,15 +96,18 @@ def sobol(
     >>> def kernel(d):
     ...     return 40.0 * bx.Additive(d, 5.0, 2, measure="gaussian")
     >>> model = bx.GP(X, 2.0 * X[:, 0] + X[:, 0] * X[:, 1], kernel=kernel, scale=False)
-    >>> found = bx.sobol(model, {"sigma": 0.01}, progressbar=False)
+    >>> found = bx.sobol_indices(model, {"sigma": 0.01}, progressbar=False)
     >>> found["sobol_mean"].to_series().round(2).to_dict()  # variances 4, 0 and 1
     {'x0': 0.8, 'x1': 0.0, 'x0:x1': 0.2}
     """
     refuse_swapped(model, idata)
-    refuse_classes(model, "sobol")
+    refuse_classes(model, "sobol_indices")
     additive, d = orthogonal_kernel(model), model.training.d
-    if model.specification.beliefs is not None:
-        raise ValueError("sobol does not know what beliefs say; expected a model without beliefs.")
+    if model.specification.constraints is not None:
+        raise ValueError(
+            "sobol_indices of a model with constraints are not available. Use a model without "
+            "constraints."
+        )
     parts, names = components_of(model, order)
     (each, whole, without), hyper, jitter = at_training_rows(
         model, idata, _Variances(order), num_draws=num_draws, progressbar=progressbar

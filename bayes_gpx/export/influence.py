@@ -32,10 +32,10 @@ def influence_tree(functions: RandomFunctions, found: xr.Dataset) -> xr.DataTree
     -------
     xarray.DataTree
         `posterior`, the variables of `found` that have draws, and `log_likelihood`, in which the
-        training rows are along `left_out`. Where the model has beliefs, also `log_prior`, with the
-        log probability of each belief given the functions, along `belief`: ``az.psense(tree,
-        group_coords={"belief": "Increasing dose"})`` says how much an explanation would change if
-        that belief counted a little more or less.
+        training rows are along `left_out`. Where the model has constraints, also `log_prior`, with
+        the log probability of each constraint given the functions, along `constraint`:
+        ``az.psense(tree, group_coords={"constraint": "Increasing dose"})`` says how much an
+        explanation would change if that constraint counted a little more or less.
 
     Raises
     ------
@@ -89,6 +89,6 @@ def influence_tree(functions: RandomFunctions, found: xr.Dataset) -> xr.DataTree
         )
     density = terms.rename(obs=LEFT_OUT).to_dataset(name="y")
     groups = {"posterior": found[drawn], "log_likelihood": density}
-    if functions.believes:
-        groups["log_prior"] = functions.log_beliefs().to_dataset(name="beliefs")
+    if functions.constrained:
+        groups["log_prior"] = functions.log_constraints().to_dataset(name="constraints")
     return xr.DataTree.from_dict(groups)

@@ -22,7 +22,7 @@ from bayes_gpx.export.long_form import to_pandas
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
-DIVISIONS = {"integrated_gradients": attributions, "shapley": shapley_values}
+ATTRIBUTION_METHODS = {"integrated_gradients": attributions, "shapley": shapley_values}
 """Verbs that divide the difference from a baseline among features, by their methods' names."""
 
 CHUNK = 100
@@ -109,7 +109,7 @@ def explained(
     beside: Beside,
     *,
     baseline: str | Table,
-    division: str = "integrated_gradients",
+    attribution: str = "integrated_gradients",
     ci_prob: float | None = None,
     seed: int | None,
 ) -> Iterator[tuple[Any, Any]]:
@@ -132,7 +132,7 @@ def explained(
         verbs |= {"weight": partial(weights, smooth=True), "contribution": contributions}
         deviations = deviation_sds(model, idata)
     prob = interval_probability(ci_prob)
-    against = partial(DIVISIONS[division], baseline=baseline)
+    against = partial(ATTRIBUTION_METHODS[attribution], baseline=baseline)
     for asked, options, made, own in _blocks(model, idata, X, beside, prob, seed):
         found = {said: verb(*asked, **options) for said, verb in verbs.items()}
         found["attribution"] = against(*asked, **options)

@@ -1,4 +1,4 @@
-"""What the diagnostics of sampled draws say, in sentences with a cure."""
+"""Convergence of sampled draws: numbers, a grade, and sentences with the suggested fix."""
 
 from typing import NamedTuple
 
@@ -20,6 +20,9 @@ LARGEST_R_HAT, BAD_R_HAT = 1.01, 1.05
 FEWEST_EFFECTIVE, BAD_EFFECTIVE = 400, 100
 """Effective draws from which intervals are stable, and below which means are not, either."""
 
+CONVERGED, BORDERLINE, NOT_CONVERGED = "converged", "borderline", "not converged"
+"""Values of the attribute `convergence` of a fit by NUTS."""
+
 BAD_DIVERGENCES = 0.001
 """Share of divergent transitions above which a part of the posterior may not have been visited."""
 
@@ -28,7 +31,7 @@ LOWEST_BFMI = 0.3
 
 
 class Diagnosis(NamedTuple):
-    """What the diagnostics of a sampled posterior say."""
+    """Diagnostics of a sampled posterior."""
 
     r_hat: float
     """Largest split R-hat of any variable."""
@@ -49,7 +52,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def complaints(self) -> list[str]:
-        """What is not as it should be, each with a cure; empty if nothing is."""
+        """Each problem with the suggested fix; empty if there is none."""
         found = []
         if self.divergences:
             found.append(
@@ -73,24 +76,24 @@ class Diagnosis(NamedTuple):
         return found
 
     @property
-    def grade(self) -> str:
-        """One of "good", "fair" (enough to explore with, not to publish) and "bad"."""
+    def convergence(self) -> str:
+        """One of "converged", "borderline" (enough to explore, not to publish), "not converged"."""
         if not self.complaints:
-            return "good"
+            return CONVERGED
         few = self.divergences <= BAD_DIVERGENCES * self.draws
         enough = self.r_hat <= BAD_R_HAT and self.ess >= BAD_EFFECTIVE
-        return "fair" if few and enough else "bad"
+        return BORDERLINE if few and enough else NOT_CONVERGED
 
     @property
-    def verdict(self) -> str:
+    def summary(self) -> str:
         """One sentence."""
         begins = {
-            "good": f"Converged: R-hat is at most {self.r_hat:.4g}, the effective sample size at "
-            f"least {self.ess:.0f}, and no transition diverged",
-            "fair": "Nearly converged, which is good enough to explore. Before publishing: ",
-            "bad": "Not converged, so do not trust these draws: ",
+            CONVERGED: f"Converged: R-hat is at most {self.r_hat:.4g}, the effective sample size "
+            f"at least {self.ess:.0f}, and no transition diverged",
+            BORDERLINE: "Borderline, which is good enough to explore. Before publishing: ",
+            NOT_CONVERGED: "Not converged, so do not trust these draws: ",
         }
-        return begins[self.grade] + "; ".join(self.complaints) + "."
+        return begins[self.convergence] + "; ".join(self.complaints) + "."
 
 
 def diagnose(idata: xr.DataTree) -> Diagnosis:

@@ -13,7 +13,7 @@ import xarray as xr
 
 from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
-from bayes_gpx.inference.diagnostics import ConvergenceWarning, diagnose
+from bayes_gpx.inference.diagnostics import NOT_CONVERGED, ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import mode_and_spread
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.optimise import Elsewhere
@@ -126,10 +126,11 @@ class NUTS(Method):
             r_hat_max=diagnosis.r_hat,
             ess_min=min(diagnosis.ess_bulk, diagnosis.ess_tail),
             divergences=diagnosis.divergences,
-            verdict=diagnosis.verdict,
+            convergence=diagnosis.convergence,
+            convergence_summary=diagnosis.summary,
         )
-        if diagnosis.grade == "bad":
-            warn(diagnosis.verdict, ConvergenceWarning)
+        if diagnosis.convergence == NOT_CONVERGED:
+            warn(diagnosis.summary, ConvergenceWarning)
         return idata
 
 

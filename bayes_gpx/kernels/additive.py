@@ -67,10 +67,10 @@ class Additive(pm.gp.cov.Covariance):
     -----
     Without a measure, data cannot tell effects, interactions and constants apart: a main effect can
     be moved into a constant or an interaction, at nearly no cost. With one, each of them has mean
-    zero along each of its features, whatever the others are, so that components are identified and
-    uncorrelated under the product of the measures, and `sobol` knows their variances. The kernel
-    has no constant of its own then; add ``pm.gp.cov.Constant``. A constrained kernel varies less
-    than its base, most where lengthscales are long.
+    zero along each of its features for any values of the others. Components are then identified and
+    uncorrelated under the product of the measures, and `sobol_indices` computes their variances.
+    The kernel has no constant of its own; add ``pm.gp.cov.Constant``. A constrained kernel varies
+    less than its base, most where lengthscales are long.
 
     A normal measure is held as 241 weighted points, a uniform one as 100, an empirical one as its
     values. The constraint holds exactly for these points. For a squared exponential they give

@@ -29,7 +29,7 @@ def cheaper(specification: Specification, n: int, d: int) -> tuple[str, float] |
     own = specification.approximation
     alone = specification.normal and not specification.grouped and specification.outputs is None
     known = isinstance(own, Inducing) or (own is None and n > MANY_ROWS)
-    if not alone or not known or specification.beliefs is not None or specification.expanded:
+    if not alone or not known or specification.constraints is not None or specification.expanded:
         return None
     now = _seconds(EXACT if own is None else INDUCING, n)
     if d <= FEW_FEATURES and specification.kernel in SMOOTH:

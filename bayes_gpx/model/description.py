@@ -50,8 +50,8 @@ def structure(model: Any) -> list[tuple[str, str]]:
         ("Approximation", "none" if spec.approximation is None else str(spec.approximation)),
         ("Representation", spec.representation),
     ]
-    if spec.beliefs is not None:
-        rows.append(("Beliefs", ", ".join(spec.beliefs.names)))
+    if spec.constraints is not None:
+        rows.append(("Constraints", ", ".join(spec.constraints.names)))
     scaled = "the features" + (" and the response" if data.scales_y else "")
     said = f"{scaled} standardised" if model.scale else "in the units of the data"
     return [*rows, ("Scale of hyperparameters", said)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.believed import believed
+from bayes_gpx.draws.constraints_met import constraints_met
 from bayes_gpx.draws.leave_one_out import of_responses, responses_labelled
 from bayes_gpx.draws.truncated import with_truncated
 from bayes_gpx.inference.datatree import name_method
@@ -122,8 +122,8 @@ def infer(
     costly = spec.fixed_basis and model.training.n > ROWS_WORTH_LOO
     if found >= DRAWS_WORTH_LOO and not (costly or model.training.streamed):
         _add_left_out(model, idata, by_sampler, progressbar)
-    if spec.beliefs is not None:
-        idata["beliefs"] = xr.DataTree(believed(model, idata, progressbar=progressbar))
+    if spec.constraints is not None:
+        idata["constraints"] = xr.DataTree(constraints_met(model, idata, progressbar=progressbar))
     complain(model, idata)
     return idata
 
@@ -148,7 +148,7 @@ def _worth_sampling(model):
     passes = spec.approximation is not None and not spec.fixed_basis and not data.streamed
     points = max(map(len, model.inducing.values()), default=0)
     many = data.n >= MANY * SAMPLE and points <= SAMPLE // MANY
-    return passes and many and spec.beliefs is None and not model.joined
+    return passes and many and spec.constraints is None and not model.joined
 
 
 def _near(model, starts, options):
@@ -191,19 +191,19 @@ def _samples_latent(model, latent, method):
 
 def _refuse_truncated(model, truncated):
     one_of("truncated", truncated, ("ep", "sample"))
-    beliefs = model.specification.beliefs
-    if truncated == "sample" and (beliefs is None or beliefs.bounded is None):
+    constraints = model.specification.constraints
+    if truncated == "sample" and (constraints is None or constraints.bounded is None):
         raise ValueError(
-            "truncated='sample' without beliefs in bounds, so nothing is truncated; expected such "
-            "as GP(X, y, beliefs=[bx.beliefs.Increasing('dose')]), or truncated='ep'."
+            "truncated='sample' without constraints in bounds, so nothing is truncated; expected "
+            "such as GP(X, y, constraints=[bx.constraints.Increasing('dose')]), or truncated='ep'."
         )
     spec = model.specification
     if truncated == "sample" and (not spec.normal or spec.hierarchical):
         raise ValueError(
             f"truncated='sample' with likelihood={spec.likelihood!r} and representation="
             f"{spec.representation!r}; expected normal noise and 'collapsed'. For others, "
-            "fit('nuts', latent='sample') samples f and what beliefs are about, with labels and "
-            "counts as well as with representation='hierarchy'."
+            "fit('nuts', latent='sample') samples f and what constraints are about, with labels "
+            "and counts as well as with representation='hierarchy'."
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.streamed import read_data
 from bayes_gpx.likelihoods import refuse_exposure
-from bayes_gpx.model.beliefs import Belief, read_beliefs
+from bayes_gpx.model.constraints import Constraint, read_constraints
 from bayes_gpx.model.model import Model
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.validation import options_named
@@ -90,8 +90,8 @@ class GP(Model):
         function is integrated out or, if noise is not normal, represented by whitened latent
         values. "hierarchy": also f (obs), in user units, with y observed around it, for PyMC's own
         functions and for further terms of a larger model; see Notes.
-    beliefs : sequence of beliefs
-        What is known of the function beside the data: `bx.beliefs.Increasing` and `Decreasing`,
+    constraints : sequence of constraints
+        What is known of the function beside the data: `bx.constraints.Increasing` and `Decreasing`,
         `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. With normal
         noise, and without inducing points; or with another likelihood of one latent value that is
         log-concave in it, and without an approximation. Then they are in units of f, and
@@ -134,8 +134,8 @@ class GP(Model):
     density, in which f is integrated out, and explanations are the same. Only `pymc` differs: with
     a hierarchy, ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too, through standard
     normals `f_white` (obs) or, with `HSGP` and `RandomFeatures`, through coefficients. With
-    `Inducing` points f is the process itself. Where there are beliefs, such a sampler also samples
-    what they are about, through `believed_white`.
+    `Inducing` points f is the process itself. Where there are constraints, such a sampler also
+    samples what they are about, through `constrained_white`.
 
     Several outputs are a linear model of coregionalisation,
     ``f_o(x) = h_o(x) + sum_r loading[o, r] g_r(x)``, with noise N(0, sigma_o^2). Each h_o is the
@@ -146,7 +146,7 @@ class GP(Model):
     Each output is scaled by its own mean and sd. In the `pymc.Model`, y has one value for each cell
     of the table that was observed. Verbs return a last dim `output`; ``model.of_output(name)`` is
     the model as it is asked about one output. For outputs the model is exact, has a kernel by its
-    name and neither groups, beliefs nor a hierarchy.
+    name and neither groups, constraints nor a hierarchy.
 
     Classes that correlate have latent functions of one kernel [1]_, ``f_c(x) = amplitude h_c(x) +
     sum_r loading[c, r] g_r(x)``. All h_c and g_r are independent and have the kernel's lengthscale
@@ -204,7 +204,7 @@ class GP(Model):
         resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
-        beliefs: Sequence[Belief] = (),
+        constraints: Sequence[Constraint] = (),
         correlation: int = 0,
         name: str = "",
     ) -> None:
@@ -231,9 +231,9 @@ class GP(Model):
             groups=groups,
         )
         outputs = None if training.outputs is None else len(training.outputs.names)
-        known = read_beliefs(beliefs, training, specification)
+        known = read_constraints(constraints, training, specification)
         specification = replace(
-            specification, beliefs=known, outputs=outputs, correlation=correlation
+            specification, constraints=known, outputs=outputs, correlation=correlation
         )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
@@ -255,8 +255,10 @@ class GPX(Model):
     Z : like X, (n, p), optional; or list of str
         Features that have weights; X itself by default. Each level of a categorical column has its
         own weight. Where rows are read in parts, names of columns.
-    kernel, ard, likelihood, link, approximation, exposure, resolution, priors, scale, beliefs, name
+    kernel, ard, likelihood, link, approximation, exposure, resolution, priors, scale, name
         As in `GP`; `scale` standardises Z too.
+    constraints
+        As in `GP`, and `bx.constraints.Weight`.
     groups : series or array (n,), optional
         As in `GP`, but each group has weight functions of its own beside those of all groups:
         ``g_l(x) + v_l,g(x)``, where v has the same kernel with `group_amplitude` in the place of
@@ -322,7 +324,7 @@ class GPX(Model):
         resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
-        beliefs: Sequence[Belief] = (),
+        constraints: Sequence[Constraint] = (),
         name: str = "",
         weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
         intercept: bool = False,
@@ -352,6 +354,6 @@ class GPX(Model):
             resolution=resolution,
             groups=groups,
         )
-        known = read_beliefs(beliefs, training, specification)
-        specification = replace(specification, beliefs=known)
+        known = read_constraints(constraints, training, specification)
+        specification = replace(specification, constraints=known)
         super().__init__(training, specification, priors=priors, scale=scale, name=name)

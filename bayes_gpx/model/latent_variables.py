@@ -6,7 +6,13 @@ import pymc as pm
 import pytensor.tensor as pt
 from pytensor.graph.basic import Constant
 
-from bayes_gpx.posteriors.base import BELIEVED, BELIEVED_WHITENED, LATENT, OWN_WHITENED, WHITENED
+from bayes_gpx.posteriors.base import (
+    CONSTRAINED,
+    CONSTRAINED_WHITENED,
+    LATENT,
+    OWN_WHITENED,
+    WHITENED,
+)
 from bayes_gpx.posteriors.prior_functions import by_class
 from bayes_gpx.posteriors.strategies.correlated import CorrelatedValues
 from bayes_gpx.posteriors.strategies.sampled import SampledValues
@@ -19,14 +25,14 @@ def latent_names(specification, rename):
     """Variables of a model whose draws a posterior is conditioned on beside hyperparameters.
 
     Their names by those of `bayes_gpx.posteriors.base`. Where noise is normal, all but
-    hyperparameters integrates out exactly, unless bounds are believed.
+    hyperparameters integrates out exactly, unless constraints have bounds.
     """
-    beliefs = specification.beliefs
-    if specification.normal and (beliefs is None or beliefs.bounded is None):
+    constraints = specification.constraints
+    if specification.normal and (constraints is None or constraints.bounded is None):
         return {}
     if specification.normal and not specification.hierarchical:
-        return {BELIEVED: rename(BELIEVED)}
-    about = {} if beliefs is None else {BELIEVED_WHITENED: rename(BELIEVED_WHITENED)}
+        return {CONSTRAINED: rename(CONSTRAINED)}
+    about = {} if constraints is None else {CONSTRAINED_WHITENED: rename(CONSTRAINED_WHITENED)}
     weighs, rows = specification.family == "GPX", _on_rows(specification)
     if not specification.hierarchical:
         own = {OWN_WHITENED: f"{rename('y')}_{OWN_WHITENED}"} if weighs and not rows else {}
@@ -45,7 +51,7 @@ def _on_rows(specification):
 def latent_values(specification, given, prefix, rename):
     """Add whitened latent values, or coefficients with samples' own deviations beside them.
 
-    Where there are beliefs, what they are about is added too, and their probability given it.
+    Where there are constraints, what they are about is added too, and their probability given it.
 
     Parameters
     ----------
@@ -70,13 +76,13 @@ def latent_values(specification, given, prefix, rename):
         white[WHITENED] = pm.Normal(name, shape=(design.F.shape[1], *given.columns))
         if design.own_variances is not None:
             white[OWN_WHITENED] = pm.Normal(f"{prefix}_{OWN_WHITENED}", dims=dims)
-    beliefs = given.beliefs
-    if beliefs is None:
+    constraints = given.constraints
+    if constraints is None:
         return sampled.values(replace(given, theta=given.theta | white))
-    shape = len(beliefs.statements)
-    white[BELIEVED_WHITENED] = pm.Normal(rename(BELIEVED_WHITENED), shape=shape)
+    shape = len(constraints.statements)
+    white[CONSTRAINED_WHITENED] = pm.Normal(rename(CONSTRAINED_WHITENED), shape=shape)
     known, n = sampled.known_values(replace(given, theta=given.theta | white)), given.y.shape[0]
-    pm.Potential(rename("beliefs"), beliefs.log_probability(known[n:]).sum())
+    pm.Potential(rename("constraints"), constraints.log_probability(known[n:]).sum())
     return known[:n]
 
 

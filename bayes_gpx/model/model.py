@@ -137,10 +137,10 @@ class Model:
 
         It keeps their scale, and the values that their hyperparameters are fixed at; without Z.
         """
-        if self.specification.beliefs is not None:
+        if self.specification.constraints is not None:
             raise ValueError(
-                "The model has beliefs, which may be about features that are left out; expected a "
-                "model without beliefs."
+                "The model has constraints, which may be about features that are left out; "
+                "expected a model without constraints."
             )
         training = self.training.only(sources)
         kept = np.isin(self.training.X.columns, training.X.columns)
@@ -242,7 +242,7 @@ class Model:
             exposure = pt.constant(scaled["exposure"])
         corners = pt.constant(data.corners) if spec.expanded else None
         process = spec.prior(theta, data.d, called, corners, data.p)
-        by_sums = spec.normal and spec.beliefs is None
+        by_sums = spec.normal and spec.constraints is None
         if by_sums and (design := fixed_design(process, theta, data)) is not None:
             self.specification = spec = replace(spec, fixed_basis=True)
             self._design = design
@@ -255,7 +255,7 @@ class Model:
             z,
             exposure,
             inducing_operator(**inducing),
-            beliefs=spec.beliefs,
+            constraints=spec.constraints,
             parts=parts,
         )
         if spec.correlation:
@@ -504,14 +504,14 @@ class Model:
             which is exact and slower; with `HSGP` and `RandomFeatures`, it samples coefficients
             instead of latent values.
         truncated : {"ep", "sample"}
-            With beliefs in bounds, of which there are up to five or so, "ep" has expectation
+            With constraints in bounds, of which there are up to five or so, "ep" has expectation
             propagation replace each by an observation with noise. "sample" draws, for each draw of
             the hyperparameters, noisy values between the bounds from their truncated posterior
-            (variable `believed`), and conditions on them: given the hyperparameters, this is exact
-            for any number of bounds. The hyperparameters themselves are weighed by the probability
-            of the bounds that expectation propagation finds. "map" then returns `draws` draws that
-            differ in these values alone. For normal noise; with labels and counts, "nuts" with
-            ``latent="sample"`` is the exact way.
+            (variable `constrained`), and conditions on them: given the hyperparameters, this is
+            exact for any number of bounds. The hyperparameters themselves are weighed by the
+            probability of the bounds that expectation propagation finds. "map" then returns `draws`
+            draws that differ in these values alone. For normal noise; with labels and counts,
+            "nuts" with ``latent="sample"`` is the exact way.
         progressbar : bool
         **kwargs
             `executor`, a `concurrent.futures.Executor` that runs the optimiser's starts, for Dask

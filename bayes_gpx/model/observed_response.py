@@ -15,13 +15,16 @@ from pytensor.graph.replace import clone_replace
 
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.numerics.row_sums import parameters_of
-from bayes_gpx.posteriors.beliefs import sites, with_sites
+from bayes_gpx.posteriors.constraints import sites, with_sites
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
 from bayes_gpx.posteriors.strategies.choice import has_large_design
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
-from bayes_gpx.posteriors.strategies.with_beliefs import BasisWithBeliefs, ExactWithBeliefs
+from bayes_gpx.posteriors.strategies.with_constraints import (
+    BasisWithConstraints,
+    ExactWithConstraints,
+)
 
 
 def observe(specification, given, training, *, rename, ridge=None, sums=None):
@@ -67,8 +70,8 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
     if large or strategy.by_sums:
         given = _unfolded(given)
     density = (_by_rows if large else _at_once)(strategy, given, ridge)
-    if given.beliefs is not None:
-        pm.Potential(rename("beliefs"), strategy.log_belief(*density.parts))
+    if given.constraints is not None:
+        pm.Potential(rename("constraints"), strategy.log_constraint(*density.parts))
 
     def log_density(value, *parts):
         if strategy.by_sums and isinstance(value, Constant):
@@ -138,19 +141,23 @@ def _normal(C, size):  # noqa: N803
     return pm.MvNormal.dist(pt.zeros(C.shape[0]), C, size=size)
 
 
-def _basis_with_beliefs(F, D, G, V, low, high, size):  # noqa: N803
-    """Y (..., n) on the model's scale given beliefs, from designs of both and their variances."""
+def _basis_with_constraints(F, D, G, V, low, high, size):  # noqa: N803
+    """Y (..., n) on the model's scale given constraints, from both designs and variances."""
     design = pt.concatenate([F, G])
     C = pt.dot(design, design.T) + pt.diag(pt.concatenate([D, V]))
-    return _normal_with_beliefs(C, low, high, size)
+    return _normal_with_constraints(C, low, high, size)
 
 
-def _normal_with_beliefs(C, low, high, size):  # noqa: N803
-    """Y (..., n) on the model's scale given beliefs, from the covariance of both (n + k, n + k)."""
+def _normal_with_constraints(C, low, high, size):  # noqa: N803
+    """Y (..., n) on the model's scale given constraints, from their covariance (n + k, n + k)."""
     n = C.shape[0] - low.shape[0]
-    believed, noisy = with_sites(C[n:, n:], pt.zeros(0), sites(C[n:, n:], pt.zeros(0), low, high))
+    constrained, noisy = with_sites(
+        C[n:, n:], pt.zeros(0), sites(C[n:, n:], pt.zeros(0), low, high)
+    )
     gain = pt.linalg.solve(noisy, C[n:, :n], assume_a="pos").T
-    return pm.MvNormal.dist(pt.dot(gain, believed), C[:n, :n] - pt.dot(gain, C[n:, :n]), size=size)
+    return pm.MvNormal.dist(
+        pt.dot(gain, constrained), C[:n, :n] - pt.dot(gain, C[n:, :n]), size=size
+    )
 
 
 def _low_rank_normal(F, D, *others):  # noqa: N803
@@ -186,8 +193,8 @@ def streamed(specification, given, training, *, rename, ridge, sums):
 
 GENERATIVE = {
     Exact: _normal,
-    ExactWithBeliefs: _normal_with_beliefs,
-    BasisWithBeliefs: _basis_with_beliefs,
+    ExactWithConstraints: _normal_with_constraints,
+    BasisWithConstraints: _basis_with_constraints,
     LowRankNormal: _low_rank_normal,
     FixedBasis: _fixed_basis,
 }

@@ -62,8 +62,8 @@ def signature_of(model: Any) -> str:
     said["weight_prior"] = spec.weight_prior
     if spec.hierarchical:
         said["representation"] = spec.representation
-    if spec.beliefs:
-        said["beliefs"] = digest(spec.beliefs)
+    if spec.constraints:
+        said["constraints"] = digest(spec.constraints)
     said |= {
         "scale": model.scale,
         "fixed": {name: value.tolist() for name, value in model.fixed.items()},

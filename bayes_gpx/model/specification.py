@@ -25,7 +25,7 @@ from bayes_gpx.model.hyperparameters import (
     sigma_w,
 )
 from bayes_gpx.model.named_kernels import KERNELS, NamedKernel, amplitude
-from bayes_gpx.posteriors.beliefs import Beliefs
+from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.strategies.choice import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.processes.basis_process import expanded
@@ -91,8 +91,8 @@ class Specification:
     fixed_basis : bool
         Whether no hyperparameter changes the basis functions, and samples have no deviations of
         their own from these: the model finds out when it builds the process.
-    beliefs : Beliefs or None
-        What is believed of the function beside the data.
+    constraints : Constraints or None
+        Constraints on the function, in addition to the data.
     outputs : int or None
         Number of responses that each row has; None where it has one, which is no table.
     correlation : int
@@ -110,7 +110,7 @@ class Specification:
     representation: str = field(default="collapsed", compare=False)
     fixed_basis: bool = False
     grouped: bool = False
-    beliefs: Beliefs | None = None
+    constraints: Constraints | None = None
     outputs: int | None = None
     correlation: int = 0
 
@@ -437,7 +437,7 @@ class Specification:
             approximated=self.approximation is not None,
             inducing=isinstance(self.approximation, Inducing),
             fixed_basis=self.fixed_basis,
-            beliefs=self.beliefs is not None,
+            constraints=self.constraints is not None,
             correlated=self.outputs is None and self.correlation > 0,
             names=names,
         )

@@ -30,7 +30,7 @@ from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.interaction_model import Effects
 from bayes_gpx.model.kept_of_rows import KeptOfRows
 from bayes_gpx.model.specification import Specification
-from bayes_gpx.posteriors.beliefs import Beliefs
+from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.system.digests import BLANK, intact, sealed
 from bayes_gpx.system.files import read_path, replaced, writable
@@ -317,8 +317,8 @@ def _restored(data, settings, kernel, priors):
             Z = _frame(data["Z"], settings).drop(
                 columns=[INTERCEPT] if settings["intercept"] else []
             )
-    if spec.get("beliefs"):
-        spec["beliefs"] = Beliefs.of_fields(spec["beliefs"]["statements"])
+    if spec.get("constraints"):
+        spec["constraints"] = Constraints.of_fields(spec["constraints"]["statements"])
     specification, y = Specification(**spec), data["y"].values
     if settings.get("labels"):
         y = np.array(settings["labels"])[y.astype(int)]

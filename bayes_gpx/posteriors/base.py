@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
-from bayes_gpx.posteriors.beliefs import Beliefs
+from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.grouped_process import in_groups
@@ -28,11 +28,11 @@ LATENT = "latent"
 """Name, beside those, of latent values at the observations that were sampled as what they are."""
 
 
-BELIEVED = "believed"
-"""Name, beside those, of noisy values, drawn between the bounds that are believed of them."""
+CONSTRAINED = "constrained"
+"""Name, beside those, of noisy values, drawn between the bounds of constraints."""
 
-BELIEVED_WHITENED = "believed_white"
-"""Name, beside those, of whitened values that beliefs are about, sampled with latent values."""
+CONSTRAINED_WHITENED = "constrained_white"
+"""Name, beside those, of whitened values that constraints are about, sampled with latent values."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +59,8 @@ class Conditioning:
         Added to variances, as a multiple of their mean.
     sums : Sums or None
         All that a strategy `by_sums` needs of the rows; X, y and Z may be missing then.
-    beliefs : Beliefs or None
-        What is believed of the process beside the data.
+    constraints : Constraints or None
+        Constraints on the process, in addition to the data.
     parts : variable or None
         Has all rows, where these are read in parts: X, y and Z are symbols of a block of rows then.
         See `bayes_gpx.numerics.row_sums.PARTS`.
@@ -76,7 +76,7 @@ class Conditioning:
     inducing: Operator | None = None
     jitter: Any = 0.0
     sums: Sums | None = None
-    beliefs: Beliefs | None = None
+    constraints: Constraints | None = None
     parts: Any = None
 
     @cached_property
@@ -91,16 +91,16 @@ class Conditioning:
 
     @cached_property
     def known(self) -> Operator:
-        """What was observed and, after it, what is believed something of."""
-        return self._with_beliefs(self.observed)
+        """The observed operators, and after them the constrained ones."""
+        return self._with_constraints(self.observed)
 
     @cached_property
     def known_smooth(self) -> Operator:
         """The smooth part of `known`."""
-        return self._with_beliefs(self.smooth)
+        return self._with_constraints(self.smooth)
 
-    def _with_beliefs(self, observed):
-        return observed if self.beliefs is None else stack(observed, self.beliefs.operator)
+    def _with_constraints(self, observed):
+        return observed if self.constraints is None else stack(observed, self.constraints.operator)
 
     @property
     def labels(self) -> Sequence[int | None]:

@@ -10,7 +10,11 @@ from typing import NamedTuple
 import matplotlib.pyplot as plt
 import numpy as np
 
+from bayes_gpx.inference.diagnostics import BORDERLINE, CONVERGED, NOT_CONVERGED
 from bayes_gpx.system.warning import ExtrapolationWarning
+
+TONES = {CONVERGED: "good", BORDERLINE: "note", NOT_CONVERGED: "bad"}
+"""Style of the paragraph with the convergence summary."""
 
 DPI = 100
 """Of figures, in dots per inch."""

@@ -14,10 +14,10 @@ import matplotlib as mpl
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.export.tables import DIVISIONS
+from bayes_gpx.export.tables import ATTRIBUTION_METHODS
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
-from bayes_gpx.reporting.sections import BELIEFS, MODELS, SECTIONS
+from bayes_gpx.reporting.sections import CONSTRAINTS, MODELS, SECTIONS
 from bayes_gpx.system.files import replaced, writable
 from bayes_gpx.validation import count, one_of
 
@@ -43,7 +43,7 @@ def report(
     y_new: Column | None = None,
     obs: Labels | None = None,
     baseline: str | Table = "mean",
-    division: Literal["integrated_gradients", "shapley"] = "integrated_gradients",
+    attribution: Literal["integrated_gradients", "shapley"] = "integrated_gradients",
     units: Mapping[str, str] | None = None,
     others: Mapping[str, tuple[Model, Draws]] | None = None,
     ci_prob: float | None = None,
@@ -76,7 +76,7 @@ def report(
         a middle and the highest prediction, among rows whose label is unique.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), or frame row
         The baseline of attributions; see `attributions`.
-    division : {"integrated_gradients", "shapley"}
+    attribution : {"integrated_gradients", "shapley"}
         How the difference from the baseline is divided among features, one observation at a time:
         as by `attributions` or as by `shapley_values`.
     units : dict, optional
@@ -111,12 +111,16 @@ def report(
     count("seed", seed, 0)
     if units is not None and not isinstance(units, dict):
         raise ValueError(f"units is {units!r}; expected a dict of unit by column name.")
-    one_of("division", division, DIVISIONS)
-    options: dict[str, Any] = {"groups_new": groups_new, "division": division, "others": others}
+    one_of("attribution", attribution, ATTRIBUTION_METHODS)
+    options: dict[str, Any] = {
+        "groups_new": groups_new,
+        "attribution": attribution,
+        "others": others,
+    }
     options |= {"ci_prob": ci_prob, "null": null}
     options |= {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
     findings = Findings(model, idata, X_new, Z_new, **options)
-    beside = [BELIEFS] if model.specification.beliefs is not None else []
+    beside = [CONSTRAINTS] if model.specification.constraints is not None else []
     beside += [MODELS] if findings.others else []
     sections = [*SECTIONS[:-1], *beside, *SECTIONS[-1:]]
     pages = [Page(section.key, section.title) for section in sections]

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.assess.compare import compare, refuse_incomparable
-from bayes_gpx.draws.believed import BeliefWarning, believed
+from bayes_gpx.draws.constraints_met import ConstraintConflictWarning, constraints_met
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
@@ -27,7 +27,7 @@ from bayes_gpx.explain.components import components_of
 from bayes_gpx.explain.imputation import combined
 from bayes_gpx.explain.null import replicates
 from bayes_gpx.export.arviz import predictive_checks
-from bayes_gpx.export.tables import DIVISIONS
+from bayes_gpx.export.tables import ATTRIBUTION_METHODS
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.resampling import resampled
@@ -67,8 +67,8 @@ class Findings:
     model, idata, X_new
         As the verbs take them.
     baseline : as `bayes_gpx.attributions` takes it
-    division : str
-        Of `bayes_gpx.export.tables.DIVISIONS`.
+    attribution : str
+        Of `bayes_gpx.export.tables.ATTRIBUTION_METHODS`.
     units : dict
         Unit of each column and of the response, by name; "" where unknown.
     y_new : array (m,) or None
@@ -93,12 +93,12 @@ class Findings:
         baseline,
         units,
         seed,
-        division="integrated_gradients",
+        attribution="integrated_gradients",
         others=None,
         ci_prob=None,
         null=None,
     ):
-        self.division = division
+        self.attribution = attribution
         self.model, self.idata, self.X_new = model, idata, X_new
         self._samples = {"X_new": X_new, "Z_new": Z_new, "groups_new": groups_new}
         self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
@@ -170,7 +170,7 @@ class Findings:
         """What `explained` is of each model, by its name; without draws."""
         options = {**self.thinned, "obs": self.chosen, "keep": "summary", "progressbar": False}
         options["ci_prob"] = self.prob
-        verb = contributions if self.by_place else DIVISIONS[self.division]
+        verb = contributions if self.by_place else ATTRIBUTION_METHODS[self.attribution]
         if not self.by_place:
             options["baseline"] = self.baseline
         return {
@@ -231,15 +231,15 @@ class Findings:
         return set(self.idata["posterior"].data_vars) if self.fitted else set()
 
     @cached_property
-    def beliefs(self):
-        """How what was believed beside the data fares, None without any; see `believed`."""
-        if self.model.specification.beliefs is None:
+    def constraints(self):
+        """How constraints fare, None without any; see `constraints_met`."""
+        if self.model.specification.constraints is None:
             return None
-        if self.fitted and "beliefs" in self.idata.children:
-            return self.idata["beliefs"].to_dataset()
+        if self.fitted and "constraints" in self.idata.children:
+            return self.idata["constraints"].to_dataset()
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", BeliefWarning)  # which two sections tell
-            return believed(self.model, self.idata, progressbar=False)
+            warnings.simplefilter("ignore", ConstraintConflictWarning)  # which two sections tell
+            return constraints_met(self.model, self.idata, progressbar=False)
 
     @property
     def method(self):
@@ -365,7 +365,7 @@ class Findings:
     def attributed(self):
         """Attributions of the observations that are explained."""
         options = {"baseline": self.baseline, **self.sampled}
-        return self._of(DIVISIONS[self.division], obs=self.chosen, **options)
+        return self._of(ATTRIBUTION_METHODS[self.attribution], obs=self.chosen, **options)
 
     @property
     def by_place(self):

@@ -139,7 +139,7 @@ class Run:
         for warning in caught:
             print(warning.message)
         if not caught and method == "nuts":
-            print(idata.attrs["verdict"])
+            print(idata.attrs["convergence_summary"])
         return idata
 
     def score(self, predicted, y):

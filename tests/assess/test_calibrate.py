@@ -1,4 +1,4 @@
-"""Simulation-based calibration: truths that belong together, ranks that are uniform, verdicts."""
+"""Simulation-based calibration: truths that belong together, ranks that are uniform, summaries."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -119,7 +119,7 @@ def test_runs_are_kept_and_go_on(gp, tmp_path, monkeypatch):
     names = {"f", "y", "derivative", "attribution", "relevance", "amplitude", "log_likelihood"}
     assert set(first) == names
     assert first["derivative"].dims == ("chain", "draw", "row", "column")
-    assert "too few" in more.attrs["verdict"]
+    assert "too few" in more.attrs["summary"]
     az.plot_ecdf_pit(more, group="prior_sbc", var_names=["amplitude"], backend="none")
     other = bx.GP(X, y, scale=False, priors=FIXED | {"amplitude": pm.HalfNormal.dist(3.0)})
     for model, options in ((gp, {"draws": 8}), (other, {}), (gp, {"quantities": print})):
@@ -192,16 +192,16 @@ def test_truths_from_a_posterior_are_draws_of_it(gp):
     np.testing.assert_array_equal(_twice(gp.training, y).X.values, np.vstack([X, X]))
 
 
-def test_verdicts_name_what_is_not_uniform():
+def test_summaries_name_what_is_not_uniform():
     good = rng.uniform(size=(1, 200, 3))
     bad = np.clip(0.5 + 0.2 * rng.normal(size=(1, 200)), 0.0, 1.0)
     dims = ("chain", "draw", "row")
-    found, verdict = room._uniformity(xr.Dataset({"f": (dims, good), "sigma": (dims[:2], bad)}))
-    assert verdict.startswith("Not calibrated: sigma (p =")
+    found, summary = room._uniformity(xr.Dataset({"f": (dims, good), "sigma": (dims[:2], bad)}))
+    assert summary.startswith("Not calibrated: sigma (p =")
     assert float(found["p_holm"].sel(quantity="sigma")) < 0.01
     assert float(found["p_holm"].sel(quantity="f")) > 0.01
-    _, verdict = room._uniformity(xr.Dataset({"f": (dims, good)}))
-    assert verdict.startswith("No quantity of 1")
+    _, summary = room._uniformity(xr.Dataset({"f": (dims, good)}))
+    assert summary.startswith("No quantity of 1")
 
 
 def test_refuses(gp):

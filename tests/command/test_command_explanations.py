@@ -57,7 +57,7 @@ def test_explained_rows_are_what_the_verbs_say(folder):
 def test_differences_are_divided_by_shapley_values_where_asked(folder, tmp_path):
     out = tmp_path / "e.csv"
     words = ["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out), "--quiet"]
-    assert cli.main([*words, "--division", "shapley"]) == 0
+    assert cli.main([*words, "--attribution", "shapley"]) == 0
     model, idata = bx.load(folder / "run" / "fit.nc")
     options = {"keep": "summary", "progressbar": False}
     expected = bx.shapley_values(model, idata, pd.read_csv(folder / "new.csv"), **options)

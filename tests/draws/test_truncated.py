@@ -1,4 +1,4 @@
-"""Beliefs in bounds at many points: posteriors against rejection sampling of dense normals."""
+"""Constraints in bounds at many points: posteriors against rejection sampling of dense normals."""
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 
 import bayes_gpx as bx
 from bayes_gpx.draws.truncated import with_truncated
-from bayes_gpx.model.beliefs import Increasing, Slope, Value, Weight
+from bayes_gpx.model.constraints import Increasing, Slope, Value, Weight
 from known_draws import tree_of
 
 QUIET = {"progressbar": False, "seed": 1}
@@ -19,12 +19,12 @@ THETA = {"lengthscale": [1.5], "amplitude": 1.1, "sigma": 0.5}
 class Dense:
     """A squared exponential process of dose in user units, and its slopes, in closed form."""
 
-    def __init__(self, X, y, beliefs):
+    def __init__(self, X, y, constraints):
         self.x, self.y, self.center = X["dose"].to_numpy(), y - y.mean(), y.mean()
         sd_x, sd_y = self.x.std(), y.std(ddof=0)
         self.lengthscale, self.amplitude = 1.5 * sd_x, 1.1 * sd_y
         self.sigma, self.strength = 0.5 * sd_y, 0.01 * sd_y / sd_x
-        self.at = np.linspace(self.x.min(), self.x.max(), beliefs)
+        self.at = np.linspace(self.x.min(), self.x.max(), constraints)
 
     def covariance(self, a, of_a, b, of_b):
         """Of f, of order 0, or slopes, of order 1, at points a and b."""
@@ -65,9 +65,9 @@ def data():
 def test_values_at_many_points_are_those_of_rejection_sampling(data):
     """Where expectation propagation makes slopes 20 % too narrow."""
     X, y = data
-    model, dense = bx.GP(X, y, beliefs=[Increasing("dose", at=40)]), Dense(X, y, 40)
+    model, dense = bx.GP(X, y, constraints=[Increasing("dose", at=40)]), Dense(X, y, 40)
     idata = with_truncated(model, tree_of(THETA), draws=4000, **QUIET)
-    found = idata["posterior"]["believed"].values[0]
+    found = idata["posterior"]["constrained"].values[0]
     kept, _ = dense.kept(np.random.default_rng(1), dense.at)
     slopes, sd = kept[:, 40:], kept[:, 40:].std(axis=0)
     assert len(kept) > 50_000
@@ -85,10 +85,10 @@ def test_values_at_many_points_are_those_of_rejection_sampling(data):
     assert (ep / sd).min() < 0.8
 
 
-def test_rows_are_left_out_with_the_bounds_that_the_others_believe_in(data):
+def test_rows_are_left_out_with_the_bounds_of_the_others(data):
     """The harmonic mean over draws is p(y_i | others, bounds), of shares of functions that rise."""
     X, y = data
-    model = bx.GP(X, y, beliefs=[Increasing("dose", at=8)])
+    model = bx.GP(X, y, constraints=[Increasing("dose", at=8)])
     idata = with_truncated(model, tree_of(THETA), draws=500, **QUIET)
     found = bx.log_likelihood(model, idata, progressbar=False)
     dense, rng, none = Dense(X, y, 8), np.random.default_rng(2), np.zeros(0)
@@ -109,13 +109,13 @@ def test_rows_are_left_out_with_the_bounds_that_the_others_believe_in(data):
 def test_all_is_conditioned_on_the_values_that_were_drawn(data):
     """Moments of the mixture over draws, densities and terms, from dense joint normals."""
     X, y = data
-    model, dense = bx.GP(X, y, beliefs=[Increasing("dose", at=4)]), Dense(X, y, 4)
+    model, dense = bx.GP(X, y, constraints=[Increasing("dose", at=4)]), Dense(X, y, 4)
     idata = with_truncated(model, tree_of(THETA), draws=3, **QUIET)
     new = np.array([2.0, 5.0])
     seen, asked = [(dense.x, 0), (dense.at, 1)], [(new, 0), (new, 1)]
     noise = [dense.sigma**2] * len(y) + [dense.strength**2] * 4
     C = np.block([[dense.covariance(*a, *b) for b in seen] for a in seen]) + np.diag(noise)
-    values = idata["posterior"]["believed"].values[0]
+    values = idata["posterior"]["constrained"].values[0]
     known = np.hstack([np.tile(dense.y, (3, 1)), values])
     cross = np.block([[dense.covariance(*a, *b) for b in seen] for a in asked])
     prior = np.block([[dense.covariance(*a, *b) for b in asked] for a in asked])
@@ -142,12 +142,12 @@ def test_all_is_conditioned_on_the_values_that_were_drawn(data):
 
 
 def test_drawn_values_are_those_of_the_explanations(rng):
-    """In user units, beside beliefs that are values, and for each draw of the hyperparameters."""
+    """In user units, with constraints that are values, for each draw of the hyperparameters."""
     X = pd.DataFrame({"a": rng.uniform(0, 50, 9), "b": rng.uniform(5, 6, 9)})
     y = pd.Series(100 + X["a"] * X["b"] + rng.normal(0, 5, 9), name="y")
     at = X[:2] + [1.0, 0.01]
     model = bx.GPX(
-        X, y, beliefs=[
+        X, y, constraints=[
             Value(X[:1], y[:1], 1.0), Weight("b", low=20.0, high=40.0, at=at),
             Slope("a", low=5.0, at=at),
         ],
@@ -156,14 +156,14 @@ def test_drawn_values_are_those_of_the_explanations(rng):
     tree = tree_of(theta, ["a", "b"], chains=2, draws=3)
     tree["posterior"]["amplitude"] = tree["posterior"]["amplitude"] * rng.uniform(0.5, 2, (2, 3))
     idata = with_truncated(model, tree, draws=7, **QUIET)
-    drawn = idata["posterior"]["believed"]
+    drawn = idata["posterior"]["constrained"]
     assert drawn.dims == ("chain", "draw", "statement")
     assert_array_equal(drawn["statement"], [1, 2, 3, 4])
     assert drawn.shape == (2, 3, 4)
     weights = bx.weights(model, idata, at, smooth=True, **QUIET)["weight"].sel(feature="b")
     slopes = bx.derivatives(model, idata, at, **QUIET)["derivative"].sel(feature="a")
     explained = np.concatenate([weights, slopes], axis=2)
-    sd = np.array([s.sd * s.unit for s in model.specification.beliefs.statements])[1:]
+    sd = np.array([s.sd * s.unit for s in model.specification.constraints.statements])[1:]
     assert (np.abs(explained - drawn) < 5 * sd).all()
     assert (drawn >= [20, 20, 5, 5]).all()
     assert (drawn[..., :2] <= 40).all()
@@ -173,13 +173,13 @@ def test_drawn_values_are_those_of_the_explanations(rng):
 def test_a_fit_by_samples_is_kept_whole(data, tmp_path):
     X, y = data
     model = bx.GP(
-        X, y, beliefs=[Increasing("dose", at=12)], priors={"lengthscale": [0.9], "sigma": 0.5}
+        X, y, constraints=[Increasing("dose", at=12)], priors={"lengthscale": [0.9], "sigma": 0.5}
     )
     idata = model.fit("map", draws=120, truncated="sample", **QUIET)
     assert idata["posterior"].sizes["draw"] == 120
     assert np.ptp(idata["posterior"]["amplitude"].values) == 0
     assert idata["log_likelihood"]["y"].shape == (1, 120, len(y))
-    assert (idata["beliefs"]["posterior_probability"] > 0.9).all()
+    assert (idata["constraints"]["posterior_probability"] > 0.9).all()
     bx.save(model, idata, tmp_path / "m.nc")
     loaded, again = bx.load(tmp_path / "m.nc")
     xr.testing.assert_identical(again["posterior"].to_dataset(), idata["posterior"].to_dataset())
@@ -194,9 +194,11 @@ def test_what_cannot_be_sampled_is_refused(data):
     X, y = data
     with pytest.raises(ValueError, match="truncated: unknown 'exact'"):
         bx.GP(X, y).fit("map", truncated="exact", **QUIET)
-    for beliefs in ([], [Slope("dose", mean=1.0, sd=0.1)]):
-        with pytest.raises(ValueError, match="without beliefs in bounds, so nothing is truncated"):
-            bx.GP(X, y, beliefs=beliefs).fit("map", truncated="sample", **QUIET)
-    model = bx.GP(X, y, beliefs=[Increasing("dose", at=40, strength=1e-9)])
+    for constraints in ([], [Slope("dose", mean=1.0, sd=0.1)]):
+        with pytest.raises(
+            ValueError, match="without constraints in bounds, so nothing is truncated"
+        ):
+            bx.GP(X, y, constraints=constraints).fit("map", truncated="sample", **QUIET)
+    model = bx.GP(X, y, constraints=[Increasing("dose", at=40, strength=1e-9)])
     with pytest.raises(ValueError, match="expected a larger strength, or fewer points"):
         with_truncated(model, tree_of(THETA), draws=3, **QUIET)

@@ -43,7 +43,7 @@ def dense(A, B):
 
 def test_of_an_empirical_measure_they_are_those_of_f_on_the_grid():
     model = bx.GP(X, Y, kernel=kernel_of(ROWS), scale=False)
-    found = bx.sobol(model, {"sigma": SIGMA}, **QUIET)
+    found = bx.sobol_indices(model, {"sigma": SIGMA}, **QUIET)
     grid = np.array([[a, b] for a in ROWS[:, 0] for b in ROWS[:, 1]])
     train = X.to_numpy()
     C = np.linalg.inv(dense(train, train) + SIGMA**2 * np.eye(20))
@@ -72,7 +72,7 @@ def test_of_an_empirical_measure_they_are_those_of_f_on_the_grid():
 )
 def test_monte_carlo_over_the_measure(measure):
     model = bx.GP(X, Y, kernel=kernel_of(measure))
-    found = bx.sobol(model, {"sigma": SIGMA}, **QUIET)
+    found = bx.sobol_indices(model, {"sigma": SIGMA}, **QUIET)
     rng, size = np.random.default_rng(8), 4000
     points = rng.normal(size=(size, 2)) if measure == "gaussian" else rng.uniform(-1, 2, (size, 2))
     points = X.mean().to_numpy() + X.std(ddof=0).to_numpy() * points
@@ -98,7 +98,7 @@ def test_ishigami():
         return 30.0 * effects + pm.gp.cov.Constant(100.0)
 
     model = bx.GP(points, y, kernel=kernel, scale=False)
-    found = bx.sobol(model, {"sigma": 0.01}, **QUIET)
+    found = bx.sobol_indices(model, {"sigma": 0.01}, **QUIET)
     fourth, eighth = b * np.pi**4, b**2 * np.pi**8
     one, two, both = 0.5 * (1 + fourth / 5) ** 2, a**2 / 8, eighth * 8 / 225
     expected = np.array([one, two, 0.0, 0.0, both, 0.0]) / (one + two + both)
@@ -114,7 +114,8 @@ def test_orders_that_are_not_asked_for_are_a_remainder():
 
     model = bx.GP(points, points[:, 0] * points[:, 1], kernel=kernel, scale=False)
     every, some = (
-        bx.sobol(model, {"sigma": 0.2}, order=order, **QUIET)["sobol_mean"] for order in (3, 1)
+        bx.sobol_indices(model, {"sigma": 0.2}, order=order, **QUIET)["sobol_mean"]
+        for order in (3, 1)
     )
     assert some["component"].values.tolist() == ["x0", "x1", "x2", "remainder"]
     assert_allclose(some[:3], every[:3], rtol=1e-12)
@@ -124,7 +125,7 @@ def test_orders_that_are_not_asked_for_are_a_remainder():
 
 def test_of_labels_they_are_those_of_the_latent_function():
     model = bx.GP(X, Y > 5.0, likelihood="bernoulli", kernel=kernel_of(ROWS), scale=False)
-    found = bx.sobol(model, {}, **QUIET)
+    found = bx.sobol_indices(model, {}, **QUIET)
     grid = np.array([[a, b] for a in ROWS[:, 0] for b in ROWS[:, 1]])
     parts = bx.components(model, {}, grid, keep="summary", **QUIET)
     squares = (parts["component_mean"] ** 2 + parts["component_sd"] ** 2).mean("obs")[:3]
@@ -138,7 +139,7 @@ def test_through_inducing_points_they_are_those_of_its_components(likelihood):
     own = {"likelihood": likelihood, "approximation": bx.Inducing(X[:6]), "scale": False}
     model = bx.GP(X, y, kernel=kernel_of(ROWS), **own)
     theta = {"sigma": SIGMA} if likelihood == "normal" else {}
-    found = bx.sobol(model, theta, **QUIET)
+    found = bx.sobol_indices(model, theta, **QUIET)
     grid = np.array([[a, b] for a in ROWS[:, 0] for b in ROWS[:, 1]])
     parts = bx.components(model, theta, grid, keep="summary", **QUIET)
     squares = (parts["component_mean"] ** 2 + parts["component_sd"] ** 2).mean("obs")[:3]
@@ -148,12 +149,12 @@ def test_through_inducing_points_they_are_those_of_its_components(likelihood):
 def test_what_has_no_indices_is_refused():
     theta = {"lengthscale": LS, "amplitude": 1.0, "sigma": SIGMA}
     with pytest.raises(ValueError, match="not orthogonal"):
-        bx.sobol(bx.GP(X, Y), theta, **QUIET)
+        bx.sobol_indices(bx.GP(X, Y), theta, **QUIET)
     with pytest.raises(ValueError, match="not orthogonal"):
-        bx.sobol(bx.GP(X, Y, kernel=kernel_of(None)), {"sigma": SIGMA}, **QUIET)
-    with pytest.raises(ValueError, match="without beliefs"):
-        model = bx.GP(X, Y, kernel=kernel_of(ROWS), beliefs=[bx.beliefs.Increasing("age")])
-        bx.sobol(model, {"sigma": SIGMA}, **QUIET)
+        bx.sobol_indices(bx.GP(X, Y, kernel=kernel_of(None)), {"sigma": SIGMA}, **QUIET)
+    with pytest.raises(ValueError, match="sobol_indices of a model with constraints"):
+        model = bx.GP(X, Y, kernel=kernel_of(ROWS), constraints=[bx.constraints.Increasing("age")])
+        bx.sobol_indices(model, {"sigma": SIGMA}, **QUIET)
 
 
 def test_what_has_no_indices_is_refused_or_warned_of():
@@ -167,19 +168,19 @@ def test_what_has_no_indices_is_refused_or_warned_of():
 
     of_kind = table.assign(kind=pd.Categorical(["u", "v"] * 10))
     with pytest.raises(ValueError, match=r"\['kind'\] are categories"):
-        bx.sobol(bx.GP(of_kind, y, kernel=kernel("gaussian")), theta)
+        bx.sobol_indices(bx.GP(of_kind, y, kernel=kernel("gaussian")), theta)
     with pytest.raises(ValueError, match="all rows have 1 in column 0"):
         bx.GP(table, y, kernel=kernel(np.ones((5, 2))))
     far = bx.GP(table, y, kernel=kernel(table.values + [0.0, 100.0]))
     with pytest.warns(bx.ExtrapolationWarning, match="'b' has its mean at 1"):
-        bx.sobol(far, theta, progressbar=False)
+        bx.sobol_indices(far, theta, progressbar=False)
 
     def with_constant(d):
         return bx.Additive(d, 1.0, 2, measure="gaussian") + pm.gp.cov.Constant(1.0)
 
     table.columns = ["constant", "remainder"]
     model = bx.GP(table, y, kernel=with_constant)
-    found = bx.sobol(model, theta, order=1, progressbar=False)
+    found = bx.sobol_indices(model, theta, order=1, progressbar=False)
     names = found["component"].values.tolist()
     assert names == ["constant", "remainder", "remainder 2"]
     parts = bx.components(model, theta, order=1, progressbar=False)

@@ -108,7 +108,7 @@ EXPLANATIONS = {
         ),
     ),
     "components": ("additive", components),
-    "sobol": ("additive", lambda *fit: bx.sobol(*fit, **QUIET)),
+    "sobol": ("additive", lambda *fit: bx.sobol_indices(*fit, **QUIET)),
     "slopes": ("gp", lambda *fit: bx.slopes(*fit, seed=1, **QUIET)),
     "relevance": ("gp", lambda *fit: bx.relevance(*fit, **QUIET).isel(obs=[3])),
     "interactions": (

@@ -185,7 +185,7 @@ def test_nuts_draws_from_the_posterior(gamma, nuts_sampler):
     # Effective sample size above 400: 5 standard errors.
     assert_allclose(mean, shape / rate, atol=(5 * np.sqrt(shape) / rate / 20).max())
     assert idata.attrs["r_hat_max"] < 1.05
-    assert idata.attrs["verdict"].startswith("Converged")
+    assert idata.attrs["convergence"] == "converged"
 
 
 @pytest.mark.slow
@@ -250,30 +250,30 @@ def test_diagnosis_reads_chains():
         return diagnose(xr.DataTree.from_dict(groups))
 
     good = read(rng.normal(size=(4, 200)), 0)
-    assert not good.complaints and good.verdict.startswith("Converged")
+    assert not good.complaints and good.summary.startswith("Converged")
     bad = read(stuck, 3)
-    assert bad.divergences == 3 and bad.r_hat > 1.5 and bad.grade == "bad"
-    assert len(bad.complaints) == 3 and "R-hat" in bad.verdict
+    assert bad.divergences == 3 and bad.r_hat > 1.5 and bad.convergence == "not converged"
+    assert len(bad.complaints) == 3 and "R-hat" in bad.summary
 
 
 @pytest.mark.parametrize(
-    ("changes", "grade"),
+    ("changes", "convergence"),
     [
-        ({}, "good"),
-        ({"divergences": 1}, "fair"),
-        ({"divergences": 51}, "bad"),
-        ({"r_hat": 1.011}, "fair"),
-        ({"r_hat": 1.2}, "bad"),
-        ({"r_hat": np.nan}, "bad"),
-        ({"ess_tail": 300.0}, "fair"),
-        ({"ess_bulk": 90.0}, "bad"),
-        ({"bfmi": 0.2}, "fair"),
+        ({}, "converged"),
+        ({"divergences": 1}, "borderline"),
+        ({"divergences": 51}, "not converged"),
+        ({"r_hat": 1.011}, "borderline"),
+        ({"r_hat": 1.2}, "not converged"),
+        ({"r_hat": np.nan}, "not converged"),
+        ({"ess_tail": 300.0}, "borderline"),
+        ({"ess_bulk": 90.0}, "not converged"),
+        ({"bfmi": 0.2}, "borderline"),
     ],
 )
-def test_verdicts_have_grades(changes, grade):
+def test_convergence_has_three_grades(changes, convergence):
     fine = Diagnosis(1.005, 2000.0, 1500.0, 0, 50_000, 0.9)
     found = fine._replace(**changes)
-    assert found.grade == grade
+    assert found.convergence == convergence
     assert len(found.complaints) == len(changes)
 
 
@@ -288,7 +288,8 @@ def fitted(regression):
 
 def test_short_chains_are_called_short(fitted):
     _, idata = fitted
-    assert idata.attrs["verdict"].startswith("Not converged")
+    assert idata.attrs["convergence"] == "not converged"
+    assert idata.attrs["convergence_summary"].startswith("Not converged")
     assert idata["posterior"].sizes == {"chain": 2, "draw": 50}
 
 
@@ -399,7 +400,7 @@ def test_which_fits_begin_with_a_sample(rng, monkeypatch):
     X = rng.uniform(-2.0, 2.0, (120, 1))
     y, labels = X[:, 0] + rng.normal(size=120), np.where(np.arange(120) == 7, "rare", "common")
     points, counts = bx.Inducing(X[:8]), {"likelihood": "poisson"}
-    some = {"beliefs": [bx.beliefs.Increasing("x0")], "approximation": bx.HSGP(5)}
+    some = {"constraints": [bx.constraints.Increasing("x0")], "approximation": bx.HSGP(5)}
     worth = fitting._worth_sampling
     assert worth(bx.GP(X, y, approximation=points))
     assert worth(bx.GP(X, y > 0, approximation=bx.HSGP(5), likelihood="bernoulli"))
@@ -494,7 +495,7 @@ def test_the_sampler_leaves_out_rows_as_the_verb_does(regression, monkeypatch, f
         ({}, 0.0, 1.5, True),
         ({}, 1e-8, 1.5, False),
         ({}, 0.0, np.nan, False),
-        ({"beliefs": [bx.beliefs.Increasing("dose", at=3)]}, 0.0, 1.5, False),
+        ({"constraints": [bx.constraints.Increasing("dose", at=3)]}, 0.0, 1.5, False),
         ({"approximation": bx.Inducing(8)}, 0.0, 1.5, False),
     ],
 )

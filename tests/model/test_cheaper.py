@@ -50,4 +50,4 @@ def test_others_have_nothing_cheaper():
     assert cheaper(of(2, approximation=bx.HSGP(5)), 10**6, 2) is None
     assert cheaper(of(3, approximation=bx.Inducing(5)), 10**6, 3) is None
     assert cheaper(of(2, likelihood="student_t"), 10**5, 2) is None
-    assert cheaper(of(2, beliefs=[bx.beliefs.Increasing("x0")]), 10**5, 2) is None
+    assert cheaper(of(2, constraints=[bx.constraints.Increasing("x0")]), 10**5, 2) is None

@@ -306,7 +306,10 @@ def test_what_outputs_share_is_drawn_from_the_prior():
         ({"approximation": bx.Inducing(5)}, "approximation=None"),
         ({"kernel": lambda d: None}, "a kernel by its name"),
         ({"groups": list("abcabcabc")}, "groups=None"),
-        ({"beliefs": [bx.beliefs.Increasing("x0")]}, "beliefs together with a table of outputs"),
+        (
+            {"constraints": [bx.constraints.Increasing("x0")]},
+            "constraints together with a table of outputs",
+        ),
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 4}, "at most as many shared functions"),
         ({"correlation": -1}, "expected a whole number of at least 0"),

@@ -10,7 +10,7 @@ from scipy.optimize import approx_fprime
 from scipy.stats import multivariate_normal
 
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.posteriors.beliefs import joint_logp, sites, with_sites
+from bayes_gpx.posteriors.constraints import joint_logp, sites, with_sites
 from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
 from bayes_gpx.posteriors.evidence.intervals import interval_sites, truncated_moments
 

@@ -89,8 +89,8 @@ def test_the_installation_page_runs(capsys):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # of twelve rows
-def test_the_page_on_beliefs_runs():
-    page = (ROOT / "docs" / "howto" / "beliefs.md").read_text()
+def test_the_page_on_constraints_runs():
+    page = (ROOT / "docs" / "howto" / "constraints.md").read_text()
     blocks = re.findall(r"```(?:python|{code-cell} ipython3)\n(.*?)```", page, re.DOTALL)
     assert len(blocks) == page.count("```") // 2
     space = {}

@@ -27,20 +27,20 @@ processes: operators approximations path_moments integrated_gradients expected_g
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated
     evidence/step_graphs evidence/variational evidence/sums evidence/row_bounds evidence/groups
-    evidence/intervals evidence/expectation_propagation evidence/numba_forms beliefs base gaussian
-    exact low_rank
+    evidence/intervals evidence/expectation_propagation evidence/numba_forms constraints base
+    gaussian exact low_rank
     laplace correlated softmax latent prior_functions strategies/left_out strategies/on_rows
     strategies/exact strategies/laplace strategies/through_coefficients strategies/low_rank
-    strategies/variational strategies/sampled strategies/correlated strategies/with_beliefs
+    strategies/variational strategies/sampled strategies/correlated strategies/with_constraints
     strategies/propagation strategies/choice minibatch pathwise predictive_derivatives
     component_variances
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     automatic stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
     part_stores quantities compiled categorical_values results response_scale new_responses
-    each_draw evaluate training_rows believed truncated leave_one_out left_out_together
+    each_draw evaluate training_rows constraints_met truncated leave_one_out left_out_together
     response_means coalition_values answers log_variance random_functions
-model: named_kernels hyperparameters specification beliefs priors lengthscale_prior bound_data
+model: named_kernels hyperparameters specification constraints priors lengthscale_prior bound_data
     latent_variables data_sums refusals kept_of_rows observed_response inducing_points
     starting_points given_values signature svgp cheaper examination fitting description model gp
     placement interaction_model refits storage
@@ -53,9 +53,9 @@ plots: selection layout visuals predictions weights components derivatives slope
     waterfall beeswarm dependence heatmap image map path partial_dependence comparisons relevance
     importances project
 export: long_form attachment influence shap tables arviz refits
-reporting: page sections/card sections/beliefs sections/cautions sections/inference sections/checks
-    sections/observations sections/ranks sections/slopes sections/models sections/citing results
-    report
+reporting: page sections/card sections/constraints sections/cautions sections/inference
+    sections/checks sections/observations sections/ranks sections/slopes sections/models
+    sections/citing results report
 demo
 cli_arguments
 cli_rows

@@ -25,7 +25,7 @@ FIGURES = {
     "gp_flights": {"delays", "distance", "carriers"},
     "gp_air_speed": {"airports"},
     "gp_time": {"forecast"},
-    "gp_beliefs": {"slopes"},
+    "gp_constraints": {"slopes"},
     "gp_outputs": {"speeds"},
     "gpc_grades": {"grades", "scores"},
 }
@@ -43,7 +43,7 @@ AUTHORS = {
     "gp_flights": "Solin",
     "gp_air_speed": "Gelman",
     "gp_time": "Rasmussen",
-    "gp_beliefs": "Efron",
+    "gp_constraints": "Efron",
     "gp_outputs": "Journel",
 }
 
@@ -197,16 +197,16 @@ def test_forecasts_of_bikes_are_better_than_last_season(run, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::bayes_gpx.ExtrapolationWarning")
 def test_what_is_known_of_diabetes_helps(run):
-    out = run("gp_beliefs", "--method", "map", SPLITS=3)
-    assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_beliefs"]
+    out = run("gp_constraints", "--method", "map", SPLITS=3)
+    assert {file.stem for file in out.glob("*.png")} == FIGURES["gp_constraints"]
     scores = pd.read_csv(out / "scores.csv", index_col="model")
-    assert scores["rmse"]["with beliefs"] < scores["rmse"]["without"]
-    assert scores["f_sd"]["with beliefs"] < scores["f_sd"]["without"]
+    assert scores["rmse"]["with constraints"] < scores["rmse"]["without"]
+    assert scores["f_sd"]["with constraints"] < scores["f_sd"]["without"]
     assert scores["coverage_90"].between(0.85, 0.97).all()
-    _, idata = bx.load(out / "fit_beliefs.nc")
-    assert (idata["beliefs"]["violation"] < 0.2).all()
+    _, idata = bx.load(out / "fit_constraints.nc")
+    assert (idata["constraints"]["violation"] < 0.2).all()
     labels = pd.read_csv(out / "labels.csv").groupby("model")["log_density"].mean()
-    assert labels["with beliefs"] > labels["without"] + 0.03
+    assert labels["with constraints"] > labels["without"] + 0.03
 
 
 @pytest.mark.slow

@@ -164,7 +164,7 @@ def test_deviations_are_what_a_new_samples_weight_has_beside_its_function(data, 
 
 def test_a_difference_is_divided_by_shapley_values_where_asked(data):
     model = bx.GP(*data)
-    findings = Findings(model, THETA, None, None, y_new=None, division="shapley", **OPTIONS)
+    findings = Findings(model, THETA, None, None, y_new=None, attribution="shapley", **OPTIONS)
     _, text = told(OBSERVATIONS, findings)
     assert "by Shapley values" in text
     options = {"obs": findings.chosen, "baseline": findings.baseline, "keep": "summary"}
@@ -192,13 +192,13 @@ def test_levels_have_predictions_in_place_of_slopes(data):
         (Diagnosis(1.2, 20.0, 30.0, 0, 4000), "bad"),
     ],
 )
-def test_a_verdict_is_a_caution_of_the_same_grade(data, diagnosis, tone):
+def test_a_convergence_summary_is_a_caution(data, diagnosis, tone):
     X, y = data
     findings = Findings(bx.GP(X, y), THETA, None, None, y_new=None, **OPTIONS)
     findings.diagnosis = diagnosis
     cautions = [part for part in CAUTIONS.makers[0](findings)]
     assert [part.tone for part in cautions] == ([] if tone is None else [tone])
-    assert all(part.text == diagnosis.verdict for part in cautions)
+    assert all(part.text == diagnosis.summary for part in cautions)
 
 
 def test_every_label_has_its_weights(data):

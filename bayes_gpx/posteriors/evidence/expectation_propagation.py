@@ -51,7 +51,7 @@ _FOUND: dict[tuple[ScalarLikelihood, str], list[np.ndarray]] = {}
 
 
 class AllSites(NamedTuple):
-    """Observations and beliefs as normal observations.
+    """Observations and constraints as normal observations.
 
     Attributes
     ----------
@@ -230,7 +230,7 @@ def all_sites(
     low: Tensor,
     high: Tensor,
 ) -> AllSites:
-    """Sites of observations and beliefs, for symbolic arguments.
+    """Sites of observations and constraints, for symbolic arguments.
 
     Of these the log factors alone have a derivative, in the likelihood's hyperparameters; see
     `PropagatedSites` for arguments and for the meaning of this derivative.

@@ -13,7 +13,10 @@ from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
 from bayes_gpx.posteriors.strategies.propagation import Propagation
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients, SampledValues
 from bayes_gpx.posteriors.strategies.variational import Variational
-from bayes_gpx.posteriors.strategies.with_beliefs import BasisWithBeliefs, ExactWithBeliefs
+from bayes_gpx.posteriors.strategies.with_constraints import (
+    BasisWithConstraints,
+    ExactWithConstraints,
+)
 
 
 def strategy_of(
@@ -23,7 +26,7 @@ def strategy_of(
     approximated: bool,
     inducing: bool,
     fixed_basis: bool,
-    beliefs: bool,
+    constraints: bool,
     correlated: bool = False,
     names: Container[str],
 ) -> Strategy:
@@ -38,8 +41,8 @@ def strategy_of(
         Whether the process is seen through coefficients, and whether of inducing values.
     fixed_basis : bool
         Whether they are those of basis functions that no hyperparameter changes.
-    beliefs : bool
-        Whether anything is believed beside the data.
+    constraints : bool
+        Whether there are constraints.
     correlated : bool
         Whether the functions of several classes correlate beforehand.
     names : container of str
@@ -50,15 +53,15 @@ def strategy_of(
         return CorrelatedValues() if sampled else CorrelatedLaplace()
     if sampled:
         return SampledCoefficients() if approximated and not inducing else SampledValues()
-    if fixed_basis and normal and not beliefs:
+    if fixed_basis and normal and not constraints:
         return FixedBasis()
-    if approximated and beliefs:
-        return BasisWithBeliefs()
+    if approximated and constraints:
+        return BasisWithConstraints()
     if approximated:
         return LowRankNormal() if normal else Variational()
     if normal:
-        return ExactWithBeliefs() if beliefs else Exact()
-    if beliefs:
+        return ExactWithConstraints() if constraints else Exact()
+    if constraints:
         return Propagation()
     return Laplace() if classes is None else SoftmaxLaplace()
 

@@ -1,4 +1,4 @@
-"""Labels and counts with beliefs beside them, on all rows, by expectation propagation."""
+"""Labels and counts with constraints beside them, on all rows, by expectation propagation."""
 
 from dataclasses import replace
 
@@ -10,19 +10,19 @@ from bayes_gpx.posteriors.evidence.groups import Precision
 from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of
 from bayes_gpx.posteriors.strategies.left_out import groups_of_sites, scored
-from bayes_gpx.posteriors.strategies.with_beliefs import ExactWithBeliefs, joint_covariance
+from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, joint_covariance
 
 
-class Propagation(ExactWithBeliefs):
-    """Another likelihood of one latent value, log-concave, and beliefs beside it.
+class Propagation(ExactWithConstraints):
+    """Another likelihood of one latent value, log-concave, and constraints beside it.
 
     Every observation and every bound is a site of expectation propagation, so that all is as with
     normal noise, of a variance of its own for each. Not by Laplace's approximation: where a sign is
     sharp, the mode is at the bound.
     """
 
-    def around(self, given, beliefs):
-        given = replace(given, beliefs=beliefs)
+    def around(self, given, constraints):
+        given = replace(given, constraints=constraints)
         return self.posterior(given, self.condition(given))
 
     def parts(self, given, ridge=0.0):
@@ -32,13 +32,13 @@ class Propagation(ExactWithBeliefs):
         return joint_covariance(given, 0.0, **added)
 
     def _bounds(self, given):
-        return [pt.zeros(0)] * 2 if given.beliefs is None else super()._bounds(given)
+        return [pt.zeros(0)] * 2 if given.constraints is None else super()._bounds(given)
 
     def signature(self, likelihood):
         return f"(n){',()' * len(likelihood.hyperparameters)},{super().signature(likelihood)}"
 
-    def belief_covariance(self, *parts):
-        return super().belief_covariance(*parts[-3:])
+    def constraint_covariance(self, *parts):
+        return super().constraint_covariance(*parts[-3:])
 
     def _joint_logp(self, likelihood, y, exposure, *others):
         *values, C, low, high = others
@@ -56,7 +56,7 @@ class Propagation(ExactWithBeliefs):
 
     def leave_one_out(self, given):
         C, found = self._sites(given)
-        evidence = _evidence(C, found) - self.log_belief(C, *self._bounds(given))
+        evidence = _evidence(C, found) - self.log_constraint(C, *self._bounds(given))
         return scored(given, evidence, found.center, found.spread)
 
     def leave_groups_out(self, given, groups):
@@ -75,6 +75,6 @@ def _noisy(C, found):  # noqa: N803
 
 
 def _evidence(C, found):  # noqa: N803
-    """Log density of y and probability, or density, of the beliefs; -inf where no sites are."""
+    """Log density of y and probability, or density, of the constraints; -inf where no sites are."""
     of_means = normal_logp(found.mean, _noisy(C, found))
     return pt.switch(pt.isinf(of_means), -np.inf, of_means + found.log_factor)

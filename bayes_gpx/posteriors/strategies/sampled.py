@@ -7,7 +7,7 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 from bayes_gpx.posteriors.base import (
-    BELIEVED_WHITENED,
+    CONSTRAINED_WHITENED,
     LATENT,
     OWN_WHITENED,
     WHITENED,
@@ -33,12 +33,12 @@ class SampledValues(OnRows):
         return self.known_values(given)[: given.y.shape[0]]
 
     def known_values(self, given: Conditioning) -> Tensor:
-        """The same and, after them, those that beliefs are about, where there are any."""
+        """The same and, after them, those that constraints are about, where there are any."""
         if LATENT in given.theta:
             return given.theta[LATENT]
         white = given.theta[WHITENED]
-        if given.beliefs is not None:
-            white = pt.concatenate([white, given.theta[BELIEVED_WHITENED]])
+        if given.constraints is not None:
+            white = pt.concatenate([white, given.theta[CONSTRAINED_WHITENED]])
         return pt.dot(self._root(given), white)
 
     def _root(self, given):

@@ -6,10 +6,11 @@ import pymc as pm
 from bayes_gpx.draws.points import read_baseline, rows_outside
 from bayes_gpx.explain import predictions
 from bayes_gpx.explain.attributions import LARGEST_RESIDUAL
+from bayes_gpx.inference.diagnostics import CONVERGED
 from bayes_gpx.model.examination import EXAMINATION
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.reporting.page import Prose, Section, number
-from bayes_gpx.reporting.sections.beliefs import contradicted
+from bayes_gpx.reporting.page import TONES, Prose, Section, number
+from bayes_gpx.reporting.sections.constraints import contradicted
 
 BARELY_LEARNED = 0.7
 """Posterior sd over prior sd from which the data count as having said little."""
@@ -19,10 +20,10 @@ FAR = 2.0
 
 
 def _inference(findings):
-    """The verdict on the chains, where it is not good."""
+    """The convergence summary of chains that did not converge."""
     diagnosis = findings.diagnosis
-    if diagnosis is not None and diagnosis.grade != "good":
-        yield Prose(diagnosis.verdict, "bad" if diagnosis.grade == "bad" else "note")
+    if diagnosis is not None and diagnosis.convergence != CONVERGED:
+        yield Prose(diagnosis.summary, TONES[diagnosis.convergence])
 
 
 def _hidden(findings):

@@ -29,7 +29,7 @@ RELEVANCE = (
 
 def _works(findings):
     works = [GPX] if findings.model.specification.family == "GPX" else []
-    works += [SHAPLEY] if findings.division == "shapley" else [ATTRIBUTIONS, GRADIENTS]
+    works += [SHAPLEY] if findings.attribution == "shapley" else [ATTRIBUTIONS, GRADIENTS]
     works.append(RELEVANCE)
     works.append(
         f"bayes_gpx {version('bayes_gpx')}, on PyMC {version('pymc')}, PyTensor "

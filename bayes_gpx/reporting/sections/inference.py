@@ -10,10 +10,7 @@ import xarray as xr
 
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, LOWEST_BFMI
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.reporting.page import Prose, Section, Table, number, picture
-
-TONES = {"good": "good", "fair": "note", "bad": "bad"}
-"""How a paragraph looks that says a diagnosis of such a grade."""
+from bayes_gpx.reporting.page import TONES, Prose, Section, Table, number, picture
 
 LARGEST_K = 0.7
 """Pareto k up to which importance weights are reliable (Vehtari et al., 2024)."""
@@ -28,7 +25,7 @@ DIVISION = "\N{DIVISION SLASH}"
 """In the place of the slash in a label, which a DataTree takes for a path."""
 
 
-def _verdict(findings):
+def _convergence(findings):
     if not findings.fitted:
         yield Prose("The hyperparameters were given, not inferred.", "note")
         return
@@ -43,7 +40,7 @@ def _verdict(findings):
     elif findings.gives == "weighted":
         yield _weights(idata.attrs.get("khat"))
     elif diagnosis is not None:
-        yield Prose(diagnosis.verdict, TONES[diagnosis.grade])
+        yield Prose(diagnosis.summary, TONES[diagnosis.convergence])
         yield Prose(
             f"R-hat at most {number(diagnosis.r_hat, 4)}, effective sample sizes at least "
             f"{number(diagnosis.ess_bulk)} (bulk) and {number(diagnosis.ess_tail)} (tail), "
@@ -225,5 +222,5 @@ def _loo(findings):
 
 INFERENCE = Section(
     "inference", "Can the inference be trusted?",
-    (_verdict, _energy, _starts, _numbers, _prior, _trace, _loo),
+    (_convergence, _energy, _starts, _numbers, _prior, _trace, _loo),
 )  # fmt: skip

@@ -14,7 +14,7 @@ HOW = {
     "integrated_gradients": "by integrated gradients",
     "shapley": "by Shapley values, the average over all orders in which features could change",
 }
-"""What is said of each division of a difference among features."""
+"""How each attribution method divides a difference among the features, in words."""
 
 
 def _chosen(findings):
@@ -30,7 +30,7 @@ def _chosen(findings):
         name = "the given baseline" if against == "given" else f"the baseline, {against!r}"
         yield Prose(
             f"Each prediction is compared with the prediction at {name}, and the difference is "
-            f"divided among the features {HOW[findings.division]}, each share with a "
+            f"divided among the features {HOW[findings.attribution]}, each share with a "
             f"{findings.prob:.0%} interval. This describes the model, not what would happen if a "
             "feature were changed.",
         )

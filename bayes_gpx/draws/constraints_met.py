@@ -1,4 +1,4 @@
-"""How beliefs fare: before the data, given the data alone, and given both."""
+"""How constraints fare: before the data, given the data alone, and given both."""
 
 from __future__ import annotations
 
@@ -16,70 +16,70 @@ if TYPE_CHECKING:
     from bayes_gpx.aliases import Draws
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.posteriors.base import OneDraw
-    from bayes_gpx.posteriors.beliefs import Beliefs
-    from bayes_gpx.posteriors.strategies.with_beliefs import WithBeliefs
+    from bayes_gpx.posteriors.constraints import Constraints
+    from bayes_gpx.posteriors.strategies.with_constraints import WithConstraints
 
 NUM_DRAWS = 200
-"""Draws of the hyperparameters that probabilities of beliefs are averaged over, at the most."""
+"""Draws of the hyperparameters that probabilities of constraints are averaged over, at the most."""
 
 UNLIKELY = 0.01
-"""A belief of which the data alone leave a smaller probability contradicts them."""
+"""A constraint of which the data alone leave a smaller probability contradicts them."""
 
 
-class BeliefWarning(UserWarning):
-    """Beliefs contradict the data."""
+class ConstraintConflictWarning(UserWarning):
+    """Constraints contradict the data."""
 
 
 @dataclass(frozen=True)
 class _Moments:
-    """Means and variances of what is believed something of, (k,), and of bounded beliefs at rows.
+    """Means and variances of constrained quantities, (k,), and of bounded constraints at rows.
 
-    Variances of the prior; means and variances given the data alone, and given the beliefs too; and
-    the latter at all training rows (n,), for each belief in bounds. A build function.
+    Variances of the prior; means and variances given the data alone, and given the constraints too;
+    and the latter at all training rows (n,), for each constraint in bounds. A build function.
     """
 
-    collapsed: WithBeliefs
+    collapsed: WithConstraints
     """The strategy that latent values are no part of, by which the data alone are known."""
 
     def __call__(self, draw: OneDraw) -> list:
-        given, beliefs = draw.given, cast("Beliefs", draw.given.beliefs)
-        operator = beliefs.operator
+        given, constraints = draw.given, cast("Constraints", draw.given.constraints)
+        operator = constraints.operator
         known = self.collapsed.around(given, None)(operator)
         posterior = draw.strategy.posterior(given, draw.strategy.condition(given))
-        rows = beliefs.everywhere(given.X, given.Z).values()
+        rows = constraints.everywhere(given.X, given.Z).values()
         found = [known, *map(posterior, [operator, *rows])]
         moments = [moment for q in found for moment in (q.mean, q.variance)]
         return [given.process.variance(operator), *moments]
 
 
-def believed(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.Dataset:
-    """What became of each belief, averaged over draws of the hyperparameters.
+def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.Dataset:
+    """What became of each constraint, averaged over draws of the hyperparameters.
 
     Returns
     -------
     xarray.Dataset
-        By `statement`, one for each point of a belief, in user units: its `low` and `high` bounds,
-        or `low` and `high` equal to the value that was stated, with the `sd` of its noise; mean and
-        sd of the quantity given the data alone (`data_mean`, `data_sd`) and given the beliefs too
-        (`posterior_mean`, `posterior_sd`); and the probability that it lies within the bounds:
-        `prior_probability`, `data_probability`, `posterior_probability`. Of a value it is that of
-        a quantity, its noise included, at least as far from what was expected. By `belief`:
-        `violation`, the mean over the training rows of the posterior probability that the quantity
-        lies outside the bounds there; NaN for values.
+        By `statement`, one for each point of a constraint, in user units: its `low` and `high`
+        bounds, or `low` and `high` equal to the value that was stated, with the `sd` of its noise;
+        mean and sd of the quantity given the data alone (`data_mean`, `data_sd`) and given the
+        constraints too (`posterior_mean`, `posterior_sd`); and the probability that it lies within
+        the bounds: `prior_probability`, `data_probability`, `posterior_probability`. Of a value it
+        is that of a quantity, its noise included, at least as far from what was expected. By
+        `constraint`: `violation`, the mean over the training rows of the posterior probability that
+        the quantity lies outside the bounds there; NaN for values.
 
     Warns
     -----
-    BeliefWarning
-        For beliefs to which the data alone give less than 0.01 at one of their points.
+    ConstraintConflictWarning
+        For constraints to which the data alone give less than 0.01 at one of their points.
     """
-    beliefs = cast("Beliefs", model.specification.beliefs)
-    build = _Moments(cast("WithBeliefs", model.specification.strategy_of()))
+    constraints = cast("Constraints", model.specification.constraints)
+    build = _Moments(cast("WithConstraints", model.specification.strategy_of()))
     arrays, *_ = at_training_rows(model, idata, build, num_draws=NUM_DRAWS, progressbar=progressbar)
     prior, *rest = [a.reshape((-1, a.shape[-1])) for a in arrays]
-    low, high, sd = beliefs.low, beliefs.high, beliefs.sd
+    low, high, sd = constraints.low, constraints.high, constraints.sd
     stages = {"prior": (np.zeros_like(prior), prior), "data": rest[:2], "posterior": rest[2:4]}
-    names = [s.name for s in beliefs.statements]
-    unit, center = beliefs.unit, beliefs.center
+    names = [s.name for s in constraints.statements]
+    unit, center = constraints.unit, constraints.center
     found = {"low": center + unit * low, "high": center + unit * high, "sd": unit * sd}
     for stage, (mean, variance) in stages.items():
         probability = _probability(mean, variance, low, high, sd)
@@ -88,19 +88,19 @@ def believed(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.
             spread = np.sqrt(variance.mean(axis=0) + mean.var(axis=0))
             found[f"{stage}_mean"] = center + unit * mean.mean(axis=0)
             found[f"{stage}_sd"] = unit * spread
-    kinds, violation = beliefs.names, {}
+    kinds, violation = constraints.names, {}
     at_rows = zip(rest[4::2], rest[5::2], strict=True)
-    bounded = dict.fromkeys(s.name for s in beliefs.statements if not s.known)
+    bounded = dict.fromkeys(s.name for s in constraints.statements if not s.known)
     for name, moments in zip(bounded, at_rows, strict=True):
         own = names.index(name)
         violation[name] = 1.0 - _probability(*moments, low[own], high[own], sd[own]).mean()
     dataset = xr.Dataset(
         {name: ("statement", value) for name, value in found.items()}
-        | {"violation": ("belief", [violation.get(name, np.nan) for name in kinds])},
+        | {"violation": ("constraint", [violation.get(name, np.nan) for name in kinds])},
         coords={
             "statement": np.arange(len(names)),
-            "belief_of_statement": ("statement", names),
-            "belief": kinds,
+            "constraint_of_statement": ("statement", names),
+            "constraint": kinds,
         },
     )
     unlikely = found["data_probability"] < UNLIKELY
@@ -108,10 +108,10 @@ def believed(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.
     if against:
         warn(
             f"The data alone give {against} a probability below {UNLIKELY} at one of their points; "
-            "expected beliefs that the data do not contradict. Look at data_mean, data_sd and "
-            "data_probability in idata['beliefs'], and compare leave-one-out densities with those "
-            "of a model without these beliefs.",
-            BeliefWarning,
+            "expected constraints that the data do not contradict. Look at data_mean, data_sd and "
+            "data_probability in idata['constraints'], and compare leave-one-out densities with "
+            "those of a model without these constraints.",
+            ConstraintConflictWarning,
         )
     return dataset
 

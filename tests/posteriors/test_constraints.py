@@ -1,4 +1,4 @@
-"""Beliefs are conditioning: dense joint normals, with derivatives of kernels in closed form."""
+"""Constraints are conditioning: dense joint normals, with derivatives of kernels in closed form."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 
 import bayes_gpx as bx
 from bayes_gpx.draws.left_out_together import densities_of_groups
-from bayes_gpx.model.beliefs import Curvature, Interaction, Slope, Value, Weight
+from bayes_gpx.model.constraints import Curvature, Interaction, Slope, Value, Weight
 from bayes_gpx.numerics.compile_modes import MODE
 
 QUIET = {"progressbar": False, "seed": 1}
@@ -77,18 +77,18 @@ class Dense:
 
 @pytest.fixture(scope="module")
 def problem():
-    """A model with every kind of belief, its hyperparameters, and the dense joint normal."""
+    """A model with every kind of constraint, its hyperparameters, and the dense joint normal."""
     rng = np.random.default_rng(12)
     X = pd.DataFrame({"dose": rng.uniform(0, 2.5, 9), "age": rng.uniform(25, 60, 9)})
     y = pd.Series(40 + 5 * np.sqrt(X["dose"]) + 0.1 * X["age"] + rng.normal(0, 1, 9), name="y")
-    beliefs = [
+    constraints = [
         Slope("dose", mean=3.0, sd=0.7, at=HERE),
         Value(HERE, [43.0, 48.0, 52.0], [0.5, 1.0, 2.0]),
         Curvature("dose", mean=-1.0, sd=0.4, at=HERE[:2]),
         Interaction("dose", "age", sd=0.02, at=HERE[1:]),
         Slope("age", mean=0.1, sd=0.05, at=HERE[:1]),
     ]
-    model = bx.GP(X, y, beliefs=beliefs)
+    model = bx.GP(X, y, constraints=constraints)
     theta = {"lengthscale": [1.1, 1.7], "amplitude": 1.3, "sigma": 0.4}
     scale, center = y.std(ddof=0), y.mean()
     lengthscale = np.array(theta["lengthscale"]) * X.std(ddof=0).to_numpy()
@@ -146,22 +146,22 @@ def test_groups_are_left_out_of_the_joint_normal(problem):
         assert_allclose(joint, dense.density(every) - dense.density(left), rtol=1e-9)
 
 
-def test_the_density_of_hyperparameters_has_that_of_the_beliefs(problem):
+def test_the_density_of_hyperparameters_has_that_of_the_constraints(problem):
     model, theta, dense, _ = problem
     pymc, moves = model.pymc, model.pymc.rvs_to_transforms
     inferred = {model.posterior_names[name]: np.asarray(v, float) for name, v in theta.items()}
     assert {type(moves[rv]).__name__ for rv in pymc.free_RVs} == {"LogTransform"}
     point = [np.log(inferred[rv.name]) for rv in pymc.free_RVs]
-    terms = [pymc.logp(vars=[term]) for term in (pymc["y"], pymc["beliefs"])]
-    of_y, of_beliefs = pytensor.function(pymc.value_vars, terms, mode=MODE)(*point)
+    terms = [pymc.logp(vars=[term]) for term in (pymc["y"], pymc["constraints"])]
+    of_y, of_constraints = pytensor.function(pymc.value_vars, terms, mode=MODE)(*point)
     every = np.arange(len(dense.values))
     own = dense.density(every) - dense.density(every[9:])
     assert_allclose(of_y, own, rtol=1e-9)
-    units = np.log([s.unit for s in model.specification.beliefs.statements]).sum()
-    assert_allclose(of_beliefs - units, dense.density(every[9:]), rtol=1e-9)
+    units = np.log([s.unit for s in model.specification.constraints.statements]).sum()
+    assert_allclose(of_constraints - units, dense.density(every[9:]), rtol=1e-9)
 
 
-def test_attributions_of_what_is_believed_add_up(problem):
+def test_attributions_of_constrained_quantities_add_up(problem):
     model, theta, *_ = problem
     found = bx.attributions(model, theta, NEW, baseline=HERE[:1], **QUIET)
     f = bx.predictions(model, theta, pd.concat([NEW, HERE[:1]]), **QUIET)["f_mean"].values
@@ -189,7 +189,7 @@ def test_weights_and_slopes_of_a_gpx_are_those_of_the_joint_normal(rng, tied):
     at = pd.DataFrame(here if tied else np.hstack([here, of_here]), columns=names)
     model = bx.GPX(
         X, y, None if tied else Z, intercept=tied, scale=False,
-        beliefs=[
+        constraints=[
             Slope("a", mean=0.5, sd=0.2, at=at),
             Weight(names[-2], mean=0.7, sd=0.1, at=at),
             Value(at, 0.3, 0.2),

@@ -1,4 +1,4 @@
-"""Labels and counts with beliefs: all that is asked of a model knows them, and refits agree."""
+"""Labels and counts with constraints: all that is asked of a model knows them, and refits agree."""
 
 import numpy as np
 import pandas as pd
@@ -7,12 +7,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
-from bayes_gpx.draws.believed import BeliefWarning, believed
+from bayes_gpx.draws.constraints_met import ConstraintConflictWarning, constraints_met
 from bayes_gpx.draws.left_out_together import densities_of_groups
-from bayes_gpx.model.beliefs import Decreasing, Increasing, Slope, Value, Weight
+from bayes_gpx.model.constraints import Decreasing, Increasing, Slope, Value, Weight
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.reporting.results import Findings
-from bayes_gpx.reporting.sections import BELIEFS
+from bayes_gpx.reporting.sections import CONSTRAINTS
 
 QUIET = {"progressbar": False, "seed": 1}
 FIXED = {"lengthscale": [1.2, 1.6], "amplitude": 1.1}
@@ -30,13 +30,13 @@ def table():
     return X, cured, pd.Series(rng.poisson(np.exp(1 + f)), name="events")
 
 
-def model_of(table, kind, beliefs=RISING, **options):
+def model_of(table, kind, constraints=RISING, **options):
     X, cured, events = table
-    return bx.GP(X, cured if kind is LABELS else events, beliefs=beliefs, **kind, **options)
+    return bx.GP(X, cured if kind is LABELS else events, constraints=constraints, **kind, **options)
 
 
 @pytest.mark.parametrize("kind", [LABELS, COUNTS])
-def test_slopes_are_those_that_are_believed(table, kind):
+def test_slopes_are_those_of_the_constraints(table, kind):
     """In all that is asked: derivatives, functions, attributions, predictions, relevance."""
     X, *_ = table
     plain, model = model_of(table, kind, ()), model_of(table, kind)
@@ -69,8 +69,8 @@ def test_rows_left_out_are_as_after_refits(table, kind, error):
     X, cured, events = table
     y = cured if kind is LABELS else events
     at = pd.DataFrame({"dose": [1.0, 5.0, 9.0], "age": [30.0, 50.0, 40.0]})
-    beliefs = [Increasing("dose", at=at, strength=0.1), Value(at[:1], 0.0, 0.3)]
-    options = {**kind, "beliefs": beliefs, "scale": False}
+    constraints = [Increasing("dose", at=at, strength=0.1), Value(at[:1], 0.0, 0.3)]
+    options = {**kind, "constraints": constraints, "scale": False}
     theta = {"lengthscale": [3.0, 20.0], "amplitude": 1.0}
     model = bx.GP(X, y, **options)
     whole = bx.log_likelihood(model, theta, progressbar=False)
@@ -88,7 +88,7 @@ def test_rows_left_out_are_as_after_refits(table, kind, error):
 def test_a_fit_is_kept_and_reported(table, tmp_path):
     model = model_of(table, LABELS, priors={"lengthscale": [1.2, 1.6]})
     idata = model.fit("map", progressbar=False)
-    found = idata["beliefs"].to_dataset()
+    found = idata["constraints"].to_dataset()
     slopes = found.isel(statement=slice(3))
     assert (slopes["posterior_probability"] > slopes["data_probability"]).all()
     assert (slopes["posterior_sd"] < slopes["data_sd"]).all()
@@ -98,34 +98,38 @@ def test_a_fit_is_kept_and_reported(table, tmp_path):
     assert_array_equal(bx.predictions(loaded, again, **QUIET)["probability_mean"], expected)
     options = {"y_new": None, "obs": None, "baseline": "mean", "units": None, "seed": 3}
     findings = Findings(model, idata, None, None, **options)
-    said = " ".join(p.text for make in BELIEFS.makers for p in make(findings) if p.kind == "prose")
-    assert "The data contradict no belief" in said
+    said = " ".join(
+        p.text for make in CONSTRAINTS.makers for p in make(findings) if p.kind == "prose"
+    )
+    assert "The data contradict no constraint" in said
 
 
 def test_a_conflict_with_counts_is_reported(table):
     X, *_ = table
     events = pd.Series(np.round(np.exp(0.4 * X["dose"])), name="events")
-    model = bx.GP(X, events, beliefs=[Decreasing("dose")], likelihood="poisson")
-    with pytest.warns(BeliefWarning, match=r"The data alone give \['Decreasing dose'\]"):
-        found = believed(model, FIXED, progressbar=False)
+    model = bx.GP(X, events, constraints=[Decreasing("dose")], likelihood="poisson")
+    with pytest.warns(
+        ConstraintConflictWarning, match=r"The data alone give \['Decreasing dose'\]"
+    ):
+        found = constraints_met(model, FIXED, progressbar=False)
     assert found["data_probability"].min() < 0.01
 
 
 def test_units_are_those_of_f(table):
     X, _, events = table
-    beliefs = [Slope("dose", mean=0.2, sd=0.1, at=X[:1]), Value(X[:1], 1.5, 0.2)]
-    beliefs.append(Increasing("dose", at=X[:1], strength=0.05))
-    model = bx.GP(X, events, beliefs=beliefs, likelihood="poisson")
+    constraints = [Slope("dose", mean=0.2, sd=0.1, at=X[:1]), Value(X[:1], 1.5, 0.2)]
+    constraints.append(Increasing("dose", at=X[:1], strength=0.05))
+    model = bx.GP(X, events, constraints=constraints, likelihood="poisson")
     sd, center = X["dose"].std(ddof=0), np.log(events.mean())
-    found = [(s.low, s.high, s.sd) for s in model.specification.beliefs.statements]
+    found = [(s.low, s.high, s.sd) for s in model.specification.constraints.statements]
     expected = [(0.2 * sd, 0.2 * sd, 0.1 * sd), (1.5 - center, 1.5 - center, 0.2)]
     assert_allclose(found, [*expected, (0.0, np.inf, 0.05)], rtol=1e-12)
 
 
-def test_weights_of_a_gpx_know_what_is_believed(table):
+def test_weights_of_a_gpx_know_the_constraints(table):
     X, cured, _ = table
     theta = {**FIXED, "sigma_w": 0.2}
-    model = bx.GPX(X, cured, beliefs=[Weight("dose", low=0.0, at=3)], **LABELS)
+    model = bx.GPX(X, cured, constraints=[Weight("dose", low=0.0, at=3)], **LABELS)
     found = bx.weights(model, theta, X, smooth=True, **QUIET).sel(feature="dose")
     plain = bx.weights(bx.GPX(X, cured, **LABELS), theta, X, smooth=True, **QUIET)
     assert (found["weight_mean"] > 0).all()
@@ -145,14 +149,17 @@ def test_density_of_hyperparameters_is_the_evidence(table):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"likelihood": "categorical"}, "beliefs with likelihood='categorical'; expected a like"),
+        (
+            {"likelihood": "categorical"},
+            "constraints with likelihood='categorical'; expected a like",
+        ),
         ({"approximation": bx.HSGP(5), **LABELS}, "and likelihood='bernoulli'; expected approx"),
     ],
 )
-def test_models_that_cannot_use_beliefs_refuse_them(table, options, message):
+def test_models_that_cannot_use_constraints_refuse_them(table, options, message):
     X, cured, _ = table
     with pytest.raises(ValueError, match=message):
-        bx.GP(X, cured, beliefs=RISING, **options)
+        bx.GP(X, cured, constraints=RISING, **options)
 
 
 @pytest.mark.parametrize("kind", [LABELS, COUNTS])
@@ -164,13 +171,13 @@ def test_values_between_bounds_are_not_drawn_apart(table, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("representation", ["collapsed", "hierarchy"])
 def test_sampled_latent_values_agree_with_expectation_propagation(table, representation):
-    """NUTS over f and what is believed something of, which is exact, of hyperparameters given."""
+    """NUTS over f and constrained quantities, which is exact, of hyperparameters given."""
     X, *_ = table
-    beliefs = [Increasing("dose", at=3, strength=0.3), Slope("age", mean=0.02, sd=0.02, at=1)]
+    constraints = [Increasing("dose", at=3, strength=0.3), Slope("age", mean=0.02, sd=0.02, at=1)]
     priors = {"lengthscale": [1.2, 1.6], "amplitude": 1.1}
-    model = model_of(table, LABELS, beliefs, priors=priors, representation=representation)
+    model = model_of(table, LABELS, constraints, priors=priors, representation=representation)
     idata = model.fit("nuts", latent="sample", draws=2000, tune=500, chains=2, **QUIET)
-    assert "believed_white" in idata["posterior"]
+    assert "constrained_white" in idata["posterior"]
     for ask, name in ((bx.predictions, "f"), (bx.derivatives, "derivative")):
         options = {} if name == "f" else {"on": "latent"}
         new = X[:4] + 0.5  # at rows themselves a draw leaves nothing uncertain
@@ -179,8 +186,8 @@ def test_sampled_latent_values_agree_with_expectation_propagation(table, represe
         sd = one[f"{name}_sd"].values
         assert (np.abs(one[f"{name}_mean"] - two[f"{name}_mean"]) < 0.1 * sd).all()
         assert_allclose(two[f"{name}_sd"], sd, rtol=0.08)
-    sampled = idata["beliefs"].to_dataset()
-    ep = believed(model, FIXED, progressbar=False)
+    sampled = idata["constraints"].to_dataset()
+    ep = constraints_met(model, FIXED, progressbar=False)
     assert_allclose(sampled["data_mean"], ep["data_mean"], rtol=1e-6)
     bounded = [s["posterior_probability"].values[:3] for s in (sampled, ep)]
     assert_allclose(*bounded, atol=0.05)

@@ -1,6 +1,6 @@
-"""What a belief is worth: a dose response from few noisy rows, known to be monotone.
+"""What a constraint is worth: a dose response from few noisy rows, known to be monotone.
 
-Prints the error of the function, and coverage and width of its 90 % intervals, without beliefs,
+Prints the error of the function, and coverage and width of its 90 % intervals, without constraints,
 with a right one and with a wrong one; leave-one-out densities of each; and the lengthscale that
 each infers. The number of data sets is an optional argument; 15 take about 5 minutes.
 """
@@ -12,14 +12,14 @@ import numpy as np
 import pandas as pd
 
 import bayes_gpx as bx
-from bayes_gpx.draws.believed import BeliefWarning
+from bayes_gpx.draws.constraints_met import ConstraintConflictWarning
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 
 ROWS, NOISE, LEVEL = 8, 1.5, 0.9
-BELIEFS = {
+CONSTRAINTS = {
     "none": [],
-    "increasing": [bx.beliefs.Increasing("dose")],
-    "decreasing": [bx.beliefs.Decreasing("dose")],
+    "increasing": [bx.constraints.Increasing("dose")],
+    "decreasing": [bx.constraints.Decreasing("dose")],
 }
 
 
@@ -29,14 +29,14 @@ def response(dose):
 
 
 def scores(seed):
-    """Scores of each set of beliefs for one data set."""
+    """Scores of each set of constraints for one data set."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame({"dose": rng.uniform(0, 10, ROWS)})
     y = response(X["dose"]) + rng.normal(0, NOISE, ROWS)
     new = pd.DataFrame({"dose": np.linspace(*X["dose"].agg(["min", "max"]), 50)})
     found = {}
-    for name, beliefs in BELIEFS.items():
-        model = bx.GP(X, y.rename("y"), beliefs=beliefs)
+    for name, constraints in CONSTRAINTS.items():
+        model = bx.GP(X, y.rename("y"), constraints=constraints)
         fit = model.fit("laplace", draws=200, seed=seed, progressbar=False)
         f = bx.predictions(model, fit, new, ci_prob=LEVEL, keep="summary", progressbar=False)
         low, high = f["f_interval"].values.T
@@ -55,7 +55,7 @@ def scores(seed):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore", ConvergenceWarning)
-    warnings.simplefilter("ignore", BeliefWarning)
+    warnings.simplefilter("ignore", ConstraintConflictWarning)
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     every = []
     for seed in range(runs):

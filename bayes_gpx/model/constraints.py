@@ -1,4 +1,4 @@
-"""What a user knows of the function beside the data: the argument `beliefs` of `GP` and `GPX`.
+"""Knowledge about the function in addition to the data: the argument `constraints` of models.
 
 Slopes, curvatures, interactions, weights and values, in user units: what is said of y below is of f
 for labels and counts. `Slope("age", mean=2, sd=1)` is a slope that was observed with noise,
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayes_gpx.aliases import Table
-from bayes_gpx.posteriors.beliefs import Beliefs, Statement
+from bayes_gpx.posteriors.constraints import Constraints, Statement
 from bayes_gpx.processes.approximations import Inducing
 from bayes_gpx.validation import count, one_of
 
@@ -49,11 +49,11 @@ class Increasing(_Sign):
     feature : str
         A numeric column of X.
     at : int or table
-        Where this is believed: points in user units, with the columns of X and, in a `GPX` with a Z
+        Where this holds: points in user units, with the columns of X and, in a `GPX` with a Z
         of its own, those of Z; or how many, at evenly spaced values of the feature, with the other
         columns of the row that is nearest in it.
     strength : float
-        The belief at a point is a probability, ``normal_cdf(slope / s)``, where s is this many
+        The constraint at a point is a probability, ``normal_cdf(slope / s)``, where s is this many
         ``sd(y) / sd(feature)``, or of labels and counts ``1 / sd(feature)``: small values make it
         sharp.
     """
@@ -132,8 +132,8 @@ class Interaction:
     def _stated(self, reader):
         if self.a == self.b:
             raise ValueError(
-                f"beliefs: Interaction of {self.a!r} with itself; expected two features. "
-                "bx.beliefs.Curvature is about one."
+                f"constraints: Interaction of {self.a!r} with itself; expected two features. "
+                "bx.constraints.Curvature is about one."
             )
         return reader.slopes(self, (self.a, self.b), 0.0, 0.0, _positive("Interaction", self.sd))
 
@@ -176,126 +176,134 @@ class Value:
         return reader.values(self)
 
 
-Belief = Increasing | Decreasing | Slope | Curvature | Interaction | Weight | Value
+Constraint = Increasing | Decreasing | Slope | Curvature | Interaction | Weight | Value
 
 
-def _known(belief):
-    """Bounds, equal where a value is known, and sd of a belief; None for that of bounds."""
-    kind = type(belief).__name__
-    values, bounds = (belief.mean, belief.sd), (belief.low, belief.high)
+def _known(constraint):
+    """Bounds, equal where a value is known, and sd of a constraint; None for that of bounds."""
+    kind = type(constraint).__name__
+    values, bounds = (constraint.mean, constraint.sd), (constraint.low, constraint.high)
     by_value = None not in values and bounds == (None, None)
     if not by_value and (values != (None, None) or bounds == (None, None)):
         raise ValueError(
-            f"beliefs: {kind} of {belief.feature!r} has mean={belief.mean}, sd={belief.sd}, "
-            f"low={belief.low} and high={belief.high}; expected both mean and sd, or one or both "
-            "of low and high."
+            f"constraints: {kind} of {constraint.feature!r} has mean={constraint.mean}, "
+            f"sd={constraint.sd}, low={constraint.low} and high={constraint.high}; expected both "
+            "mean and sd, or one or both of low and high."
         )
     if by_value:
-        return _finite(kind, belief.mean), belief.mean, _positive(kind, belief.sd)
-    low = -np.inf if belief.low is None else _finite(kind, belief.low)
-    high = np.inf if belief.high is None else _finite(kind, belief.high)
+        return _finite(kind, constraint.mean), constraint.mean, _positive(kind, constraint.sd)
+    low = -np.inf if constraint.low is None else _finite(kind, constraint.low)
+    high = np.inf if constraint.high is None else _finite(kind, constraint.high)
     if not low < high:
         raise ValueError(
-            f"beliefs: {kind} of {belief.feature!r} has low={low} and high={high}; expected a low "
-            "below high. A slope that is known is given by mean and sd."
+            f"constraints: {kind} of {constraint.feature!r} has low={low} and high={high}; "
+            "expected a low below high. A slope that is known is given by mean and sd."
         )
     return low, high, None
 
 
 def _finite(kind, value):
     if not np.isfinite(value):
-        raise ValueError(f"beliefs: {kind} has the value {value}; expected finite numbers.")
+        raise ValueError(f"constraints: {kind} has the value {value}; expected finite numbers.")
     return float(value)
 
 
 def _positive(kind, value):
     if not (np.isfinite(value) and value > 0):
-        raise ValueError(f"beliefs: {kind} has sd or strength {value}; expected a positive number.")
+        raise ValueError(
+            f"constraints: {kind} has sd or strength {value}; expected a positive number."
+        )
     return float(value)
 
 
-def read_beliefs(
-    beliefs: Sequence[Belief], training: TrainingData, specification: Specification
-) -> Beliefs | None:
-    """Beliefs on the model's scale, at points that no hyperparameter changes; None without any.
+def read_constraints(
+    constraints: Sequence[Constraint], training: TrainingData, specification: Specification
+) -> Constraints | None:
+    """Constraints on the model's scale, at points that no hyperparameter changes; None without any.
 
     Raises
     ------
     ValueError
-        For models that cannot use beliefs, unknown features and impossible numbers.
+        For models that cannot use constraints, unknown features and impossible numbers.
     """
-    beliefs = [beliefs] if isinstance(beliefs, Belief) else list(beliefs)
-    if not beliefs:
+    constraints = [constraints] if isinstance(constraints, Constraint) else list(constraints)
+    if not constraints:
         return None
-    for belief in beliefs:
-        if not isinstance(belief, Belief):
+    for constraint in constraints:
+        if not isinstance(constraint, Constraint):
             raise ValueError(
-                f"beliefs holds {belief!r}; expected such as bx.beliefs.Increasing('dose')."
+                f"constraints contains {constraint!r}. Pass objects of bx.constraints, such as "
+                "bx.constraints.Increasing('dose')."
             )
     _refuse_model(training, specification)
-    _refuse_opposites(beliefs)
+    _refuse_opposites(constraints)
     reader, names, found = _Reader(training), [], []
-    for belief in beliefs:
-        names.append(_name(belief))
+    for constraint in constraints:
+        names.append(_name(constraint))
         repeat = names.count(names[-1])
         own = names[-1] + (f" ({repeat})" if repeat > 1 else "")
-        found += [Statement(own, *stated) for stated in belief._stated(reader)]
-    return Beliefs(tuple(found))
+        found += [Statement(own, *stated) for stated in constraint._stated(reader)]
+    return Constraints(tuple(found))
 
 
-def _refuse_opposites(beliefs):
+def _refuse_opposites(constraints):
     """Raise if the function shall neither rise nor fall, which makes it constant, not uncertain."""
-    everywhere = [b for b in beliefs if isinstance(b, _Sign) and isinstance(b.at, int)]
-    for feature in {belief.feature for belief in everywhere}:
-        if len({type(belief) for belief in everywhere if belief.feature == feature}) > 1:
+    everywhere = [b for b in constraints if isinstance(b, _Sign) and isinstance(b.at, int)]
+    for feature in {constraint.feature for constraint in everywhere}:
+        if (
+            len({type(constraint) for constraint in everywhere if constraint.feature == feature})
+            > 1
+        ):
             raise ValueError(
-                f"beliefs: both Increasing and Decreasing are about {feature!r} over its whole "
+                f"constraints: both Increasing and Decreasing are about {feature!r} over its whole "
                 "range, so that f could not change with it; expected one of them, or rows as at=. "
                 "Or leave the feature out of X."
             )
 
 
 def _refuse_model(training, specification):
-    """Raise for models whose posterior does not know beliefs."""
+    """Raise for models whose posterior does not know constraints."""
     if training.streamed:
-        raise ValueError("beliefs with rows that are read in parts; expected X as one table.")
+        raise ValueError("constraints with rows that are read in parts; expected X as one table.")
     if training.groups is not None:
-        raise ValueError("beliefs together with groups; expected one of them.")
+        raise ValueError("constraints together with groups; expected one of them.")
     if training.outputs is not None:
-        raise ValueError("beliefs together with a table of outputs; expected one of them.")
+        raise ValueError("constraints together with a table of outputs; expected one of them.")
     observation, approximation = specification.observation, specification.approximation
     if observation.classes is not None or not observation.concave:
         raise ValueError(
-            f"beliefs with likelihood={specification.likelihood!r}; expected a likelihood of one "
-            "latent value for each row whose log density is concave in it, such as 'normal', "
+            f"constraints with likelihood={specification.likelihood!r}; expected a likelihood of "
+            "one latent value for each row whose log density is concave in it, such as 'normal', "
             "'bernoulli', 'poisson' or 'negative_binomial'."
         )
     if isinstance(approximation, Inducing):
         raise ValueError(
-            f"beliefs with approximation={approximation!r}; expected none, or with normal noise "
-            "bx.HSGP or bx.RandomFeatures."
+            f"constraints with approximation={approximation!r}; expected none, or with normal "
+            "noise bx.HSGP or bx.RandomFeatures."
         )
     if approximation is not None and not specification.normal:
         raise ValueError(
-            f"beliefs with approximation={approximation!r} and likelihood="
+            f"constraints with approximation={approximation!r} and likelihood="
             f"{specification.likelihood!r}; expected approximation=None, or likelihood='normal'."
         )
     if specification.hierarchical and (approximation is not None or specification.family == "GPX"):
         raise ValueError(
-            "beliefs with representation='hierarchy' in a GPX or with an approximation; expected "
-            "representation='collapsed'. For labels and counts, fit('nuts', latent='sample') "
-            "samples latent values, too."
+            "constraints with representation='hierarchy' in a GPX or with an approximation; "
+            "expected representation='collapsed'. For labels and counts, fit('nuts', "
+            "latent='sample') samples latent values, too."
         )
 
 
-def _name(belief):
-    """What a belief is called: its kind and its features."""
-    about = [getattr(belief, part) for part in ("feature", "a", "b") if hasattr(belief, part)]
-    return " ".join([type(belief).__name__, *map(str, about)])
+def _name(constraint):
+    """What a constraint is called: its kind and its features."""
+    about = [
+        getattr(constraint, part) for part in ("feature", "a", "b") if hasattr(constraint, part)
+    ]
+    return " ".join([type(constraint).__name__, *map(str, about)])
 
 
 class _Reader:
-    """From beliefs in user units to the fields of a `Statement` after its name."""
+    """From constraints in user units to the fields of a `Statement` after its name."""
 
     def __init__(self, training):
         self.training = training
@@ -306,48 +314,48 @@ class _Reader:
         scaled = training.scaled()
         self.x, self.z = scaled["X"], scaled.get("Z")
 
-    def slopes(self, belief, features, low, high, sd):
+    def slopes(self, constraint, features, low, high, sd):
         """First or second derivatives; an sd that is None, or a strength, is relative."""
         places = [self._place(feature) for feature in features]
         unit = self.of_y / np.prod(self.scales[places])
         typical = self.sd_y / np.prod(self.x[:, places].std(axis=0))
-        noise = self._noise(type(belief).__name__, low, high, sd, unit, typical)
+        noise = self._noise(type(constraint).__name__, low, high, sd, unit, typical)
         component = places[0] if len(places) == 1 else places[0] * len(self.columns) + places[1]
         operator = "gradient" if len(places) == 1 else "hessian"
-        x, z = self._points(belief.at, places[0])
+        x, z = self._points(constraint.at, places[0])
         bounds = _floats(low / unit, high / unit, noise)
         rest = self.training.tied, float(unit), 0.0
         return [(operator, *point, component, *bounds, *rest) for point in _rows(x, z)]
 
-    def weights(self, belief, low, high, sd):
+    def weights(self, constraint, low, high, sd):
         """Smooth weights: values of z' g(x) where z is 1 for one feature and 0 for all others."""
         training = self.training
         if training.Z is None:
             raise ValueError(
-                "beliefs: Weight is about a GPX; a GP has no weights. Use bx.GPX, or Slope."
+                "constraints: Weight is about a GPX; a GP has no weights. Use bx.GPX, or Slope."
             )
-        one_of("beliefs", belief.feature, training.Z.columns)
-        own = training.Z.columns.index(belief.feature)
+        one_of("constraints", constraint.feature, training.Z.columns)
+        own = training.Z.columns.index(constraint.feature)
         unit = self.of_y / training.Z_scaling.scale[own]
         typical = self.sd_y / (self.z[:, own].std() or 1.0)
         noise = self._noise("Weight", low, high, sd, unit, typical)
-        along = self.columns.index(belief.feature) if belief.feature in self.columns else 0
-        x, _ = self._points(belief.at, along)
+        along = self.columns.index(constraint.feature) if constraint.feature in self.columns else 0
+        x, _ = self._points(constraint.at, along)
         bounds = _floats(low / unit, high / unit, noise)
         only = np.eye(training.p)[[own] * len(x)]
         rest = False, float(unit), 0.0
         return [("value", *point, 0, *bounds, *rest) for point in _rows(x, only)]
 
-    def values(self, belief):
+    def values(self, constraint):
         """Values of the smooth function."""
-        x, z = self._read(belief.rows)
+        x, z = self._read(constraint.rows)
         try:
-            given = (np.asarray(v, float) for v in (belief.mean, belief.sd))
+            given = (np.asarray(v, float) for v in (constraint.mean, constraint.sd))
             mean, sd = (np.broadcast_to(v, len(x)) for v in given)
         except ValueError as wrong:
             raise ValueError(
-                f"beliefs: Value has {len(x)} rows, mean {np.shape(belief.mean)} and sd "
-                f"{np.shape(belief.sd)}; expected numbers, or one for each row."
+                f"constraints: Value has {len(x)} rows, mean {np.shape(constraint.mean)} and sd "
+                f"{np.shape(constraint.sd)}; expected numbers, or one for each row."
             ) from wrong
         center, found = self.training.y_scaling.center, []
         for point, own, spread in zip(_rows(x, z), mean, sd, strict=True):
@@ -366,10 +374,11 @@ class _Reader:
     def _place(self, feature):
         """Position of a numeric column of X."""
         X = self.training.X
-        one_of("beliefs", feature, X.sources)
+        one_of("constraints", feature, X.sources)
         if feature in X.levels:
             raise ValueError(
-                f"beliefs: {feature!r} is categorical and has no slopes; expected a numeric column."
+                f"constraints: {feature!r} is categorical and has no slopes. Choose a "
+                "numeric column."
             )
         return self.columns.index(feature)
 

@@ -1,4 +1,4 @@
-"""Beliefs of a model: how they are read, kept and refused, and how they fare."""
+"""Constraints of a model: how they are read, kept and refused, and how they fare."""
 
 import pickle
 
@@ -11,8 +11,8 @@ import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
-from bayes_gpx.draws.believed import BeliefWarning, believed
-from bayes_gpx.model.beliefs import (
+from bayes_gpx.draws.constraints_met import ConstraintConflictWarning, constraints_met
+from bayes_gpx.model.constraints import (
     Curvature,
     Decreasing,
     Increasing,
@@ -36,12 +36,12 @@ def table():
 
 
 def statements(model):
-    return model.specification.beliefs.statements
+    return model.specification.constraints.statements
 
 
 def test_points_are_spread_along_the_feature(table):
     X, y = table
-    model = bx.GP(X, y, beliefs=[Increasing("dose", at=3)])
+    model = bx.GP(X, y, constraints=[Increasing("dose", at=3)])
     scaling = model.training.X_scaling
     points = np.array([s.x for s in statements(model)]) * scaling.scale + scaling.center
     low, high = X["dose"].min(), X["dose"].max()
@@ -53,7 +53,7 @@ def test_points_are_spread_along_the_feature(table):
 
 def test_numbers_are_in_user_units(table):
     X, y = table
-    beliefs = [
+    constraints = [
         Slope("dose", mean=0.8, sd=0.1, at=X[:1]),
         Slope("age", low=-1.0, at=X[:1]),
         Curvature("age", low=-0.5, high=0.25, at=X[:1]),
@@ -61,7 +61,7 @@ def test_numbers_are_in_user_units(table):
         Value(X[:1], 4.0, 0.5),
         Decreasing("age", at=X[:1], strength=0.2),
     ]
-    model = bx.GP(X, y, beliefs=beliefs)
+    model = bx.GP(X, y, constraints=constraints)
     sy, (sd, sa) = y.std(ddof=0), X.std(ddof=0)
     expected = [
         (0.8 * sd / sy, 0.8 * sd / sy, 0.1 * sd / sy),
@@ -73,16 +73,16 @@ def test_numbers_are_in_user_units(table):
     ]
     found = [(s.low, s.high, s.sd) for s in statements(model)]
     assert_allclose(found, expected, rtol=1e-12)
-    raw = bx.GP(X, y, beliefs=beliefs, scale=False)
+    raw = bx.GP(X, y, constraints=constraints, scale=False)
     assert_allclose(statements(raw)[1].sd, 0.01 * sy / sa, rtol=1e-12)
     assert_allclose(statements(raw)[4].low, 4.0)
     said = "Slope dose, Slope age, Curvature age, Interaction dose age, Value, Decreasing age"
-    assert f"Beliefs                   {said}\n" in repr(model)
+    assert f"Constraints               {said}\n" in repr(model)
 
 
 def test_signs_are_kept_and_intervals_shrink(table):
     X, y = table
-    plain, signed = bx.GP(X, y), bx.GP(X, y, beliefs=[Increasing("dose", at=X[:4])])
+    plain, signed = bx.GP(X, y), bx.GP(X, y, constraints=[Increasing("dose", at=X[:4])])
     before = bx.derivatives(plain, THETA, X[:4], **QUIET)
     after = bx.derivatives(signed, THETA, X[:4], **QUIET)
     means = [d["derivative_mean"].sel(feature="dose") for d in (before, after)]
@@ -92,15 +92,15 @@ def test_signs_are_kept_and_intervals_shrink(table):
     assert not np.allclose(*means, rtol=1e-2)
 
 
-def test_what_becomes_of_beliefs(table):
+def test_what_becomes_of_constraints(table):
     """Moments and probabilities of the group, from what the verbs say of two models."""
     X, y = table
     at = X[2:4]
-    beliefs = [Slope("dose", low=0.2, high=1.0, at=at), Value(at, y[2:4], 0.5)]
-    plain, model = bx.GP(X, y), bx.GP(X, y, beliefs=beliefs)
-    found = believed(model, THETA, progressbar=False)
-    assert_array_equal(found["belief"], ["Slope dose", "Value"])
-    assert_array_equal(found["belief_of_statement"], ["Slope dose"] * 2 + ["Value"] * 2)
+    constraints = [Slope("dose", low=0.2, high=1.0, at=at), Value(at, y[2:4], 0.5)]
+    plain, model = bx.GP(X, y), bx.GP(X, y, constraints=constraints)
+    found = constraints_met(model, THETA, progressbar=False)
+    assert_array_equal(found["constraint"], ["Slope dose", "Value"])
+    assert_array_equal(found["constraint_of_statement"], ["Slope dose"] * 2 + ["Value"] * 2)
     assert_allclose(found["low"], [0.2, 0.2, *y[2:4]])
     assert_allclose(found["high"], [1.0, 1.0, *y[2:4]])
     for name, own in (("data", plain), ("posterior", model)):
@@ -120,17 +120,19 @@ def test_what_becomes_of_beliefs(table):
     assert np.isnan(found["violation"][1])
 
 
-def test_a_fit_is_kept_with_its_beliefs(table, tmp_path):
+def test_a_fit_is_kept_with_its_constraints(table, tmp_path):
     X, y = table
-    model = bx.GP(X, y, beliefs=[Increasing("dose", at=2), Value(X[:1], y[:1], 0.5)])
+    model = bx.GP(X, y, constraints=[Increasing("dose", at=2), Value(X[:1], y[:1], 0.5)])
     idata = model.fit("map", progressbar=False)
     xr.testing.assert_identical(
-        idata["beliefs"].to_dataset(), believed(model, idata, progressbar=False)
+        idata["constraints"].to_dataset(), constraints_met(model, idata, progressbar=False)
     )
     bx.save(model, idata, tmp_path / "m.nc")
     loaded, again = bx.load(tmp_path / "m.nc")
     assert loaded.specification == model.specification
-    xr.testing.assert_identical(again["beliefs"].to_dataset(), idata["beliefs"].to_dataset())
+    xr.testing.assert_identical(
+        again["constraints"].to_dataset(), idata["constraints"].to_dataset()
+    )
     expected = bx.predictions(model, idata, **QUIET)["y"]
     assert_array_equal(bx.predictions(loaded, again, **QUIET)["y"], expected)
     assert pickle.loads(pickle.dumps(model)).specification == model.specification
@@ -138,19 +140,21 @@ def test_a_fit_is_kept_with_its_beliefs(table, tmp_path):
         bx.predictions(bx.GP(X, y), idata, **QUIET)
 
 
-def test_a_belief_that_the_data_contradict_is_reported(table):
+def test_a_constraint_that_the_data_contradict_is_reported(table):
     X, y = table
-    model = bx.GP(X, y, beliefs=[Value(X[:1], y[0] + 50.0, 0.1), Increasing("dose")])
-    with pytest.warns(BeliefWarning, match=r"The data alone give \['Value'\] a probability below"):
-        found = believed(model, THETA, progressbar=False)
+    model = bx.GP(X, y, constraints=[Value(X[:1], y[0] + 50.0, 0.1), Increasing("dose")])
+    with pytest.warns(
+        ConstraintConflictWarning, match=r"The data alone give \['Value'\] a probability below"
+    ):
+        found = constraints_met(model, THETA, progressbar=False)
     assert found["data_probability"][0] < 1e-6
 
 
-def test_y_is_drawn_given_beliefs(table):
+def test_y_is_drawn_given_constraints(table):
     """Prior draws of y at a row whose value is known are near that value."""
     X, y = table
     model = bx.GP(
-        X, y, beliefs=[Value(X[:1], 9.0, 1e-3)],
+        X, y, constraints=[Value(X[:1], 9.0, 1e-3)],
         priors={"sigma": 0.01, "lengthscale": [1.0, 1.0], "amplitude": 1.0},
     )  # fmt: skip
     drawn = pm.draw(model.pymc["y"], 400, random_seed=1, mode=MODE)
@@ -163,7 +167,7 @@ def test_y_is_drawn_given_beliefs(table):
 def test_the_evidence_is_the_density_of_y_that_hyperparameters_are_inferred_by(table):
     """With bounds, whose sites are not the same given y and before."""
     X, y = table
-    model = bx.GP(X, y, beliefs=[Slope("dose", low=0.5, high=0.9, at=2)])
+    model = bx.GP(X, y, constraints=[Slope("dose", low=0.5, high=0.9, at=2)])
     pymc = model.pymc
     point = [np.log(THETA[rv.name]) for rv in pymc.free_RVs]
     logp = pytensor.function(pymc.value_vars, pymc.logp(vars=[pymc["y"]]), mode=MODE)
@@ -172,10 +176,10 @@ def test_the_evidence_is_the_density_of_y_that_hyperparameters_are_inferred_by(t
 
 
 @pytest.mark.parametrize(
-    ("belief", "message"),
+    ("constraint", "message"),
     [
-        ("rising", "expected such as bx.beliefs.Increasing"),
-        (Increasing("doze"), "beliefs: unknown 'doze'"),
+        ("rising", "Pass objects of bx.constraints, such as bx.constraints.Increasing"),
+        (Increasing("doze"), "constraints: unknown 'doze'"),
         (Increasing("dose", at=0), "at is 0; expected a whole number"),
         (Increasing("dose", strength=0.0), "expected a positive number"),
         (Slope("dose"), "expected both mean and sd, or one or both of low and high"),
@@ -189,47 +193,47 @@ def test_the_evidence_is_the_density_of_y_that_hyperparameters_are_inferred_by(t
         (Value(np.ones((2, 2)), [1.0, 2.0, 3.0], 1.0), "Value has 2 rows"),
     ],
 )
-def test_impossible_beliefs_are_refused(table, belief, message):
+def test_impossible_constraints_are_refused(table, constraint, message):
     with pytest.raises(ValueError, match=message):
-        bx.GP(*table, beliefs=[belief])
+        bx.GP(*table, constraints=[constraint])
 
 
 def test_a_function_may_rise_here_and_fall_there_but_not_both_everywhere(table):
     X, y = table
     with pytest.raises(ValueError, match="both Increasing and Decreasing are about 'dose'"):
-        bx.GP(X, y, beliefs=[Increasing("dose"), Decreasing("dose")])
-    bx.GP(X, y, beliefs=[Increasing("dose", at=X[:2]), Decreasing("dose", at=X[5:7])])
+        bx.GP(X, y, constraints=[Increasing("dose"), Decreasing("dose")])
+    bx.GP(X, y, constraints=[Increasing("dose", at=X[:2]), Decreasing("dose", at=X[5:7])])
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"approximation": bx.Inducing(5)}, "beliefs with approximation=Inducing"),
-        ({"likelihood": "student_t"}, "beliefs with likelihood='student_t'"),
+        ({"approximation": bx.Inducing(5)}, "constraints with approximation=Inducing"),
+        ({"likelihood": "student_t"}, "constraints with likelihood='student_t'"),
         (
             {"representation": "hierarchy", "approximation": bx.HSGP(5)},
-            "beliefs with representation='hierarchy' in a GPX or with an approximation",
+            "constraints with representation='hierarchy' in a GPX or with an approximation",
         ),
-        ({"groups": list("aabbbaabba")}, "beliefs together with groups"),
+        ({"groups": list("aabbbaabba")}, "constraints together with groups"),
     ],
 )
-def test_models_that_cannot_use_beliefs_refuse_them(table, options, message):
+def test_models_that_cannot_use_constraints_refuse_them(table, options, message):
     with pytest.raises(ValueError, match=message):
-        bx.GP(*table, beliefs=[Increasing("dose")], **options)
+        bx.GP(*table, constraints=[Increasing("dose")], **options)
 
 
 def test_categories_have_no_slopes(table):
     X, y = table
     X = X.assign(site=pd.Categorical(["north", "south"] * 5))
     with pytest.raises(ValueError, match="'site' is categorical and has no slopes"):
-        bx.GP(X, y, beliefs=[Increasing("site")])
+        bx.GP(X, y, constraints=[Increasing("site")])
 
 
-def test_tools_that_lose_beliefs_refuse_them(table):
-    model = bx.GP(*table, beliefs=[Increasing("dose")])
-    with pytest.raises(ValueError, match="beliefs, which may be about features"):
+def test_tools_that_lose_constraints_refuse_them(table):
+    model = bx.GP(*table, constraints=[Increasing("dose")])
+    with pytest.raises(ValueError, match="constraints, which may be about features"):
         model.of_features(["age"])
-    with pytest.raises(ValueError, match="has beliefs, which truths drawn"):
+    with pytest.raises(ValueError, match="has constraints, which truths drawn"):
         bx.calibrate(model, runs=1)
-    with pytest.raises(ValueError, match="expected a model without beliefs"):
+    with pytest.raises(ValueError, match="expected a model without constraints"):
         bx.project(model, THETA)

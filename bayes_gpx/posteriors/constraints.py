@@ -1,8 +1,8 @@
-"""What is believed of a process beside the data: noisy values of operators, or their bounds.
+"""Constraints on a process: noisy values of operators, or their bounds.
 
-A belief is about L f + noise, for one component of an operator L at one point: its value is known,
-or that it lies between two bounds. With normal noise the first is one more observation, and the
-second becomes one by expectation propagation; see `bayes_gpx.posteriors.evidence.intervals`.
+A constraint is about L f + noise, for one component of an operator L at one point: its value is
+known, or that it lies between two bounds. With normal noise the first is one more observation, and
+the second becomes one by expectation propagation; see `bayes_gpx.posteriors.evidence.intervals`.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.processes.operators import Combination, Operator, Stack, evaluate, gradient, hessian
 
 SLOPES = {"gradient": (gradient, 1), "hessian": (hessian, 2)}
-"""Operators whose components beliefs are about, beside values, and their order."""
+"""Operators whose components constraints are about, beside values, and their order."""
 
 
 @dataclass(frozen=True)
 class Statement:
-    """What is believed of one component of an operator at one point, on the model's scale.
+    """A constraint on one component of an operator at one point, on the model's scale.
 
     Attributes
     ----------
     name : str
-        Of the belief that it is part of.
+        Of the constraint that it is part of.
     operator : {"value", "gradient", "hessian"}
     x : tuple of float (d,)
     z : tuple of float (p,) or None
@@ -68,7 +68,7 @@ class Statement:
 
 
 class Sites(NamedTuple):
-    """Beliefs as normal observations: values and variances beside `sd`, and a log factor."""
+    """Constraints as normal observations: values and variances beside `sd`, and a log factor."""
 
     mean: Tensor
     variance: Tensor
@@ -76,8 +76,8 @@ class Sites(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Beliefs:
-    """All that is believed beside the data: hashable, without symbols.
+class Constraints:
+    """All constraints: hashable, without symbols.
 
     Attributes
     ----------
@@ -87,28 +87,28 @@ class Beliefs:
     statements: tuple[Statement, ...]
 
     @staticmethod
-    def of_fields(statements: Sequence[Mapping[str, Any]]) -> Beliefs:
+    def of_fields(statements: Sequence[Mapping[str, Any]]) -> Constraints:
         """From the statements' fields, as a file holds them."""
         points = ({k: s[k] and tuple(s[k]) for k in ("x", "z")} for s in statements)
         pairs = zip(statements, points, strict=True)
-        return Beliefs(tuple(Statement(**{**fields, **point}) for fields, point in pairs))
+        return Constraints(tuple(Statement(**{**fields, **point}) for fields, point in pairs))
 
     @property
     def names(self) -> list[str]:
-        """Each belief once, in order."""
+        """Each constraint once, in order."""
         return list(dict.fromkeys(s.name for s in self.statements))
 
     @property
-    def values(self) -> Beliefs | None:
+    def values(self) -> Constraints | None:
         """Those whose value is known; None without any."""
         own = tuple(s for s in self.statements if s.known)
-        return Beliefs(own) if own else None
+        return Constraints(own) if own else None
 
     @property
-    def bounded(self) -> Beliefs | None:
+    def bounded(self) -> Constraints | None:
         """Those of which bounds are known; None without any."""
         own = tuple(s for s in self.statements if not s.known)
-        return Beliefs(own) if own else None
+        return Constraints(own) if own else None
 
     @property
     def low(self) -> np.ndarray:
@@ -137,7 +137,7 @@ class Beliefs:
 
     @property
     def operator(self) -> Operator:
-        """What is believed something of, a component for each statement."""
+        """The constrained operator, a component for each statement."""
         runs = groupby(self.statements, lambda s: (s.operator, s.tied))
         return Stack(tuple(_of_run(*kind, list(run)) for kind, run in runs))
 
@@ -165,7 +165,7 @@ class Beliefs:
         return found
 
     def everywhere(self, X: Tensor, Z: Tensor | None) -> dict[str, Operator]:  # noqa: N803
-        """What each belief in bounds is about, at other points (n, d), with features (n, p)."""
+        """What each constraint in bounds is about, at other points (n, d), with features (n, p)."""
         found = {}
         for s in self.statements:
             if s.known or s.name in found:
@@ -198,12 +198,12 @@ def _components(operator, X, Z, tied, own):
 
 
 def sites(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Sites:  # noqa: N803
-    """Sites of beliefs given y (n,), from the covariance C of y and, after it, of the beliefs."""
+    """Sites of constraints given y (n,), from the covariance C of y and of the constraints."""
     return Sites(*IntervalSites().make_node(C, y, low, high).outputs)
 
 
 def joint_logp(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: N803
-    """Log density of y and probability or density of beliefs, under N(0, C): a scalar graph."""
+    """Log density of y and probability or density of constraints, under N(0, C): a scalar graph."""
     found = sites(C, y, low, high)
     seen, noisy = with_sites(C, y, found)
     return normal_logp(seen, noisy) + found.log_factor

@@ -1,4 +1,4 @@
-"""Beliefs with basis functions: in the limit of many of them, the exact process."""
+"""Constraints with basis functions: in the limit of many of them, the exact process."""
 
 import numpy as np
 import pandas as pd
@@ -9,10 +9,10 @@ from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
 
 import bayes_gpx as bx
-from bayes_gpx.draws.believed import believed
+from bayes_gpx.draws.constraints_met import constraints_met
 from bayes_gpx.draws.left_out_together import densities_of_groups
 from bayes_gpx.draws.truncated import with_truncated
-from bayes_gpx.model.beliefs import Increasing, Slope, Value, Weight
+from bayes_gpx.model.constraints import Increasing, Slope, Value, Weight
 from bayes_gpx.numerics.compile_modes import MODE
 from known_draws import tree_of
 
@@ -28,11 +28,11 @@ def models():
     rng = np.random.default_rng(4)
     X = pd.DataFrame({"dose": rng.uniform(0, 10, 9)})
     y = pd.Series(0.4 * X["dose"] + rng.normal(0, 1, 9), name="effect")
-    beliefs = [
+    constraints = [
         Value(X[:1] + 0.5, 4.0, 0.5), Increasing("dose", at=3), Slope("dose", low=-0.2, high=0.5),
         Slope("dose", mean=0.4, sd=0.2, at=1),
     ]  # fmt: skip
-    return [bx.GP(X, y, beliefs=beliefs, approximation=a) for a in (None, MANY)]
+    return [bx.GP(X, y, constraints=constraints, approximation=a) for a in (None, MANY)]
 
 
 def test_posteriors_are_those_of_the_exact_process(models):
@@ -43,7 +43,7 @@ def test_posteriors_are_those_of_the_exact_process(models):
     for name, (one, other) in {"f": f, "derivative": slopes}.items():
         for moment in ("mean", "sd"):
             assert_allclose(one[f"{name}_{moment}"], other[f"{name}_{moment}"], rtol=1e-5)
-    one, other = (believed(m, THETA, progressbar=False) for m in models)
+    one, other = (constraints_met(m, THETA, progressbar=False) for m in models)
     for name, values in one.data_vars.items():
         assert_allclose(other[name], values, rtol=1e-4, atol=1e-8, err_msg=name)
 
@@ -62,7 +62,7 @@ def test_hyperparameters_have_the_density_of_the_exact_process(models):
     for model in models:
         pymc = model.pymc
         point = np.concatenate([np.ravel(np.log(THETA[rv.name])) for rv in pymc.free_RVs])
-        logp = pymc.logp(vars=[pymc["y"], pymc["beliefs"]])
+        logp = pymc.logp(vars=[pymc["y"], pymc["constraints"]])
         slopes = pytensor.grad(logp, pymc.value_vars)
         function = pytensor.function(pymc.value_vars, [logp, *slopes], mode=MODE)
 
@@ -79,18 +79,18 @@ def test_hyperparameters_have_the_density_of_the_exact_process(models):
 
 def test_samples_between_bounds_are_those_of_the_exact_process(models):
     one, other = (with_truncated(m, tree_of(THETA), draws=50, **QUIET) for m in models)
-    own = [tree["posterior"]["believed"].values for tree in (one, other)]
+    own = [tree["posterior"]["constrained"].values for tree in (one, other)]
     assert_allclose(own[1], own[0], rtol=1e-2, atol=1e-2)  # the same random numbers
     new = pd.DataFrame({"dose": [0.5, 4.0, 9.0]})
     means = [bx.predictions(m, one, new, **QUIET)["f_mean"] for m in models]
     assert_allclose(means[1], means[0], rtol=1e-4)
 
 
-def test_y_is_drawn_and_functions_too_given_beliefs():
+def test_y_is_drawn_and_functions_too_given_constraints():
     X = pd.DataFrame({"dose": np.linspace(0, 10, 6)})
     y = pd.Series(0.4 * X["dose"], name="effect")
     model = bx.GP(
-        X, y, beliefs=[Value(X[:1], 9.0, 1e-2)], approximation=MANY,
+        X, y, constraints=[Value(X[:1], 9.0, 1e-2)], approximation=MANY,
         priors={"sigma": 0.01, "lengthscale": [1.3], "amplitude": 1.0},
     )  # fmt: skip
     drawn = pm.draw(model.pymc["y"], 400, random_seed=1, mode=MODE)
@@ -108,8 +108,8 @@ def test_weights_are_those_of_the_exact_process(rng):
     Z = pd.DataFrame({"b": rng.normal(size=9), "c": rng.normal(size=9)})
     y = pd.Series(X["a"] * Z["b"] + rng.normal(0, 0.2, 9), name="y")
     at = X[:3].assign(**Z[:3])
-    beliefs = [Weight("b", low=0.0, at=at), Slope("a", mean=0.3, sd=0.2, at=at)]
-    models = [bx.GPX(X, y, Z, beliefs=beliefs, approximation=a) for a in (None, MANY)]
+    constraints = [Weight("b", low=0.0, at=at), Slope("a", mean=0.3, sd=0.2, at=at)]
+    models = [bx.GPX(X, y, Z, constraints=constraints, approximation=a) for a in (None, MANY)]
     theta = {"lengthscale": [1.3], "amplitude": 1.1, "sigma": 0.5, "sigma_w": 0.3}
     for smooth in (True, False):
         one, other = (bx.weights(m, theta, smooth=smooth, **QUIET) for m in models)

@@ -1,4 +1,4 @@
-"""What is a belief worth? Diabetes progression from 30 patients, with and without knowledge.
+"""What is a constraint worth? Diabetes progression from 30 patients, with and without knowledge.
 
 The data are those of
 
@@ -8,11 +8,11 @@ The data are those of
 A physician knows, before any data, that the disease does not progress more slowly with a higher
 body mass index, blood pressure or level of triglycerides. Two Gaussian processes learn from 30
 patients, one of them with this knowledge, and predict all others. How do errors, intervals and
-slopes differ? The pull of beliefs on hyperparameters is part of the difference.
+slopes differ? The pull of constraints on hyperparameters is part of the difference.
 
 Then the same with labels, which say less than numbers do: whether the disease progresses faster
 than in half of all patients. Models learn from each of several samples of 30 patients, without and
-with beliefs. How probable are the labels of all others?
+with constraints. How probable are the labels of all others?
 """
 
 import sys
@@ -33,16 +33,18 @@ FEATURES = ["bmi", "blood_pressure", "log_triglycerides"]
 
 
 def main(arguments=None):
-    run = script.Run("gp_beliefs", __doc__, arguments, data="diabetes", method="laplace", draws=200)
+    run = script.Run(
+        "gp_constraints", __doc__, arguments, data="diabetes", method="laplace", draws=200
+    )
     split = train_test_split(
         run.data.X[FEATURES], run.data.y, train_size=ROWS, random_state=run.seed
     )
     X, X_test, y, y_test = split
-    beliefs = {"without": [], "with beliefs": [*map(bx.beliefs.Increasing, FEATURES)]}
+    constraints = {"without": [], "with constraints": [*map(bx.constraints.Increasing, FEATURES)]}
     scores, slopes = [], {}
-    for name, known in beliefs.items():
-        model = bx.GP(X, y, beliefs=known)
-        idata = run.fit(model, suffix="_beliefs" if known else "")
+    for name, known in constraints.items():
+        model = bx.GP(X, y, constraints=known)
+        idata = run.fit(model, suffix="_constraints" if known else "")
         options = {"keep": "summary", "seed": run.seed, "progressbar": False}
         predicted = bx.predictions(model, idata, X_test, ci_prob=script.LEVEL, **options)
         slopes[name] = bx.derivatives(model, idata, X, ci_prob=script.LEVEL, **options)
@@ -62,19 +64,19 @@ def main(arguments=None):
     print(f"\nOn {len(y_test)} patients who were not learnt from:")
     print(scores.round(2).to_string(index=False))
     run.figure(plot_slopes(slopes), "slopes")
-    labels = scores_of_labels(run, beliefs)
+    labels = scores_of_labels(run, constraints)
     run.table(labels, "labels")
     gain = labels.pivot(index="seed", columns="model", values="log_density")
-    gain = gain["with beliefs"] - gain["without"]
+    gain = gain["with constraints"] - gain["without"]
     print(f"\nLabels of all others, learnt from {ROWS} patients, means of {SPLITS} samples:")
     print(labels.groupby("model", sort=False).mean().drop(columns="seed").round(3).to_string())
     print(
-        f"Beliefs add {gain.mean():.3f} to the log density of a label, standard error "
+        f"Constraints add {gain.mean():.3f} to the log density of a label, standard error "
         f"{gain.sem():.3f}, and more than nothing in {(gain > 0).sum()} of {SPLITS} samples."
     )
 
 
-def scores_of_labels(run, beliefs):
+def scores_of_labels(run, constraints):
     """Log density and accuracy for labels of patients who were not learnt from, by sample."""
     X = run.data.X[FEATURES]
     fast = np.where(run.data.y > run.data.y.median(), "faster", "slower")
@@ -82,10 +84,10 @@ def scores_of_labels(run, beliefs):
     for seed in range(run.seed, run.seed + SPLITS):
         split = train_test_split(X, y, train_size=ROWS, stratify=y, random_state=seed)
         own, others, label, truth = split
-        for name, known in beliefs.items():
+        for name, known in constraints.items():
             # The second label in sorted order is "slower", which is less probable with more.
-            opposite = [bx.beliefs.Decreasing(belief.feature) for belief in known]
-            model = bx.GP(own, label, likelihood="bernoulli", link="probit", beliefs=opposite)
+            opposite = [bx.constraints.Decreasing(constraint.feature) for constraint in known]
+            model = bx.GP(own, label, likelihood="bernoulli", link="probit", constraints=opposite)
             idata = model.fit("map", progressbar=False)
             options = {"keep": "summary", "seed": seed, "progressbar": False}
             slower = bx.predictions(model, idata, others, **options)["probability_mean"].values
@@ -99,7 +101,7 @@ def scores_of_labels(run, beliefs):
 
 
 def plot_slopes(slopes):
-    """Slope at each patient against the feature, with intervals, without and with beliefs."""
+    """Slope at each patient against the feature, with intervals, without and with constraints."""
     figure, panels = plt.subplots(1, len(FEATURES), figsize=(12, 4), layout="constrained")
     for panel, feature in zip(panels, FEATURES, strict=True):
         for k, (name, found) in enumerate(slopes.items()):

@@ -1,4 +1,4 @@
-"""Beliefs beside normal noise, on all rows or through coefficients of basis functions."""
+"""Constraints beside normal noise, on all rows or through coefficients of basis functions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from pytensor.gradient import disconnected_grad
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
-from bayes_gpx.posteriors.base import BELIEVED, Collapsed, Conditioning, Found, Values
-from bayes_gpx.posteriors.beliefs import Beliefs, joint_logp, sites, with_sites
+from bayes_gpx.posteriors.base import CONSTRAINED, Collapsed, Conditioning, Found, Values
+from bayes_gpx.posteriors.constraints import Constraints, joint_logp, sites, with_sites
 from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out
 from bayes_gpx.posteriors.evidence.normal import (
     leave_one_out,
@@ -32,62 +32,64 @@ from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoeffici
 from bayes_gpx.processes.operators import Operator
 
 
-class WithBeliefs(Collapsed):
-    """Normal noise, and beliefs, each of which is a row more.
+class WithConstraints(Collapsed):
+    """Normal noise, and constraints, each of which is a row more.
 
     Bounds are sites of expectation propagation, which stay what all rows made them where rows are
     left out; or values, where a draw holds those.
     """
 
     plain: ClassVar[type[Collapsed]]
-    """The strategy for data without beliefs."""
+    """The strategy for data without constraints."""
 
-    def around(self, given: Conditioning, beliefs: Beliefs | None) -> Callable[[Operator], Values]:
-        """The posterior given the data and such beliefs in the place of all."""
-        strategy = self.plain() if beliefs is None else self
-        given = replace(given, beliefs=beliefs)
+    def around(
+        self, given: Conditioning, constraints: Constraints | None
+    ) -> Callable[[Operator], Values]:
+        """The posterior given the data and such constraints in the place of all."""
+        strategy = self.plain() if constraints is None else self
+        given = replace(given, constraints=constraints)
         return strategy.posterior(given, strategy.condition(given))
 
     def _bounds(self, given):
         """Bounds (k,), the same where a value is known or was drawn."""
-        bounds = [pt.constant(bound) for bound in (given.beliefs.low, given.beliefs.high)]
-        if BELIEVED not in given.theta:
+        bounds = [pt.constant(bound) for bound in (given.constraints.low, given.constraints.high)]
+        if CONSTRAINED not in given.theta:
             return bounds
-        own = np.flatnonzero(given.beliefs.low < given.beliefs.high)
-        return [bound[own].set(given.theta[BELIEVED]) for bound in bounds]
+        own = np.flatnonzero(given.constraints.low < given.constraints.high)
+        return [bound[own].set(given.theta[CONSTRAINED]) for bound in bounds]
 
     def log_density(self, likelihood, y, *parts):
-        """Of y given the beliefs."""
+        """Of y given the constraints."""
         joint = self._joint_logp(likelihood, y, *parts)
-        return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_belief(*parts))
+        return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_constraint(*parts))
 
     @abstractmethod
     def _joint_logp(self, likelihood, y, *parts):
-        """Log density of y and probability, or density, of the beliefs."""
+        """Log density of y and probability, or density, of the constraints."""
 
-    def log_belief(self, *parts: Tensor) -> Tensor:
-        """Log probability of the beliefs under the prior, or density of those that are values."""
-        C, low, high = self.belief_covariance(*parts), *parts[-2:]
+    def log_constraint(self, *parts: Tensor) -> Tensor:
+        """Log prior probability of the constraints, or density of constraints that are values."""
+        C, low, high = self.constraint_covariance(*parts), *parts[-2:]
         return joint_logp(C, pt.zeros(0), low, high)
 
     @abstractmethod
-    def belief_covariance(self, *parts: Tensor) -> Tensor:
-        """Prior covariance of what is believed something of, noise included, (k, k)."""
+    def constraint_covariance(self, *parts: Tensor) -> Tensor:
+        """Prior covariance of constrained quantities, noise included, (k, k)."""
 
 
 def joint_covariance(given: Conditioning, sigma: TensorLike, **added: TensorLike) -> Tensor:
-    """Covariance of values at rows, with noise of sd sigma, and of those that beliefs are about.
+    """Covariance of values at rows, with noise of sd sigma, and of constrained quantities.
 
-    Which have the noise of the beliefs; `added` is a ridge or a jitter of `noisy_covariance`.
+    Which have the noise of the constraints; `added` is a ridge or a jitter of `noisy_covariance`.
     """
     sd = sigma * pt.ones(given.y.shape[0])
-    if given.beliefs is not None:
-        sd = pt.concatenate([sd, given.beliefs.sd])
+    if given.constraints is not None:
+        sd = pt.concatenate([sd, given.constraints.sd])
     return noisy_covariance(given.process, given.known, sd, given.Z, **added)
 
 
-class ExactWithBeliefs(OnRows, WithBeliefs):
-    """Beliefs beside normal noise on every row."""
+class ExactWithConstraints(OnRows, WithConstraints):
+    """Constraints beside normal noise on every row."""
 
     plain = Exact
 
@@ -95,7 +97,7 @@ class ExactWithBeliefs(OnRows, WithBeliefs):
         return [self._covariance(given, ridge=ridge), *self._bounds(given)]
 
     def _covariance(self, given, **added):
-        """Covariance of y and of what is believed something of, noise included."""
+        """Covariance of y and of constrained quantities, noise included."""
         return joint_covariance(given, given.theta["sigma"], **added)
 
     def signature(self, likelihood):
@@ -104,7 +106,7 @@ class ExactWithBeliefs(OnRows, WithBeliefs):
     def _joint_logp(self, likelihood, y, C, low, high):  # noqa: N803
         return joint_logp(C, y, low, high)
 
-    def belief_covariance(self, C, low, high):  # noqa: N803
+    def constraint_covariance(self, C, low, high):  # noqa: N803
         n = C.shape[0] - low.shape[0]
         return C[n:, n:]
 
@@ -114,7 +116,7 @@ class ExactWithBeliefs(OnRows, WithBeliefs):
         return Found(solve(root, y), root)
 
     def _seen(self, given):
-        """All that is observed, beliefs as sites; its covariance; and the log of their factors."""
+        """Observations and constraints as sites; their covariance; logs of the sites' factors."""
         C = self._covariance(given, jitter=given.jitter)
         found = sites(C, given.y, *self._bounds(given))
         return *with_sites(C, given.y, found), found.log_factor
@@ -122,10 +124,10 @@ class ExactWithBeliefs(OnRows, WithBeliefs):
     def leave_one_out(self, given):
         y, C, log_factor = self._seen(given)
         prior = self._covariance(given, jitter=given.jitter)
-        beliefs = self.log_belief(prior, *self._bounds(given))
+        constraints = self.log_constraint(prior, *self._bounds(given))
         joint, mean, variance = leave_one_out(y, C)
         n = given.y.shape[0]
-        return with_normal_noise(given, joint + log_factor - beliefs, mean[:n], variance[:n])
+        return with_normal_noise(given, joint + log_factor - constraints, mean[:n], variance[:n])
 
     def leave_groups_out(self, given, groups):
         y, C, _ = self._seen(given)
@@ -135,8 +137,8 @@ class ExactWithBeliefs(OnRows, WithBeliefs):
         return groups_of_normal(given, *groups_left_out(own, alpha, groups))
 
 
-class BasisWithBeliefs(ThroughCoefficients, WithBeliefs):
-    """Beliefs beside normal noise, with basis functions."""
+class BasisWithConstraints(ThroughCoefficients, WithConstraints):
+    """Constraints beside normal noise, with basis functions."""
 
     plain = LowRankNormal
 
@@ -145,13 +147,13 @@ class BasisWithBeliefs(ThroughCoefficients, WithBeliefs):
 
     def parts(self, given, ridge=0.0):
         seen = self.design(given)
-        beliefs = seen.design(given.beliefs.operator), pt.constant(given.beliefs.sd**2)
-        return [seen.F, seen.D + ridge, *beliefs, *self._bounds(given)]
+        constraints = seen.design(given.constraints.operator), pt.constant(given.constraints.sd**2)
+        return [seen.F, seen.D + ridge, *constraints, *self._bounds(given)]
 
     def signature(self, likelihood):
         return "(n,m),(n),(k,m),(k),(k),(k)"
 
-    def belief_covariance(self, F, D, G, V, low, high):  # noqa: N803
+    def constraint_covariance(self, F, D, G, V, low, high):  # noqa: N803
         return pt.dot(G, G.T) + pt.diag(V)
 
     def _joint_logp(self, likelihood, y, *parts):
@@ -159,9 +161,9 @@ class BasisWithBeliefs(ThroughCoefficients, WithBeliefs):
         return pt.switch(pt.isinf(log_factor), -np.inf, low_rank_logp(y, F, D) + log_factor)
 
     def _seen(self, y, F, D, G, V, low, high):  # noqa: N803
-        """All that is observed, beliefs as sites; how it depends on coefficients; log factors.
+        """All that is observed, constraints as sites; how it depends on coefficients; log factors.
 
-        The rows are F (n, M), with noise of variance D (n,), the beliefs G (k, M), with V (k,).
+        The rows are F (n, M), with noise of variance D (n,), the constraints G (k, M), with V (k,).
         """
         q = _best_of(F, D, y)
         mean, half = pt.dot(G, q.mean), solve_root(q.root, G.T)
@@ -182,7 +184,7 @@ class BasisWithBeliefs(ThroughCoefficients, WithBeliefs):
         parts = self.parts(given)
         y, F, D, log_factor = self._seen(given.y, *parts)
         joint, mean, variance = low_rank_leave_one_out(y, F, D)
-        evidence, n = joint + log_factor - self.log_belief(*parts), given.y.shape[0]
+        evidence, n = joint + log_factor - self.log_constraint(*parts), given.y.shape[0]
         return with_normal_noise(given, evidence, mean[:n], variance[:n])
 
     def leave_groups_out(self, given, groups):
