@@ -192,6 +192,9 @@ held-out row leaves by more; by a tenth of the range, one does in every other sp
 """
 
 
+FORECAST = 5
+"""Rows of which a majority beyond the range of one column counts as a forecast, however near."""
+
 MOST_COLUMNS = 6
 """Columns that are named, of those in which rows leave the training data."""
 
@@ -200,9 +203,9 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
     """Say which rows leave the training data: how many, in which columns and how far.
 
     A row leaves the data where a number lies outside of its column's range in the training data, in
-    X or in a Z of its own. Nothing is said unless one does so by more than `MARGIN` of the range;
-    then all of them count. Categories have no range, and a row within all ranges may still be far
-    from every training row.
+    X or in a Z of its own. Nothing is said unless one does so by more than `MARGIN` of the range,
+    or more than half of `FORECAST` or more rows do so in the same column; then all of them count.
+    Categories have no range, and a row within all ranges may still be far from every training row.
 
     Returns
     -------
@@ -226,7 +229,9 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
             ends = (values[farthest, j], low[j], high[j])
             far, least, most = (_written(end, known.origins.get(column)) for end in ends)
             told = f"{column} in {outside.sum()}, as far as {far} (trained on {least} to {most})"
-            said.append((beyond[farthest, j] <= MARGIN * (high[j] - low[j]), told))
+            near = beyond[farthest, j] <= MARGIN * (high[j] - low[j])
+            few = len(outside) < FORECAST or 2 * outside.sum() <= len(outside)
+            said.append((near and few, told))
     if all(near for near, _ in said):
         return None
     columns = [told for _, told in sorted(said, key=lambda of_column: of_column[0])]

@@ -9,9 +9,10 @@ PACKAGE = str(Path(__file__).parents[1])
 class ExtrapolationWarning(UserWarning):
     """Rows to predict or explain leave the training data.
 
-    A verb gives it once for each call, where one of the rows of X_new or Z_new lies outside of a
-    column's range in the training data by more than `bayes_gpx.draws.points.MARGIN` of it. It then
-    counts all rows that lie outside, by however little. Filter it where you extrapolate on purpose:
+    Each explanation function gives it once for each call, if a row of X_new or Z_new lies outside a
+    column's range in the training data by more than 0.3 of the range, or if more than half of five
+    or more rows lie outside of it, as in a forecast. It then counts all rows outside. Filter it
+    where you extrapolate on purpose:
     ``warnings.simplefilter("ignore", bx.ExtrapolationWarning)``.
     """
 

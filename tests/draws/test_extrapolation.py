@@ -65,6 +65,14 @@ def test_a_kernel_that_continues_trends_is_named(model):
     assert abs(last["expquad"] - 28.5) < 3.0  # the mean of the response
 
 
+@pytest.mark.parametrize(("outside", "rows", "said"), [(3, 5, True), (4, 8, False), (4, 4, False)])
+def test_most_rows_beyond_the_same_end_are_a_forecast(model, outside, rows, said):
+    """By a hundredth of the range, as the next steps of a series; the last of ten, say, is none."""
+    age = np.where(np.arange(rows) < outside, 70.5, 45.0)
+    new = pd.DataFrame({"age": age, "dose": 0.5})
+    assert (told(model, new) is not None) == said
+
+
 def test_all_rows_of_a_forecast_are_counted(model):
     """Also those that are near: the margin decides whether anything is told, not what."""
     new = pd.DataFrame({"age": 70.0 + np.arange(1, 91) / 4, "dose": np.linspace(1.1, 0.2, 90)})
