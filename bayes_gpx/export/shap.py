@@ -8,7 +8,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Labels
-from bayes_gpx.plots.selection import ONE_UNIT, refuse_several, shown
+from bayes_gpx.plots.selection import ONE_UNIT, at_baseline, shown
 
 
 def to_shap(
@@ -65,7 +65,7 @@ def to_shap(
         _refuse_incomplete(dataset)
     base = np.zeros(len(mean))
     if predictions is not None:
-        base = _at_baseline(dataset, predictions).values[rows]
+        base = at_baseline(dataset, predictions).values[rows]
     elif "offset" in dataset:
         base = np.full(len(mean), float(dataset["offset"]))
     try:
@@ -83,37 +83,6 @@ def to_shap(
         lower_bounds=found["interval"].sel(ci_bound="lower").values,
         upper_bounds=found["interval"].sel(ci_bound="upper").values,
     )
-
-
-def _at_baseline(dataset, predictions):
-    """Predictions less the difference, on the scale of the attributions, (obs,)."""
-    if dataset.attrs.get("of") == "log_variance":
-        raise ValueError(
-            "predictions were given for attributions of the log variance, which they do not "
-            "contain. Leave predictions out: the base values are then 0."
-        )
-    name = "response_mean" if dataset.attrs.get("scale") == "response" else "f_mean"
-    if "difference_mean" not in dataset or name not in predictions:
-        raise ValueError(
-            "predictions are for attributions: expected the results of bx.attributions and "
-            "bx.predictions, both on the response scale or both on='latent'; contributions bring "
-            "their own offset."
-        )
-    found = predictions[name]
-    refuse_several(found)
-    for dim in ("class", "output"):
-        own, other = (array.coords[dim].item() if dim in array.coords else None
-                      for array in (dataset, found))  # fmt: skip
-        if own != other:
-            raise ValueError(
-                f"The predictions are of {dim} {other!r} and the dataset is of {own!r}. Pass "
-                f"predictions.sel({{{dim!r}: {own!r}}})."
-            )
-    if not np.array_equal(predictions["obs"].values, dataset["obs"].values):
-        raise ValueError("The obs of predictions differ; expected those of the dataset.")
-    if name == "response_mean" and "exposure" in predictions:
-        found = found / predictions["exposure"]
-    return found - dataset["difference_mean"]
 
 
 def _refuse_incomplete(dataset):

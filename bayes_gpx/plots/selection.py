@@ -233,6 +233,37 @@ def against(dataset):
     return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
 
 
+def at_baseline(dataset, predictions):
+    """Predictions less the difference, on the scale of the attributions, (obs,)."""
+    if dataset.attrs.get("of") == "log_variance":
+        raise ValueError(
+            "predictions were given for attributions of the log variance, which they do not "
+            "contain. Leave predictions out: the base values are then 0."
+        )
+    name = "response_mean" if dataset.attrs.get("scale") == "response" else "f_mean"
+    if "difference_mean" not in dataset or name not in predictions:
+        raise ValueError(
+            "predictions are for attributions: expected the results of bx.attributions and "
+            "bx.predictions, both on the response scale or both on='latent'; contributions bring "
+            "their own offset."
+        )
+    found = predictions[name]
+    refuse_several(found)
+    for dim in ("class", "output"):
+        own, other = (array.coords[dim].item() if dim in array.coords else None
+                      for array in (dataset, found))  # fmt: skip
+        if own != other:
+            raise ValueError(
+                f"The predictions are of {dim} {other!r} and the dataset is of {own!r}. Pass "
+                f"predictions.sel({{{dim!r}: {own!r}}})."
+            )
+    if not np.array_equal(predictions["obs"].values, dataset["obs"].values):
+        raise ValueError("The obs of predictions differ; expected those of the dataset.")
+    if name == "response_mean" and "exposure" in predictions:
+        found = found / predictions["exposure"]
+    return found - dataset["difference_mean"]
+
+
 def with_values(value):
     """`feature = value` for each feature of one observation; of a category, its level."""
     levels = value["level"].values if "level" in value.coords else [""] * value.size

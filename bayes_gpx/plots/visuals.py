@@ -15,6 +15,9 @@ SIGNED, UNSIGNED = "RdBu_r", "viridis"
 ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.9, 256)))
 """The same without its brightest, for points on white."""
 
+POSITIVE, NEGATIVE = "#b2182b", "#2166ac"
+"""Colors of effects by sign, as in `SIGNED`."""
+
 MOST_TICKS = 5
 """Of a colour bar, so that numbers of many digits do not touch."""
 

@@ -8,72 +8,124 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
+from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum, interval_probability
-from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import ONE_UNIT, against, called, short, shown, whole, with_values
-from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
+from bayes_gpx.plots.layout import LETTER, add_title, backend_named, lay_out
+from bayes_gpx.plots.selection import (
+    ONE_UNIT,
+    against,
+    at_baseline,
+    called,
+    short,
+    shown,
+    whole,
+    with_values,
+)
+from bayes_gpx.plots.visuals import NEGATIVE, POSITIVE, axis_labels, interval_bars
+
+WIDTH, SHORT = 7.0, 24
+"""Of the figure, in inches, if no name of a row has more letters."""
 
 HALF = 0.32
 """Half of a bar's height."""
 
+GAP = 0.06
+"""Room between the columns of bars, intervals and numbers, as a share of the width of the bars."""
 
-def _steps(da, target, *, start):
-    backend = backend_from_object(target)
-    for row, (begin, step) in enumerate(zip(start, da.values, strict=True)):
-        artist = backend.fill_between_y(
-            np.array([begin, begin + step]),
-            np.full(2, row - HALF),
-            np.full(2, row + HALF),
-            target,
-            color="gray" if row + 1 == da.size else "C0" if step >= 0 else "C1",
-            alpha=0.6,
-        )
-        if row + 1 < da.size:
-            ends = np.full(2, begin + step)
-            backend.line(ends, np.array([row, row + 1.0]), target, color="gray", width=1)
-    return artist
+NUMBERS = 0.38
+"""Width of the column of numbers, as a share of the width of the other two."""
+
+CERTAIN, UNCERTAIN = 0.9, 0.3
+"""Opacity of a step, by whether its interval excludes 0."""
 
 
-def _bars(da, target, *, start, **kwargs):
-    bounds = da.transpose("step", "ci_bound").values + start[:, None]
-    return interval_bars(np.arange(len(start)), bounds, target, across=True, **kwargs)
-
-
-def _numbers(da, target, *, interval, start, **kwargs):
+def _steps(da, target, *, interval, start):
+    """Bars from where each step begins; the last one is the total."""
     backend = backend_from_object(target)
     bounds = interval.transpose("step", "ci_bound").values
-    ends = np.column_stack([start, start + da.values, *(start + bounds.T)])
-    width = np.ptp(ends) or 1.0
-    for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
-        text = f"{step:+.3g} [{low:.3g}, {high:.3g}]"
-        artist = backend.text(
-            ends.max() + 0.03 * width, row, text, target, horizontal_align="left", **kwargs
+    for row, (begin, step, (low, high)) in enumerate(zip(start, da.values, bounds, strict=True)):
+        total = row + 1 == da.size
+        artist = backend.fill_between_y(
+            np.array([begin, begin + step]),
+            np.full(2, row + 1 - HALF),
+            np.full(2, row + 1 + HALF),
+            target,
+            color="gray" if total else POSITIVE if step >= 0 else NEGATIVE,
+            alpha=UNCERTAIN if low <= 0 <= high else CERTAIN,
         )
-    backend.xlim((ends.min() - 0.05 * width, ends.max() + 0.45 * width), target)
-    backend.ylim((da.size - 0.4, -0.6), target)
+        if not total:
+            ends = np.full(2, begin + step)
+            backend.line(ends, np.array([row + 1, row + 2.0]), target, color="gray", width=1)
+    backend.line(np.full(2, start[0]), np.array([0.0, 1.0]), target, color="gray", width=1)
     return artist
 
 
-def _names(da, target, *, names, **kwargs):
-    return backend_from_object(target).yticks(np.arange(len(names)), names, target, **kwargs)
+def _intervals(da, target, *, at, **kwargs):
+    """Intervals of all steps but the total around a 0 of their own, in the scale of the bars."""
+    bounds = da.transpose("step", "ci_bound").values[:-1]
+    rows = 1 + np.arange(len(bounds))
+    ends = np.array([0.4, len(bounds) + 0.6])
+    backend_from_object(target).line(np.full(2, at), ends, target, color="gray", width=0.8)
+    return interval_bars(rows, at + bounds, target, across=True, **kwargs)
+
+
+def _points(da, target, *, at, **kwargs):
+    rows = np.arange(1.0, da.size)
+    return backend_from_object(target).scatter(at + da.values[:-1], rows, target, **kwargs)
+
+
+def _numbers(da, target, *, interval, at, prob, **kwargs):
+    backend = backend_from_object(target)
+    bounds = interval.transpose("step", "ci_bound").values
+    places = _decimals(np.column_stack([da.values, bounds]))
+    for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
+        sign = "+" if step > 0 else ""
+        text = f"{sign}{_written(step, places)} [{_written(low, places)}, {_written(high, places)}]"
+        backend.text(at, row + 1, text, target, horizontal_align="left", **kwargs)
+    heading = f"step, {prob:.0%} interval"
+    return backend.text(at, 0, heading, target, horizontal_align="left", **kwargs)
+
+
+def _decimals(values):
+    """Decimal places that show two digits of the largest number."""
+    largest = np.abs(values).max()
+    return max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
+
+
+def _written(number, places):
+    """A number with a minus sign, which no 0 has."""
+    return f"{round(number, places) + 0.0:.{places}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _frame(da, target, *, ends, width, names, **kwargs):
+    """Limits, numbers below the bars alone, and names of the rows."""
+    backend = backend_from_object(target)
+    low, high = ends
+    backend.xlim((low - GAP * (high - low), low + width), target)
+    backend.ylim((da.size + 0.6, -0.6), target)
+    ticks = [t for t in MaxNLocator(4).tick_values(low, high) if low <= t <= high]
+    backend.xticks(ticks, [f"{t:.6g}".replace("-", "\N{MINUS SIGN}") for t in ticks], target)
+    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
 
 
 def plot_waterfall(
     dataset: xr.Dataset,
     *,
     obs: Labels | None = None,
+    predictions: xr.Dataset | None = None,
     max_features: int | None = 10,
     ci_prob: float | None = None,
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot how the attributions of one observation lead from f(baseline) to f(x), step by step.
+    """Plot how the attributions of one observation lead from the baseline to the prediction.
 
     Each row is the step of one feature, the largest first, followed by one step for all remaining
-    features; the last row is the total. The interval of a step is that of the step alone, as if the
-    steps before it were known. The scale starts at 0, which stands for f(baseline).
+    features; the last row is the total. Steps up are red and steps down are blue. A pale step has
+    an interval that contains 0. Intervals have a column of their own, with a line at 0: each is the
+    interval of that step alone.
 
     Parameters
     ----------
@@ -82,6 +134,10 @@ def plot_waterfall(
         steps of contributions start at `offset`.
     obs : label
         Which observation to plot; needed if the dataset has several.
+    predictions : xarray.Dataset, optional
+        What `bayes_gpx.predictions` returned for the same observations. The axis then runs from
+        the prediction at the baseline to that of the observation, in units of the response;
+        without predictions it begins at 0. Contributions begin at their `offset`.
     max_features : int
         How many features have steps of their own; all others are shown as one step.
     ci_prob : float, optional
@@ -98,7 +154,7 @@ def plot_waterfall(
     ------
     ValueError
         If the dataset holds no draws or several baselines, or if `obs` does not choose exactly one
-        of several observations.
+        of several observations; for predictions that do not fit the dataset.
     """
     found = shown(dataset, ONE_UNIT, obs=obs, ci_prob=ci_prob, draws=True)
     if found.sizes["obs"] != 1:
@@ -119,29 +175,52 @@ def plot_waterfall(
         bounds.append(interval_of_sum(one, name, rest, prob))
         mean.append(float(added) - sum(mean))
         names.append("1 other feature" if len(rest) == 1 else f"{len(rest)} other features")
-    start = np.concatenate([[0.0], np.cumsum(mean)[:-1], [0.0]])
-    names.append(whole(name, dataset))
     if "difference" in one:
         bounds.append(interval_of(one, "difference", prob))
     else:
         bounds.append(interval_of_sum(one, name, order, prob))
     bounds = [bound.reset_coords(drop=True) for bound in bounds]
     interval = xr.Dataset({name: xr.concat(bounds, "step")})
-    found_mean = xr.Dataset({name: ("step", [*mean, float(added)])})
+    steps = xr.Dataset({name: ("step", [*mean, float(added)])})
+
+    origin, what, axis = _origin(dataset, predictions, found, name)
+    start = origin + np.concatenate([[0.0], np.cumsum(mean)[:-1], [0.0]])
+    tops = np.concatenate([start, start + steps[name].values])
+    low, high = tops.min(), tops.max()
+    extent = interval[name].isel(step=slice(-1)).values
+    width = max(high - low, np.ptp(extent)) or 1.0
+    zero = high + GAP * width - min(extent.min(), 0.0)
+    text = zero + max(extent.max(), 0.0) + GAP * width
+    figure_width = (text - low) * (1.0 + NUMBERS)
+    names = [what[0], *names, what[1]]
 
     backend = backend_named(backend)
-    size = 6.4 + 0.11 * max(map(len, names)), 1.2 + 0.34 * len(names)
-    lay_out(pc_kwargs, 1, size, backend=backend)
-    pc = PlotCollection.wrap(found_mean, backend=backend, **pc_kwargs)
-    pc.map(vertical_zero, "reference", data=found_mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_steps, "steps", data=found_mean, start=start)
-    pc.map(_bars, "credible_interval", data=interval, start=start, color="black", width=1.5)
-    pc.map(_numbers, "numbers", data=found_mean, interval=interval, start=start, size=9)
-    pc.map(_names, "ticks", data=found_mean, names=names, store_artist=False)
-    axis = f"{whole(name, dataset)} [{dataset.attrs['units']}]"
-    pc.map(axis_labels, "xlabel", data=found_mean, x=axis)
-    words = ", ".join(
-        filter(None, [f"{called(name, dataset)} of obs {short(found['obs'][0])}", against(dataset)])
-    )
-    add_title(pc, f"{words}\nsteps of the mean, with each step's {found.attrs['interval']}")
+    wide = WIDTH + LETTER * max(0, max(map(len, names)) - SHORT)
+    lay_out(pc_kwargs, 1, (wide, 1.3 + 0.3 * len(names)), backend=backend)
+    pc = PlotCollection.wrap(steps, backend=backend, **pc_kwargs)
+    pc.map(_steps, "steps", data=steps, interval=interval, start=start)
+    pc.map(_intervals, "credible_interval", data=interval, at=zero, color="black", width=1.2)
+    pc.map(_points, "points", data=steps, at=zero, color="black", size=12)
+    pc.map(_numbers, "numbers", data=steps, interval=interval, at=text, prob=prob, size=9)
+    frame = {"ends": (low, high), "width": figure_width, "names": names}
+    pc.map(_frame, "ticks", data=steps, **frame, store_artist=False)
+    pc.map(axis_labels, "xlabel", data=steps, x=axis)
+    words = [f"{called(name, dataset)} of obs {short(found['obs'][0])}", against(dataset)]
+    pale = f"pale: the {prob:.0%} interval contains 0"
+    add_title(pc, f"{', '.join(filter(None, words))}\n{pale}")
     return pc
+
+
+def _origin(dataset, predictions, found, name):
+    """Where the first step begins, names of the first and the last row, and the axis."""
+    units = dataset.attrs["units"]
+    if predictions is not None:
+        begin = float(at_baseline(dataset, predictions).values[found["row"].item()])
+        first = "baseline"
+    elif "offset" in dataset:
+        begin, first = float(dataset["offset"]), "offset"
+    else:
+        return 0.0, ("baseline", whole(name, dataset)), f"{whole(name, dataset)} [{units}]"
+    scale = "mean response" if dataset.attrs.get("scale") == "response" else "f"
+    end = begin + float(found["mean"].sum())
+    return begin, (f"{first}: {begin:.4g}", f"prediction: {end:.4g}"), f"{scale} [{units}]"

@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.plots.visuals import ON_WHITE
+from bayes_gpx.plots.visuals import NEGATIVE, ON_WHITE, POSITIVE
 
 FEATURES = ["wind", "rain", "sun", "ice"]
 SIZE = np.array([0.5, 4.0, 1.0, 2.0])
@@ -69,27 +69,56 @@ def test_a_waterfall_steps_from_0_to_the_difference():
     axes, one = only(plot), data.sel(obs=103)
     mean = one["attribution_mean"].to_series()
     first = list(mean.abs().sort_values(ascending=False).index[:2])
-    shown = axes.get_yticks(), labels(axes.get_yticklabels())
-    assert shown[1][2:] == ["2 other features", "f(x) - f(baseline)"]
+    names = labels(axes.get_yticklabels())
+    assert names[0] == "baseline" and names[3:] == ["2 other features", "f(x) - f(baseline)"]
     value = one["value"].to_series()
-    assert shown[1][:2] == [f"{name} = {value[name]:.4g}" for name in first]
+    assert names[1:3] == [f"{name} = {value[name]:.4g}" for name in first]
     steps = [mean[first[0]], mean[first[1]], mean.sum() - mean[first].sum()]
     edges = np.concatenate([[0.0], np.cumsum(steps)])
-    boxes = [rectangle(box) for box in axes.collections]
+    boxes = [rectangle(box) for box in axes.collections[:4]]
     assert_allclose(boxes[:3], np.sort(np.column_stack([edges[:-1], edges[1:]]), axis=1))
     assert_allclose(boxes[3], sorted([0.0, one["difference_mean"].item()]))
-    drawn = axes.lines[-1].get_xdata().reshape(4, 3)[:, :2]
+    zero, intervals = (line.get_xdata() for line in axes.lines[-2:])
+    drawn = intervals.reshape(3, 3)[:, :2] - zero[0]
     draws = {name: one["attribution"].sel(feature=name).values[0] for name in FEATURES}
     rest = sum(draws[name] for name in FEATURES if name not in first)
-    known = [draws[first[0]], draws[first[1]], rest, one["difference"].values[0]]
-    starts = np.append(edges[:-1], 0.0)
-    assert_allclose(drawn, ends(np.transpose(known), 0.5).T + starts[:, None])
-    assert axes.texts[0].get_text().startswith(f"{steps[0]:+.3g} [")
-    assert min(text.get_position()[0] for text in axes.texts) > max(np.ravel(boxes))
-    for box, step in zip(axes.collections, [*steps, None], strict=True):
-        expected = "gray" if step is None else "C0" if step > 0 else "C1"
-        assert_allclose(box.get_facecolor()[0, :3], to_rgb(expected))
+    expected = ends(np.transpose([draws[first[0]], draws[first[1]], rest]), 0.5).T
+    assert_allclose(drawn, expected)
+    assert min(intervals[~np.isnan(intervals)]) > max(np.ravel(boxes))  # a column of their own
+    assert_allclose(axes.collections[-1].get_offsets()[:, 0] - zero[0], steps)
+    assert min(text.get_position()[0] for text in axes.texts) > np.nanmax(intervals)
+    for box, step, (low, high) in zip(axes.collections, steps, expected, strict=False):
+        assert_allclose(box.get_facecolor()[0, :3], to_rgb(POSITIVE if step > 0 else NEGATIVE))
+        assert (box.get_facecolor()[0, 3] < 0.5) == (low <= 0.0 <= high)
     assert axes.get_xlabel() == "f(x) - f(baseline) [kg]"
+
+
+def test_a_waterfall_leads_from_the_prediction_at_the_baseline(regression):
+    X, _, y, X_new, _ = regression
+    model, theta = bx.GP(X, y), {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma": 0.4}
+    options = {"draws": 20, "progressbar": False}
+    found = bx.attributions(model, theta, X_new, **options)
+    predicted = bx.predictions(model, theta, X_new, **options)
+    axes = only(bx.plot_waterfall(found, obs=2, predictions=predicted, backend="matplotlib"))
+    at_baseline = bx.predictions(model, theta, X.mean().to_frame().T, **options)
+    start, end = at_baseline["f_mean"].item(), predicted["f_mean"].sel(obs=2).item()
+    assert_allclose(rectangle(axes.collections[-2]), sorted([start, end]))
+    names = labels(axes.get_yticklabels())
+    assert names[0] == f"baseline: {start:.4g}" and names[-1] == f"prediction: {end:.4g}"
+    assert axes.get_xlabel() == "f [pressure]"
+    with pytest.raises(ValueError, match="The obs of predictions differ"):
+        bx.plot_waterfall(found, obs=2, predictions=predicted.isel(obs=[2]))
+
+
+@pytest.mark.parametrize(
+    ("largest", "written"), [(54.3, "+54"), (0.0283, "+0.028"), (3.96, "+4.0")]
+)
+def test_numbers_have_two_digits(largest, written):
+    data = attributed(1)
+    for name in [n for n in data if n != "value"]:
+        data[name] = data[name] * 0.0 + largest
+    axes = only(bx.plot_waterfall(data, backend="matplotlib"))
+    assert axes.texts[0].get_text().startswith(f"{written} [")
 
 
 def test_a_waterfall_of_contributions_starts_at_the_offset(regression):
@@ -97,9 +126,9 @@ def test_a_waterfall_of_contributions_starts_at_the_offset(regression):
     theta = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma_w": 0.3, "sigma": 0.4}
     found = bx.contributions(bx.GPX(X, y, Z), theta, X_new, Z_new, draws=20, progressbar=False)
     axes = only(bx.plot_waterfall(found, obs=2, backend="matplotlib"))
-    total = found["contribution_mean"].sel(obs=2).sum().item()
-    assert_allclose(rectangle(axes.collections[-1]), sorted([0.0, total]))
-    assert axes.get_xlabel() == "f(x) - offset [pressure]"
+    total, offset = found["contribution_mean"].sel(obs=2).sum().item(), found["offset"].item()
+    assert_allclose(rectangle(axes.collections[-2]), sorted([offset, offset + total]))
+    assert axes.get_xlabel() == "f [pressure]"
 
 
 def test_titles_say_that_the_log_variance_is_divided():
@@ -291,7 +320,7 @@ def test_a_sample_at_the_baseline_has_a_waterfall():
     for name in [n for n in data if n != "value"]:
         data[name] = data[name] * 0.0
     axes = only(bx.plot_waterfall(data, backend="matplotlib"))
-    assert_allclose([rectangle(box) for box in axes.collections], 0.0)
+    assert_allclose([rectangle(box) for box in axes.collections[:-1]], 0.0)
 
 
 @pytest.mark.parametrize("draw", [bx.plot_heatmap, bx.plot_image])

@@ -52,7 +52,9 @@ def _one(findings, label):
     heading = f"Row {label}: {what}{of} {mean} {interval(low, high)}{unit}"
     told = [*findings.known_of(label), _total(findings, found, of), *_sentences(findings, found)]
     yield Points(heading, told, str(label))
-    pc = plot_waterfall(found.expand_dims(obs=[label]), backend="matplotlib")
+    there = None if findings.by_place else predicted.expand_dims(obs=[label])
+    steps = found.expand_dims(obs=[label])
+    pc = plot_waterfall(steps, predictions=there, backend="matplotlib")
     yield picture(pc, f"Row {label}: the same as steps, the largest first.", str(label))
 
 
