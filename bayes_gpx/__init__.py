@@ -1,6 +1,23 @@
-"""Gaussian processes that explain themselves, with PyMC, PyTensor and ArviZ.
+"""Gaussian processes that explain their predictions, with PyMC, PyTensor and ArviZ.
 
-Names are loaded when they are first used, so that importing the package takes no time.
+Build a model (`GP` or `GPX`), call its method `fit`, and ask a question:
+
+==================================================  ====================================
+question                                            function
+==================================================  ====================================
+Why is this prediction high?                        `attributions`, `shapley_values`
+What if a feature had another value?                `comparisons`
+How does the response change along a feature?       `partial_dependence`, `components`
+Where is an effect steep, flat or reversed?         `slopes`, `derivatives`
+Which features matter, and is the ranking certain?  `relevance`, `ranking`, `importances`
+Which features interact?                            `interactions`, `sobol_indices`
+Which few features predict as well as all?          `project`
+What is the coefficient of a feature in this row?   `weights`, `contributions` of a `GPX`
+What will the next response be?                     `predictions`
+==================================================  ====================================
+
+Each function takes the model, its fit and new rows, and returns an xarray Dataset. A function whose
+name begins with `plot_` draws such a Dataset. Names are loaded when they are first used.
 """
 
 from importlib import import_module

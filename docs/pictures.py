@@ -1,8 +1,15 @@
-"""The three pictures on the first page of the documentation: ``python docs/pictures.py``.
+"""The pictures of the README and of the first page of the documentation.
 
-Diabetes data: 442 patients, ten measurements, and how far the disease went in a year.
+    python docs/pictures.py
+
+The waterfall is the picture that the README's example draws, because that example is run here. The
+others explain the same fit: diabetes data, 442 patients, ten measurements, and a score of how far
+the disease went in a year.
 """
 
+import os
+import re
+import tempfile
 from pathlib import Path
 
 import matplotlib as mpl
@@ -11,27 +18,51 @@ import numpy as np
 import bayes_gpx as bx
 
 FOLDER = Path(__file__).with_name("_static")
+README = Path(__file__).parents[1] / "README.md"
 QUIET = {"seed": 1, "progressbar": False}
+DPI = 130
+
+
+def example():
+    """Names that the README's first example leaves behind, and its picture in the folder."""
+    (code, *_) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    space, here = {}, Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            exec(code, space)
+        finally:
+            os.chdir(here)
+    return space
 
 
 def main():
     """Fit once, and write the pictures."""
     mpl.use("agg")
-    data = bx.datasets.load("diabetes")
-    model = bx.GP(data.X, data.y)
-    idata = model.fit("nuts", draws=500, tune=500, **QUIET)
-    some = data.X.index[:: len(data.X) // 100]
+    space = example()
+    model, idata, X = space["model"], space["idata"], space["data"].X
+    patient = space["explained"]["obs"].values
+    waterfall = bx.plot_waterfall(space["explained"], predictions=space["predicted"])
+    waterfall.savefig(FOLDER / "readme_waterfall.png", dpi=DPI)
+    mean = space["explained"]["attribution_mean"].squeeze().to_series().round(0)
+    print(mean.to_dict(), space["predicted"]["y_mean"].item())
+
+    change = {"bmi": (X["bmi"].loc[patient].item(), 25)}
+    less = bx.comparisons(model, idata, variables=change, obs=X.index[:8], **QUIET)
+    bx.plot_comparisons(less).savefig(FOLDER / "readme_comparisons.png", dpi=DPI)
+
+    some = X.index[:: len(X) // 100]
     shares = bx.attributions(model, idata, obs=some, keep="summary", progressbar=False)
     swarm = bx.plot_beeswarm(shares, max_features=6)
-    swarm.savefig(FOLDER / "first_attributions.png")
+    swarm.savefig(FOLDER / "first_attributions.png", dpi=DPI)
 
-    rows = data.X.iloc[[0] * 40].reset_index(drop=True)
-    rows["bmi"] = np.linspace(data.X["bmi"].min(), data.X["bmi"].max(), 40)
+    rows = X.iloc[[0] * 40].reset_index(drop=True)
+    rows["bmi"] = np.linspace(X["bmi"].min(), X["bmi"].max(), 40)
     slopes = bx.slopes(model, idata, rows, **QUIET)
-    bx.plot_derivatives(slopes, features=["bmi"]).savefig(FOLDER / "first_slopes.png")
+    bx.plot_derivatives(slopes, features=["bmi"]).savefig(FOLDER / "first_slopes.png", dpi=DPI)
 
     ranked = bx.ranking(bx.relevance(model, idata, obs=some, num_draws=200, progressbar=False))
-    bx.plot_relevance(ranked).savefig(FOLDER / "first_relevance.png")
+    bx.plot_relevance(ranked).savefig(FOLDER / "first_relevance.png", dpi=DPI)
 
 
 if __name__ == "__main__":

@@ -12,8 +12,16 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import panel_features, refuse_no_dataset, refuse_several, with_unit
+from bayes_gpx.plots.selection import (
+    panel_features,
+    refuse_no_dataset,
+    refuse_several,
+    short,
+    with_unit,
+)
 from bayes_gpx.plots.visuals import (
+    NEGATIVE,
+    POSITIVE,
     axis_labels,
     coloured_points,
     few_numbers,
@@ -21,8 +29,8 @@ from bayes_gpx.plots.visuals import (
     interval_bars,
 )
 
-SIGNS = ("#0072b2", "#d55e00", "#999999")
-"""Colours of a positive, a negative and an uncertain sign, after Okabe and Ito."""
+SIGNS = (POSITIVE, NEGATIVE, "#999999")
+"""Colors of a positive, a negative and an uncertain sign."""
 
 
 def _band(da, target, *, value, curve, width, **kwargs):
@@ -51,11 +59,8 @@ def _signs(da, target, *, value, positive, prob, **kwargs):
 def _labels(da, target, *, mean, sd, positive, **kwargs):
     few_numbers(target)
     backend = backend_from_object(target)
-    backend.title(
-        f"average {mean.item():.3g} ± {sd.item():.2g}, P(> 0) {positive.item():.2f}",
-        target,
-        **kwargs,
-    )
+    average = f"average {mean.item():.2g} ± {sd.item():.2g}, P(> 0) = {positive.item():.2f}"
+    backend.title(f"{short(da['feature'])}: {average}", target, **kwargs)
     return axis_labels(da, target, x=with_unit(da), y="derivative")
 
 
@@ -70,8 +75,8 @@ def plot_derivatives(
 
     If only one feature varies over the observations, its panel has a curve with a pointwise (dark)
     and a simultaneous (light) band. Otherwise each observation is a point with two intervals. Marks
-    along the bottom are at the values of the observations. They are blue where the derivative is
-    positive with at least the probability of the bands, orange where it is negative with at least
+    along the bottom are at the values of the observations. They are red where the derivative is
+    positive with at least the probability of the bands, blue where it is negative with at least
     this probability, and gray otherwise.
 
     Parameters
@@ -131,8 +136,7 @@ def plot_derivatives(
     )
     add_title(
         pc,
-        f"Derivative{some}, {dataset.attrs['units']}\n"
-        f"{prob:.0%} bands: pointwise dark, simultaneous light\n"
-        f"marks at the bottom: P(> 0) at least {prob:.0%} blue, P(< 0) orange, neither gray",
+        f"Slopes{some}, {dataset.attrs['units']}, with {prob:.0%} bands (light: simultaneous)\n"
+        f"marks: positive (red) or negative (blue) with probability {prob:.0%}",
     )
     return pc

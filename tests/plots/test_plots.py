@@ -6,6 +6,7 @@ from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from bayes_gpx.plots.visuals import NEGATIVE, POSITIVE
 
 THETA = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma_w": 0.3, "sigma": 0.4}
 
@@ -132,10 +133,10 @@ def test_marks_say_which_signs_are_known(sloped):
     six = rows.isel(obs=range(6)).copy()
     six["derivative_probability_positive"][:, 0] = known
     axes = bx.plot_derivatives(six, backend="matplotlib").viz["plot"].sel(feature="age").item()
-    blue, orange, gray = "#0072b2", "#d55e00", "#999999"
+    up, down, gray = POSITIVE, NEGATIVE, "#999999"
     # The bands' probability is 0.9.
     drawn = [to_hex(colour) for colour in axes.collections[-1].get_facecolor()]
-    assert drawn == [blue, blue, gray, gray, orange, orange]
+    assert drawn == [up, up, gray, gray, down, down]
 
 
 def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):

@@ -12,8 +12,9 @@ import pytest
 import bayes_gpx as bx
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES = [page for page in PAGES if "_build" not in page.parts and "generated" not in page.parts]
+DOCS = sorted((ROOT / "docs").rglob("*.md"))
+DOCS = [page for page in DOCS if "_build" not in page.parts and "generated" not in page.parts]
+PAGES = [ROOT / "README.md", ROOT / "models" / "README.md", *DOCS]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 BUILT = (".md", ".ipynb")
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(#[^)\s]*)?\)")
@@ -68,7 +69,7 @@ def test_every_page_is_in_a_table_of_contents():
         for tree in re.findall(r"```{toctree}(.*?)```", index, re.DOTALL)
         for line in tree.splitlines()
     }
-    pages = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in PAGES[1:]}
+    pages = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in DOCS}
     pages |= {str(page.relative_to(ROOT).with_suffix("")) for page in NOTEBOOKS}
     assert pages - listed == {"index"}
 
@@ -101,19 +102,28 @@ def test_the_page_on_constraints_runs():
 
 @pytest.mark.slow
 def test_the_readme_runs(monkeypatch, tmp_path):
+    """Its picture is the one that the page shows, and its sentence has the picture's numbers."""
     monkeypatch.chdir(tmp_path)
-    blocks = blocks_of(ROOT / "README.md")
-    assert blocks
-    space = {}
-    for block in blocks:
+    space, page = {}, (ROOT / "README.md").read_text()
+    for block in blocks_of(ROOT / "README.md"):
         exec(block, space)
     plt.close("all")
-    assert (tmp_path / "contributions.png").stat().st_size > 10_000
-    # the numbers that it prints
-    shown = re.search(r"bmi +([\d.]+) +([\d.]+)", (ROOT / "README.md").read_text()).groups()
-    row = space["explained"].sel(obs=400, feature="bmi")
-    assert float(row["contribution_mean"]) == pytest.approx(float(shown[0]), rel=0.1)
-    assert float(row["contribution_sd"]) == pytest.approx(float(shown[1]), rel=0.1)
+    shown = plt.imread(ROOT / "docs" / "_static" / "readme_waterfall.png")[..., :3]
+    drawn = bx.plot_waterfall(space["explained"], predictions=space["predicted"])
+    drawn.savefig(tmp_path / "again.png", dpi=130)  # as docs/pictures.py draws it
+    assert (tmp_path / "why.png").stat().st_size > 10_000
+    again = plt.imread(tmp_path / "again.png")[..., :3]
+    assert again.shape == shown.shape and abs(again - shown).mean() < 0.01
+    said = re.search(
+        r"score of (\d+) for patient 428, and (\d+) for an average patient. A body mass index of "
+        r"34.6\naccounts for \+(\d+) of the difference, with a 90% interval from (\d+) to (\d+)",
+        page,
+    )
+    explained, score = space["explained"].isel(obs=0), space["predicted"]["y_mean"].item()
+    bmi = explained.sel(feature="bmi")
+    found = [score, score - explained["difference_mean"].item(), bmi["attribution_mean"].item()]
+    found += bmi["attribution_interval"].values.tolist()
+    assert [float(number) for number in said.groups()] == pytest.approx(found, abs=1.0)
 
 
 def test_all_say_the_same_version():
