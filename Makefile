@@ -33,7 +33,7 @@ setup: .venv/.installed
 test: .venv/.installed
 	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'not slow$(NO_DATA)' --doctest-modules tests bayes_gpx
 
-test-slow: .venv/.installed
+test-slow: .venv/.installed-bench
 	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)$(NO_BROWSER)'
 
 # A hundred wrong versions of the mathematics, each tried on its wing's tests: more than an hour.
