@@ -390,6 +390,7 @@ def test_shares_of_signs_count_houses():
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.filterwarnings("ignore::bayes_gpx.inference.diagnostics.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore:X has columns that hold the same values")  # pixels of few rows
 @pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("*.py")))
 def test_quick_versions_run(name, tmp_path):
     main = runpy.run_path(PAPERS / f"{name}.py")["main"]
