@@ -17,10 +17,13 @@ ALIKE = 1e-6
 
 
 def resolution_of(values: np.ndarray) -> float:
-    """The largest step such that all values are whole numbers of steps apart; 0 of a fine grid."""
+    """The largest step such that all values are whole numbers of steps apart.
+
+    0 for a fine grid, and for two values: these are codes of labels, not a rounded measurement.
+    """
     distinct = np.unique(values)
     span = distinct[-1] - distinct[0]
-    if not 1 < len(distinct) <= MOST_STEPS + 1:
+    if not 2 < len(distinct) <= MOST_STEPS + 1:
         return 0.0
     step = reduce(_common, np.diff(distinct) / span)
     return float(step * span) if step * MOST_STEPS >= 1.0 - ALIKE else 0.0

@@ -71,8 +71,9 @@ class GP(Model):
         Where rows are read in parts, the name of a column.
     resolution : float or sequence of floats, optional
         The step that y was recorded to, in its units, such as 1 of whole numbers, for "normal" and
-        "student_t"; one for each of several outputs. By default it is found from the values, if all
-        are whole multiples of a step that the range holds at most 200 times; 0 stands for none.
+        "student_t"; one for each of several outputs. By default it is found from three or more
+        distinct values, if a step that their range holds at most 200 times divides all their
+        differences; 0 stands for none.
         Noise is no less than the rounding error, ``sigma >= resolution / sqrt(12)``, by the default
         prior of `sigma`: else rows that are repeated with one rounded response have noise of 0.
     scale : bool

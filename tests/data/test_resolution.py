@@ -19,7 +19,7 @@ Y = np.sin(X["a"].to_numpy()) + 0.3 * RNG.normal(size=24)
 
 @settings(deadline=None, max_examples=60)
 @given(
-    steps=st.lists(st.integers(0, MOST_STEPS), min_size=2, max_size=30, unique=True),
+    steps=st.lists(st.integers(0, MOST_STEPS), min_size=3, max_size=30, unique=True),
     size=st.floats(1e-3, 1e3),
     first=st.floats(-1e3, 1e3),
 )
@@ -33,6 +33,7 @@ def test_numbers_that_are_not_rounded_have_no_step():
     assert resolution_of(np.arange(MOST_STEPS + 2.0)) == 0.0
     assert resolution_of(np.log1p(np.arange(9.0))) == 0.0
     assert resolution_of(np.zeros(5)) == 0.0
+    assert resolution_of(np.array([-1.0, 1.0, 1.0])) == 0.0  # labels, as regressions code them
 
 
 @pytest.mark.parametrize("likelihood", ["normal", "student_t"])
