@@ -105,7 +105,13 @@ def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
         said = f"sigma is no larger than the rounding error of {data.y_name}"
     else:
         said = "sigma is near 0"
-    if copies >= FEW_COPIES:
+    if rounded and copies < FEW_COPIES:
+        yield (
+            f"{said[0].upper()}{said[1:]}, which is its lower bound: the data show no other noise. "
+            "Intervals may be too wide. Pass resolution=0 to remove the bound, or a likelihood for "
+            "classes or counts if the response has few values."
+        )
+    elif copies >= FEW_COPIES:
         yield (
             f"{said[0].upper()}{said[1:]}, since {copies} of {data.n} rows are {what}. If they are "
             "copies of one record, drop them; if each is a measurement of its own, give repeated "
@@ -147,7 +153,9 @@ def _lengthscales(model: Any, idata: xr.DataTree) -> Iterator[str]:
     spacing = np.array([np.median(gap) if len(gap) > 1 else 0.0 for gap in gaps])
     short = np.zeros(data.d, bool)
     for name in kinds & set(values):
-        own = np.broadcast_to(np.asarray(values[name]), (*np.shape(values[name])[:-1], data.d))
+        own = np.asarray(values[name])
+        if own.ndim and own.shape[-1] != data.d:  # one for all indicators of a category
+            own = own[..., data.X.groups]
         short |= (own < spacing).reshape((-1, data.d)).any(axis=0)
     names = [name for name, bad in zip(data.X.columns, short, strict=True) if bad]
     if names:

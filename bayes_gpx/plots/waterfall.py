@@ -79,10 +79,11 @@ def _points(da, target, *, at, **kwargs):
 def _numbers(da, target, *, interval, at, prob, **kwargs):
     backend = backend_from_object(target)
     bounds = interval.transpose("step", "ci_bound").values
-    places = _decimals(np.column_stack([da.values, bounds]))
     for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
+        places = _decimals(np.array([step, low, high]))
         sign = "+" if step > 0 else ""
         text = f"{sign}{_written(step, places)} [{_written(low, places)}, {_written(high, places)}]"
+        text += " in all" if row + 1 == da.size else ""
         backend.text(at, row + 1, text, target, horizontal_align="left", **kwargs)
     heading = f"step, {prob:.0%} interval"
     return backend.text(at, 0, heading, target, horizontal_align="left", **kwargs)
@@ -105,7 +106,7 @@ def _frame(da, target, *, ends, width, names, **kwargs):
     low, high = ends
     backend.xlim((low - GAP * (high - low), low + width), target)
     backend.ylim((da.size + 0.6, -0.6), target)
-    ticks = [t for t in MaxNLocator(4).tick_values(low, high) if low <= t <= high]
+    ticks = [t for t in MaxNLocator(3).tick_values(low, high) if low <= t <= high]
     backend.xticks(ticks, [f"{t:.6g}".replace("-", "\N{MINUS SIGN}") for t in ticks], target)
     return backend.yticks(np.arange(len(names)), names, target, **kwargs)
 
@@ -136,7 +137,8 @@ def plot_waterfall(
         Which observation to plot; needed if the dataset has several.
     predictions : xarray.Dataset, optional
         What `bayes_gpx.predictions` returned for the same observations. The axis then runs from
-        the prediction at the baseline to that of the observation, in units of the response;
+        the prediction at the baseline to that of the observation, in units of the response. In a
+        GPX both are without the deviation of the observation, which no attribution contains;
         without predictions it begins at 0. Contributions begin at their `offset`.
     max_features : int
         How many features have steps of their own; all others are shown as one step.
@@ -214,7 +216,11 @@ def plot_waterfall(
 def _origin(dataset, predictions, found, name):
     """Where the first step begins, names of the first and the last row, and the axis."""
     units = dataset.attrs["units"]
+    last = "prediction"
     if predictions is not None:
+        if "smooth_mean" in predictions:  # attributions exclude the deviations of a GPX's rows
+            predictions = predictions.assign(f_mean=predictions["smooth_mean"])
+            last = "smooth prediction"
         begin = float(at_baseline(dataset, predictions).values[found["row"].item()])
         first = "baseline"
     elif "offset" in dataset:
@@ -223,4 +229,4 @@ def _origin(dataset, predictions, found, name):
         return 0.0, ("baseline", whole(name, dataset)), f"{whole(name, dataset)} [{units}]"
     scale = "mean response" if dataset.attrs.get("scale") == "response" else "f"
     end = begin + float(found["mean"].sum())
-    return begin, (f"{first}: {begin:.4g}", f"prediction: {end:.4g}"), f"{scale} [{units}]"
+    return begin, (f"{first}: {begin:.4g}", f"{last}: {end:.4g}"), f"{scale} [{units}]"

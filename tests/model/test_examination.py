@@ -58,6 +58,22 @@ def test_a_lengthscale_below_the_spacing_of_values():
     assert "The lengthscale of step is shorter than the distance" in said
 
 
+@pytest.mark.parametrize("ard", [True, False])
+def test_fits_with_categories_are_examined(ard):
+    kinds = X.assign(kind=pd.Categorical(np.resize(["a", "b", "c", "d"], 50)))
+    assert told(bx.GP(kinds, Y, ard=ard)) == ""
+    assert told(bx.GP(kinds, MEAN, ard=ard)).startswith("Sigma is near 0")
+    steps = kinds.assign(step=np.repeat(np.arange(10.0), 5))
+    effect = np.repeat(RNG.normal(size=10), 5)
+    if ard:
+        assert "The lengthscale of step is shorter" in told(bx.GP(steps, Y + 3.0 * effect))
+
+
+def test_noise_at_the_rounding_error_without_copies():
+    said = told(bx.GP(X, np.round(2.0 * MEAN) / 2.0))
+    assert said.startswith("Sigma is no larger than the rounding error of y, which is its lower")
+
+
 def test_more_features_than_rows_tell_apart():
     wide = RNG.normal(size=(20, 12))
     priors = {"sigma": 0.5, "amplitude": 1.0}

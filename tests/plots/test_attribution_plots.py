@@ -110,6 +110,22 @@ def test_a_waterfall_leads_from_the_prediction_at_the_baseline(regression):
         bx.plot_waterfall(found, obs=2, predictions=predicted.isel(obs=[2]))
 
 
+def test_a_waterfall_of_a_gpx_excludes_the_deviations_of_rows(regression):
+    X, _, y, _, _ = regression
+    model = bx.GPX(X, y)
+    theta = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma_w": 0.6, "sigma": 0.3}
+    options = {"draws": 20, "progressbar": False}
+    found = bx.attributions(model, theta, **options)
+    predicted = bx.predictions(model, theta, **options)
+    center = bx.predictions(model, theta, X.mean().to_frame().T, **options)["f_mean"].item()
+    for row in (0, 3):
+        assert abs(predicted["f_mean"][row] - predicted["smooth_mean"][row]) > 1e-3
+        axes = only(bx.plot_waterfall(found, obs=row, predictions=predicted, backend="matplotlib"))
+        end = predicted["smooth_mean"][row].item()
+        assert_allclose(rectangle(axes.collections[-2]), sorted([center, end]))
+        assert labels(axes.get_yticklabels())[-1] == f"smooth prediction: {end:.4g}"
+
+
 @pytest.mark.parametrize(
     ("largest", "written"), [(54.3, "+54"), (0.0283, "+0.028"), (3.96, "+4.0")]
 )
