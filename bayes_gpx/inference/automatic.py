@@ -9,7 +9,7 @@ import xarray as xr
 
 from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import name_method
-from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.diagnostics import BORDERLINE, ConvergenceWarning
 from bayes_gpx.inference.laplace import weighted_draws
 from bayes_gpx.inference.nuts import LEAPS, NUTS
 from bayes_gpx.inference.optimise import Elsewhere
@@ -67,4 +67,6 @@ class Automatic(Method):
             return found.tree
         name_method(sampled, "nuts")
         sampled.attrs["khat_laplace"] = found.tree.attrs["khat"]
+        if sampled.attrs["convergence"] == BORDERLINE:
+            warn(sampled.attrs["convergence_summary"], ConvergenceWarning)
         return sampled

@@ -115,6 +115,16 @@ def test_a_fit_without_a_method_is_by_nuts_where_laplace_is_too_far_off(
     assert_allclose(fit["posterior"]["rate"].mean(("chain", "draw")), shape / rate, rtol=0.1)
 
 
+def test_borderline_chains_are_reported_where_nuts_was_not_chosen(gamma, monkeypatch):
+    monkeypatch.setattr(
+        automatic, "weighted_draws", lambda *a: weighted_draws(*a)._replace(far="Far off.")
+    )
+    monkeypatch.setattr("bayes_gpx.inference.diagnostics.FEWEST_EFFECTIVE", 10**9)
+    with pytest.warns(ConvergenceWarning, match="Borderline, .* below 1000000000: draw more"):
+        fit = Automatic().fit(gamma[0], [{}], draws=1000, chains=2, seed=1, progressbar=False)
+    assert fit.attrs["convergence"] == "borderline"
+
+
 def test_draws_around_the_mode_are_kept_where_nuts_is_interrupted(gamma, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
