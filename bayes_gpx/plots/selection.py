@@ -233,7 +233,7 @@ def against(dataset):
     return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
 
 
-def at_baseline(dataset, predictions):
+def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
     """Predictions less the difference, on the scale of the attributions, (obs,)."""
     if dataset.attrs.get("of") == "log_variance":
         raise ValueError(

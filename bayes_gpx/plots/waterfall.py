@@ -185,7 +185,7 @@ def plot_waterfall(
     interval = xr.Dataset({name: xr.concat(bounds, "step")})
     steps = xr.Dataset({name: ("step", [*mean, float(added)])})
 
-    origin, what, axis = _origin(dataset, predictions, found, name)
+    origin, what, axis = _origin(dataset, one, predictions, found, name)
     start = origin + np.concatenate([[0.0], np.cumsum(mean)[:-1], [0.0]])
     tops = np.concatenate([start, start + steps[name].values])
     low, high = tops.min(), tops.max()
@@ -213,7 +213,7 @@ def plot_waterfall(
     return pc
 
 
-def _origin(dataset, predictions, found, name):
+def _origin(dataset, one, predictions, found, name):
     """Where the first step begins, names of the first and the last row, and the axis."""
     units = dataset.attrs["units"]
     last = "prediction"
@@ -224,7 +224,7 @@ def _origin(dataset, predictions, found, name):
         begin = float(at_baseline(dataset, predictions).values[found["row"].item()])
         first = "baseline"
     elif "offset" in dataset:
-        begin, first = float(dataset["offset"]), "offset"
+        begin, first = one["offset"].item(), "offset"
     else:
         return 0.0, ("baseline", whole(name, dataset)), f"{whole(name, dataset)} [{units}]"
     scale = "mean response" if dataset.attrs.get("scale") == "response" else "f"

@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 
 import bayes_gpx as bx
+from bayes_gpx.model import examination as room
 
 RNG = np.random.default_rng(5)
 X = pd.DataFrame(RNG.normal(size=(50, 2)), columns=["dose", "age"])
@@ -63,10 +64,11 @@ def test_fits_with_categories_are_examined(ard):
     kinds = X.assign(kind=pd.Categorical(np.resize(["a", "b", "c", "d"], 50)))
     assert told(bx.GP(kinds, Y, ard=ard)) == ""
     assert told(bx.GP(kinds, MEAN, ard=ard)).startswith("Sigma is near 0")
-    steps = kinds.assign(step=np.repeat(np.arange(10.0), 5))
-    effect = np.repeat(RNG.normal(size=10), 5)
-    if ard:
-        assert "The lengthscale of step is shorter" in told(bx.GP(steps, Y + 3.0 * effect))
+    if ard:  # of dose, age, kind and step, each with one lengthscale
+        model = bx.GP(kinds.assign(step=np.repeat(np.arange(10.0), 5)), Y)
+        theta = {"lengthscale": [1.0, 1.0, 0.1, 0.1], "amplitude": 1.0, "sigma": 0.3}
+        (said,) = room._lengthscales(model, theta)
+        assert said.startswith("The lengthscale of step is shorter")
 
 
 def test_noise_at_the_rounding_error_without_copies():
