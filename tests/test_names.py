@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bayes_gpx as bx
+from bayes_gpx.explain.options import SHARED
 from bayes_gpx.names import FUNCTIONS
 
 X, Y = np.arange(8.0)[:, None], np.sin(np.arange(8.0))
@@ -94,3 +95,22 @@ def test_signatures_still_list_every_option():
 
 def test_the_package_lists_public_names_only():
     assert dir(bx) == sorted(bx.__all__)
+
+
+def test_public_functions_name_every_option_and_say_the_shared_ones_alike():
+    forwarding = {
+        "attach",
+        "calibrate",
+        "power_scaling",
+        "plot_importances",
+    }  # names are the user's
+    for name in bx.__all__:
+        function = getattr(bx, name)
+        if not inspect.isfunction(function) or name in forwarding:
+            continue
+        kinds = {p.kind: p.name for p in inspect.signature(function).parameters.values()}
+        assert kinds.get(inspect.Parameter.VAR_KEYWORD, "pc_kwargs") == "pc_kwargs", name
+    for name in ("attributions", "derivatives", "predictions", "slopes", "weights"):
+        doc = inspect.getdoc(getattr(bx, name))
+        for option in ("num_draws", "seed", "progressbar"):
+            assert doc.count(f"\n{option} : {SHARED[option]}\n".split("\n    ")[0]) == 1

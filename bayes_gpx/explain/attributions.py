@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
+from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -21,6 +23,7 @@ from bayes_gpx.draws.response_means import means
 from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
+from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, one_of
@@ -49,6 +52,7 @@ class CompletenessWarning(UserWarning):
     """Attributions do not add up to the difference f(x) - f(baseline)."""
 
 
+@documented
 @in_parts
 @by_output
 def attributions(
@@ -63,7 +67,18 @@ def attributions(
     of: Literal["value", "log_variance"] = "value",
     groups_new: Column | None = None,
     obs: Labels | None = None,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    joint: bool = False,
+    keep: Literal["draws", "summary"] = "draws",
+    on: Literal["response", "latent"] = "response",
+    path: str | PathLike | None = None,
+    executor: Executor | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of the share of each feature in f(x) - f(baseline).
 
@@ -102,9 +117,6 @@ def attributions(
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
-    **options
-        draws, num_draws, features, covariance, joint, keep, on, path, executor, seed, progressbar:
-        see `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -169,6 +181,7 @@ def attributions(
     >>> found["difference_mean"].values.round(1)
     array([2.])
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     one_of("of", of, OF)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)

@@ -21,6 +21,7 @@ from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside
 from bayes_gpx.draws.random_functions import draw_functions, or_else, values
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.explain.by_output import by_output
+from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.posteriors.base import Asked
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes import operators
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@documented
 @by_output
 def comparisons(
     model: Model,
@@ -43,7 +45,12 @@ def comparisons(
     obs: Labels | None = None,
     on: Literal["response", "latent"] = "response",
     ci_prob: float | None = None,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    covariance: bool = False,
+    keep: Literal["draws", "summary"] = "draws",
+    seed: int | None = None,
+    progressbar: bool = True,
 ) -> xr.Dataset:
     """How predictions differ if a variable has one value rather than another, all else being equal.
 
@@ -74,9 +81,6 @@ def comparisons(
         For labels and counts: whether to compare the probability or rate S(f), or f.
     ci_prob : float, optional
         Probability of the intervals; 90% by default.
-    **options
-        draws, num_draws, covariance, keep, seed, progressbar: see
-        `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -114,17 +118,18 @@ def comparisons(
     >>> round(found["comparison_mean"].item(), 2), found["contrast"].item()
     (3.0, 'x0 1 → 2')
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     contrasts = _read(model.training.X, variables)
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     for contrast in contrasts:
         for end in (0, 1):
             refuse_outside(model, contrast.at(where.X_values, end), f"variables, {contrast.label}")
-    keep = options.get("keep", "draws")
     one_of("keep", keep, ("draws", "summary"))
     if average:
         options["keep"] = "draws"
     options["ci_prob"] = prob = interval_probability(ci_prob)
+    options.pop("on", None)
     if responds(model, on):
         with or_else("Comparisons of the response", "or pass on='latent'"):
             found = _by_functions(model, idata, where, contrasts, on, **options)

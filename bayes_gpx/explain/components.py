@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Literal, cast
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Literal, cast
 
 import pytensor.tensor as pt
 import xarray as xr
@@ -14,6 +16,7 @@ from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.response_scale import responds
+from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.normal_form import Term
 from bayes_gpx.kernels.summands import Summand, summands
@@ -33,6 +36,7 @@ MOST_COMPONENTS = 500
 """Components whose joint covariance is computed for every observation."""
 
 
+@documented
 def components(
     model: Model,
     idata: Draws,
@@ -41,7 +45,16 @@ def components(
     order: int = 2,
     obs: Labels | None = None,
     on: Literal["latent", "response"] = "latent",
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    joint: bool = False,
+    keep: Literal["draws", "summary"] = "draws",
+    path: str | PathLike | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of each component of f: the part that belongs to one summand of the kernel.
 
@@ -67,9 +80,6 @@ def components(
     on : {"latent", "response"}
         Components are those of f; "response" is the same where noise is normal, and refused of
         labels and counts.
-    **options
-        draws, num_draws, features (names of components), covariance, joint, keep, path, seed,
-        progressbar, ci_prob: see `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -127,6 +137,7 @@ def components(
     >>> found["component_mean"].to_series().round(2).to_dict()
     {(0, 'linear'): 2.95, (0, 'expquad'): -0.49}
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     if responds(model, on):
         raise ValueError(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from concurrent.futures import Executor
+from os import PathLike
+from typing import TYPE_CHECKING, Literal
 
 import xarray as xr
 
@@ -16,12 +18,14 @@ from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.response_scale import ResponseQuantity, bends
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
+from bayes_gpx.explain.options import chosen, documented
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
     from bayes_gpx.model.model import Model
 
 
+@documented
 @in_parts
 @by_output
 def derivatives(
@@ -33,7 +37,18 @@ def derivatives(
     groups_new: Column | None = None,
     obs: Labels | None = None,
     order: Literal[1, 2] = 1,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    joint: bool = False,
+    keep: Literal["draws", "summary"] = "draws",
+    on: Literal["response", "latent"] = "response",
+    path: str | PathLike | None = None,
+    executor: Executor | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of the derivatives of f in each feature, or pair of features, at each observation.
 
@@ -52,9 +67,6 @@ def derivatives(
         Only these observations.
     order : {1, 2}
         Order of the derivatives.
-    **options
-        draws, num_draws, features, covariance, joint, keep, on, path, executor, seed, progressbar:
-        see `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -102,6 +114,7 @@ def derivatives(
     >>> round(found["derivative_mean"].item(), 2)  # cos(1)
     0.54
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     quantity = quantities.derivative(model, order)
     if order == 2 and options.get("covariance"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sized
-from typing import TYPE_CHECKING, Any, Literal, cast
+from concurrent.futures import Executor
+from os import PathLike
+from typing import TYPE_CHECKING, Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -16,6 +18,7 @@ from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
+from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import one_of
@@ -30,6 +33,7 @@ MOST_NAMED = 3
 """Rows that a warning names."""
 
 
+@documented
 @in_parts
 @by_output
 def predictions(
@@ -44,7 +48,14 @@ def predictions(
     exposure: Column | None = None,
     keep: Literal["draws", "summary"] = "draws",
     seed: int | None = None,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    covariance: bool = False,
+    joint: bool = False,
+    path: str | PathLike | None = None,
+    executor: Executor | None = None,
+    progressbar: bool = True,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of f(x), of the mean response and of a new response y at each observation.
 
@@ -67,9 +78,6 @@ def predictions(
     keep : {"draws", "summary"}
         "summary" returns moments and intervals, without draws.
     seed : int, optional
-    **options
-        draws, num_draws, covariance, joint, path, executor, progressbar: see
-        `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -120,6 +128,7 @@ def predictions(
     >>> round(found["f_mean"].item(), 2)  # sin(1)
     0.84
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     one_of("on", on, ("response", "latent"))
     one_of("keep", keep, ("draws", "summary"))
@@ -128,13 +137,10 @@ def predictions(
     quantity = quantities.value(model, across=several is not None)
     given = len(where.X) if X_new is None else len(cast(Sized, X_new))
     exposures = _exposures(model, exposure, where, given)
-    options |= {"seed": seed}
     if model.specification.normal or on == "latent":
-        return explain(model, idata, quantity, where, on=on, keep=keep, **options)
-    response = NewResponses(model, exposures)
-    found = explain(
-        model, idata, quantity, where, on="latent", keep=keep, response=response, **options
-    )
+        return explain(model, idata, quantity, where, **options)
+    options |= {"on": "latent", "response": NewResponses(model, exposures)}
+    found = explain(model, idata, quantity, where, **options)
     _warn_of_rates(model, found)
     return found
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from os import PathLike
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
@@ -30,6 +32,7 @@ from bayes_gpx.explain.attributions import (
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.fanova import by_components
 from bayes_gpx.explain.in_parts import in_parts
+from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.numerics.coalitions import Orders
 from bayes_gpx.processes.operators import MOST_PLAYERS
 from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
@@ -42,6 +45,7 @@ MOST_POINTS = 8192
 """Points up to which each row is explained by values at coalitions."""
 
 
+@documented
 @in_parts
 @by_output
 def shapley_values(
@@ -56,7 +60,18 @@ def shapley_values(
     of: Literal["value", "log_variance"] = "value",
     groups_new: Column | None = None,
     obs: Labels | None = None,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    joint: bool = False,
+    keep: Literal["draws", "summary"] = "draws",
+    on: Literal["response", "latent"] = "response",
+    path: str | PathLike | None = None,
+    executor: Executor | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of the Shapley value of each feature in f(x) - f(baseline).
 
@@ -96,9 +111,6 @@ def shapley_values(
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
-    **options
-        draws, num_draws, features, covariance, joint, keep, on, path, executor, seed, progressbar:
-        see `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -162,6 +174,7 @@ def shapley_values(
     >>> found["attribution_mean"].values.round(1)  # of x0 x1 + x0: a half of the product each
     array([[1.5, 0.5]])
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     one_of("method", method, ("exact", "permutations", "fanova"))
     orders = _orders(permutations, options.get("seed"))

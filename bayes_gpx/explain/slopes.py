@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from os import PathLike
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
@@ -16,12 +18,14 @@ from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.points import at_other_x, points, points_to_explain, read_baseline
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.derivatives import _explained, numbers_among
+from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.numerics.quadrature import rule
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@documented
 @by_output
 def slopes(
     model: Model,
@@ -33,7 +37,14 @@ def slopes(
     obs: Labels | None = None,
     rope: tuple[float, float] | dict[str, tuple[float, float]] | None = None,
     ci_prob: float | None = None,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    on: Literal["response", "latent"] = "response",
+    path: str | PathLike | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
 ) -> xr.Dataset:
     """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
 
@@ -51,9 +62,6 @@ def slopes(
         feature, including both ends. A dict has a region for each explained feature.
     ci_prob : float, optional
         Probability of the bands; 90% by default.
-    **options
-        draws, num_draws, features, covariance, on, path, seed, progressbar: see
-        `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -109,24 +117,25 @@ def slopes(
     >>> found["probability_in_rope"].item()
     0.0
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     prob = interval_probability(ci_prob)
     training = model.training
-    features = numbers_among(training.X, options.get("features")) or training.X.columns
-    regions = None if rope is None else _regions(rope, features)
+    shown = numbers_among(training.X, features) or training.X.columns
+    regions = None if rope is None else _regions(rope, shown)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     quantity = quantities.derivative(model)
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
     found = _explained(model, idata, quantity, where, **options)
-    draws = found["derivative"]
-    average = draws.mean("obs")
+    slope = found["derivative"]
+    average = slope.mean("obs")
     samples = ["chain", "draw"]
     result = found.drop_vars("derivative").assign(
         average_slope=average,
         average_slope_mean=found["derivative_mean"].mean("obs"),
         average_slope_sd=average.std(samples),
         probability_positive=(average > 0).mean(samples),
-        derivative_probability_positive=(draws > 0).mean(samples),
+        derivative_probability_positive=(slope > 0).mean(samples),
         **_bands(found, prob),
     )
     if regions is not None:
@@ -145,6 +154,7 @@ def slopes(
     return result
 
 
+@documented
 @by_output
 def path_slopes(
     model: Model,
@@ -157,7 +167,12 @@ def path_slopes(
     baseline: str | Table = "mean",
     steps: int = 40,
     ci_prob: float | None = None,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    on: Literal["response", "latent"] = "response",
+    seed: int | None = None,
+    progressbar: bool = True,
 ) -> xr.Dataset:
     """Derivatives of f along the straight path from a baseline to one observation, with bands.
 
@@ -176,8 +191,6 @@ def path_slopes(
         Number of steps, even; the path has one more point than steps.
     ci_prob : float, optional
         Probability of the bands; 90% by default.
-    **options
-        draws, num_draws, features, on, seed, progressbar: see `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -200,6 +213,7 @@ def path_slopes(
     ----------
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     prob, (t, w) = interval_probability(ci_prob), rule("simpson", steps)
     where, training = points(model, X_new, Z_new, groups_new=groups_new, obs=obs), model.training
@@ -221,13 +235,13 @@ def path_slopes(
     along = replace(path, index=t)
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
     found = _explained(model, idata, quantities.derivative(model), along, **options)
-    draws, samples, bands = found["derivative"], ["chain", "draw"], _bands(found, prob)
+    slope, samples, bands = found["derivative"], ["chain", "draw"], _bands(found, prob)
     moved = xr.DataArray(way, {"feature": list(training.X.columns)}, ["feature"])
     moved = moved.sel(feature=found["feature"])
     shares = moved * xr.DataArray(w, {"obs": found["obs"]}, ["obs"])
-    attribution = (draws * shares).sum("obs")
+    attribution = (slope * shares).sum("obs")
     result = found.drop_vars("derivative").assign(
-        derivative_probability_positive=(draws > 0).mean(samples),
+        derivative_probability_positive=(slope > 0).mean(samples),
         band_pointwise=bands["band_pointwise"],
         band_simultaneous=bands["band_simultaneous"],
         baseline=found["value"].isel(obs=0, drop=True),

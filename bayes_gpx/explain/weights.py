@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from os import PathLike
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
@@ -13,12 +16,14 @@ from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.explain.in_parts import in_parts
+from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@documented
 @in_parts
 def weights(
     model: Model,
@@ -30,7 +35,17 @@ def weights(
     units: Literal["centred", "original"] = "centred",
     groups_new: Column | None = None,
     obs: Labels | None = None,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    joint: bool = False,
+    keep: Literal["draws", "summary"] = "draws",
+    path: str | PathLike | None = None,
+    executor: Executor | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of the weight of each feature at each observation.
 
@@ -53,9 +68,6 @@ def weights(
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
-    **options
-        draws, num_draws, features, covariance, joint, keep, path, executor, seed, progressbar: see
-        `bayes_gpx.draws.evaluate.explain`.
 
     Returns
     -------
@@ -90,6 +102,7 @@ def weights(
     >>> found["weight_mean"].values.round(2).ravel()  # y = x x: the weight is x
     array([1., 2.])
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     one_of("units", units, ("centred", "original"))
     kind = quantities.weight if units == "centred" else quantities.coefficient
@@ -111,6 +124,7 @@ def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> x
     return xr.DataArray(sds, {"feature": list(training.Z.columns)}, ["feature"])
 
 
+@documented
 @in_parts
 def contributions(
     model: Model,
@@ -120,7 +134,17 @@ def contributions(
     *,
     groups_new: Column | None = None,
     obs: Labels | None = None,
-    **options: Any,
+    draws: int = 1000,
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    covariance: bool = False,
+    joint: bool = False,
+    keep: Literal["draws", "summary"] = "draws",
+    path: str | PathLike | None = None,
+    executor: Executor | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of the contribution of each feature: its weight times its centred value.
 
@@ -136,8 +160,6 @@ def contributions(
         The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these observations.
-    **options
-        As in `weights`.
 
     Returns
     -------
@@ -173,6 +195,7 @@ def contributions(
     >>> found["contribution_mean"].values.round(2)
     array([[4.]])
     """
+    options = chosen(locals())
     refuse_swapped(model, idata)
     quantity = quantities.contribution(model)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)

@@ -22,7 +22,10 @@ from bayes_gpx.export.long_form import to_pandas
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
-ATTRIBUTION_METHODS = {"integrated_gradients": attributions, "shapley": shapley_values}
+ATTRIBUTION_METHODS: dict[str, Callable[..., xr.Dataset]] = {
+    "integrated_gradients": attributions,
+    "shapley": shapley_values,
+}
 """Verbs that divide the difference from a baseline among features, by their methods' names."""
 
 CHUNK = 100
