@@ -80,92 +80,80 @@ def attributions(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Posterior of the share of each feature in f(x) - f(baseline).
+    """Attribute predictions to features relative to a baseline.
 
-    These are integrated gradients: the derivative in a feature, averaged over the straight path
-    from the baseline to x, times the change of the feature. Attributions of a Gaussian process are
-    Gaussian for every draw of the hyperparameters, with moments in closed form or by quadrature.
+    An attribution is a feature's change from the baseline to x, times the mean slope of f along the
+    straight path between them (integrated gradients). The attributions of a row add up to
+    f(x) - f(baseline). Use `shapley_values` to average over orders of the features instead, and
+    `comparisons` for the effect of one change.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, the smooth part z' g(x) is explained. The features are those of X; z is held fixed
-        if Z was given, and changes with x along the path otherwise.
+        In a GPX, z' g(x) is attributed to the features of X. If Z was given, z is fixed.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        New samples; None for the training samples.
+        New rows; None for the training rows.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
-        Where paths start, in user units. The mean and median are those of the training rows. With
-        several rows, attributions are averaged over them (expected gradients); for more than 20
-        rows, time grows with their number and moments are those of random functions
-        (`sample_functions`). With a dict, each baseline has its own attributions, such as for the
-        means of classes:
-        ``{label: rows.mean() for label, rows in X.groupby(labels)}``.
+        Where paths start, in user units. Attributions are averaged over several rows (expected
+        gradients; beyond 20 rows by random functions). A dict gives attributions for each of its
+        baselines: ``{label: rows.mean() for label, rows in X.groupby(labels)}``.
     method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson", "taylor"}
-        "exact": in closed form for the squared exponential, and by quadrature that is adapted to
-        the kernel otherwise. The other methods are for comparison with the literature: simple
-        quadratures and, for the response of labels and counts, "taylor", an expansion around the
-        mean of f.
+        "exact" is a closed form for the squared exponential and an adaptive quadrature for other
+        kernels. The other methods reproduce the literature: simple quadratures, and a Taylor
+        expansion of the mean response ("taylor", means only).
     steps : int, optional
-        Steps of the simple quadratures; 50 by default.
+        Steps of the simple quadratures, 50 by default.
     of : {"value", "log_variance"}
-        What is divided among features: the value of f, or of the mean response, or the log of the
-        predictive variance, which says what makes predictions uncertain: that of a new y where
-        noise is normal, that of f with ``on="latent"``. A share of log(2) doubles the variance.
+        Attribute f or the mean response, or the log of the predictive variance: of y, or of f with
+        ``on="latent"``. A log variance of +0.69 doubles the variance.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
 
     Returns
     -------
     xarray.Dataset
-        `attribution` (chain, draw, obs, feature), `attribution_mean`, `attribution_sd`
-        (obs, feature), `attribution_cov` with ``covariance=True``; `difference` (chain, draw,
-        obs), f(x) - f(baseline), with `difference_mean` and `difference_sd`; `value`,
-        `baseline` (feature), or (baseline_row, feature) if several; `completeness_residual` and
-        `completeness_residual_variance` (obs): by how much the attributions fail to add up to the
-        difference, for the worst draw. In units of y. For several baselines f(baseline) is their
-        mean. A dict gives all but `value` a last dim `baseline`, and `baseline_value` (feature,
-        baseline), the mean of each one's rows; draws are then independent between baselines.
+        ================================  ==============================  ===========
+        variable                          dims                            unit
+        ================================  ==============================  ===========
+        `attribution`                     chain, draw, obs, feature       y
+        `attribution_mean`, `_sd`         obs, feature                    y
+        `attribution_interval`            obs, feature, ci_bound          y
+        `attribution_cov`                 obs, feature, feature_bis       y squared
+        `difference`, with moments        [chain, draw,] obs              y
+        `value`, `baseline`               obs, feature; feature           x
+        `completeness_residual`           obs                             y
+        `completeness_residual_variance`  obs                             y squared
+        ================================  ==============================  ===========
 
-        A categorical column has one attribution, the sum over its indicators, with `value` the
-        position of its level and `level` (obs, feature) its name.
+        `difference` is f(x) - f(baseline); residuals are the largest errors of its sum. `level`
+        names the level of a categorical column. A dict of baselines adds a last dim `baseline`.
 
-        Of labels and counts, unless ``on="latent"``, all this is of the probability S(f) or the
-        rate S(f), f the smooth part in a GPX: draws are computed function by function, means are
-        exact over the normal approximation of f, and sds and covariances are those of the draws.
-        ``method="taylor"`` gives `attribution_mean` and `difference_mean` alone.
-
-        The log variance is a number for each draw of the hyperparameters, without units. Means and
-        sds are those over draws; the sd of a single draw is NaN.
+        For classes and counts the unit is the probability or the rate, unless ``on="latent"``. The
+        mean is exact for the normal approximation of f, the sd is that of the draws, and there is
+        no interval. A log variance has one value for each hyperparameter draw.
 
     Raises
     ------
     ValueError
-        For an invalid baseline, more than 20 baseline rows with a kernel that has no random
-        functions, an unknown method, fewer than one step, a kernel whose process is not
-        differentiable, samples or idata that do not fit the model; several rows with
-        ``joint=True``, and a dict with `path`; "taylor" of anything but a response that is not
-        linear in f, from one baseline; and the log variance of y where noise is not normal, of
-        several classes, and from several baselines at once.
+        For input that does not fit the model, a kernel without derivatives, and combinations that
+        are not supported: ``joint=True``, or the log variance, with several rows of a baseline;
+        the log variance of several classes; "taylor" for a Gaussian likelihood.
 
     Warns
     -----
     ExtrapolationWarning
-        If new samples leave the training data.
+        If new rows leave the training data.
     CompletenessWarning
-        Where a residual is above 1e-6 of the largest difference, or of its variance; differences
-        below 1e-4 of the response's sd count as that much.
+        If attributions miss the difference, or its variance, by more than 1e-6 of the largest.
 
     References
     ----------
-    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024); Sundararajan,
-    Taly and Yan, "Axiomatic attribution for deep networks" (2017); Erion, Janizek, Sturmfels,
-    Lundberg and Lee, "Improving performance of deep learning models with axiomatic attribution
-    priors and expected gradients" (2021); Seitz, "Gradient-based explanations for Gaussian process
-    regression and classification models" (2022), equations 34 and 35, corrected.
+    Butler, Feng and Djuric (2024); Sundararajan, Taly and Yan (2017); several baselines: Erion et
+    al. (2021); classes: Seitz (2022), equations 34 and 35, corrected.
 
     Examples
     --------

@@ -52,60 +52,58 @@ def comparisons(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """How predictions differ if a variable has one value rather than another, all else being equal.
+    """Compare predictions at two values of a variable, all else being equal.
 
-    Comparisons describe the model at other inputs. They do not say that the response would follow
-    if somebody changed the variable.
+    A comparison describes the model. It does not predict the response after somebody changes the
+    variable.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, predictions are those of the smooth part z' g(x). The variables are those of X; z
-        is held fixed if Z was given, and changes with x otherwise.
+        In a GPX, predictions are z' g(x), and variables are columns of X. If Z was given, z is
+        fixed.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Rows in which the variable is changed; None for the training rows.
-    variables : dict of str to (value, value), or list of values
-        For each variable, a value and the value to compare it with: ``{"bmi": (30, 25)}`` gives
-        the prediction at 25 minus the prediction at 30. With more than two values, each is compared
-        with the first. A column of dates takes dates: text such as ``"2011-03-01"``, or dates of
-        Python, NumPy or pandas.
+    variables : dict of str to list of values
+        For each variable, a value and those to compare it with: ``{"bmi": (30, 25)}`` gives the
+        prediction at 25 minus the prediction at 30. Dates are text such as ``"2011-03-01"``, or
+        dates of Python, NumPy or pandas.
     average : bool
-        Whether to average over the rows; by row otherwise.
+        Average over the rows.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
         Only these rows.
-    on : {"response", "latent"}
-        For labels and counts: whether to compare the probability or rate S(f), or f.
-    ci_prob : float, optional
-        Probability of the intervals; 90% by default.
 
     Returns
     -------
     xarray.Dataset
-        `comparison` (chain, draw, [obs,] contrast), `comparison_mean`, `comparison_sd`
-        ([obs,] contrast), `comparison_interval` ([obs,] contrast, ci_bound); `comparison_cov`
-        between contrasts with ``covariance=True``, by row. The coordinates `variable`, `low` and
-        `high` (contrast) contain, as text with all digits, what is compared; `contrast` joins them,
-        such as "bmi 30 → 25". In units of y, or of S(f). Draws are joint over contrasts and rows,
-        so that functions of several comparisons can be computed for each draw. Where the response
-        is f, means are exact, and by row also sds and intervals;
-        otherwise they are computed from the draws.
+        ============================  ==============================  ==========
+        variable                      dims                            unit
+        ============================  ==============================  ==========
+        `comparison`                  chain, draw, [obs,] contrast    y
+        `comparison_mean`, `_sd`      [obs,] contrast                 y
+        `comparison_interval`         [obs,] contrast, ci_bound       y
+        `comparison_cov`              obs, contrast, contrast_bis     y squared
+        ============================  ==============================  ==========
+
+        `contrast` is a text such as "bmi 30 → 25"; its parts are the coordinates `variable`, `low`
+        and `high`. Draws are joint over contrasts and rows. Means are exact for a Gaussian
+        likelihood and with ``on="latent"``; so are the sd and the interval of each row. Averages,
+        and all comparisons of probabilities and rates, have the sd and interval of the draws.
 
     Raises
     ------
     ValueError
-        For unknown variables or levels, values that are no finite numbers or, of a column of dates,
-        no dates without a time zone, fewer than two of them, more
-        rows times contrasts than can be drawn jointly, and samples or idata that do not fit the
-        model.
+        For unknown variables or levels, values that are not finite, fewer than two values, too many
+        rows and contrasts to draw jointly, and rows or idata that do not fit the model.
 
     References
     ----------
     Arel-Bundock, Greifer and Heiss, "How to interpret statistical models using marginaleffects for
-    R and Python" (2024), where these are called comparisons.
+    R and Python" (2024).
 
     Examples
     --------

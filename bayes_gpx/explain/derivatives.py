@@ -50,53 +50,56 @@ def derivatives(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Posterior of the derivatives of f in each feature, or pair of features, at each observation.
+    """Differentiate f in each feature, or in each pair of features, at each row.
+
+    Use `slopes` for average derivatives and their signs, and `comparisons` for categorical columns.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, derivatives are those of the smooth part z' g(x). The features are those of X; z
-        is held fixed if Z was given, and changes with x otherwise.
+        In a GPX, z' g(x) is differentiated in the features of X. If Z was given, z is fixed.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        New samples; None for the training samples.
+        New rows; None for the training rows.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
     order : {1, 2}
-        Order of the derivatives.
+        First or second derivatives.
 
     Returns
     -------
     xarray.Dataset
-        `derivative` (chain, draw, obs, feature), `derivative_mean`, `derivative_sd`
-        (obs, feature), `derivative_cov` (obs, feature, feature_bis) with ``covariance=True``;
-        `value`. In units of y per unit of x.
+        ============================  ==========================================  =========
+        variable                      dims                                        unit
+        ============================  ==========================================  =========
+        `derivative`                  chain, draw, obs, feature                   y per x
+        `derivative_mean`, `_sd`      obs, feature                                y per x
+        `derivative_interval`         obs, feature, ci_bound                      y per x
+        `derivative_cov`              obs, feature, feature_bis                   squares
+        `value`                       obs, feature                                x
+        ============================  ==========================================  =========
 
-        With ``order=2``: `second_derivative` (chain, draw, obs, feature, feature_bis), symmetric in
-        both features, `second_derivative_mean`, `second_derivative_sd` (obs, feature, feature_bis);
-        `value`. In units of y per unit of x of either feature.
+        With ``order=2`` the quantity is `second_derivative`, with dims feature and feature_bis, in
+        y per product of two x.
 
-        For labels and counts, unless ``on="latent"``, these are derivatives of the probability S(f)
-        or the rate S(f), where f is the smooth part in a GPX. Draws are computed for random
-        functions, means are exact given the normal approximation of f, and sds and covariances are
-        those of the draws.
+        For classes and counts, unless ``on="latent"``, the unit is the probability or the rate: the
+        mean is exact for the normal approximation of f, the sd is that of the draws, and there is
+        no interval.
 
     Raises
     ------
     ValueError
-        If `features` names a categorical column, which has no derivative (without `features`, the
-        derivatives in the other columns are returned); if the kernel's process is not
-        differentiable often enough (once: a Matern 3/2 or smoother, twice: a Matern 5/2 or
-        smoother); for ``covariance=True`` with ``order=2``; or if samples or idata do not fit the
-        model.
+        If `features` names a categorical column, or if the kernel is not smooth enough: first
+        derivatives need a Matern 3/2 or smoother, second ones a Matern 5/2. Also for
+        ``covariance=True`` with ``order=2``, and for rows or idata that do not fit the model.
 
     Warns
     -----
     ExtrapolationWarning
-        If new samples leave the training data.
+        If new rows leave the training data.
 
     References
     ----------

@@ -47,49 +47,56 @@ def weights(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Posterior of the weight of each feature at each observation.
+    """Compute the weight of each feature at each row of a GPX.
+
+    A weight is the slope of the prediction in z: units of y per unit of the feature. Use
+    `contributions` for weights times values, and `slopes` for a GP.
 
     Parameters
     ----------
     model : GPX
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
-    X_new : frame or array (m, d), optional
-        New samples, with fresh `eps_w`; None for the training samples themselves, with their
-        own. Z_new is not needed and only adds `value`.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
+    X_new, Z_new : frame or array (m, d), (m, p), optional
+        New rows, whose deviations `eps_w` are unknown; None for the training rows, with their own
+        deviations. Z_new only adds `value`.
     smooth : bool
-        Whether to return the weight functions g only, without `eps_w`, as for curves and maps.
+        Return the weight functions g, without deviations: for curves and maps.
     units : {"centred", "original"}
-        "centred": weights of the features minus their means, which explain the response minus its
-        mean. "original": coefficients of the features and the response as they were given, which
-        can be compared with those of a linear regression. The last feature is then `intercept`, the
-        prediction where all features are 0; this may be far from the data and uncertain.
+        "centred" weighs features minus their means. "original" gives coefficients of the raw
+        features, comparable with a linear regression, and a last feature `intercept`: the
+        prediction where all features are 0, which may be far from the data.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
 
     Returns
     -------
     xarray.Dataset
-        `weight` (chain, draw, obs, feature), `weight_mean`, `weight_sd` (obs, feature),
-        `weight_cov` (obs, feature, feature_bis) with ``covariance=True``; `value`. In units
-        of y per unit of z. With ``units="original"``, f is the sum of weights times values, and
-        `center` and `offset` are 0.
+        =======================  ===========================  ===============
+        variable                 dims                         unit
+        =======================  ===========================  ===============
+        `weight`                 chain, draw, obs, feature    y per z
+        `weight_mean`, `_sd`     obs, feature                 y per z
+        `weight_interval`        obs, feature, ci_bound       y per z
+        `weight_cov`             obs, feature, feature_bis    squares of it
+        `value`                  obs, feature                 z
+        =======================  ===========================  ===============
 
     Raises
     ------
     ValueError
-        For a GP, which has no weights, and for samples or idata that do not fit the model.
+        For a GP, which has no weights, and for rows or idata that do not fit the model.
 
     Warns
     -----
     ExtrapolationWarning
-        If new samples leave the training data.
+        If new rows leave the training data.
 
     References
     ----------
-    Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equations 16 to 18; computed by n-sized solves.
+    Yoshikawa and Iwata, IEEE TNNLS 34 (2023), equations 16 to 18.
 
     Examples
     --------
