@@ -1,16 +1,17 @@
-"""Is this tumour malignant, and what speaks for it? Gaussian process classification by NUTS.
+"""Is this tumor malignant, and which features indicate it? Gaussian process classification by NUTS.
 
-Nuclei of breast tumours, thirty features. Hyperparameters are sampled on Laplace's marginal; the
-probability of a diagnosis, and the share of each feature in it, follow for every draw. Explanations
-of classifiers by derivatives and integrated gradients of the probability are those of
+The data are thirty features of nuclei of breast tumors. NUTS samples the hyperparameters from their
+posterior under Laplace's approximation. Each draw gives the probability of a diagnosis and its
+attributions to the features. Classifiers were explained by derivatives and integrated gradients of
+the probability in
 
     S. Seitz, "Gradient-based explanations for Gaussian process regression and classification
-    models" (2022), section 3,
+    models" (2022), section 3.
 
-here with their whole distribution, function by function, instead of an expansion around its mean.
-Are probabilities calibrated (figure `calibration`, isotonic regression of held-out diagnoses)? And
-why is the patient whose diagnosis is missed most clearly taken for the other kind (figure
-`misclassified`)?
+The paper expands the probability around the mean function; this script uses random functions, so
+explanations have their whole distribution. It answers two more questions. Are the probabilities
+calibrated (figure `calibration`, isotonic regression of held-out diagnoses)? Why does the model
+misclassify the patient with the worst prediction (figure `misclassified`)?
 """
 
 import sys
@@ -29,7 +30,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "shared"))
 import script
 
 SHOWN = 12
-"""Features, those with the largest attributions."""
+"""Number of features in a figure, largest attributions first."""
 
 
 def main(arguments=None):
@@ -61,7 +62,7 @@ def main(arguments=None):
 
 
 def score(probability, second):
-    """Accuracy, mean log predictive density and Brier score of probabilities."""
+    """Compute accuracy, mean log predictive density and Brier score."""
     right = np.where(second, probability, 1 - probability)
     return pd.Series(
         {
@@ -73,7 +74,7 @@ def score(probability, second):
 
 
 def held_out(drawn, second):
-    """Draws of new labels beside those observed, for ArviZ."""
+    """Combine drawn and observed classes in a DataTree for ArviZ."""
     return xr.DataTree.from_dict(
         {
             "posterior_predictive": drawn.astype(int).to_dataset(name="y"),
@@ -83,13 +84,13 @@ def held_out(drawn, second):
 
 
 def most_wrong(probability, second):
-    """Label of the row whose own label was given the least probability."""
+    """Return the row with the lowest predicted probability of its own class."""
     right = np.where(second, probability.values, 1 - probability.values)
     return probability["obs"].values[right.argmin()]
 
 
 def plot_patient(table, X, patient, probability):
-    """Attributions of one patient, largest first, with the features' values in sds."""
+    """Plot the attributions of one patient, largest first, with feature values in sd."""
     largest = table.loc[table["mean"].abs().nlargest(SHOWN).index]
     place = (patient - X.mean()) / X.std()
     names = [f"{feature} ({place[feature]:+.1f} sd)" for feature in largest["feature"]]

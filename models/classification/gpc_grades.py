@@ -1,19 +1,19 @@
-"""Four grades of a disease: does a model of classes that correlate find their order?
+"""Four grades of a disease: does a model with correlated classes find their order?
 
-The classes of a softmax have one latent function each. Independent ones, as in
+A softmax model has one latent function per class. The functions are independent in
 
     C. K. I. Williams and D. Barber, "Bayesian classification with Gaussian processes", IEEE
     Transactions on Pattern Analysis and Machine Intelligence 20 (1998) 1342-1351,
 
-know nothing of a class from what they know of others. Here they share functions, as in
+so a class gains no information from the others. Here classes share functions, as outputs do in
 
     E. V. Bonilla, K. M. A. Chai and C. K. I. Williams, "Multi-task Gaussian process prediction",
     Advances in Neural Information Processing Systems 20 (2008).
 
-The progression of diabetes is cut into four grades of equally many patients, whose order is not
-told. How probable are the grades of patients who were held out, where classes share no function,
-one or two? Species of iris and digits, which have no order, are there to see that sharing does no
-harm.
+The progression of diabetes is cut into four grades with equal numbers of patients. The model does
+not receive their order. How probable are the grades of held-out patients if classes share no
+function, one or two? Species of iris and digits have no order; with them the script checks that
+shared functions do no harm.
 """
 
 import sys
@@ -32,9 +32,9 @@ import script
 GRADES = ["mild", "moderate", "serious", "severe"]
 SPLITS, HELD_OUT = 3, 500
 ROWS = {"diabetes": 100, "iris": 75, "digits": 100}
-"""Rows that are trained on."""
+"""Number of training rows."""
 ALIKE = [1, 3, 5, 8, 9]
-"""Digits that are told apart."""
+"""Digits that are easily confused."""
 
 
 def main(arguments=None):
@@ -78,7 +78,7 @@ def main(arguments=None):
 
 
 def plot_covariance(idata, what):
-    """H B H of the grades, in their order, as a map with its numbers."""
+    """Plot the centered covariance H B H of the grades, in order, with its numbers."""
     found = idata["posterior"]["output_covariance_centred"].mean(("chain", "draw"))
     found = found.sel({"class": GRADES, "class_bis": GRADES}).values
     figure, panel = plt.subplots(figsize=(6.5, 5), layout="constrained")
@@ -97,7 +97,7 @@ def plot_covariance(idata, what):
 
 
 def plot_scores(scores):
-    """How much more probable held-out labels are than with independent classes, by split."""
+    """Plot the gain in log probability of held-out classes over independent classes, by split."""
     names = list(ROWS)
     figure, panels = plt.subplots(
         1, len(names), figsize=(10, 3.6), sharey=True, layout="constrained"

@@ -1,8 +1,9 @@
-"""Which measurements tell three species of iris apart? Multiclass classification in full.
+"""Which measurements distinguish three species of iris? Exact multiclass classification.
 
-Hyperparameters and the latent values of all three classes are sampled jointly by NUTS, so nothing
-is approximated. Probabilities are explained for every draw: what each measurement adds to the
-probability of each species, from the average flower on; over the species these add up to 0.
+NUTS samples the hyperparameters and the latent values of all three classes jointly, so no
+approximation is needed. The script explains probabilities for every draw: the attribution of each
+species' probability to each measurement, relative to the mean flower. Over the species,
+attributions add up to 0.
 """
 
 import sys

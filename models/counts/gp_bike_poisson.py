@@ -1,15 +1,15 @@
-"""How many bikes are rented in an hour? Counts around a Gaussian process, in two ways.
+"""How many bikes are rented per hour? Two count models with a Gaussian process.
 
-The hours of February in Washington: wind, humidity, temperature, the hour and the kind of day, the
-data of
+The data are hourly rentals in Washington in February, with wind, humidity, temperature, hour and
+kind of day, from
 
     T. Paananen, M. R. Andersen and A. Vehtari, "Uncertainty-aware sensitivity analysis using Renyi
     divergences" (2021), section 4.
 
-Rentals are whole numbers around a rate. If they are Poisson, their variance is the rate; the
-negative binomial distribution has room for more. Which of the two says how far counts scatter?
-Held-out hours tell (figure `coverage`). The figure `hours` shows the rate through a working day and
-a day off, everything else as at its mean.
+A Poisson distribution has a variance equal to its rate; a negative binomial distribution allows a
+larger variance. Which distribution fits the dispersion of the counts? Held-out hours decide (figure
+`coverage`). The figure `hours` shows the rate during a working day and a day off, with all other
+features at their means.
 """
 
 import sys
@@ -61,7 +61,7 @@ def main(arguments=None):
 
 
 def through_the_day(X):
-    """Rows for each hour of a working day and of a day off, the rest as at its mean."""
+    """Rows for each hour of a working day and of a day off, other features at their means."""
     days = [(3, 1), (0, 0)]
     rows = pd.DataFrame([X.mean()] * 24 * len(days)).reset_index(drop=True)
     rows["hr"] = np.tile(np.arange(24.0), len(days))
@@ -70,7 +70,7 @@ def through_the_day(X):
 
 
 def plot_hours(hours):
-    """Rate by the hour of two days, one panel for each likelihood."""
+    """Plot the rate by hour for both days, one panel per likelihood."""
     figure, axes = plt.subplots(1, 2, figsize=(11, 5), sharey=True, layout="constrained")
     for panel, (name, part) in zip(axes, hours.groupby("likelihood", sort=False), strict=True):
         for k, (label, day) in enumerate(part.groupby("workingday", sort=False)):

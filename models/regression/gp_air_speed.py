@@ -1,16 +1,17 @@
-"""How fast do flights to an airport go? Repeated flights to 94 airports, and airports that are new.
+"""How fast are flights to an airport? Repeated flights to 94 airports, and to new airports.
 
-Flights that left New York City in 2013 to airports with at least 60 of them. The ground speed
-depends on the distance, since take-off and landing are slow, and on the day of the year, by the
-winds. It also depends on what no column tells, such as the direction and the queue at the end: all
-flights to one airport share that. Two Gaussian processes of day and distance, without groups and
-with a level for each airport, where levels are pooled as in
+The data are flights from New York City in 2013 to airports with at least 60 flights. Ground speed
+depends on the distance, because takeoff and landing are slow, and on the day of the year, because
+of the winds. It also depends on traits that no column records, such as the direction and the queue
+at the destination. All flights to one airport share these. The script compares two Gaussian
+processes of day and distance, one without groups and one with a level per airport. Levels are
+pooled as in
 
     A. Gelman and J. Hill, "Data analysis using regression and multilevel/hierarchical models",
     Cambridge University Press (2007), chapter 12.
 
-Both are asked about further flights to the airports that they have seen, and about flights to
-airports that they have not; and each airport is predicted from all others, without refitting.
+Both models predict further flights to known airports and flights to new airports. The script also
+predicts each airport from all others, without a refit.
 """
 
 import sys
@@ -67,7 +68,7 @@ def main(arguments=None):
 
 
 def score(model, rows, found, y):
-    """Error, and how often 90 % intervals hold the speed, whose sd is the mixture's."""
+    """Compute the error and the coverage of 90% intervals, with the sd of the mixture."""
     away = y.values - found["y_mean"].values
     sd = found["y_sd"].values
     return {
@@ -80,7 +81,7 @@ def score(model, rows, found, y):
 
 
 def plot_airports(model, idata, X, airport, seen, run):
-    """Speed in midsummer by distance: of airports that were seen, and of one that was not."""
+    """Plot speed in midsummer by distance, for known airports and for a new one."""
     figure, axes = plt.subplots(figsize=(7.5, 5), layout="constrained")
     distance = np.linspace(X["distance"].min(), X["distance"].max(), 60)
     options = {"keep": "summary", "seed": run.seed, "ci_prob": script.LEVEL}
@@ -98,7 +99,7 @@ def plot_airports(model, idata, X, airport, seen, run):
     axes.plot(10**at, own["f_mean"], "o", color="C1", markersize=3, label="airports seen")
     apart = np.abs(own["f_mean"].values - np.interp(at, distance, new["f_mean"]))
     named = []
-    for k in np.argsort(-apart)[:8]:  # those that differ most, one at each place
+    for k in np.argsort(-apart)[:8]:  # the largest deviations, one per place
         if all(abs(at.iloc[k] - at.iloc[j]) > 0.05 for j in named):
             place, offset = (10 ** at.iloc[k], own["f_mean"][k]), (5, 3)
             axes.annotate(seen[k], place, offset, textcoords="offset points", fontsize=9)

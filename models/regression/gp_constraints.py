@@ -1,18 +1,19 @@
-"""What is a constraint worth? Diabetes progression from 30 patients, with and without knowledge.
+"""How much is a constraint worth? Diabetes progression from 30 patients, with and without it.
 
-The data are those of
+The data are from
 
     B. Efron, T. Hastie, I. Johnstone and R. Tibshirani, "Least angle regression", Annals of
     Statistics 32 (2004) 407-499.
 
-A physician knows, before any data, that the disease does not progress more slowly with a higher
-body mass index, blood pressure or level of triglycerides. Two Gaussian processes learn from 30
-patients, one of them with this knowledge, and predict all others. How do errors, intervals and
-slopes differ? The pull of constraints on hyperparameters is part of the difference.
+A physician knows before any data that the disease does not progress more slowly with a higher body
+mass index, blood pressure or level of triglycerides. Two Gaussian processes are fitted to 30
+patients, one with this knowledge and one without, and predict all other patients. How do errors,
+intervals and slopes differ? Part of the difference is the effect of the constraints on the
+hyperparameters.
 
-Then the same with labels, which say less than numbers do: whether the disease progresses faster
-than in half of all patients. Models learn from each of several samples of 30 patients, without and
-with constraints. How probable are the labels of all others?
+The script then repeats the comparison with classes, which carry less information than numbers: does
+the disease progress faster than in half of all patients? It fits models to several samples of 30
+patients, without and with constraints. How probable are the classes of all other patients?
 """
 
 import sys
@@ -77,7 +78,7 @@ def main(arguments=None):
 
 
 def scores_of_labels(run, constraints):
-    """Log density and accuracy for labels of patients who were not learnt from, by sample."""
+    """Compute log density and accuracy of held-out classes, by sample."""
     X = run.data.X[FEATURES]
     fast = np.where(run.data.y > run.data.y.median(), "faster", "slower")
     y, scores = pd.Series(fast, X.index, name="progression"), []
@@ -85,7 +86,7 @@ def scores_of_labels(run, constraints):
         split = train_test_split(X, y, train_size=ROWS, stratify=y, random_state=seed)
         own, others, label, truth = split
         for name, known in constraints.items():
-            # The second label in sorted order is "slower", which is less probable with more.
+            # The second label is "slower", so a faster disease means a lower probability.
             opposite = [bx.constraints.Decreasing(constraint.feature) for constraint in known]
             model = bx.GP(own, label, likelihood="bernoulli", link="probit", constraints=opposite)
             idata = model.fit("map", progressbar=False)
@@ -101,7 +102,7 @@ def scores_of_labels(run, constraints):
 
 
 def plot_slopes(slopes):
-    """Slope at each patient against the feature, with intervals, without and with constraints."""
+    """Plot each patient's slope against the feature, with and without constraints."""
     figure, panels = plt.subplots(1, len(FEATURES), figsize=(12, 4), layout="constrained")
     for panel, feature in zip(panels, FEATURES, strict=True):
         for k, (name, found) in enumerate(slopes.items()):

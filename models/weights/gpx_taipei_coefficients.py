@@ -1,17 +1,17 @@
-"""What does a metre to the station cost here? Spatially varying coefficients of house prices.
+"""How much does a meter to the station cost here? Spatially varying coefficients of house prices.
 
-A regression whose coefficients are Gaussian processes of place: GPX with X = longitude and
-latitude, and Z = the other features of a house and a constant.
+This is a regression with Gaussian processes of place as coefficients: a GPX with X = longitude and
+latitude, and Z = the other features of a house and a constant. The model is from
 
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise
     feature weights", IEEE Transactions on Neural Networks and Learning Systems 34 (2023)
-    5789-5803
+    5789-5803.
 
-for the model; houses of Sindian, New Taipei, as in K. Butler, G. Feng and P. M. Djurić,
-"Explainable learning with Gaussian processes". Four of five houses are learnt from.
+The data are houses in Sindian, New Taipei, as in K. Butler, G. Feng and P. M. Djurić, "Explainable
+learning with Gaussian processes". The model is fitted to four of five houses.
 
-The maps show the coefficients at the places of all houses. That of `intercept` is how much more
-a house of average features costs there than the average house.
+The maps show the coefficients at the places of all houses. The coefficient of `intercept` is the
+price difference between a house with average features there and the average house.
 """
 
 import sys
@@ -41,7 +41,7 @@ def main(arguments=None):
     run.score(predicted, y_test)
     run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
 
-    # Without eps_w, the part of a weight that is a house's own: a map is of what neighbours share.
+    # Leave out eps_w, the deviation of a single house: a map shows the shared weights.
     places = place.drop_duplicates()
     coefficients = bx.weights(model, idata, places, smooth=True, keep="summary")
     run.figure(bx.plot_map(coefficients, places, max_features=5), "coefficients")
