@@ -44,7 +44,7 @@ demo: .venv/.installed
 	.venv/bin/bayes-gpx demo
 
 lint: .venv/.installed
-	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy
+	.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/python docs/prose.py
 
 format: .venv/.installed
 	.venv/bin/ruff check --fix . && .venv/bin/ruff format .
