@@ -1,23 +1,24 @@
-"""Figure 1 of Butler, Feng and Djuric: attributions are less certain the farther from the baseline.
+"""Figure 1 of Butler, Feng and Djuric: uncertainty of attributions grows away from the baseline.
 
     K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024).
 
-A function of two features is sampled at 500 random places with noise, and what a Gaussian process
-makes of it is explained along the diagonal of its square, against the origin. The noise is the same
-everywhere; the uncertainty of the attributions isn't. It is 0 at the baseline and grows along the
-way, since what is known badly anywhere on the path adds up. That of the difference
-f(x) - f(baseline), to which both attributions add up, doesn't: within a lengthscale it reaches what
-is not known of the baseline, a corner with data on one side only, and there it stays until the
-other corner. Far along, the sum is known better than its parts, whose errors cancel.
+A Gaussian process learns a function of two features from 500 random places with noise. The script
+explains its predictions along the diagonal of the square, with the origin as baseline. The noise is
+constant, but the uncertainty of the attributions is not. It is 0 at the baseline and grows along
+the path, because uncertainty accumulates. The uncertainty of the sum of both attributions, f(x) -
+f(baseline), grows differently. Within one lengthscale it reaches the uncertainty at the baseline, a
+corner with data on one side only. It then stays constant up to the other corner. Far along the
+path, the sum is more certain than the two attributions, because their errors cancel.
 
-The paper prints the function sin(x1) sin(2 x2), and the authors' code has sin(x1) sin(1.5 x2).
-Both are here, the text's with `_text` behind the name of the figure. From the authors' start the
-text's function ends at a maximum of the evidence where x2 hardly matters: it starts at shorter
-lengthscales here, and the cells hold both ends. The 500 places are the authors'; their noise is not
-known. The dashed lines, the attributions of the true function, are not in the paper.
+The paper states the function sin(x1) sin(2 x2), but the authors' code uses sin(x1) sin(1.5 x2).
+This script computes both; `_text` in a file name marks the function of the text. From the authors'
+starting point, the fit of that function ends at a maximum of the marginal likelihood where x2
+hardly matters. So this script starts at shorter lengthscales; the cells contain both optima. The
+500 places are the authors', but their noise is unknown. The dashed lines, the attributions of the
+true function, are not in the paper.
 
-`butler_figure1_growth` has the sd at some places, the share of the hundred steps along the diagonal
-at which it grows, and the share of 90 % intervals that hold the truth.
+`butler_figure1_growth` contains the sd at some places, the proportion of the hundred steps along
+the diagonal at which it grows, and the coverage of 90% intervals.
 """
 
 import sys
@@ -37,8 +38,8 @@ import script
 
 FREQUENCIES = {"": 1.5, "_text": 2.0}
 STARTS = {1.5: {}, 2.0: {"reach": 0.3}}
-"""Where climbs start, if it isn't where the authors' do: from there the text's function looks like
-noise."""
+"""Starting points that differ from the authors', because the function of the text would look like
+noise from there."""
 
 SUMMARY = {"keep": "summary", "progressbar": False}
 
@@ -68,16 +69,17 @@ def main(arguments=None):
 
 
 def true_attributions(frequency, t):
-    """Attributions of sin(x1) sin(frequency x2) at (t, t) against the origin, by column.
+    """Attributions of sin(x1) sin(frequency x2) at (t, t) relative to the origin, by column.
 
-    That to x1 is the integral of cos(u) sin(frequency u) from 0 to t; both sum to the function.
+    The attribution to x1 is the integral of cos(u) sin(frequency u) from 0 to t. Both sum to the
+    function.
     """
     first = sum((1 - np.cos(w * t)) / (2 * w) for w in (frequency + 1, frequency - 1))
     return {"x1": first, "x2": np.sin(t) * np.sin(frequency * t) - first}
 
 
 def tabulate(found, truth):
-    """Attributions and the difference along the line in long form, with the truth."""
+    """Tabulate attributions and the difference along the diagonal in long form, with the truth."""
     total = {"mean": found["difference_mean"], "sd": found["difference_sd"]}
     both = pd.DataFrame(total | {"feature": "both", "obs": found["obs"]})
     both["low"], both["high"] = (both["mean"] + norm.ppf(p) * both["sd"] for p in script.TAILS)
@@ -90,7 +92,7 @@ def tabulate(found, truth):
 
 
 def growth(table):
-    """How sd grows along the line, and how often intervals hold the truth."""
+    """Measure how the sd grows along the diagonal, and the coverage of intervals."""
     rows = []
     for (function, feature), own in table.groupby(["function", "feature"], sort=False):
         sd = own.set_index("t").sort_index()["sd"]
@@ -103,7 +105,7 @@ def growth(table):
 
 
 def plot(model, theta, table, function):
-    """The predicted surface, both attributions, and variances along the diagonal."""
+    """Plot the predicted surface, both attributions, and variances along the diagonal."""
     figure, axes = plt.subplots(2, 2, figsize=(12, 9), layout="constrained")
     surface, *panels, spread = axes.flat
     side = np.linspace(0, butler.SIDE, 41)

@@ -2,17 +2,19 @@
 
     K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024).
 
-Breast cancer patients without recurrence, thirty features of their cell nuclei, and the time for
-which they were seen free of disease, against the average patient. (a) All attributions of six
-patients; (b) `_followed`: two of them over fifty patients.
+The data are breast cancer patients without recurrence: thirty features of their cell nuclei, and
+the time for which they were observed free of disease. The baseline is the average patient. Figures
+show (a) all attributions of six patients and (b), `_followed`, two attributions over fifty
+patients.
 
-The authors plug in one local maximum of the evidence, at which most features are switched off. But
-there are several such maxima, hardly less probable and with other features: `_optima` holds those
-beside draws from the posterior of the hyperparameters, which average over them all, and the other
-figures hold the best maximum beside the posterior. What one maximum calls important is largely a
-choice among features that say the same.
+The authors use one local maximum of the marginal likelihood, at which most features are switched
+off. But there are several maxima with almost equal marginal likelihood and other features.
+`_optima` compares them with draws from the posterior of the hyperparameters, which average over all
+of them. The other figures compare the best maximum with the posterior. The important features at
+one maximum are largely a choice among features with the same information.
 
-The time is when a patient was last seen, not a recurrence: the model knows nothing of censoring.
+The response is the time when a patient was last seen, not a time of recurrence: the model ignores
+censoring.
 """
 
 import sys
@@ -40,16 +42,16 @@ STARTS = (
     (5, 3, 1),
     (20, 2, 2),
 )
-"""Where climbs start: lengthscales, amplitude and noise over those of the authors' start."""
+"""Starting points: lengthscales, amplitude and noise relative to the authors' starting point."""
 
 CLOSE = 2.0
-"""Optima are shown that are at most this many nats below the best."""
+"""Show optima whose log marginal likelihood is at most this much below the best."""
 
 SAME = 0.02
-"""Optima that differ by less, in nats, are one."""
+"""Optima with a smaller difference in log marginal likelihood are the same."""
 
 UNUSED = 1e-3
-"""Attributions below, in months, are of features that are switched off."""
+"""Attributions below this value, in months, belong to features that are switched off."""
 
 PATIENTS = 6
 FOLLOWED, FOLLOWED_PATIENTS = ("mean_texture", "worst_radius"), 50
@@ -87,11 +89,12 @@ def main(arguments=None):
 
 
 def certainty(table):
-    """What the paper says of sizes and uncertainty, for each fit.
+    """Measure the paper's claims about sizes and uncertainty for each fit.
 
-    `used` is the number of features with a mean size above `UNUSED`; `hold_0` the share of 90 %
-    intervals that hold 0, of attributions above it; `rank_correlation` that between the size of a
-    mean attribution and its sd, over patients, averaged over the features that are used.
+    `used` is the number of features with a mean size above `UNUSED`. `hold_0` is the proportion of
+    90% intervals that contain 0, among attributions above `UNUSED`. `rank_correlation` is the
+    correlation over patients between the size of a mean attribution and its sd, averaged over the
+    used features.
     """
     rows = []
     for fit, own in table.groupby("hyperparameters", sort=False):
@@ -110,7 +113,7 @@ def certainty(table):
 
 
 def distinct(optima):
-    """The optima that are close to the best, each once, best first."""
+    """Keep each optimum close to the best once, best first."""
     ranked = sorted(optima, key=lambda o: o.negative_log_evidence)
     kept = []
     for optimum in ranked:
@@ -129,7 +132,7 @@ def summarise(table):
 
 
 def plot_optima(sizes):
-    """Mean size of attributions, and their sd, at each optimum and over the posterior."""
+    """Plot mean sizes of attributions and their sd, at each optimum and over the posterior."""
     figure, axes = plt.subplots(1, 2, figsize=(12, 13), sharey=True, layout="constrained")
     features = sizes["feature"].unique()
     labels = {"size": "mean size of the mean attribution", "sd": "root mean variance"}
@@ -147,7 +150,7 @@ def plot_optima(sizes):
 
 
 def plot_patients(table):
-    """Attributions of the first patients, one panel each."""
+    """Plot attributions of the first patients, one panel each."""
     figure, axes = plt.subplots(
         PATIENTS, 1, figsize=(12, 15), sharex=True, sharey=True, layout="constrained"
     )
@@ -163,7 +166,7 @@ def plot_patients(table):
 
 
 def plot_followed(table):
-    """Attributions to two features, patient by patient."""
+    """Plot attributions to two features, patient by patient."""
     figure, axes = plt.subplots(2, 1, figsize=(12, 9), sharex=True, layout="constrained")
     for feature, panel in zip(FOLLOWED, axes, strict=True):
         chosen = table[(table["feature"] == feature) & (table["patient"] <= FOLLOWED_PATIENTS)]
@@ -177,7 +180,7 @@ def plot_followed(table):
 
 
 def _across(panel, table, along):
-    """Means and intervals from left to right, two fits side by side."""
+    """Plot means and intervals from left to right, two fits side by side."""
     for k, (fit, part) in enumerate(table.groupby("hyperparameters", sort=False)):
         at = np.arange(len(part)) + 0.3 * (k - 0.5)
         panel.vlines(at, part["low"], part["high"], color=f"C{k}")

@@ -2,13 +2,13 @@
 
     K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024).
 
-Houses of Sindian, New Taipei, and one of them explained, which is not learnt from. The price of the
-house less that of an average house is shared out among the features. Features come in metres, years
-and degrees. Above, the house less the average house: in source units the metres drown everything,
-in z-scores they don't. Below, the attributions from a model of each, which agree: what is
-integrated is a slope times a way, whose units cancel. `butler_figure3_optimum` has the
-hyperparameters behind the paper's figure beside those that a climb from the authors' start leads
-to.
+The data are houses in Sindian, New Taipei; the explained house is held out. Attributions divide the
+difference between its price and the price of an average house among the features, which are in
+meters, years and degrees. The upper panels show the house minus the average house. In source units
+the meters dominate; in z-scores they do not. The lower panels show the attributions by a model in
+each kind of units. They agree, because the integrand is a slope times a change and the units
+cancel. `butler_figure3_optimum` compares the hyperparameters behind the paper's figure with the
+optimum from the authors' starting point.
 """
 
 import sys
@@ -37,7 +37,7 @@ STATED = {
     "amplitude": 43.3,
     "sigma": 7.09,
 }
-"""The optimum behind the paper's figure, features standardised; one feature is switched off."""
+"""Optimum behind the paper's figure, for standardized features; one feature is switched off."""
 
 
 def main(arguments=None):
@@ -55,12 +55,12 @@ def main(arguments=None):
     columns = {"quantity": STATED.keys(), "ours": ours, "published": STATED.values()}
     paper.table(pd.DataFrame(columns), "_optimum")
     price = f"attribution to {y.name}\n[{data.units[y.name]}]"
-    plt.rcParams["text.parse_math"] = False  # units hold dollar signs
+    plt.rcParams["text.parse_math"] = False  # units contain dollar signs
     paper.figure(plot_invariance(table, price))
 
 
 def explain(X, y, kind):
-    """Attributions of the house from features of one kind, in long form, and the optimum."""
+    """Attributions of the house in one kind of units, in long form, and the optimum."""
     train, house = X[:-HELD_OUT], X.iloc[[-HELD_OUT]]
     best = butler.climb(train, y)
     options = {"keep": "summary", "progressbar": False}
@@ -70,7 +70,7 @@ def explain(X, y, kind):
 
 
 def plot_invariance(table, price):
-    """The way from the average house to this one, and attributions, from each kind of units."""
+    """Plot the change from the average house and the attributions, for each kind of units."""
     figure, axes = plt.subplots(2, 2, figsize=(13, 8), sharey=True, layout="constrained")
     for (above, below), (kind, part) in zip(axes.T, table.groupby("kind", sort=False), strict=True):
         above.barh(part["feature"], part["way"], color="gray")

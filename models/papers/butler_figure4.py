@@ -1,15 +1,15 @@
 """Figure 4 of Butler, Feng and Djuric: how sums along the path converge to exact attributions.
 
-Right-hand sums of L gradients in the place of the integral: (a) the attribution of a wine's score
-to alcohol, against the mean wine of quality 5; (b) the attribution to x1 in the simulated system of
-equation 34, at three places on the diagonal against the origin. The paper doesn't say at which
-place its panel is. Its code has sin(x1) sin(1.5 x2), where the text has sin(2 x2), and so it is
-here.
+Right-hand sums of L gradients replace the integral. Panel (a) shows the attribution of a wine's
+score to alcohol, relative to the mean wine of quality 5. Panel (b) shows the attribution to x1 in
+the simulated system of equation 34, at three places on the diagonal relative to the origin; the
+paper does not name its place. The text has sin(2 x2), but the authors' code uses sin(x1) sin(1.5
+x2), and so does this script.
 
-The paper says that places farther from the baseline need more partitions. `butler_figure4_needed`
-has how many: the smallest power of two from which on each mean is within `TOLERANCE` sd of y of the
-exact one, over places at a fraction of the way from the baseline to the wines, or to places of the
-simulated data.
+The paper states that places farther from the baseline need more partitions. `butler_figure4_needed`
+contains the number of partitions: the smallest power of two from which on each mean is within
+`TOLERANCE` sd of y of the exact one. It covers places at fractions of the path from the baseline to
+the wines or to places of the simulated data.
 """
 
 import sys
@@ -53,9 +53,9 @@ def main(arguments=None):
 
 
 def needed(model, theta, X, baseline, count, rules):
-    """Partitions that the places need which lie at each fraction of the way: median and most.
+    """Median and maximal number of partitions for places at each fraction of the path.
 
-    Places that need more than were tried are taken to need twice as many.
+    Places that need more than the tried numbers count as twice the largest.
     """
     some = X.iloc[:: max(1, len(X) // count)][:count]
     enough = TOLERANCE * model.training.y.std()
@@ -72,7 +72,7 @@ def needed(model, theta, X, baseline, count, rules):
 
 
 def plot(wine, simulated):
-    """A panel for the wine, and one for each place of the simulated system."""
+    """Plot one panel for the wine, and one for each place of the simulated system."""
     parts = list(simulated.groupby("obs"))
     figure, axes = plt.subplots(1, 1 + len(parts), figsize=(15, 4), layout="constrained")
     butler_wine.draw_convergence(axes[0], wine)

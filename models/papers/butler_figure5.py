@@ -1,11 +1,11 @@
-"""Figure 5 of Butler, Feng and Djuric: attributions by random features in the place of the kernel.
+"""Figure 5 of Butler, Feng and Djuric: attributions by random Fourier features.
 
-The attribution of a wine's score to alcohol against the average wine, by M = 10, 50 and 100 random
-frequencies, a sine and a cosine for each. Every seed makes another model; the marginalised model is
-the equal mixture over 500 seeds. The authors' code passes standard deviations where their equations
-have variances, which is too strong a ridge: the second row is theirs, and converges to another
-model. Beside the densities, the table has for each M how one seed and the mixture compare with the
-exact model.
+The attribution of a wine's score to alcohol relative to the average wine, with M = 10, 50 and 100
+random frequencies, each with a sine and a cosine. Every seed gives another model; the marginalized
+model is the equal mixture over 500 seeds. The authors' code passes standard deviations where their
+equations have variances, which makes the ridge too strong. The second row uses their ridge and
+converges to another model. In addition to the densities, the table compares a single seed and the
+mixture with the exact model, for each M.
 """
 
 import sys
@@ -24,7 +24,7 @@ import papers
 
 FREQUENCIES, SEEDS, SHOWN = (10, 50, 100), 500, 4
 EQUATIONS, FIGURE = "variances, as in the equations", "sds, as in the authors' code"
-"""What stands for the variances of f and of the noise."""
+"""Quantities used for the variances of f and of the noise."""
 
 OPTIONS = {"baseline": "zero", "keep": "summary", "progressbar": False}
 
@@ -46,10 +46,10 @@ def main(arguments=None):
 
 
 def one(wines, M, seed):
-    """Mean and sd by the random features of one seed, with either ridge."""
+    """Mean and sd by the random features of one seed, for either ridge."""
     X, y = wines.X, wines.model.training.y
     model = bx.GP(X, y, scale=False, approximation=bx.RandomFeatures(2 * M, seed))
-    # The root of an sd, where a root of a variance is asked for.
+    # To pass an sd where a variance is expected, as the authors do, pass its root as the sd.
     sds = wines.theta | {name: np.sqrt(wines.theta[name]) for name in ("amplitude", "sigma")}
     found = {}
     for ridge, theta in {EQUATIONS: wines.theta, FIGURE: sds}.items():
@@ -59,16 +59,17 @@ def one(wines, M, seed):
 
 
 def of_alcohol(found):
-    """Mean and sd of the one attribution that is followed."""
+    """Mean and sd of the attribution to alcohol."""
     own = found.sel(feature=butler_wine.FOLLOWED).squeeze()
     return own["attribution_mean"].item(), own["attribution_sd"].item()
 
 
 def compared(seeds, mean, sd):
-    """How the mixture and single seeds compare with the exact mean and sd.
+    """Compare the mixture and single seeds with the exact mean and sd.
 
-    The mixture's moments are by the laws of total expectation and variance: the mean of means; the
-    mean of variances and the variance of means. `standard_error` is that of the mixture's mean.
+    The moments of the mixture follow from the laws of total expectation and variance: the mean of
+    means, and the mean of variances plus the variance of means. `standard_error` is the standard
+    error of the mixture's mean.
     """
     rows = []
     for (ridge, M), own in seeds.groupby(["ridge", "M"], sort=False):
@@ -91,7 +92,7 @@ def compared(seeds, mean, sd):
 
 
 def plot(seeds, mean, sd):
-    """Densities: exact, of some seeds, and of the mixture; a column for each M."""
+    """Plot densities of the exact model, of some seeds and of the mixture; one column per M."""
     figure, axes = plt.subplots(
         2, len(FREQUENCIES), figsize=(13, 7), sharex=True, sharey="row", layout="constrained"
     )

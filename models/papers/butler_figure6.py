@@ -1,12 +1,13 @@
 """Figure 6 of Butler, Feng and Djuric: convergence for all features of a wine, and their relevance.
 
-Right-hand sums of L gradients for each of the eleven features, against the mean wine of quality 5;
-then the sizes of the exact attributions, and relevances, the inverse lengthscales.
+Panels show right-hand sums of L gradients for each of the eleven features, relative to the mean
+wine of quality 5. Bars show the sizes of the exact attributions, and relevances (inverse
+lengthscales).
 
-The paper says that the speed of convergence does not follow the size of an attribution, and that it
-follows relevance, without a number. `butler_figure6_ranks` has rank correlations over the features
-between these and the errors of 16 partitions: for the explained wine, and their mean over wines of
-the data with its 95 % interval. Errors are absolute, or relative to the exact attribution.
+The paper states, without a number, that the speed of convergence follows relevance and not the size
+of an attribution. `butler_figure6_ranks` contains rank correlations over the features between these
+two and the errors of 16 partitions. They are computed for the explained wine, and as a mean over
+wines of the data with its 95% interval. Errors are absolute, or relative to the exact attribution.
 """
 
 import sys
@@ -40,7 +41,7 @@ def main(arguments=None):
 
 
 def ranked(found, relevance):
-    """Rank correlations over features between errors, and sizes or relevances, for each wine."""
+    """Rank correlations over features between errors and sizes or relevances, for each wine."""
     error = (found["mean"] - found["exact_mean"]).abs()
     found = found.assign(
         relevance=found["feature"].map(relevance),
@@ -57,7 +58,7 @@ def ranked(found, relevance):
 
 
 def plot(found, relevance):
-    """A panel for each feature, and bars of sizes and relevances."""
+    """Plot one panel per feature, and bars of sizes and relevances."""
     figure, axes = plt.subplots(3, 5, figsize=(17, 10), layout="constrained")
     panels = axes.flat
     for axis, (feature, part) in zip(panels, found.groupby("feature", sort=False), strict=False):

@@ -1,11 +1,11 @@
 """Figure 7 of Butler, Feng and Djuric: three quadrature rules for one attribution.
 
-The attribution of a wine's score to alcohol, against the mean wine of quality 5, by right-hand
-sums, the trapezoid rule and Simpson's: mean and sd by the number of partitions L, and by the number
-of gradients that they take, and the squared error of the mean. The appendix prints 1/4 (1, 2, 1)
-for Simpson's weights: that is the trapezoid rule on half the step, `Simpson as printed`. Simpson's
-rule has 1/6 (1, 4, 1), and so has the authors' code. `mse` is the mean squared error over the
-eleven features.
+The attribution of a wine's score to alcohol, relative to the mean wine of quality 5, by right-hand
+sums, the trapezoid rule and Simpson's rule. The script computes the mean and sd against the number
+of partitions L and against the number of gradients, and the squared error of the mean. The appendix
+prints 1/4 (1, 2, 1) for Simpson's weights. These weights are the trapezoid rule with half the step
+(`Simpson as printed`). Simpson's rule has 1/6 (1, 4, 1), as the authors' code does. `mse` is the
+mean squared error over the eleven features.
 """
 
 import sys
@@ -24,7 +24,7 @@ RULES = {
     "Simpson": ("simpson", 2, 1),
     "Simpson as printed": ("trapezoid", 2, 1),
 }
-"""Of the package: the method, its steps for each partition, and gradients beyond its steps."""
+"""The package's rules: method, steps per partition, and gradients beyond its steps."""
 
 
 def main(arguments=None):
@@ -48,7 +48,7 @@ def main(arguments=None):
 
 
 def plot(found):
-    """Distributions by partitions and by gradients, and squared errors by gradients."""
+    """Plot distributions against partitions and gradients, and squared errors against gradients."""
     figure, axes = plt.subplots(1, 3, figsize=(15, 5), layout="constrained")
     mean, sd = found["exact_mean"].iloc[0], found["exact_sd"].iloc[0]
     for k, (rule, part) in enumerate(found.groupby("rule", sort=False)):

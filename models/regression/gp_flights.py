@@ -1,23 +1,24 @@
-"""When are flights late, and how much do long ones catch up? 327,346 of them, by sums over rows.
+"""When are flights late, and how much delay do long ones make up? 327,346 flights by NUTS.
 
-Flights that left New York City in 2013. Three models, of growing detail:
+The data are flights from New York City in 2013. Three models of increasing detail explain the
+delay:
 
-- the delay by day of the year and hour of departure: a Gaussian process;
-- with a coefficient of distance that varies with day and hour: a GPX whose `sigma_w` is 0;
-- with the carrier too: a Gaussian process by 100 inducing points and Laplace's approximation, of
-  20,000 flights, whose rows are passed over for each density.
+- by day of the year and hour of departure: a Gaussian process;
+- by a coefficient of distance that varies with day and hour: a GPX with `sigma_w` fixed at 0;
+- by carrier too: a Gaussian process with 100 inducing points and Laplace's method, fitted to
+  20,000 flights. It passes over all rows for each density.
 
 The first two have fixed basis functions,
 
     A. Solin and S. Sarkka, "Hilbert space methods for reduced-rank Gaussian process regression",
     Statistics and Computing 30 (2020) 419-446, section 3.3,
 
-so that their rows enter by sums alone and NUTS costs the same for any number of them.
+so the data enter through sufficient statistics, and NUTS takes equally long for any number of rows.
 
-Delays have heavy tails: a few flights are late by most of a day. Models learn 20 asinh(delay / 20),
-which is the delay itself where it is short, in minutes, and grows like its logarithm where it is
-long. One flight in five days is not learnt from but predicted; scores are those of the transformed
-delay, beside boosted trees.
+Delays have heavy tails: a few flights are late by most of a day. The response is therefore 20
+asinh(delay / 20), which is close to the delay in minutes if it is short and grows like its
+logarithm if it is long. One day in five is held out. Scores are computed on the transformed delay
+and compared with boosted trees.
 """
 
 import sys
@@ -110,21 +111,21 @@ LEARNT = {
     "trees: and distance": [*WHEN, "distance"],
     "trees: and carrier": [*WHEN, "distance", "carrier"],
 }
-"""Columns that boosted trees learn from."""
+"""Columns for each model of boosted trees."""
 
 
 def transformed(delay):
-    """Delays in minutes, where they are short; their logarithm, where they are long."""
+    """20 asinh(delay / 20): linear for short delays, logarithmic for long ones."""
     return BENT * np.arcsinh(delay / BENT)
 
 
 def minutes(y):
-    """Delays that were transformed."""
+    """Convert transformed delays back to minutes."""
     return BENT * np.sinh(y / BENT)
 
 
 def trees(X, y, X_test):
-    """Mean of boosted trees in new rows, and sd of what they leave."""
+    """Mean prediction of boosted trees for new rows, and sd of their training residuals."""
     options = {
         "learning_rate": 0.05,
         "max_iter": 100,
@@ -138,7 +139,7 @@ def trees(X, y, X_test):
 
 
 def score(name, mean, sd, y):
-    """Scores of a normal forecast: of the mean, of all of it, and of its median in minutes."""
+    """Score a normal forecast: RMSE, CRPS, error of its median in minutes, and coverage."""
     z = (y - mean) / sd
     crps = sd * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
     return {
@@ -151,12 +152,12 @@ def score(name, mean, sd, y):
 
 
 def through(day):
-    """The hours of a day."""
+    """Rows for the hours of one day."""
     return pd.DataFrame({"day": day, "hour": HOURS})
 
 
 def plot_delays(model, idata, seed):
-    """Median delay by the hour of four days, in minutes."""
+    """Plot the median delay in minutes by hour, for four days."""
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for k, (label, day) in enumerate(DAYS.items()):
         found = bx.predictions(model, idata, through(day), keep="summary", seed=seed)
@@ -169,7 +170,7 @@ def plot_delays(model, idata, seed):
 
 
 def plot_distance(model, idata):
-    """Coefficient of distance by the hour of four days."""
+    """Plot the coefficient of distance by hour, for four days."""
     figure, axes = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for k, (label, day) in enumerate(DAYS.items()):
         found = bx.weights(model, idata, through(day), features=["distance"], keep="summary")

@@ -1,18 +1,18 @@
-"""What will the next weeks bring, and why? Two series, with weights that vary over time.
+"""How do two series continue, and why? Forecasts with weights that vary over time.
 
-Rentals of bikes in Washington by day, with the weather, and carbon dioxide on Mauna Loa by month,
-which comes with statsmodels and is left out without it. Models of time have a kernel for slow
-changes and one for a season whose shape may change,
+The series are daily bike rentals in Washington, with the weather, and monthly carbon dioxide on
+Mauna Loa. The latter comes with statsmodels and is left out without it. Each model of time has a
+kernel for slow changes and a kernel for a season with a changing shape,
 
     C. E. Rasmussen and C. K. I. Williams, "Gaussian processes for machine learning" (2006),
     section 5.4.3.
 
-A GPX of time has such a weight for each covariate, so that forecasts consist of contributions.
-Forecasts are made from several origins, each from the rows before it, and scored by horizon beside
-the last season and, with statsmodels, exponential smoothing (ETS) of the same rows. The GPX is told
-the weather of the days that it forecasts; the others are not, so compare it with that in mind. At
-the mode, hyperparameters are taken for certain, and far ahead intervals are too narrow: the table
-says by how much.
+A GPX of time has such a weight for each covariate, so forecasts are sums of contributions. The
+script forecasts from several origins, each from the rows before it. It scores the forecasts by
+horizon and compares them with the last season and, with statsmodels, with exponential smoothing
+(ETS) of the same rows. Only the GPX receives the weather of the forecast days, so it has an
+advantage. All models are fitted by MAP, which treats hyperparameters as known, so intervals far
+ahead are too narrow. The table shows by how much.
 """
 
 import importlib.util
@@ -38,7 +38,7 @@ TAIL = norm.ppf(0.95)
 
 
 class Series(NamedTuple):
-    """A series, its season in rows and in days, how far ahead it is forecast, and its kernel."""
+    """A series: season in rows and in days, forecast horizons, and kernel."""
 
     dates: pd.DataFrame
     covariates: pd.DataFrame | None
@@ -81,7 +81,7 @@ def main(arguments=None):
 
 
 def parts_of(series, run):
-    """Trend, slow changes and season of the last rows of a series, with their shares."""
+    """Plot trend, slow changes and season of the last rows, with their proportions of variance."""
     rows = slice(len(series.y) - ROWS, len(series.y))
     model = of_time(series, rows)
     idata = run.fit(model, suffix="_parts")
@@ -91,7 +91,7 @@ def parts_of(series, run):
 
 
 def carbon_dioxide():
-    """Monthly means; gaps, of which there are few, are interpolated."""
+    """Load monthly means and interpolate the few gaps."""
     from statsmodels.datasets import co2
 
     monthly = co2.load_pandas().data["co2"].resample("MS").mean().interpolate()
@@ -102,21 +102,21 @@ def carbon_dioxide():
 
 
 def season_of(series, rows):
-    """Priors of a model whose season has a known length, on the scale of the dates."""
+    """Prior that fixes the period at the known length of the season, on the scale of the dates."""
     dates = series.dates["date"].iloc[rows]
     days = (dates - dates.iloc[0]) / pd.Timedelta("1D")
     return {"periodic_period": series.days / days.std(ddof=0)}
 
 
 def of_time(series, rows):
-    """A Gaussian process of time alone."""
+    """A Gaussian process of time only."""
     priors = season_of(series, rows)
     dates, y = series.dates.iloc[rows], series.y.iloc[rows]
     return bx.GP(dates, y, kernel=series.kernel, priors=priors)
 
 
 def weighed(series, rows):
-    """A GPX of time, whose covariates have weights that vary over it, as has the constant."""
+    """A GPX of time, with weights for all covariates and for a constant."""
     return bx.GPX(
         series.dates.iloc[rows],
         series.y.iloc[rows],
@@ -128,7 +128,7 @@ def weighed(series, rows):
 
 
 def forecast(series, origin, ahead, smoothing):
-    """Scores of every model, from one origin."""
+    """Score the forecasts of all models from one origin."""
     rows, new = slice(origin - ROWS, origin), slice(origin, origin + ahead)
     y, y_new = series.y.iloc[rows].to_numpy(float), series.y.iloc[new].to_numpy(float)
     found: dict[str, Any] = {"last season": last_season(y, series.season, ahead)}
@@ -155,14 +155,14 @@ def forecast(series, origin, ahead, smoothing):
 
 
 def last_season(y, season, ahead):
-    """What was one season ago; errors add up with every season that passes."""
+    """Forecast the value one season ago; error variances add up over seasons."""
     steps = np.arange(ahead)
     spread = np.sqrt(np.mean((y[season:] - y[:-season]) ** 2))
     return y[-season:][steps % season], spread * np.sqrt(steps // season + 1)
 
 
 def smoothed(y, season, ahead):
-    """Exponential smoothing with additive trend and season: mean and sd of its forecasts."""
+    """Forecast by exponential smoothing with additive trend and season: mean and sd."""
     from statsmodels.tsa.exponential_smoothing.ets import ETSModel
 
     with warnings.catch_warnings():
@@ -176,7 +176,7 @@ def smoothed(y, season, ahead):
 
 
 def plot_forecast(model, idata, series, rows, split):
-    """Rentals before and after the last origin, and what the forecast consists of."""
+    """Plot rentals before and after the last origin, and the contributions to the forecast."""
     figure, (above, below) = plt.subplots(
         2, 1, figsize=(8, 7), sharex=True, layout="constrained", height_ratios=[3, 2]
     )

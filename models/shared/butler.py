@@ -1,10 +1,11 @@
-"""What the scripts after Butler, Feng and Djuric share: their settings, and their plug-in optima.
+"""Settings and plug-in optima shared by the scripts for Butler, Feng and Djuric.
 
     K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024).
 
-Their Gaussian process has prior mean 0 for a response that is not centred, a squared exponential
-kernel with one lengthscale for each feature, and features that are centred and divided by their
-standard deviation. They plug in the hyperparameters of highest evidence as if they were known.
+Their Gaussian process has prior mean 0, although the response is not centered. It has a squared
+exponential kernel with one lengthscale per feature; features are centered and divided by their
+standard deviation. The authors treat the hyperparameters with the highest marginal likelihood as
+known.
 """
 
 from typing import NamedTuple
@@ -17,20 +18,20 @@ import bayes_gpx as bx
 import papers
 
 OFF = 1000.0
-"""From this lengthscale on, in sd of the feature, a feature is as good as switched off."""
+"""A lengthscale above this value, in sd of the feature, switches the feature off."""
 
 SIDE, ROWS, NOISE = 10.0, 500, 0.5
-"""Of the simulated data: the square's side, the number of places, and the sd of the noise."""
+"""Simulated data: side of the square, number of places, sd of the noise."""
 
 
 class Optimum(NamedTuple):
-    """A local maximum of the evidence."""
+    """A local maximum of the marginal likelihood."""
 
     hyperparameters: dict
     negative_log_evidence: float
 
     def describe(self, features):
-        """Its numbers in words; features that are switched off are counted."""
+        """Describe the optimum in words, with the number of features that are switched off."""
         lengthscale = self.hyperparameters["lengthscale"]
         used = sorted((own, f) for own, f in zip(lengthscale, features, strict=True) if own < OFF)
         lengths = ", ".join(f"{feature} {own:.4g}" for own, feature in used)
@@ -43,13 +44,13 @@ class Optimum(NamedTuple):
 
 
 def permuted(n):
-    """The order of rows that MATLAB's ``rng(0); randperm(n)`` gives."""
+    """The order of rows given by MATLAB's ``rng(0); randperm(n)``."""
     return np.argsort(np.random.RandomState(5489).random_sample(n), kind="stable")
 
 
 def simulate(frequency, seed):
-    """The authors' 500 places in a square, and the function there with noise."""
-    # MATLAB's rng(0), which fills columns first.
+    """Simulate the function with noise at the authors' 500 places in a square."""
+    # The seed of MATLAB's rng(0); MATLAB fills columns first.
     places = SIDE * np.random.RandomState(5489).random_sample((2, ROWS)).T
     X = pd.DataFrame(places, columns=["x1", "x2"])
     noise = NOISE * np.random.default_rng(seed).standard_normal(ROWS)
@@ -57,16 +58,16 @@ def simulate(frequency, seed):
 
 
 def uncentred(X, y, **options):
-    """The Gaussian process with prior mean 0 in the units of X and y, and weak priors.
+    """Gaussian process with prior mean 0 in the units of X and y, and weak priors.
 
-    Lengthscales have the package's prior, for z-scores. The prior of the amplitude is as wide as
-    the response is far from 0, which a prior mean of 0 leaves to f.
+    Lengthscales have the package's prior, which assumes z-scores. The prior of the amplitude is
+    wide enough for the distance of the response from 0, because f must cover it.
     """
     return bx.GP(X, y, scale=False, priors=priors(y), **options)
 
 
 def priors(y):
-    """Those of `uncentred`; ``bx.load`` asks for them again."""
+    """The priors of `uncentred`, needed again by ``bx.load``."""
     reach, spread = float(np.sqrt((y**2).mean())), float(y.std())
     return {
         "amplitude": lambda name: pm.HalfNormal(name, 2 * reach),
@@ -75,18 +76,10 @@ def priors(y):
 
 
 def climb(X, y, *, reach=1.0, signal=1.0, noise=1.0):
-    """Climb to a local maximum of the evidence.
+    """Find a local maximum of the marginal likelihood.
 
-    Parameters
-    ----------
-    X, y : frame (n, d), series (n,)
-    reach, signal, noise : float
-        The start: lengthscales over each feature's sd, amplitude and noise over sd(y)/sqrt(2). The
-        authors start at 1.
-
-    Returns
-    -------
-    Optimum
+    The arguments `reach`, `signal` and `noise` set the starting point: lengthscales relative to
+    each feature's sd, amplitude and noise relative to sd(y)/sqrt(2). The authors start at 1.
     """
     flat = dict.fromkeys(("lengthscale", "amplitude", "sigma"), _flat)
     model = bx.GP(X, y, scale=False, priors=flat)
@@ -103,7 +96,7 @@ def climb(X, y, *, reach=1.0, signal=1.0, noise=1.0):
 
 
 def optimum(paper, data, X, y, **start):
-    """Hyperparameters that `climb` leads to: a cell, climbed to once."""
+    """Cached hyperparameters of the optimum that `climb` finds."""
 
     def task():
         found = climb(X, y, **start)

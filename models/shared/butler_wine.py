@@ -1,12 +1,12 @@
-"""The red wines of Butler, Feng and Djuric, one of which is explained, and quadratures of that.
+"""The red wines of Butler, Feng and Djuric: model, explained wine, and quadrature rules.
 
     K. Butler, G. Feng and P. M. Djuric, "Explainable learning with Gaussian processes" (2024),
     sections 5.4 and 5.5, appendix C.1, Figures 4 to 7.
 
-The wine is the first in their order that its tasters gave an 8; it is not learnt from.
-Hyperparameters are those to which a climb from the authors' start leads. Another optimum has more
-evidence and says nothing: rows come twice with equal scores, the noise collapses, and each wine is
-its own reason.
+The explained wine is the first with a score of 8 in their order; it is held out from the fit. The
+hyperparameters are the optimum from the authors' starting point. Another optimum has a higher
+marginal likelihood but explains nothing: because some rows are repeated with equal scores, its
+noise collapses to 0 and each wine is explained only by itself.
 """
 
 from typing import NamedTuple
@@ -22,19 +22,11 @@ FOLLOWED = "alcohol"
 
 
 class Wines(NamedTuple):
-    """What is explained, and by which model.
+    """The explained wine, and the model that explains it.
 
-    Attributes
-    ----------
-    model : bayes_gpx.GP
-        Of all wines but the explained one: X standardised, y the scores.
-    theta : dict
-        Hyperparameters.
-    explained : frame (1, 11)
-    five : series (11,)
-        The mean wine of quality 5.
-    X : frame (n, 11)
-        Wines that are learnt from, standardised.
+    `X` (n, 11) are the standardized training wines, `model` is the Gaussian process of their
+    scores, `theta` are its hyperparameters, `explained` (1, 11) is the held-out wine, and `five`
+    (11,) is the mean wine of quality 5.
     """
 
     model: bx.GP
@@ -45,7 +37,7 @@ class Wines(NamedTuple):
 
 
 def load(paper):
-    """The wines and their model; the climb is a cell. A quick run has every eighth wine."""
+    """Load the wines and their model at the cached optimum; quick runs use every eighth wine."""
     data = bx.datasets.load("wine", path=paper.folder)
     order = butler.permuted(len(data.y))[:: 8 if paper.quick else 1]
     X, y = script.z_scores(data.X).iloc[order], data.y.iloc[order].astype(float)
@@ -57,19 +49,10 @@ def load(paper):
 
 
 def converge(model, theta, X, baseline, rules):
-    """Attributions by rules beside the exact ones, in long form.
+    """Compare attributions by quadrature rules with the exact ones, in long form.
 
-    Parameters
-    ----------
-    model, theta, X, baseline
-        As `bayes_gpx.attributions` takes them.
-    rules : list of (str, dict)
-        Labels of a rule with the options `method` and `steps`.
-
-    Returns
-    -------
-    DataFrame
-        obs, feature, mean, sd, exact_mean, exact_sd, and the labels.
+    `rules` is a list of pairs: the labels of a rule, and its options `method` and `steps`. Columns
+    of the result: obs, feature, mean, sd, exact_mean, exact_sd, and the labels.
     """
     options = {"baseline": baseline, "keep": "summary", "progressbar": False}
     exact = script.attribution_table(bx.attributions(model, theta, X, **options))
@@ -82,13 +65,13 @@ def converge(model, theta, X, baseline, rules):
 
 
 def right(most):
-    """Rules for `converge`: right-hand sums of 1, 2, 4 ... partitions of the path."""
+    """Rules for `converge`: right-hand sums with 1, 2, 4 ... partitions of the path."""
     numbers = 2 ** np.arange(int(np.log2(most)) + 1)
     return [({"L": int(L)}, {"method": "right", "steps": int(L)}) for L in numbers]
 
 
 def draw_convergence(axis, part, color="C0"):
-    """Mean and sd of an attribution by right-hand sums, against the number of partitions."""
+    """Plot the mean and sd of an attribution against the number of partitions."""
     mean, sd = part["exact_mean"].iloc[0], part["exact_sd"].iloc[0]
     axis.axhspan(mean - sd, mean + sd, color="gray", alpha=0.3, linewidth=0, label="exact, ± sd")
     axis.axhline(mean, color="gray", linewidth=1)
