@@ -1,4 +1,4 @@
-"""Other measures of how much features matter, beside `relevance`: one number for each feature."""
+"""Measures of feature importance other than `relevance`: one number for each feature."""
 
 from __future__ import annotations
 
@@ -62,63 +62,79 @@ def importances(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """How much each feature matters for the mean prediction, by other common measures.
+    """Measure how much each feature matters for the mean prediction.
 
-    All measures except `inverse_lengthscale` are computed for random functions of the posterior, so
-    that the spread of their draws is the posterior uncertainty. In contrast to `relevance`, none of
-    them takes into account how a feature changes the uncertainty of predictions.
+    Use `relevance` instead to include changes of the predictive uncertainty: these measures ignore
+    them. All but `inverse_lengthscale` are computed for random functions of the posterior, and the
+    spread of their draws is the posterior uncertainty.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, of the smooth part z' g(x).
+        In a GPX, the measures describe z' g(x).
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array, optional
-        Where derivatives are averaged, and the columns that Sobol indices draw values from; None
-        for the training samples.
+        Rows over which derivatives are averaged, and from which Sobol indices draw the values of
+        each column; None for the training rows.
     measures : list of str, optional
-        Some of the variables below. Those of derivatives are, for a categorical column, those of
-        contrasts between a sample's own level and the others. By default all, without
-        `inverse_lengthscale` where the kernel does not have one lengthscale for each feature, and
-        without Sobol indices of a GPX with a Z of its own. Sobol indices take nearly all of the
-        time: 4096 (d + 2) rows of each function.
+        Some of the variables below, all by default. The default leaves out `inverse_lengthscale`
+        for kernels without one lengthscale per feature, and Sobol indices for a GPX with its own Z.
+        Sobol indices take nearly all of the time: 4096 (d + 2) rows for each function.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
     on : {"response", "latent"}
-        For labels and counts: whether to use the probability or rate S(f), or f.
+        For classes and counts: measure the probability or rate S(f), or f.
     draws : int
-        Number of functions if there is a single hyperparameter draw; with more, one for each.
+        Number of functions if there is a single hyperparameter draw. Otherwise each hyperparameter
+        draw gives one.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     null : int or bool, optional
         Number of replicates of a reference distribution for each feature, as in `relevance`; True
-        for 19. Choose `measures`, since each replicate computes them anew. Not for several classes.
+        for 19. Choose `measures`, since each replicate computes them again. Not supported for
+        several classes.
     seed : int, optional
-        Of functions, of the rows that Sobol indices are estimated from, and of permutations.
+        Seed of the functions, the rows for Sobol indices, and the permutations.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.Dataset
-        With dims (chain, draw, feature): `inverse_lengthscale`, which measures how nonlinear f is
-        in a feature rather than how much it matters [1]_, in lengthscales per standard deviation of
-        the training column; `mean_absolute_derivative` and `mean_squared_derivative` over
-        observations, the latter also known as DGSM [2]_, in units of f or S(f) (or its square) per
-        standard deviation; and, as shares of its variance under independent features, each with
-        the distribution of its column, `sobol_first`, of a feature alone, and `sobol_total`, with
-        all its interactions. `sobol_first_mc_error` and `sobol_total_mc_error` are the standard
-        errors of these shares that come from the rows they are estimated from, in four independent
-        samples. All draws share these rows, so averaging over draws does not reduce this error,
-        and shares close to 0 may be estimated as negative. With several classes, all measures but
-        `inverse_lengthscale` have a last dim `class`. With `null`, each measure has `_null` (null,
-        feature), `_refitted` and `_p` (feature), as in `relevance`, of its mean over draws.
+        All variables have dims (chain, draw, feature).
+
+        ==============================  ====================================================
+        variable                        unit
+        ==============================  ====================================================
+        `inverse_lengthscale`           lengthscales per sd of the training column
+        `mean_absolute_derivative`      f or S(f) per sd
+        `mean_squared_derivative`       squared f or S(f) per squared sd
+        `sobol_first`, `sobol_total`    proportion of variance
+        `sobol_first_mc_error`          proportion of variance
+        `sobol_total_mc_error`          proportion of variance
+        ==============================  ====================================================
+
+        `inverse_lengthscale` measures how nonlinear f is in a feature, rather than how much the
+        feature matters [1]_. Derivatives are averaged over rows; the squared measure is also called
+        DGSM [2]_. For a categorical column, contrasts between a row's own level and the other
+        levels replace derivatives.
+
+        Sobol indices treat features as independent, each with the distribution of its column.
+        `sobol_first` is the proportion due to a feature alone, `sobol_total` includes all its
+        interactions. The errors come from the sampled rows, in four independent samples. All draws
+        share these rows, so averaging over draws does not reduce the error, and estimates close to
+        0 may be negative.
+
+        With several classes, all measures but `inverse_lengthscale` have a last dim `class`. With
+        `null`, the mean of each measure over draws has `_null` (null, feature), `_refitted` and
+        `_p` (feature), as in `relevance`.
 
     Raises
     ------
     ValueError
-        For unknown measures or `on`, `inverse_lengthscale` or Sobol indices where there
-        are none, kernels without random functions, and samples or idata that do not fit the model.
+        For unknown measures or `on`; for `inverse_lengthscale`, Sobol indices or random functions
+        that the model does not have; and for rows or idata that do not fit the model.
 
     References
     ----------
@@ -280,21 +296,9 @@ def _lengthscale(model):
 def sobol(of, X, seed=None, groups=None):
     """Sobol indices of functions of independent columns, each with the distribution of X's.
 
-    With `groups`, of groups of columns, whose values are drawn together.
-
-    Parameters
-    ----------
-    of : callable
-        From rows (m, d) to the functions' values there, (chain, draw, m, ...).
-    X : array (n, d)
-    seed : int, optional
-    groups : integer array (d,), optional
-        Which group each column belongs to, from 0; by default each is one.
-
-    Returns
-    -------
-    list of two pairs of arrays (chain, draw, groups, ...)
-        First-order indices and their standard errors over samples; the same of total indices.
+    `of` maps rows (m, d) to values (chain, draw, m, ...). Columns with the same number in `groups`
+    (d,) are drawn together. Returns first-order indices (chain, draw, groups, ...) with their
+    standard errors over samples, then total indices with theirs.
     """
     seeds = np.random.SeedSequence(seed).spawn(SOBOL_SAMPLES)
     groups = np.arange(X.shape[1]) if groups is None else groups
@@ -308,10 +312,10 @@ def sobol(of, X, seed=None, groups=None):
 
 
 def _explained_variances(of, order, groups, rng):
-    """Variance V (chain, draw, 1, ...), and what features explain of it, alone and with others.
+    """Variance V (chain, draw, 1, ...) and the variance explained by features, alone and in total.
 
-    Jansen's estimators, AB being A with one column of B: V - E (f(B) - f(AB))^2 / 2 is explained by
-    that column alone, E (f(A) - f(AB))^2 / 2 with all its interactions.
+    Jansen's estimators, where AB is A with one column of B: the column alone explains V - E (f(B) -
+    f(AB))^2 / 2, and E (f(A) - f(AB))^2 / 2 with all its interactions.
     """
     (n, d), count = order.shape, groups.max() + 1
     uniform = qmc.Sobol(2 * count, rng=rng).random(SOBOL_ROWS)

@@ -48,96 +48,109 @@ def relevance(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """How quickly the predictive distribution changes with each feature (KL-diff).
+    """Measure how quickly the predictive distribution changes with each feature.
 
-    The root of the second derivative, in a step of that feature, of the Kullback-Leibler divergence
-    between the distributions of a new sample's y before and after the step. With normal noise y is
-    N(m, V), and the relevance is ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``, where the index d denotes
-    the derivative in the feature. It measures the slope of the mean in units of the predictive
-    standard deviation, and also how the uncertainty of the prediction changes. It has no sign. See
-    Notes for other likelihoods and for categorical columns.
+    Use relevance (KL-diff) to rank features; it has no sign, so use `slopes` for directions. It is
+    the root of the second derivative, in a step of the feature, of the Kullback-Leibler divergence
+    between the distributions of a new y before and after the step. With a Gaussian likelihood y is
+    N(m, V), and the relevance is ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``, where d denotes the
+    derivative. The first term is the slope of the mean in predictive sds; the second is the change
+    of the uncertainty.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, f is the smooth part z' g(x), and y includes the `eps_w` of a new sample. The
-        features are those of X; z is held fixed if Z was given, and changes with x otherwise.
+        In a GPX, f is z' g(x), and y includes the `eps_w` of a new row. The features are columns of
+        X. If Z was given, z is fixed.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        Where relevance is computed; None for a new sample at each training point.
+        Rows at which relevance is computed; None for a new row at each training point.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
     method : {"exact", "finite_difference"}
-        The latter computes ``sqrt(2 KL(p(x), p(x + step))) / step``, as a check.
+        "finite_difference" computes ``sqrt(2 KL(p(x), p(x + step))) / step``, as a check.
     step : float, optional
-        Step of the finite differences, in standard deviations of the feature's training column (in
-        its units if it is constant); 1e-4 by default. Larger steps have larger errors; below 1e-6
-        round-off dominates.
+        Step of the finite differences, 1e-4 by default, in sds of the feature's training column (in
+        its units if it is constant). Larger steps have larger errors; below 1e-6 round-off
+        dominates.
     over : {"draws", "mixture"}
-        How the draws of the hyperparameters are used. "draws": relevance of the prediction given
-        the hyperparameters, one value for each draw, whose spread is the uncertainty of the
-        relevance. "mixture": relevance of the prediction averaged over the hyperparameters, which
-        is approximated by a normal with the same mean and variance. The uncertainty of the
-        hyperparameters is then part of the prediction, and there is one value, without a spread.
-        For labels the mixture is exact; for Student's t, squared scales follow the law of total
-        variance and 1 / nu is averaged; for counts, the means and 1 / dispersion are averaged.
+        "draws" computes the relevance given each hyperparameter draw; the spread of these values is
+        the uncertainty of the relevance. "mixture" averages the prediction over the draws first,
+        which gives one value without a spread. The average is approximated by a normal with the
+        same mean and variance. It is exact for classes. For Student's t, squared scales follow the
+        law of total variance and 1 / nu is averaged; for counts, the means and 1 / dispersion are
+        averaged.
     features : list of str, optional
-        Only these.
+        Only these features.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     null : int or bool, optional
-        Number of replicates of a reference distribution for each feature; True for 19. Relevance is
-        never negative, so that its interval does not tell whether a feature has any effect. In a
-        replicate the residuals of the column's linear regression on the other columns are permuted,
-        so that it correlates with them as before, and the model is refitted. All fits start at the
-        mode without an effect of the column. With 19 replicates of 10 features that takes half a
-        minute for 100 rows and a minute for 400.
+        Number of replicates of a reference distribution for each feature; True for 19. Use it to
+        test for an effect: relevance is never negative, so its interval is no test. A replicate
+        regresses the column on the other columns, permutes the residuals, which preserves the
+        correlations, and refits the model. All fits start at the mode without an effect of the
+        column. With 19 replicates of 10 features this takes half a minute for 100 rows and a minute
+        for 400.
     keep : {"draws", "summary"}
-        "summary" keeps averages over observations and means over draws only.
+        "summary" keeps only averages over rows and means over draws.
     seed : int, optional
-        Of the permutations.
+        Seed of the permutations.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.Dataset
-        `relevance` (chain, draw, obs, feature), per unit of x, and `relevance_scaled`, the same
-        times the standard deviation of the training column, for comparing features; for both,
-        `_mean` and `_sd` over draws (obs, feature). The sd of a single draw is NaN.
-        `average_relevance` (chain, draw, feature), the mean of `relevance_scaled` over
-        observations, which `ranking` takes. `value`. With ``over="mixture"`` there are no dims
+        ============================  =============================  ==================
+        variable                      dims                           unit
+        ============================  =============================  ==================
+        `relevance`                   chain, draw, obs, feature      per x
+        `relevance_scaled`            chain, draw, obs, feature      per sd of x
+        `_mean`, `_sd` of both        obs, feature                   as above
+        `average_relevance`           chain, draw, feature           per sd of x
+        `value`                       obs, feature                   x
+        `relevance_null`              null, feature                  per sd of x
+        `relevance_refitted`          feature                        per sd of x
+        `relevance_p`                 feature                        probability
+        ============================  =============================  ==================
+
+        Compare features by `relevance_scaled`; `average_relevance` is its mean over rows, which
+        `ranking` takes. The sd of a single draw is NaN. With ``over="mixture"`` there are no dims
         chain and draw, no means and no sds.
 
-        With `null`: `relevance_null` (null, feature), the average relevance of each replicate;
-        `relevance_refitted` (feature), that of the rows as they are, refitted in the same way; and
-        `relevance_p` (feature), one plus the number of replicates that are at least as large as
-        that, divided by one plus their number.
+        The last three need `null`: the average relevance of each replicate, and of the original
+        rows, refitted in the same way. The p-value is one plus the number of replicates at least as
+        large as `relevance_refitted`, divided by one plus the number of replicates.
 
     Raises
     ------
     ValueError
-        If the kernel's process is not differentiable (a Matern 3/2 or smoother is), if features
-        are unknown, if a step is not positive or given without finite differences, or if samples
-        or idata do not fit the model.
+        For a kernel whose process is not differentiable (a Matern 3/2 or smoother is), unknown
+        features, a step that is not positive or without finite differences, and rows or idata that
+        do not fit the model.
 
     Notes
     -----
-    For a categorical column, contrasts replace the derivative: ``sqrt(2 KL)`` from a sample's own
-    level to another one, as a root mean square over the other levels, weighted by their shares of
-    the training rows (`importances` and `interactions` do the same). Its standard
-    deviation is ``sqrt((1 - sum pi^2) / 2)`` of the levels' shares pi: that of 0 and 1 where there
-    are two.
+    For a categorical column, contrasts replace the derivative: ``sqrt(2 KL)`` from a row's own
+    level to another level, as a root mean square over the other levels, weighted by their
+    proportions pi of the training rows. Its sd is ``sqrt((1 - sum pi^2) / 2)``, as for a column of
+    0 and 1 if there are two levels. `importances` and `interactions` use the same contrasts.
 
-    With f ~ N(m, V) of a new sample, y is taken to be Student-t around m with squared scale
-    ``sigma^2 + V``; one of two labels with probability ``E pi``, where the measure is
-    ``|pi_d| / sqrt(pi (1 - pi))``; Poisson with mean ``lambda = E exp(f) = exp(m + V / 2)``, at
-    exposure 1, where it is ``|lambda_d| / sqrt(lambda)``; or negative binomial with that mean and
-    the dispersion a, where it is ``|lambda_d| / sqrt(lambda + lambda^2 / a)``. For Student's t and
-    for counts that is the paper's approximation: y's own distribution is wider in its tails, and
-    for counts a larger V widens it without moving these. f is normal by Laplace's approximation.
+    With f ~ N(m, V) at a new row, other likelihoods use these distributions of y:
+
+    - Student's t around m with squared scale ``sigma^2 + V``;
+    - two classes with probability ``E pi``: the measure is ``|pi_d| / sqrt(pi (1 - pi))``;
+    - Poisson with mean ``lambda = E exp(f) = exp(m + V / 2)`` at exposure 1: ``|lambda_d| /
+      sqrt(lambda)``;
+    - negative binomial with this mean and dispersion a: ``|lambda_d| / sqrt(lambda + lambda^2 /
+      a)``.
+
+    For Student's t and counts this is the paper's approximation: the actual distribution of y has
+    wider tails, and for counts a larger V widens it without changing these parameters. f is normal
+    by Laplace's approximation.
 
     References
     ----------
@@ -207,57 +220,66 @@ def interactions(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """How strongly pairs of features interact in the predictive distribution (KL-diff^2).
+    """Measure how strongly pairs of features interact in the predictive distribution.
 
-    If y of a new sample is N(m, V), the interaction is ``sqrt(m_de^2 / V + V_de^2 / (2 V^2))``,
-    where the indices d and e denote the derivatives in the two features. It is 0 where the effects
-    of the features add up. For other likelihoods the mean of y, or the probability, replaces m, as
-    in `relevance`; effects that add up in f may then interact in y.
+    If y of a new row is N(m, V), the interaction (KL-diff^2) is ``sqrt(m_de^2 / V + V_de^2 / (2
+    V^2))``, where d and e denote the derivatives in the two features. It is 0 if the effects of the
+    features add up. For other likelihoods the mean of y, or the probability, replaces m, as in
+    `relevance`; effects that add up in f may then interact in y.
 
     Parameters
     ----------
     model, idata, X_new, Z_new, groups_new, obs, over, num_draws, keep, progressbar
         As in `relevance`.
     pairs : list of pairs of str, or "screened", optional
-        All pairs by default. "screened": the pairs among the more relevant half of the features,
-        by `relevance` at the same points.
+        All pairs by default. "screened" takes the pairs among the more relevant half of the
+        features, by `relevance` at the same points.
     factor : {1, 2}
-        Of the sum under the root: 1 as in the paper's supplement, on the scale of `relevance`; 2 as
-        in its equation 3, where a pure interaction is the root of the fourth derivative of the
-        divergence. The ranking is the same.
+        Factor of the sum under the root: 1 as in the paper's supplement, on the scale of
+        `relevance`; 2 as in its equation 3, where a pure interaction is the root of the fourth
+        derivative of the divergence. The ranking is the same.
     null : int or bool, optional
-        Number of replicates of a reference distribution for each pair; True for 19. In a replicate
-        the interaction of the pair is taken out of the fitted f, responses are drawn around the
-        rest, and the model is refitted to them from its mode.
+        Number of replicates of a reference distribution for each pair; True for 19. A replicate
+        removes the pair's interaction from the fitted f, draws responses around the rest, and
+        refits the model to them from its mode.
     seed : int, optional
-        Of the replicates.
+        Seed of the replicates.
 
     Returns
     -------
     xarray.Dataset
-        `interaction` (chain, draw, obs, feature, feature_bis), per unit of both, symmetric, NaN on
-        the diagonal and for pairs that were not asked for, and `interaction_scaled`, the same times
-        both standard deviations; their `_mean` and `_sd`, and `average_interaction`, as in
-        `relevance`. `value`. With `null`: `interaction_null` (null, feature, feature_bis),
-        `interaction_refitted` and `interaction_p`, as in `relevance`.
+        ===============================  ===========================================
+        variable                         dims
+        ===============================  ===========================================
+        `interaction`, `_scaled`         chain, draw, obs, feature, feature_bis
+        `_mean`, `_sd` of both           obs, feature, feature_bis
+        `average_interaction`            chain, draw, feature, feature_bis
+        `value`                          obs, feature
+        `interaction_null`               null, feature, feature_bis
+        `interaction_refitted`, `_p`     feature, feature_bis
+        ===============================  ===========================================
+
+        `interaction` is per unit of both features, symmetric, and NaN on the diagonal and for pairs
+        that were not requested. `interaction_scaled` is per sd of both features. The last two rows
+        need `null`; see `relevance`.
 
     Raises
     ------
     ValueError
-        As `relevance`; for a model with one feature, a pair with one feature twice, pairs that are
-        no pairs of different names or asked twice, and another factor.
+        As in `relevance`; also for a model with one feature, pairs that are not two different
+        features, repeated pairs, and another factor.
 
     Notes
     -----
-    With a categorical column the derivative in it is a contrast with another level, as in
-    `relevance`; two indicators of one column are no pair.
+    For a categorical column, a contrast with another level replaces the derivative, as in
+    `relevance`. Two indicators of one column are not a pair.
 
-    The sum is one of several terms of the divergence's fourth derivative, the one that a pure
-    interaction leaves; it is not the whole derivative, which may be negative.
+    The sum under the root is one of several terms of the divergence's fourth derivative: the only
+    one that is left for a pure interaction. The whole derivative may be negative.
 
-    With few rows, the mode often has next to no noise. The prediction is then certain at the
-    training points and nowhere else, and the derivatives of the variance dominate those of the
-    mean. Use several draws or their mixture, or other points (`X_new`).
+    With few rows, the mode often has almost no noise. The prediction is then certain only at the
+    training points, and the derivatives of the variance dominate the derivatives of the mean. Use
+    several draws or their mixture, or other points (`X_new`).
 
     References
     ----------

@@ -26,23 +26,18 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 STEP = 1e-4
-"""Of finite differences, in standard deviations of the feature, unless another is asked for."""
+"""Default step of finite differences, in standard deviations of the feature."""
 
 PAIRED = ("obs", "feature", "feature_bis")
-"""Dims of interactions: the second feature of a pair has a dim of its own."""
+"""Dims of interactions; the second feature of a pair has a separate dim."""
 
 
 @dataclass(frozen=True)
 class Picked:
-    """Some of the user's own columns of X.
+    """Some of the user's columns of X: their names, and the positions of numbers and levels.
 
-    Attributes
-    ----------
-    names : list of str
-    places, columns : integer arrays
-        Where those that hold numbers stand among the names, and among X's columns.
-    levels : dict
-        Where categorical ones stand among the names, by name.
+    `places` and `columns` are the positions of numerical columns among the names and among X's
+    columns; `levels` maps a categorical name to its position among the names.
     """
 
     names: list[str]
@@ -67,17 +62,11 @@ class Picked:
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Numbers of some of the features that were picked, or of some pairs of them.
+    """Numbers for some of the picked features, or for some pairs of them.
 
-    Attributes
-    ----------
-    where : Points
-        Where predictions are needed.
-    order : int
-        How many derivatives of them.
-    numbers : callable
-        From the likelihood and a `Predictive` there to arrays (m, picked) or (m, picked, picked),
-        on the model's scale, NaN where another measure knows them.
+    `where` are the points at which predictions are needed, and `order` is the number of their
+    derivatives. `numbers` maps the likelihood and a `Predictive` to arrays (m, picked) or (m,
+    picked, picked) on the model's scale, NaN for entries that another measure computes.
     """
 
     where: Points
@@ -211,7 +200,7 @@ def _apart(likelihood, here, there):
 
 
 def _symmetric(pairs):
-    """Pairs (m, k, k) of which one order is known and the other NaN, with both."""
+    """Fill in pairs (m, k, k) that are NaN in one of their two orders."""
     return np.fmax(pairs, pairs.transpose((0, 2, 1)))
 
 
@@ -228,7 +217,7 @@ def measured(
     keep: str,
     progressbar: bool,
 ) -> xr.Dataset:
-    """Ask for all measures at every draw, or of their mixture, and name what is found."""
+    """Evaluate all measures at every draw, or for the mixture of draws, and name the results."""
     one_of("over", over, ("draws", "mixture"))
     one_of("keep", keep, ("draws", "summary"))
     hyper = hyperparameter_draws(model, idata, num_draws)
@@ -290,7 +279,7 @@ class _Kept:
         self._scales = dict(zip((name, f"{name}_scaled"), scales, strict=True))
 
     def open(self, lead, keep):
-        """Make room for draws, which a mixture does not have."""
+        """Allocate arrays for draws; a mixture has none."""
         self._stores = {}
         if keep == "draws":
             self._stores = {name: np.empty((*lead, *self._shape)) for name in self._scales}
@@ -340,24 +329,11 @@ class _Kept:
 
 
 def change(parameters, factor=1.0):
-    """How fast a distribution changes with x: KL-diff and KL-diff^2.
+    """Speed at which a distribution changes with x: KL-diff and KL-diff^2.
 
-    With parameters theta_k of Fisher information I_k, uncorrelated, the Kullback-Leibler divergence
-    from p(x) to p(x + t e_d) is ``t^2 / 2 sum_k I_k theta_k,d^2`` to second order.
-
-    Parameters
-    ----------
-    parameters : sequence of (Jet, array (m,))
-        Parameters of the distribution and the Fisher information of each.
-    factor : float
-        Of the sum for pairs of features.
-
-    Returns
-    -------
-    first : array (m, d)
-        ``sqrt(sum_k I_k theta_k,d^2)``.
-    second : array (m, d, d) or None
-        ``sqrt(factor sum_k I_k theta_k,de^2)``.
+    For uncorrelated parameters theta_k with Fisher information I_k, KL from p(x) to p(x + t e_d) is
+    ``t^2 / 2 sum_k I_k theta_k,d^2`` to second order. Returns ``sqrt(sum_k I_k theta_k,d^2)`` (m,
+    d) and ``sqrt(factor sum_k I_k theta_k,de^2)`` (m, d, d), or None without second derivatives.
 
     References
     ----------
