@@ -1,12 +1,13 @@
-"""Figure 1 of Yoshikawa and Iwata: what makes one Boston house dear or cheap, with error bars.
+"""Figure 1 of Yoshikawa and Iwata: why one Boston house is expensive or cheap, with error bars.
 
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-Contributions of all 13 columns to the standardised price, with their sd, in the paper's setting
-(one lengthscale, marginal likelihood), the same with inputs between 0 and 1, and in this package's
-(a lengthscale for each feature, default priors, MAP). The paper does not say which house it shows:
-here it is the one with the median price. `gpx_figure4` has four others, and all of them counted.
+Contributions of all 13 columns to the standardized price, with their sd, in three settings: the
+paper's (one lengthscale, marginal likelihood), the paper's with inputs between 0 and 1, and this
+package's (one lengthscale per feature, default priors, MAP). The paper does not name its house, so
+this script uses the house with the median price. `gpx_figure4` shows four others, and counts over
+all houses.
 """
 
 import sys
@@ -19,7 +20,7 @@ import gpx_houses
 import papers
 
 PLACE = 0.5
-"""Quantile of the price of the house that is drawn."""
+"""Quantile of the price of the plotted house."""
 
 NUMBERS = ("contribution_mean", "contribution_sd", "weight_mean", "weight_sd")
 
@@ -33,7 +34,7 @@ def main(arguments=None):
 
 
 def table(found, house):
-    """Contributions and weights of the house: a row for each setting and feature."""
+    """Contributions and weights of the house, one row per setting and feature."""
     parts = []
     for name, told in found.items():
         own = told[list(NUMBERS)].isel(obs=house).to_dataframe()[list(NUMBERS)].reset_index()
@@ -43,7 +44,7 @@ def table(found, house):
 
 
 def plot(found, house, price):
-    """A panel for each setting."""
+    """Plot one panel per setting."""
     figure, axes = gpx_houses.panels(1, len(found), (11, 4.5))
     for axis, (name, told) in zip(axes[0], found.items(), strict=True):
         gpx_houses.bars(axis, told, house)

@@ -1,7 +1,8 @@
-"""Figure 2 of Yoshikawa and Iwata: sufficiency, the change of predictions by k features alone.
+"""Figure 2 of Yoshikawa and Iwata: sufficiency, the change of predictions with only k features.
 
-The mean absolute change of the standardised prediction when the k features with the largest
-contributions are kept and the others are put at their means. The paper prints curves, no numbers.
+Sufficiency is the mean absolute change of the standardized prediction if only the k features with
+the largest contributions are kept and all others are set to their means. The paper prints curves
+but no numbers.
 """
 
 import sys
@@ -31,7 +32,7 @@ def main(arguments=None):
 
 
 def plot(summary):
-    """A panel for each data set, a line for each method."""
+    """Plot one panel per data set, and one line per method."""
     names = summary["data"].unique()
     figure, axes = plt.subplots(
         2, -(-len(names) // 2), figsize=(11, 6), layout="constrained", squeeze=False

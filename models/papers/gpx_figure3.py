@@ -3,15 +3,16 @@
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-A two (y = -1) and a six (y = +1), pixels between 0 and 1: red is positive and blue negative, with
-a scale of its own for each panel, as in the paper. Weights of KL and ARD have no sign.
+The figure shows a two (y = -1) and a six (y = +1), with pixels between 0 and 1. Red is positive and
+blue negative, and each panel has its own scale, as in the paper. Weights of KL and ARD have no
+sign.
 
-The paper calls weights appropriate whose sign is that of y where there is ink. The table says how
-much of the ink has such weights (`ink`), and how much of the weighed ink, the sum of
-|weight x pixel| (`weighed_ink`), in those two images and, on average, in three images of each
-digit. A half is what chance gives; where most weights are zero, the first is small and the second
-says whether the others are right. `off_ink` is the share of the size of all weights that lies where
-there is no ink. `size` is the largest weight of an image.
+The paper calls weights appropriate if they have the sign of y at pixels with ink. The table
+contains the proportion of the ink with such weights (`ink`), and their proportion of the sum of
+|weight x pixel| (`weighed_ink`). Both are given for the two images and as means over three images
+of each digit. Chance gives a half. If most weights are zero, `ink` is small and `weighed_ink` shows
+whether the other weights are right. `off_ink` is the proportion of the total absolute weight at
+pixels without ink. `size` is the largest weight of an image.
 """
 
 import sys
@@ -32,7 +33,7 @@ QUICK = ("GPX", "Network", "KL", "ARD")
 QUICK_ROWS = 120
 DIGITS = (2, 6)
 EACH = 3
-"""Explained images of each digit."""
+"""Explained images per digit."""
 
 
 def main(arguments=None):
@@ -48,7 +49,7 @@ def main(arguments=None):
 
 
 def agreement(weights, rows, digits):
-    """Of each method: how much of the ink has weights of the sign of y, and what lies off it."""
+    """Proportions of ink with weights of the sign of y, and of weights off the ink, by method."""
     table = []
     for name, own in weights.items():
         shares = np.full((2, len(rows.y)), np.nan)
@@ -67,7 +68,7 @@ def agreement(weights, rows, digits):
 
 
 def plot(weights, rows, digits):
-    """The images, and the weights of each method beside them."""
+    """Plot the images, and the weights of each method next to them."""
     figure, axes = plt.subplots(
         len(DIGITS), 1 + len(weights), figsize=(13, 4), layout="constrained"
     )

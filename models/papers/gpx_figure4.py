@@ -1,17 +1,18 @@
-"""Figure 4 of Yoshikawa and Iwata: what makes four Boston houses dear, with error bars.
+"""Figure 4 of Yoshikawa and Iwata: why four Boston houses are expensive, with error bars.
 
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-The same as `gpx_figure1` for four houses. The paper does not say which: here their prices are at an
-eighth, three, five and seven eighths of all.
+This is `gpx_figure1` for four houses. The paper does not name its houses, so this script uses the
+houses with prices at one, three, five and seven eighths of all.
 
-The paper finds that some features, such as AGE and DIS, contribute consistently, AGE positively and
-DIS negatively. The table says how often that is so among all 506 houses: `positive` is the share of
-houses with a contribution above 0, `surely_positive` the share whose 90 % interval lies above 0;
-likewise for weights. Where inputs are standardised, a contribution changes its sign with its
-feature, so that a weight of one sign gives contributions of both. Inputs between 0 and 1 have
-contributions of the weights' sign; whether the paper's figures have such inputs, it does not say.
+The paper finds that some features contribute consistently, for example AGE positively and DIS
+negatively. The table shows how often this is true among all 506 houses. `positive` is the
+proportion of houses with a contribution above 0, and `surely_positive` the proportion with a 90%
+interval above 0; both are given for weights too. With standardized inputs, a contribution changes
+its sign with its feature, so weights of one sign give contributions of both signs. With inputs
+between 0 and 1, contributions have the sign of the weights. The paper does not state which inputs
+its figures use.
 """
 
 import sys
@@ -26,7 +27,7 @@ import gpx_houses
 import papers
 
 PLACES = (0.125, 0.375, 0.625, 0.875)
-"""Quantiles of the prices of the houses that are drawn."""
+"""Quantiles of the prices of the plotted houses."""
 
 
 def main(arguments=None):
@@ -37,7 +38,7 @@ def main(arguments=None):
 
 
 def shares(found):
-    """How many houses have a contribution, and a weight, of either sign: a row for each feature."""
+    """Proportions of houses by sign of the contribution and of the weight, one row per feature."""
     parts = []
     for (name, told), what in product(found.items(), gpx_houses.QUANTITIES):
         mean, interval = told[f"{what}_mean"], told[f"{what}_interval"]
@@ -55,7 +56,7 @@ def shares(found):
 
 
 def plot(found, prices):
-    """A row of panels for each setting, a column for each house."""
+    """Plot one row of panels per setting, and one column per house."""
     chosen = gpx_houses.at_prices(prices, PLACES)
     figure, axes = gpx_houses.panels(len(found), len(chosen), (13, 11))
     for row, (name, told) in zip(axes, found.items(), strict=True):

@@ -3,15 +3,16 @@
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-Where a weight is positive (red), ink speaks for 5 to 9; where it is negative (blue), for 0 to 4.
-Above is the paper's setting, where hyperparameters maximise the marginal likelihood, below the
-package's default priors with MAP; both have one lengthscale, and pixels between 0 and 1. Labels as
-numbers are all but free of noise, so that both noises collapse and the sd of weights is that of
-the Gaussian process: 64 weights of an image cannot be told apart by its one number.
+At a positive weight (red), ink raises the prediction toward 5 to 9; at a negative weight (blue),
+toward 0 to 4. The upper part uses the paper's setting, with hyperparameters that maximize the
+marginal likelihood. The lower part uses the package's default priors with MAP. Both have one
+lengthscale, and pixels between 0 and 1. Labels as numbers have almost no noise, so both noises
+collapse to 0 and the sd of weights equals the sd of the Gaussian process: one number per image
+cannot determine its 64 weights separately.
 
-The paper finds that weights have the sign of y where there is ink. The table has, over all held-out
-images, the share of the ink whose weights have the sign of y (`ink`), and the same of the sum of
-|weight x pixel| (`weighed_ink`), with the error and coverage of predictions.
+The paper finds that weights have the sign of y at pixels with ink. Over all held-out images, the
+table contains the proportion of ink with weights of the sign of y (`ink`) and their proportion of
+the sum of |weight x pixel| (`weighed_ink`), with the error and coverage of predictions.
 """
 
 import sys
@@ -35,7 +36,7 @@ def main(arguments=None):
 
 
 def scores(name, told, rows):
-    """What the paper claims of weights, in numbers: a row of the table."""
+    """Measure the paper's claim about weights: one row of the table."""
     error = told["y_mean"] - rows.y
     ink, weighed_ink = (share.mean() for share in ink_of_one_sign(told["weights"], rows))
     return {

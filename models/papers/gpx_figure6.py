@@ -3,9 +3,9 @@
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-The settings of `gpx_figure5`. The paper finds that images of one digit have similar weights. The
-table has the mean correlation of weights between two held-out images of the same digit, of two
-digits on the same side, and of digits on both sides.
+The settings are the settings of `gpx_figure5`. The paper finds that images of one digit have
+similar weights. The table contains the mean correlation of weights between two held-out images: of
+the same digit, of two digits on the same side, and of digits on different sides.
 """
 
 import sys
@@ -30,7 +30,7 @@ def main(arguments=None):
 
 
 def alike(name, weights, y, digits):
-    """Mean correlations of weights between images: a row of the table."""
+    """Mean correlations of weights between images: one row of the table."""
     same = digits[:, None] == digits
     side = np.equal.outer(y, y)
     correlations = np.corrcoef(weights)

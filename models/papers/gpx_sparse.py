@@ -1,17 +1,18 @@
-"""Do sparse weights leave fewer features to explain with? The horseshoe beside GPX's shared prior.
+"""Can sparse weights explain with fewer features? The horseshoe compared with GPX's shared prior.
 
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-In the paper's Figure 2 the localized lasso, whose weights are sparse, is a little more sufficient
-than GPX with one or two features on Abalone and Boston; the paper leaves a GPX with sparse weights
-to future work. `weight_prior="horseshoe"` gives each weight function an amplitude of its own, most
-of them near zero. The table has sufficiency as in Figure 2 (the mean absolute change of the
-prediction when k features are kept, in sd of y; less is better) and the error, with the default
-priors and one lengthscale: by MAP on the paper's five splits (of Abalone on the first one), by NUTS
-on the first one of the two smallest.
-`difference` is horseshoe less shared, on the same splits. Whether NUTS has converged is told by the
-largest R-hat of a hyperparameter and by the number of divergences.
+In the paper's Figure 2, the localized lasso has sparse weights. With one or two features it is
+slightly more sufficient than GPX on Abalone and Boston. The paper leaves a GPX with sparse weights
+to future work. `weight_prior="horseshoe"` gives each weight function its own amplitude, and most
+amplitudes are near zero. The table contains the error and sufficiency as in Figure 2: the mean
+absolute change of the prediction if k features are kept, in sd of y; less is better. All fits use
+the default priors and one lengthscale. MAP is fitted on the paper's five splits (Abalone: only the
+first), and NUTS on the first split of the two smallest data sets.
+
+`difference` is horseshoe minus shared, on the same splits. The largest R-hat of a hyperparameter
+and the number of divergences show whether NUTS has converged.
 """
 
 import sys
@@ -35,10 +36,10 @@ METHODS = {
     "map": (DATA, gpx_data.SPLITS, {"jacobian": False}),
     "nuts": (DATA[:2], 1, {"draws": 500, "tune": 500, "chains": 4, "cores": 2}),
 }
-"""Data sets and number of splits of each method, and its options."""
+"""Data sets, number of splits and options of each method."""
 
 ONCE = ("abalone",)
-"""Data sets of which the first split is fitted alone, since one fit takes long."""
+"""Data sets with a fit of only the first split, because one fit takes long."""
 
 QUICK = {
     "map": (DATA[:1], 1, {"jacobian": False}),
@@ -48,7 +49,7 @@ COMPARED = ("error", *(f"sufficiency_{k}" for k in (1, 2, 3)))
 NUMBERS = (*COMPARED, "r_hat", "divergences")
 STYLES = {"map": "-", "nuts": "--"}
 NUM_DRAWS = 100
-"""Draws of the hyperparameters that explanations are averaged over."""
+"""Number of hyperparameter draws for explanations."""
 
 
 def main(arguments=None):
@@ -106,7 +107,7 @@ def summary(cells):
 
 
 def plot(cells):
-    """Sufficiency against the features kept: a panel for each data set, a line for each fit."""
+    """Plot sufficiency against the number of kept features, one panel per data set."""
     metrics = [f"sufficiency_{k}" for k in KEPT]
     means = papers.over_splits(cells, metrics)
     means["k"] = means["metric"].str.removeprefix("sufficiency_").astype(int)

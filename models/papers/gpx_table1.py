@@ -3,17 +3,18 @@
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-Mean squared errors of the standardised response on the test rows of five splits. The paper marks
-what a paired t-test over the five splits cannot tell from the best method; `p_value` is that test.
-The splits share three quarters of their training rows in pairs, so that their differences are not
-independent and the test rejects too often: `p_corrected` has the variance of Nadeau and Bengio,
-"Inference for the generalization error" (2003), which is larger by 1 / 5 + 1 / 4 over 1 / 5.
+The table contains mean squared errors of the standardized response on the test rows of five splits.
+The paper marks methods that a paired t-test over the five splits cannot distinguish from the best;
+`p_value` is this test. Two splits share three quarters of their training rows. So their differences
+are not independent and the test rejects too often. `p_corrected` uses the variance of Nadeau and
+Bengio, "Inference for the generalization error" (2003), with the factor 1 / 5 + 1 / 4 instead of 1
+/ 5.
 
-A second table counts training rows whose inputs are those of another one. Where all of them have
-the same response too, the marginal likelihood of a GP has no maximum: with ever smaller noise and
-lengthscale it grows without bound. A third table follows it there: for each sd of the noise, the
-best of some lengthscales on the first split (with an amplitude of 1), its log marginal likelihood
-there, and its error over the splits. Both are of all data sets, and not written with ``--only``.
+A second table counts training rows with repeated inputs. If all repeated rows have the same
+response too, the marginal likelihood of a GP has no maximum: it grows without bound as noise and
+lengthscale decrease. A third table follows this growth. For each sd of the noise it contains the
+best of some lengthscales on the first split (with an amplitude of 1), its log marginal likelihood,
+and its error over the splits. Both tables need all data sets, so ``--only`` omits them.
 """
 
 import sys
@@ -32,7 +33,7 @@ import papers
 METHODS = ("GPX", "Localized", "Network", "ARD", "Lasso", "Ridge", "GPR")
 NOISES = (0.7, 0.3, 0.1, 0.03, 0.01)
 LENGTHSCALES = (2.0, 1.5, 1.0, 0.8, 0.7, 0.6, 0.5, 0.4, 0.1)
-"""Where the marginal likelihood is followed as it grows without bound."""
+"""Lengthscales for following the marginal likelihood as it grows without bound."""
 
 
 def main(arguments=None):
@@ -55,7 +56,7 @@ def main(arguments=None):
 
 
 def repeated(name, rows):
-    """Rows that share their inputs, their groups, and those of one response."""
+    """Count rows with repeated inputs, their groups, and groups with one response."""
     size, responses = gpx_methods.repeated(rows)
     counts = {"rows": len(rows.y), "features": rows.Z.shape[1]}
     counts |= {"repeated": size.sum(), "groups": len(size)}
@@ -63,7 +64,7 @@ def repeated(name, rows):
 
 
 def without_bound(cells, name, splits, sigma):
-    """The best lengthscale for some noise, its log marginal likelihood, and errors."""
+    """Best lengthscale for each noise, its log marginal likelihood, and errors."""
     tried, found = LENGTHSCALES, []
     for number, split in enumerate(splits):
         own = cells.compute(
@@ -81,7 +82,7 @@ def without_bound(cells, name, splits, sigma):
 
 
 def against_best(cells):
-    """Paired t-tests between each method and the best of its data set, on the splits they share."""
+    """Paired t-tests of each method against the best on its data set, over shared splits."""
     errors = cells[cells["metric"] == "error"]
     found = []
     for data, own in errors.groupby("data", sort=False):

@@ -1,8 +1,9 @@
 """Table 2 of Yoshikawa and Iwata: faithfulness of explanations.
 
-The mean over test rows of the correlation between the contributions of features and what the
-prediction loses when each is put at its mean. Relevances of ARD and KL have no sign, and are
-compared with the size of the loss. The paper has no row for texts, whose X does not follow from Z.
+Faithfulness is the mean over test rows of a correlation. It relates the contributions of features
+to the decrease of the prediction if each feature is set to its mean. Relevances of ARD and KL have
+no sign, so they are compared with the absolute change. The paper has no row for texts, where X is
+not a function of Z.
 """
 
 import sys

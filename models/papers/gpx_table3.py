@@ -1,25 +1,26 @@
 """Table 3 of Yoshikawa and Iwata: stability of explanations, equation 19.
 
-The largest change of standardised weights between a test row and its neighbours, per distance in z,
-which is standardised on all rows of a data set, as the models learn from it. Neighbours are test
-rows with |x' - x| / m < .05. The paper does not say in which units x is measured here: in
-standardised inputs no test row of Diabetes has a neighbour, so its published number has others. The
-table has (19) in standardised inputs, in inputs between 0 and 1 (min-max), and over all other rows,
-each with the share of rows that have a neighbour, and, on the first split, `stability_nearest`:
-over the ten nearest rows, as `bx.metrics.stability` measures it by default, in units of y.
-`gpx_table3_wide` has the means alone, a row for each data set and method, and the number of splits.
+Stability is the largest change of standardized weights between a test row and its neighbors, per
+distance in z. z is standardized on all rows of a data set, because the models use it in this form.
+Neighbors are test rows with |x' - x| / m < .05. The paper does not state the units of x: in
+standardized inputs no test row of Diabetes has a neighbor, so the published number must use other
+units. The table contains equation 19 in standardized inputs, in inputs between 0 and 1 (min-max),
+and over all other rows, each with the proportion of rows with a neighbor. On the first split it
+also contains `stability_nearest`: over the ten nearest rows, the default of `bx.metrics.stability`,
+in units of y. `gpx_table3_wide` contains only the means and the number of splits, one row per data
+set and method.
 
-Two more tables look for the setting that gives the published numbers: all readings, and the best of
-each ball and inputs. Equation 19 does not say in which inputs its ball is measured, how weights are
-standardised, in which features z their change is divided, nor what rows without neighbours count; a
-reading says all of it, and tries other distances than the printed one. Each is judged on the first
-splits of the six data sets that are tables, by the methods that explain a Gaussian process:
-`factor` is the typical factor between its numbers and the published ones (the exponential of the
-mean absolute difference of logarithms), `within_tenth` how many of the `numbers` are within 10 %,
-`gpx_least` in how many data sets GPX is the stablest of these methods. KL on wine, which takes
-hours, is left out; LIME on fish and wine and SHAP on wine, published as above 10^5, count for
-`gpx_least` alone, so that 20 published numbers are left. Both tables need all data sets, and are
-not written with ``--only``.
+Two more tables search for the setting behind the published numbers: all readings, and the best for
+each ball and inputs. Equation 19 leaves open the inputs of its ball, the standardization of
+weights, the features z in the denominator, and the value of rows without neighbors. A reading fixes
+all of these, and some readings use other distances than the printed one. Each is judged on the
+first splits of the six tabular data sets, by the methods that explain a Gaussian process. `factor`
+is the typical factor between its numbers and the published ones (the exponential of the mean
+absolute difference of logarithms). `within_tenth` is the count of `numbers` within 10%, and
+`gpx_least` the count of data sets where GPX is the most stable of these methods. KL on wine takes
+hours and is left out. LIME on fish and wine and SHAP on wine, published as above 10^5, count only
+for `gpx_least`, so 20 published numbers remain. Both tables need all data sets, so ``--only`` omits
+them.
 """
 
 import sys
@@ -50,7 +51,7 @@ WORDS = {
     "everyone": "all other rows",
     "nearest": "ten nearest rows, in units of y",
 }
-"""The readings in the figure's words."""
+"""Names of the readings in the figure."""
 
 
 def main(arguments=None):
@@ -70,7 +71,7 @@ def main(arguments=None):
 
 
 def read(paper):
-    """Every reading of equation 19, and the ten nearest rows, on the first splits."""
+    """Compute every reading of equation 19, and the ten nearest rows, on the first splits."""
     names = list(gpx_cells.QUICK[0]) if paper.quick else READ
     asked = {
         name: [method for method in (QUICK if paper.quick else METHODS) if (name, method) != HOURS]
@@ -97,7 +98,7 @@ def among_nearest(method, test, weights):
 
 
 def judged(readings):
-    """How near each reading comes to the published table, the nearest first."""
+    """Distance of each reading from the published table, closest first."""
     published = papers.published("gpx_table3")[[*KEYS, "published_mean"]]
     every = readings[readings["method"].isin(OF_GAUSSIAN_PROCESSES)].merge(published, on=KEYS)
     table = every[every["published_mean"] < paper_points.BEYOND]
@@ -123,10 +124,11 @@ def judged(readings):
 
 
 def wide(table):
-    """Means of each method under each reading beside the published ones, and rows with neighbours.
+    """Means of each method and reading next to the published ones, and proportions with neighbors.
 
-    Rows are data sets and methods that were computed; the shares do not depend on the method.
-    `splits` are those behind `stability_everyone`, the reading that always has neighbours.
+    Rows are the computed data sets and methods; the proportions do not depend on the method.
+    `splits` is the number of splits for `stability_everyone`, the reading that always has
+    neighbors.
     """
     known = table.dropna(subset="mean")
     means = known.pivot_table("mean", KEYS, "metric", sort=False)
@@ -138,7 +140,7 @@ def wide(table):
 
 
 def plot(table):
-    """The readings of the first table beside the published numbers."""
+    """Plot the readings of the first table next to the published numbers."""
     shown = table[table["metric"].str.startswith("stability")]
     ours = shown["metric"].str.removeprefix("stability_").map(WORDS)
     return paper_points.plot(

@@ -3,12 +3,12 @@
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-The first split. All methods are timed by one process, one after the other, on a machine that must
-have nothing else to do: `load` is how many processes were running or waiting in the minute before a
-method began, the run's own included. LIME and SHAP explain the GP with one lengthscale, and KL the
-one with ARD, whose training is theirs. Training of the local lassos is their last fit, as in the
-paper; `searching` is the search for penalties before it, on the paper's grid and one held-out
-fifth. Explaining is the first call, with what it has to compile.
+The script uses the first split. One process times all methods, one after the other, and the machine
+must be otherwise idle: `load` is the number of running or waiting processes in the minute before a
+method began, including this one. LIME and SHAP explain the GP with one lengthscale, and KL explains
+the GP with ARD, so their training time is the time of that GP. The training time of the local
+lassos is their last fit, as in the paper; `searching` is the earlier search for penalties, on the
+paper's grid and one held-out fifth. Explaining is the first call, including compilation.
 """
 
 import os
@@ -46,7 +46,7 @@ def main(arguments=None):
 
 
 def timed(name, split):
-    """Seconds of one method, and what it shared the machine with."""
+    """Seconds of one method, and the load of the machine."""
     load = os.getloadavg()[0]
     found = METHODS[name](split)
     said = {"training": found.training, "explaining": found.explaining} | found.notes
@@ -56,7 +56,7 @@ def timed(name, split):
 
 
 def seconds(cells):
-    """Seconds of training, explaining, both and searching, of one run, beside the published."""
+    """Seconds of training, explaining, both, and searching, next to the published ones."""
     machine = cells.pivot(index="method", columns="metric", values="value")
     table = cells[cells["metric"].isin(SECONDS)].rename(columns={"value": "mean"})
     keys = ["data", "method", "metric"]

@@ -8,27 +8,13 @@ QUICK = ("diabetes",), 2, ("GPX", "GPR", "ARD", "Lasso", "Ridge", "Network")
 """Data sets, splits and methods of a quick run."""
 
 SEARCHED_ONCE = ("digits", "abalone", "wine", "paper")
-"""Data sets whose penalties of the two local lassos are searched for on the first split alone."""
+"""Data sets with a search for the penalties of the local lassos only on the first split."""
 
 THETA = ("lengthscale", "amplitude", "sigma_w", "sigma")
 
 
 def compute(paper, wanted=None, names=gpx_data.NAMES):
-    """Compute the cells that are not there yet, the small data sets first.
-
-    Parameters
-    ----------
-    paper : papers.Paper
-    wanted : list of str, optional
-        Methods; all by default.
-    names : list of str
-        Data sets.
-
-    Returns
-    -------
-    DataFrame
-        data, method, split, metric, value.
-    """
+    """Compute the missing cells, small data sets first: data, method, split, metric, value."""
     methods, count = list(METHODS), gpx_data.SPLITS
     if paper.quick:
         quick, count, methods = QUICK
@@ -51,22 +37,10 @@ def compute(paper, wanted=None, names=gpx_data.NAMES):
 
 
 def first_weights(paper, methods):
-    """Weights of the test rows of the first split, by data set and method, kept on disk.
+    """Yield weights of the test rows of the first split by data set and method, cached on disk.
 
-    Where Table 1 has been computed, hyperparameters and penalties are those of its cells.
-
-    Parameters
-    ----------
-    paper : papers.Paper
-    methods : dict of str to list of str
-        By data set.
-
-    Yields
-    ------
-    problem : gpx_data.Problem
-    test : Rows
-    weights : dict of str to array (rows, p)
-        By method.
+    If the cells of Table 1 exist, the methods use their hyperparameters and penalties. Each item is
+    the problem, its test rows, and a dict from method to weights (rows, p).
     """
     for name, wanted in methods.items():
         problem = gpx_data.problem(name, paper.folder)
@@ -84,7 +58,7 @@ def first_weights(paper, methods):
 
 
 def _chosen(cells, name):
-    """What the local lassos chose on the first split."""
+    """Neighbors and penalties of the local lassos on the first split."""
     found = {method: cells.get(data=name, method=method, split=0) for method in METHODS}
     return {
         method: (int(own["neighbours"]), own["network"], own["sparsity"])
@@ -94,7 +68,7 @@ def _chosen(cells, name):
 
 
 def _put_fitted(split, cells, name, number):
-    """Put GP and GPX into a split without model and idata, if they were fitted before."""
+    """Set GP and GPX of a split from cached hyperparameters, without model and idata."""
     for attribute, method in (("gp", "GPR"), ("gpx", "GPX")):
         if (own := cells.get(data=name, method=method, split=number)) is not None:
             theta = {name: own[name] for name in THETA if name in own}

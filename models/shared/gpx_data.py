@@ -1,9 +1,9 @@
-"""The data sets of Yoshikawa and Iwata, standardised and split as in their experiments.
+"""The data sets of Yoshikawa and Iwata, standardized and split as in their experiments.
 
-X and y are standardised on all rows, then split by ``KFold(5, shuffle=True, random_state=0)``. The
-drug reviews are not to be had. For the reviews of papers the authors take sentence vectors of a
-pretrained network as X, which cannot be computed from the reviews alone: here X is a truncated
-singular value decomposition of tf-idf, and Z holds which words occur, as in the paper.
+X and y are standardized on all rows, then split by ``KFold(5, shuffle=True, random_state=0)``. The
+drug reviews could not be obtained. For the reviews of papers, the authors use sentence vectors of a
+pretrained network as X, which cannot be computed from the reviews alone. Here X is a truncated
+singular value decomposition of tf-idf, and Z indicates the words that occur, as in the paper.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ REVIEWS = "paper_reviews/paper_reviews.csv.gz"
 
 
 class Problem(NamedTuple):
-    """A data set: rows, names of features, X as a function of Z, and what X was divided by."""
+    """A data set: rows, feature names, X as a function of Z, and the divisor of X."""
 
     name: str
     rows: Rows
@@ -43,7 +43,7 @@ class Problem(NamedTuple):
 
 
 def problem(name, folder=None):
-    """One of `NAMES`."""
+    """Load one of `NAMES`."""
     if name == "paper":
         return _reviews(folder)
     data = bx.datasets.load(name, path=folder, **({"kind": "both"} if name == "wine" else {}))
@@ -56,23 +56,11 @@ def problem(name, folder=None):
 
 
 def images(per_digit, rows=None):
-    """Digits as in the paper's figures: training rows, and some of the held-out images.
+    """Digits as in the paper's figures: training rows, held-out images, and their digits.
 
-    Pixels of each image are between 0 and 1, and y is 1 for the digits 5 to 9 and -1 for the
-    others.
-
-    Parameters
-    ----------
-    per_digit : int or None
-        Of each digit, so many of the first held-out images; None for all.
-    rows : int, optional
-        Number of training rows; all by default.
-
-    Returns
-    -------
-    train, test : Rows
-    digits : array (m,)
-        Of the held-out images.
+    Pixels of each image are between 0 and 1; y is 1 for the digits 5 to 9 and -1 for the others.
+    `per_digit` limits the held-out images of each digit, and `rows` limits the training rows; by
+    default, all are used.
     """
     data = bx.datasets.load("digits")
     X, digits = data.X.to_numpy(float), data.y.to_numpy(int)
@@ -102,6 +90,6 @@ def _reviews(folder):
 
 
 def standardised(values):
-    """Centred and divided by the sd; columns without variation are 0."""
+    """Center columns and divide them by their sd; constant columns become 0."""
     spread = values.std(axis=0)
     return (values - values.mean(axis=0)) / np.where(spread > 0, spread, 1.0)

@@ -1,6 +1,6 @@
-"""GPX's weights of the pixels of digits, in the paper's setting and in our own.
+"""GPX's weights of the pixels of digits, in the paper's setting and in this package's.
 
-Where a weight is positive, ink speaks for 5 to 9; where it is negative, for 0 to 4.
+At a positive weight, ink raises the prediction toward 5 to 9; at a negative weight, toward 0 to 4.
 """
 
 import matplotlib.pyplot as plt
@@ -29,18 +29,9 @@ SETTINGS = {"marginal likelihood": likeliest, "default priors": default}
 
 
 def weights(paper):
-    """Weights and predictions of all held-out images in each setting.
+    """Weights and predictions of all held-out images in each setting, their rows, and their digits.
 
-    Parameters
-    ----------
-    paper : papers.Paper
-        With `CELLS`, since two figures show them.
-
-    Returns
-    -------
-    found : dict of str to dict of str to array
-    test : Rows
-    digits : array (m,)
+    Two figures share the results, so `paper` must use `CELLS`.
     """
     train, test, digits = gpx_data.images(None, QUICK_ROWS if paper.quick else None)
     found = {
@@ -61,7 +52,7 @@ def _explained(fit, train, test):
 
 
 def plot(found, rows, chosen):
-    """Images, and their weights in each setting: red is positive, blue negative."""
+    """Plot images, and their weights in each setting: red is positive, blue negative."""
     figure, axes = plt.subplots(
         1 + len(found),
         len(chosen),

@@ -1,7 +1,8 @@
-"""Contributions to the prices of Boston houses by GPX, in the paper's settings and in our own.
+"""Contributions to the prices of Boston houses by GPX, in the paper's settings and in this
+package's.
 
-Each house is explained by the model of the split that holds it out. The column `black` encodes an
-assumption about race; the paper has it.
+The model of a split explains the houses that the split holds out. The column `black` encodes an
+assumption about race; the paper includes it.
 """
 
 import matplotlib.pyplot as plt
@@ -44,23 +45,11 @@ SETTINGS = {
     "one lengthscale, [0, 1]": (likeliest, between_0_and_1),
     "ARD, default priors": (default, standardised),
 }
-"""How a model is fitted, and what is done to the standardised rows before."""
+"""For each setting, how the model is fitted and how the standardized rows are transformed first."""
 
 
 def houses(paper):
-    """Contributions and weights of the held-out houses in each setting, and their prices.
-
-    Parameters
-    ----------
-    paper : papers.Paper
-
-    Returns
-    -------
-    found : dict of str to Dataset
-        By setting: mean, sd and interval.
-    prices : array (obs,)
-        In standard deviations.
-    """
+    """Contributions and weights of the held-out houses in each setting, and their prices in sd."""
     problem = gpx_data.problem("boston", paper.folder)
     found = {}
     for name, (fit, changed) in SETTINGS.items():
@@ -81,13 +70,13 @@ def _explained(fit, splits, features):
 
 
 def at_prices(prices, places):
-    """Numbers of the houses whose prices are at some quantiles of all."""
+    """Indices of the houses with prices at the given quantiles."""
     order = np.argsort(prices, kind="stable")
     return [order[int(place * len(order))] for place in places]
 
 
 def bars(axis, told, house):
-    """Contributions to one house, with their sd."""
+    """Plot contributions to one house, with their sd."""
     own = told.isel(obs=house)
     mean = own["contribution_mean"].values
     axis.barh(
@@ -101,7 +90,7 @@ def bars(axis, told, house):
 
 
 def panels(rows, columns, size):
-    """A figure of bars with common axes, the first feature on top."""
+    """Make a figure of bars with common axes, the first feature on top."""
     figure, axes = plt.subplots(
         rows, columns, figsize=size, sharex=True, sharey=True, layout="constrained", squeeze=False
     )

@@ -1,27 +1,23 @@
-"""Posterior means of fitted Gaussian processes by NumPy, for methods that ask for millions."""
+"""Posterior means of fitted Gaussian processes by NumPy, for methods that need millions of them."""
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
 AT_ONCE = 4_000
-"""Most rows that are predicted at once."""
+"""Maximal number of rows predicted at once."""
 
 MOST_PAIRS = 20
-"""Sums for each row asked that `MeanOfMixtures` makes at most."""
+"""Maximal number of sums per requested row in `MeanOfMixtures`."""
 
 JITTERS = (0.0, 1e-12, 1e-10, 1e-8)
-"""Tried in this order, as shares of the mean variance."""
+"""Jitters relative to the mean variance, tried in this order."""
 
 
 class PosteriorMean:
-    """Mean of f at new rows, by NumPy: LIME and SHAP ask for it millions of times.
+    """Mean of f at new rows by NumPy; LIME and SHAP need it millions of times.
 
-    Parameters
-    ----------
-    rows : Rows
-    theta : dict
-        Hyperparameters on the scale of the rows; with `sigma_w`, of a GPX.
+    `theta` are the hyperparameters on the scale of `rows`; it contains `sigma_w` for a GPX.
     """
 
     def __init__(self, rows, theta):
@@ -48,10 +44,10 @@ class PosteriorMean:
 
 
 class MeanOfMixtures(PosteriorMean):
-    """The same for rows whose features take few values each, as those that Kernel SHAP asks for.
+    """Mean of f at rows with few values per feature, such as the rows of Kernel SHAP.
 
-    The kernel is a product over features, and so of two factors, one for each half of them. Few
-    rows differ in a half, and a matrix product has the sums for all pairs of halves.
+    The kernel is a product over features, so it has two factors, one for each half of the features.
+    Each half has few distinct rows, and a matrix product gives the sums for all pairs of halves.
     """
 
     def __call__(self, X, Z):
@@ -69,7 +65,7 @@ class MeanOfMixtures(PosteriorMean):
 
 
 def _factor(covariance):
-    """Cholesky factor, with jitter only where noise has collapsed and none will not do."""
+    """Cholesky factor, with jitter only if noise has collapsed and the factorization fails."""
     size = covariance.diagonal().mean()
     for jitter in JITTERS:
         try:

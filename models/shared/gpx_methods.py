@@ -3,10 +3,10 @@
     Y. Yoshikawa and T. Iwata, "Gaussian process regression with interpretable sample-wise feature
     weights", IEEE TNNLS 34 (2023) 5789-5803.
 
-A method takes a `Split`, is fitted to its training rows, and predicts and explains its test rows
-by weights (m, p) and contributions (m, p). Hyperparameters of Gaussian processes maximise the
-marginal likelihood. LIME, Kernel SHAP, lasso and ridge are their authors' libraries; the network
-lasso and the localized lasso are written in `local_lasso`.
+A method takes a `Split` and is fitted to its training rows. It predicts the test rows and explains
+them by weights (m, p) and contributions (m, p). Hyperparameters of Gaussian processes maximize the
+marginal likelihood. LIME, Kernel SHAP, lasso and ridge come from their authors' libraries;
+`local_lasso` implements the network lasso and the localized lasso.
 """
 
 import time
@@ -31,26 +31,26 @@ NETWORK, SPARSITY, NEIGHBOURS = (1, 3, 5, 7), (0.01, 0.1, 1, 10), (5, 10, 15)
 
 RIDGE = (0.1, 1, 10)
 BACKGROUND = 10
-"""Places that stand for the training rows in Kernel SHAP, chosen by k-means."""
+"""Number of k-means centers that represent the training rows in Kernel SHAP."""
 
 DELTA = 1e-3
 """Step of the finite differences of KL, in standard deviations of a feature."""
 
 SEVERAL_STARTS = {False: 2_000, True: 1_000}
-"""Rows up to which the optimiser also starts from the package's places, not from the paper's alone:
-without and with a lengthscale for each feature."""
+"""Up to this many rows, the optimizer also uses the package's starting points, in addition to the
+paper's: with one lengthscale, and with a lengthscale per feature."""
 
 LEAST_NOISE, MOST_NOISE = 0.3, 3.0
-"""Between these is the noise's sd where the density has no bound."""
+"""Bounds for the noise's sd if the density has no bound."""
 
 SOME, LONGEST = 1_000, 20.0
-"""Of more rows, a fit with a lengthscale for each feature, or with such bounds, starts where one of
-so many rows ended, with lengthscales no longer than this: the density does not tell longer ones
-apart, so that the optimiser would not come back."""
+"""For more rows than `SEVERAL_STARTS`, a fit with ARD or with bounds on the noise starts at the
+optimum of `SOME` rows. Its lengthscales are capped at `LONGEST`, because the density hardly depends
+on longer ones and the optimizer would not return from there."""
 
 
 class Rows(NamedTuple):
-    """Inputs X (n, m), features Z (n, p) and response y (n,), all standardised."""
+    """Inputs X (n, m), features Z (n, p) and response y (n,), all standardized."""
 
     X: np.ndarray
     Z: np.ndarray
@@ -63,16 +63,10 @@ class Rows(NamedTuple):
 
 @dataclass
 class Split:
-    """Training and test rows, and what several methods ask of them.
+    """Training and test rows, with fits that several methods share.
 
-    Attributes
-    ----------
-    train, test : Rows
-    embed : callable
-        Gives X (k, m) for changed features Z (k, p); the same array where X is Z.
-    seed : int
-    chosen : dict
-        Penalties by name of method, of those that need not be searched for.
+    `embed` maps changed features Z (k, p) to inputs X (k, m), and returns the same array if X is Z.
+    `chosen` contains known penalties by name of the method, which need no search.
     """
 
     train: Rows
@@ -85,13 +79,13 @@ class Split:
     def gp(self):
         """The GP with one lengthscale: model, idata, hyperparameters; seconds.
 
-        One that was fitted before is put here with its hyperparameters and seconds alone.
+        If it was fitted before, it contains only hyperparameters and seconds.
         """
         return _timed(maximum_likelihood, "GP", self.train)
 
     @cached_property
     def gpx(self):
-        """The GPX, likewise."""
+        """The GPX, in the same form as `gp`."""
         return _timed(maximum_likelihood, "GPX", self.train)
 
     @cached_property
@@ -100,18 +94,11 @@ class Split:
 
 
 class Explained(NamedTuple):
-    """What a method says of the test rows.
+    """Predictions and explanations of the test rows by one method.
 
-    Attributes
-    ----------
-    predict : callable
-        Takes Z (k, p), and gives predictions (k,); X follows from Z where it is another.
-    predicted : array (m,)
-    weights, contributions : array (m, p), or None for a method that does not explain
-    training, explaining : float
-        Seconds.
-    notes : dict
-        Further numbers of the fit.
+    `predict` maps Z (k, p) to predictions (k,), with X computed from Z. `weights` and
+    `contributions` are (m, p), or None for methods that do not explain. Times are in seconds, and
+    `notes` contains further numbers of the fit.
     """
 
     predict: Callable
@@ -124,21 +111,8 @@ class Explained(NamedTuple):
 
 
 def maximum_likelihood(family, rows, ard=False):
-    """Model, fit and hyperparameters of the highest marginal likelihood.
-
-    Parameters
-    ----------
-    family : {"GP", "GPX"}
-    rows : Rows
-    ard : bool
-        A lengthscale for each feature.
-
-    Returns
-    -------
-    model : bayes_gpx model
-    idata : xarray.DataTree
-    theta : dict
-        By name, on the scale of the rows.
+    """Model, idata, and hyperparameters with the highest marginal likelihood, on the scale of the
+    rows.
     """
     weighed, local = family == "GPX", _local_maximum(family, rows)
     model, names = _unfitted(family, rows, ard), _names(family)
@@ -161,7 +135,7 @@ def maximum_likelihood(family, rows, ard=False):
 
 
 def _unfitted(family, rows, ard=False):
-    """The model, with priors that leave the marginal likelihood as it is."""
+    """The model with flat priors, which leave the marginal likelihood unchanged."""
     priors = dict.fromkeys(_names(family), _flat)
     if _local_maximum(family, rows):
         priors["sigma"] = _noisy
@@ -177,12 +151,12 @@ def _names(family):
 
 
 def _local_maximum(family, rows):
-    """Whether a maximum is looked for between bounds, since there is no highest one."""
+    """Whether to search for a maximum between bounds, because there is no global one."""
     return family == "GP" and unbounded(rows)
 
 
 def repeated(rows):
-    """How many rows have the same inputs, and how many responses, for each group of such rows."""
+    """Number of rows, and number of responses, for each group of rows with equal inputs."""
     _, group, size = np.unique(rows.X, axis=0, return_inverse=True, return_counts=True)
     responses = np.unique(np.column_stack([group.ravel(), rows.y]), axis=0)[:, 0]
     several = size > 1
@@ -190,7 +164,9 @@ def repeated(rows):
 
 
 def best_lengthscale(split, sigma, lengthscales):
-    """Of a GP with given noise and an amplitude of 1: lengthscale, log evidence and error."""
+    """Lengthscale, log marginal likelihood and error of a GP with fixed noise and an amplitude of
+    1.
+    """
     model, found = _unfitted("GP", split.train), []
     for lengthscale in lengthscales:
         theta = {"lengthscale": lengthscale, "amplitude": 1.0, "sigma": sigma}
@@ -206,9 +182,9 @@ def best_lengthscale(split, sigma, lengthscales):
 
 
 def unbounded(rows):
-    """Whether the density of a GP grows without bound as noise and lengthscale fall to 0.
+    """Whether the density of a GP grows without bound as noise and lengthscale go to 0.
 
-    It does if inputs repeat, each time with one response.
+    It does if inputs repeat and each group of equal inputs has a single response.
     """
     _, responses = repeated(rows)
     return responses.size > 0 and responses.max() == 1
@@ -223,7 +199,7 @@ def _noisy(name, dims=None):
 
 
 def _median_lengthscale(X, ard):
-    """The paper's bandwidth theta_2 is the median squared distance; k = exp(-d^2 / theta_2)."""
+    """Lengthscale for the paper's exp(-d^2 / theta_2), with theta_2 the median squared distance."""
     some = X[:: max(1, len(X) // 2_000)]
     length = np.sqrt(np.median(pdist(some, "sqeuclidean")) / 2)
     return np.full(X.shape[1], length) if ard else length
@@ -286,7 +262,7 @@ def kl(split):
 
 
 def _plain(split, fitted, training):
-    """A Gaussian process that predicts, and does not explain."""
+    """A Gaussian process that predicts without explaining."""
     mean, test = PosteriorMean(split.train, fitted[2]), split.test
     predicted, predicting = _timed(mean, test.X, test.Z)
     return Explained(
@@ -319,7 +295,7 @@ def lime(split):
 
 
 def kernel_shap(split):
-    """SHAP values from as many coalitions as the library takes by itself."""
+    """SHAP values with the library's default number of coalitions."""
     import shap
 
     plain, mean = gpr(split), MeanOfMixtures(split.train, split.gp[0][2])
@@ -335,12 +311,12 @@ def kernel_shap(split):
 
 
 def _told(plain, found, explaining):
-    """What a library says of a prediction stands for weights and for contributions."""
+    """Use a library's explanation for both weights and contributions."""
     return plain._replace(weights=found, contributions=found, explaining=explaining)
 
 
 def lasso(split):
-    """`LassoCV` as it comes: 100 penalties down to a thousandth of the largest."""
+    """`LassoCV` with its defaults: 100 penalties down to a thousandth of the largest."""
     return _linear(LassoCV(), split)
 
 
@@ -381,7 +357,7 @@ def _linear(estimator, split):
 
 
 def _local(split, name, sparsities):
-    """Weights of the test rows are those between their nearest neighbours'."""
+    """Explain test rows by weights computed from the weights of their nearest neighbors."""
     train, test = split.train, split.test
     chosen, searching = split.chosen.get(name), 0.0
     if chosen is None:
@@ -412,7 +388,7 @@ def _local(split, name, sparsities):
 
 
 def _penalties(train, sparsities):
-    """Neighbours and penalties of the smallest error on a fifth of the rows, held out."""
+    """Neighbors and penalties with the smallest error on a held-out fifth of the rows."""
     inner, held = next(KFold(5, shuffle=True, random_state=0).split(train.X))
     own, other, errors = train.of(inner), train.of(held), {}
     for k in NEIGHBOURS:

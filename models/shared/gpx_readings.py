@@ -1,7 +1,7 @@
-"""Equation 19 of Yoshikawa and Iwata under every reading of what its text leaves open.
+"""Equation 19 of Yoshikawa and Iwata under every reading that its text allows.
 
-A reading says in which inputs the ball is measured and how, how weights are standardised, in which
-features z the change is divided, and what a row without neighbours counts.
+A reading fixes the inputs and the distance of the ball, the standardization of weights, the
+features z in the denominator, and the value of a row without neighbors.
 """
 
 from itertools import product
@@ -12,18 +12,18 @@ from scipy.spatial.distance import cdist
 
 RADIUS, NEAREST = 0.05, 10
 SCALES = ("standardised", "min-max", "raw")
-"""Of inputs and of features z."""
+"""Scales of inputs and of features z."""
 
 BALLS = {
     "|x - x'| / m": lambda apart, m: apart / m,
     "|x - x'| / sqrt(m)": lambda apart, m: apart / np.sqrt(m),
     "|x - x'|^2 / m": lambda apart, m: apart**2 / m,
 }
-"""What is below the radius; the first is printed."""
+"""Distances that are compared with the radius; the first is printed."""
 
 EVERYONE, TEN = "all others", f"{NEAREST} nearest"
 EMPTY = ("left out", "0")
-"""What a row without neighbours counts."""
+"""Value of a row without neighbors."""
 
 
 def by_feature(w):
@@ -48,7 +48,7 @@ WEIGHTS = {
     "by row": by_row,
     "not": as_they_are,
 }
-"""How weights are standardised."""
+"""Standardizations of weights."""
 
 
 class Reading(NamedTuple):
@@ -71,23 +71,10 @@ READINGS = [
 
 
 def stabilities(test, spread, weights):
-    """Equation 19's mean over rows under each reading, and the share of rows with a neighbour.
+    """Yield each reading, the proportion of rows with a neighbor, and equation 19's mean by method.
 
-    Parameters
-    ----------
-    test : Rows
-        Standardised.
-    spread : array (m,)
-        Standard deviations that X was divided by.
-    weights : dict of str to array (rows, p)
-        By method.
-
-    Yields
-    ------
-    reading : Reading
-    share : float
-    means : dict of str to float
-        By method; NaN where no row has a neighbour.
+    `test` is standardized, `spread` (m,) is the divisor of X, and `weights` maps methods to arrays
+    (rows, p). The mean is NaN if no row has a neighbor.
     """
     same = test.Z is test.X
     inputs = {name: _apart(_scaled(test.X, spread, name)) for name in SCALES}

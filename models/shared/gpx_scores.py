@@ -1,7 +1,7 @@
 """Scores of a method on the test rows of a split: errors, faithfulness, sufficiency, stability.
 
-`bayes_gpx.metrics` scores explanations by the package; these take those of any method, from its
-predictions. A feature is removed by putting it at its mean, 0.
+`bayes_gpx.metrics` scores explanations by this package. The functions here score any method by its
+predictions. To remove a feature, they set it to its mean, 0.
 """
 
 import numpy as np
@@ -10,33 +10,22 @@ import xarray as xr
 import bayes_gpx as bx
 
 RADIUS = 0.05
-"""Of the ball in which stability looks for neighbours, as printed."""
+"""Radius of the ball for neighbors in stability, as printed."""
 
 KEPT = range(1, 11)
-"""How many features are kept for sufficiency."""
+"""Numbers of kept features for sufficiency."""
 
 INPUTS = ("standardised", "min_max", "everyone")
-"""Readings of the ball: distances in standardised or min-max inputs; all other rows."""
+"""Readings of the ball: distances in standardized or min-max inputs; all other rows."""
 
 RELEVANCES = ("KL", "ARD")
-"""Methods whose explanations have no sign: they are compared with the size of a change."""
+"""Methods with explanations without sign, compared with the absolute change of predictions."""
 
 
 def scores(name, split, found, removable=True):
-    """Every score, by name.
+    """Compute every score by name.
 
-    Parameters
-    ----------
-    name : str
-        Of the method.
-    split : gpx_methods.Split
-    found : gpx_methods.Explained
-    removable : bool
-        Whether predictions follow when a feature is removed.
-
-    Returns
-    -------
-    dict of str to float
+    `removable` states whether predictions follow when a feature is removed.
     """
     test = split.test
     said = {"error": np.mean((found.predicted - test.y) ** 2)}
@@ -46,13 +35,13 @@ def scores(name, split, found, removable=True):
     if removable:
         said["faithfulness"] = faithfulness(name, test.Z, found)
         said |= sufficiency(test.Z, found)
-    if np.ptp(found.weights, axis=0).max() > 0:  # the same weights everywhere are stable
+    if np.ptp(found.weights, axis=0).max() > 0:  # constant weights are stable by definition
         said |= stability(test, test.X if name in RELEVANCES else test.Z, found.weights)
     return said | found.notes
 
 
 def faithfulness(name, Z, found):
-    """Mean over rows of the correlation between contributions and what predictions lose."""
+    """Mean over rows of the correlation between contributions and decreases of the prediction."""
     drops = np.empty(Z.shape)
     for feature in range(Z.shape[1]):
         without = Z.copy()
@@ -67,7 +56,7 @@ def faithfulness(name, Z, found):
 
 
 def sufficiency(Z, found):
-    """Mean absolute change of predictions when the k largest contributions alone are kept."""
+    """Mean absolute change of predictions if only the k largest contributions are kept."""
     place = np.argsort(np.argsort(-np.abs(found.contributions), axis=1), axis=1)
     return {
         f"sufficiency_{k}": np.mean(
@@ -79,19 +68,17 @@ def sufficiency(Z, found):
 
 
 def ink_of_one_sign(weights, rows):
-    """Shares of ink z, and of weighed ink |z w|, at weights with the sign of y, each (m,)."""
+    """Proportions of ink z, and of |z w|, at weights with the sign of y, each (m,)."""
     agrees = np.sign(weights) == np.sign(rows.y)[:, None]
     both = rows.Z, np.abs(rows.Z * weights)
     return [(ink * agrees).sum(axis=1) / ink.sum(axis=1) for ink in both]
 
 
 def stability(test, weighed, weights):
-    """Equation 19 with neighbours in standardised and in min-max inputs, and with all others.
+    """Equation 19 with neighbors in standardized and in min-max inputs, and with all other rows.
 
-    `weights` are those of the columns of `weighed`.
-
-    The paper does not say in which inputs its radius of .05 is meant. `neighbours_*` are the shares
-    of rows that have a neighbour; the others do not count.
+    `weights` belong to the columns of `weighed`. The paper does not state the inputs of its radius
+    of .05. `neighbours_*` are the proportions of rows with a neighbor; other rows do not count.
     """
     dims = ("obs", "feature")
     dataset = xr.Dataset({"weight_mean": (dims, weights), "value": (dims, weighed)})

@@ -1,20 +1,20 @@
-"""The localized lasso, and the network lasso, which is its special case without the second penalty.
+"""The localized lasso, and the network lasso, its special case without the second penalty.
 
     M. Yamada, T. Koh, T. Iwata, J. Shawe-Taylor and S. Kaski, "Localized lasso for
     high-dimensional regression" (2017).
     D. Hallac, J. Leskovec and S. Boyd, "Network lasso: clustering and optimization in large
     graphs" (2015).
 
-Each row i has weights w_i of its own, (n, d). They minimise
+Each row i has its own weights w_i, (n, d). They minimize
 
     sum_i (y_i - w_i'x_i)^2 + network sum_ij r_ij |w_i - w_j|_2 + sparse sum_i |w_i|_1^2
 
-over a graph r of nearest neighbours. As the authors do, each step replaces the norms by quadratic
-functions that touch them at the last weights, and solves the linear system that follows. It has n d
-unknowns, and conjugate gradients solve it in O(n (k + 1) d) an iteration.
+over a graph r of nearest neighbors. As in the authors' method, each step replaces the norms by
+quadratic functions that touch them at the last weights, and solves the resulting linear system. The
+system has n d unknowns; conjugate gradients take O(n (k + 1) d) per iteration.
 
-Norms are smoothed, |v| = sqrt(v^2 + SMOOTH^2), so that there is one optimum whose gradient is zero:
-`residual` is what is left of that gradient, relative to the one at weights of zero.
+Norms are smoothed, |v| = sqrt(v^2 + SMOOTH^2), so there is a single optimum with a zero gradient.
+`residual` is the remaining gradient, relative to the gradient at zero weights.
 """
 
 from typing import NamedTuple
@@ -24,15 +24,15 @@ import scipy.sparse as sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
 SMOOTH = 1e-3
-"""Below it, differences between weights and weights themselves count as small."""
+"""Differences between weights, and weights, below this value count as small."""
 
 STEPS = 100
 ENOUGH = 1e-3
-"""Steps end when the relative residual is below it."""
+"""Stop once the relative residual is below this value."""
 
 
 class Fitted(NamedTuple):
-    """Weights (n, d) of the rows, the relative gradient that is left, and the steps taken."""
+    """Weights (n, d) of the rows, the remaining relative gradient, and the number of steps."""
 
     weights: np.ndarray
     residual: float
@@ -40,7 +40,7 @@ class Fitted(NamedTuple):
 
 
 def neighbour_graph(X, k):
-    """Symmetric graph of the k rows with the largest cosine similarity, as sparse matrix (n, n)."""
+    """Symmetric sparse graph (n, n) of the k rows with the largest cosine similarity."""
     similarity = _cosine(X, X)
     np.fill_diagonal(similarity, -np.inf)
     nearest = np.argpartition(-similarity, k, axis=1)[:, :k]
@@ -50,20 +50,10 @@ def neighbour_graph(X, k):
 
 
 def fit(X, y, graph, network, sparsity=0.0, start=None):
-    """Minimise the objective above.
+    """Minimize the objective above over the weights.
 
-    Parameters
-    ----------
-    X : (n, d)
-    y : (n,)
-    graph : sparse (n, n)
-    network, sparsity : float
-        Strengths of the two penalties; the network lasso has the first alone.
-    start : (n, d), optional
-
-    Returns
-    -------
-    Fitted
+    `network` and `sparsity` are the strengths of the two penalties; the network lasso uses only the
+    first.
     """
     n, d = X.shape
     edges = sparse.triu(graph).tocoo()
@@ -110,7 +100,9 @@ def fit(X, y, graph, network, sparsity=0.0, start=None):
 
 
 def weights_at(X_new, X, weights, k, steps=100):
-    """Weights of new rows, (m, d): those closest, in sum of distances, to the k nearest rows'."""
+    """Weights (m, d) of new rows that minimize the sum of distances to the weights of the k nearest
+    rows.
+    """
     nearest = np.argpartition(-_cosine(X_new, X), k, axis=1)[:, :k]
     theirs = weights[nearest]
     found = theirs.mean(axis=1)
