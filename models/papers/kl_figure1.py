@@ -3,13 +3,14 @@
     T. Paananen, M. R. Andersen and A. Vehtari, "Uncertainty-aware sensitivity analysis using Renyi
     divergences" (2021).
 
-Ten rows, two independent standard normal variables with coefficients 1 and 0, noise with sd 0.5,
-and a flat prior. The relevance of each variable is drawn against it, the other one being 0, by
-equation 2, whose predictions have Student's t distribution; dashed is what the slope of the mean
-contributes alone, dotted what the change of the variance does. `package` is the relevance that
-`bayes_gpx.relevance` finds with a linear kernel of very large variance and the noise plugged in, so
-that predictions are normal. The paper's ten rows are not known: `kl_figure1_shares` has the share
-of a thousand data sets in which what the paper reads from its figure is true.
+The data are ten rows of two independent standard normal variables with coefficients 1 and 0. The
+noise has sd 0.5, and the prior is flat. The figure shows the relevance of each variable along its
+values, with the other variable at 0, by equation 2 with Student's t predictive distributions.
+Dashed lines show only the term from the slope of the mean, dotted lines the term from the change of
+the variance. `package` is the relevance by `bayes_gpx.relevance` with a linear kernel of very large
+variance and known noise, which makes predictions normal. The paper's ten rows are unknown, so
+`kl_figure1_shares` contains the proportion of a thousand data sets in which each of the paper's
+statements about its figure is true.
 """
 
 import sys
@@ -26,7 +27,7 @@ import papers
 
 ROWS, COEFFICIENTS, NOISE, EDGE = 10, np.array([1.0, 0.0]), 0.5, 3.0
 FLAT = 1e4
-"""Sd of coefficients that are as good as free."""
+"""Prior sd of coefficients, large enough to be flat."""
 
 
 def main(arguments=None):
@@ -72,7 +73,7 @@ def terms(X, y, places, d):
 
 
 def package(X, y, places):
-    """KL-diff of the package at places (m, 2), with the noise plugged in."""
+    """KL-diff of the package at places (m, 2), with known noise."""
     model = bx.GP(X, y, kernel="linear", scale=False)
     theta = {"amplitude": FLAT, "sigma": np.sqrt(fitted(X, y)[2])}
     found = bx.relevance(model, theta, places, progressbar=False)
@@ -80,7 +81,7 @@ def package(X, y, places):
 
 
 def shares(simulations):
-    """Share of data sets in which each statement of the paper holds."""
+    """Proportion of data sets in which each statement of the paper is true."""
     said = {
         "relevance of x1 is less at both edges than at 0": [],
         "the variance's term is less than half of the mean's, for x1 at both edges": [],
@@ -107,7 +108,7 @@ def shares(simulations):
 
 
 def plot(table):
-    """Relevance of each variable, and the two terms it is made of."""
+    """Plot the relevance of each variable and its two terms."""
     figure, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
     for color, (name, part) in zip(("C1", "C0"), table.groupby("variable"), strict=True):
         axis.plot(part["x"], part["relevance"], color, label=f"{name}: relevance")

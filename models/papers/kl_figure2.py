@@ -1,9 +1,9 @@
 """Figure 2 of Paananen, Andersen and Vehtari: relevance of twelve variables, by three methods.
 
-The simulated model of equation 4 with 400 rows, in 20 data sets: KL-diff, the inverse lengthscales
-of automatic relevance determination (ARD) and RATE. Values are shares of a method's largest in the
-data set; means have 95 % intervals. Variables 1 to 8 matter by themselves, as much as each other;
-1, 4 and 6 interact as well; 10, 11 and 12 do nothing but interact; and 9 does nothing.
+The data are 20 simulations of equation 4 with 400 rows. The methods are KL-diff, the inverse
+lengthscales of automatic relevance determination (ARD) and RATE. Values are relative to a method's
+largest in the data set; means have 95% intervals. Variables 1 to 8 have equal main effects, and 1,
+4 and 6 also interact. Variables 10, 11 and 12 act only by interactions, and 9 has no effect.
 """
 
 import sys
@@ -26,7 +26,7 @@ def main(arguments=None):
 
 
 def plot(found):
-    """Means and their intervals, the methods beside each other."""
+    """Plot means and their intervals, with the methods side by side."""
     figure, axis = plt.subplots(figsize=(9, 4.5), layout="constrained")
     for k, (method, part) in enumerate(found.groupby("method", sort=False)):
         ends = part["mean"] - part["low"], part["high"] - part["mean"]

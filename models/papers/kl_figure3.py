@@ -1,10 +1,11 @@
 """Figure 3 of Paananen, Andersen and Vehtari: interactions of 66 pairs, by three methods.
 
-The simulated model of equation 4 with 400 rows, in 20 data sets: KL-diff^2, the H-statistic of
-Friedman and Popescu, for which partial dependence is averaged over all rows and taken at all rows,
-and the variation of partial dependence of Greenwell et al. at the 81 pairs of deciles. Values are
-shares of a method's largest in the data set; means have 95 % intervals. Three pairs interact: both
-variables of the first act by themselves as well, one of the second does, and none of the third.
+The data are 20 simulations of equation 4 with 400 rows. The methods are KL-diff^2, the H-statistic
+of Friedman and Popescu, and the variation of partial dependence of Greenwell et al. H averages
+partial dependence over all rows and evaluates it at all rows. The variation of partial dependence
+uses the 81 pairs of deciles. Values are relative to a method's largest in the data set; means have
+95% intervals. Three pairs interact. In the first, both variables have main effects; in the second,
+one variable does; in the third, none.
 """
 
 import sys
@@ -29,10 +30,10 @@ def main(arguments=None):
 
 
 def judged(cells):
-    """How far apart true pairs are from each other and from the rest, for each method.
+    """Separation of the true pairs from each other and from the rest, for each method.
 
-    `all_on_top` is the share of data sets in which the three true pairs are the largest three,
-    `first`, `second` and `third` their means, `next` the mean of the largest other pair.
+    `all_on_top` is the proportion of data sets in which the three true pairs are the largest three.
+    `first`, `second` and `third` are their means, and `next` is the mean of the largest other pair.
     """
     true = [kl_simulation.name(pair) for pair in kl_simulation.PRODUCTS]
     rows = []
@@ -48,7 +49,7 @@ def judged(cells):
 
 
 def plot(found):
-    """A panel for each method; true pairs have a green background."""
+    """Plot one panel per method; true pairs have a green background."""
     true = [kl_simulation.name(pair) for pair in kl_simulation.PRODUCTS]
     groups = list(found.groupby("method", sort=False))
     figure, axes = plt.subplots(3, 1, figsize=(13, 9), sharex=True, layout="constrained")

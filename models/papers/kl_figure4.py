@@ -1,10 +1,10 @@
 """Figure 4 of Paananen, Andersen and Vehtari: interactions of six pairs by number of rows.
 
-The simulated model of equation 4 with 50 to 500 rows, 50 data sets each. Three pairs interact, and
-three do not, although their variables matter: both variables of a pair act by themselves, or one
-does, or none. The paper doesn't name the latter three; here each of their variables interacts with
-a third one where that is possible. Values are shares of the method's largest among all 66 pairs of
-the data set; means have 95 % intervals.
+The data are 50 simulations of equation 4 for each number of rows, 50 to 500. Three pairs interact
+and three do not, although their variables matter. In each group, both, one or none of the variables
+have main effects. The paper does not name the pairs without interaction; here each of their
+variables interacts with a third variable if possible. Values are relative to the method's largest
+among all 66 pairs of the data set; means have 95% intervals.
 """
 
 import sys
@@ -18,7 +18,7 @@ import papers
 
 ROWS = 50, 100, 200, 300, 400, 500
 OTHERS = (0, 3), (5, 10), (10, 11)
-"""Pairs without an interaction, whose variables have two main effects, one and none."""
+"""Pairs without an interaction: both, one and none of their variables have main effects."""
 
 PANELS = "both have a main effect", "one has a main effect", "neither has a main effect"
 
@@ -41,7 +41,7 @@ def main(arguments=None):
 
 
 def six(rows, simulation):
-    """Shares of the six pairs, by method."""
+    """Relative sizes of the six pairs, by method."""
     measured = kl_simulation.of_pairs(*kl_simulation.fitted(rows, simulation))
     return {
         f"{method}|{kl_simulation.name(pair)}": values[kl_simulation.PAIRS.index(pair)]
@@ -52,7 +52,7 @@ def six(rows, simulation):
 
 
 def plot(found):
-    """A panel for each kind of pair; solid lines for those that interact, dotted for others."""
+    """Plot one panel per kind of pair; solid lines interact, dotted lines do not."""
     figure, axes = plt.subplots(1, 3, figsize=(13, 4.5), sharey=True, layout="constrained")
     pairs = zip(kl_simulation.PRODUCTS, OTHERS, strict=True)
     for axis, title, own in zip(axes, PANELS, pairs, strict=True):

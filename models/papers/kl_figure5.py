@@ -1,19 +1,19 @@
 """Figure 5 of Paananen, Andersen and Vehtari: which interactions a model of bike rentals needs.
 
-Hourly numbers of rented bikes in two Februaries, by a Gaussian process with a Poisson likelihood
-and six features. Each method ranks the 15 pairs of features in it; then a model of single effects
-and of the first 1, 2 or 3 of these pairs alone takes its place, and predicts the rows that were
-held out. Ten random splits, 500 rows to learn from and 839 to predict; the public data have two
-rows more than the paper's. Hyperparameters are at the mode of their posterior with the package's
-priors.
+The data are hourly numbers of rented bikes in two Februaries. The full model is a Gaussian process
+with a Poisson likelihood and six features. Each method ranks the 15 pairs of features in this
+model. A second model has only main effects and the first 1, 2 or 3 of these pairs, and predicts the
+held-out rows. There are ten random splits, with 500 rows for the fit and 839 to predict; the public
+data have two more rows than the paper's. Hyperparameters are at the mode of their posterior with
+the package's priors.
 
-KL-diff^2 is of the counts; the H-statistic and the variation of partial dependence are of the mean
-of the log rate, in which the effects of the smaller models add up. Partial dependence is averaged
-over all 500 rows and taken at all of them (H), or at the 81 pairs of deciles. The mean log
-predictive density (MLPD) is of a Poisson count whose log rate is normal, integrated over that.
+KL-diff^2 refers to the counts. The H-statistic and the variation of partial dependence refer to the
+mean of the log rate, which is additive in the smaller models. Partial dependence is averaged over
+all 500 rows and evaluated at all rows (H) or at the 81 pairs of deciles. The mean log predictive
+density (MLPD) integrates the Poisson probability over a normal log rate.
 
-`kl_figure5_pairs.csv` has how often each pair was among the first three, and KL-diff^2 with all
-1341 rows, where the paper names hour : feeling temperature and hour : weekday as strong.
+`kl_figure5_pairs.csv` contains how often each pair was among the first three, and KL-diff^2 with
+all 1341 rows. For these rows the paper calls hour : feeling temperature and hour : weekday strong.
 """
 
 import sys
@@ -53,7 +53,7 @@ def main(arguments=None):
 
 
 def split(data, number, rows):
-    """MLPD of all models of a split, and the ranks of the pairs that were chosen."""
+    """MLPD of all models of a split, and the ranks of the chosen pairs."""
     order = np.random.default_rng(number).permutation(len(data.y))
     X, y = data.X.iloc[order], data.y.iloc[order]
     held = X[rows : rows + HELD_OUT], y[rows : rows + HELD_OUT]
@@ -72,7 +72,7 @@ def split(data, number, rows):
 
 
 def strongest(data):
-    """KL-diff^2 of all pairs, learnt from all rows."""
+    """KL-diff^2 of all pairs, with a fit to all rows."""
     model = bx.GP(data.X, data.y, likelihood="poisson")
     values = kl_diff(model, model.fit("map", jacobian=False, **QUIET))
     return {f"kl|{METHODS[0]}|{name(pair)}": value for pair, value in values.items()}
@@ -99,10 +99,10 @@ def rank_pairs(model, idata):
 
 
 def dependence(model, idata):
-    """Partial dependence of the mean log rate, but for a constant.
+    """Partial dependence of the mean log rate, up to a constant.
 
-    At the mode of the latent values that mean is a sum over rows of the kernel, whose coefficients
-    are the slopes of the log likelihood there: ``y - exp(f)``.
+    At the mode of the latent values, this mean is a sum of the kernel over rows. Its coefficients
+    are the slopes of the log likelihood at the mode: ``y - exp(f)``.
     """
     X, y, posterior = model.training.X.values, np.asarray(model.training.y), idata["posterior"]
     f = bx.predictions(model, idata, on="latent", **SUMMARY)["f_mean"].values
@@ -111,7 +111,7 @@ def dependence(model, idata):
 
 
 def surrogate(model, idata, pairs):
-    """The model of these pairs alone, fitted from where the whole one is."""
+    """Fit the model with only these pairs, starting at the optimum of the full model."""
     simple, columns = bx.interaction_model(model, pairs), list(model.training.X.columns)
     length = idata["posterior/lengthscale"].median(("chain", "draw")).values
     size = idata["posterior/amplitude"].median().item() / np.sqrt(len(columns) + len(pairs))
@@ -132,9 +132,9 @@ def mlpd(model, idata, X, y):
 
 
 def scores(cells):
-    """Mean MLPD over splits, by method and number of pairs, and its difference to the whole model.
+    """Mean MLPD over splits by method and number of pairs, and difference from the full model.
 
-    Both with 95 % intervals; those of the difference are of paired splits.
+    Both have 95% intervals; the difference uses paired splits.
     """
     cells = cells[cells["metric"].str.startswith("mlpd")]
     _, method, number = cells["metric"].str.split("|", expand=True).values.T
@@ -157,7 +157,7 @@ def pairs(cells):
 
 
 def plot(found):
-    """MLPD against the number of pairs, with 95 % intervals."""
+    """Plot MLPD against the number of pairs, with 95% intervals."""
     figure, axis = plt.subplots(figsize=(7, 4.5), layout="constrained")
     whole = found[found["pairs"] == 15].squeeze()
     axis.axhspan(whole["low"], whole["high"], color="gray", alpha=0.3, linewidth=0)

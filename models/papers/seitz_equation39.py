@@ -3,16 +3,17 @@
     S. Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022).
 
-The mean gradient of a class's probability is an expectation over the latent functions, which the
-paper expands around their means, with the trace of a Hessian. The same expectation is exact by
-Gauss-Hermite quadrature here: for three species of iris (equation 39), and for two of them
-(equation 35, corrected: see the errata). Both take latent functions to be independent, as the paper
-does. The posterior of a softmax is not, even where its prior is: `independence` is by how much the
-mean gradients of the package, whose posterior couples the classes, differ from independent ones.
+The mean gradient of a class's probability is an expectation over the latent functions. The paper
+expands it around their means, with the trace of a Hessian. This script computes the expectation
+exactly by Gauss-Hermite quadrature, for three species of iris (equation 39) and for two of them
+(equation 35, corrected: see the errata). Both computations assume independent latent functions, as
+the paper does. The posterior of a softmax does not have independent functions, even if its prior
+does. `independence` is the difference between the package's mean gradients, with coupled classes,
+and the independent ones.
 
-Errors are the largest over flowers, features (in sd) and classes, and `share` is the error over the
-largest gradient. Hyperparameters are at their mode, and, for posteriors that are narrower, with the
-amplitude of f reduced to 1.
+Errors are the largest over flowers, features (in sd) and classes, and `share` is the error relative
+to the largest gradient. Hyperparameters are at their mode. To make posteriors narrower, the script
+also uses an amplitude of 1.
 """
 
 import sys
@@ -51,7 +52,7 @@ def main(arguments=None):
             latent = moments(model, theta)
             exact, taylor = exactly(*latent), expanded(*latent)
             own = bx.derivatives(model, theta, **SUMMARY)["derivative_mean"]
-            if likelihood == "bernoulli":  # the second label's is given
+            if likelihood == "bernoulli":  # the probability of the second label
                 exact, taylor = exact[..., 0], taylor[..., 0]
                 coupled = own.transpose("obs", "feature").values
             else:
@@ -68,10 +69,11 @@ def main(arguments=None):
 
 
 def moments(model, theta):
-    """Of the latent functions at the training rows: means (m, C), variances (m, C), and for their
-    derivatives means (m, d, C) and covariances with the functions (m, d, C).
+    """Moments of the latent functions at the training rows, independent of each other.
 
-    The covariance is half the derivative of the variance. Two labels are a softmax of f and 0.
+    Means (m, C), variances (m, C), means of derivatives (m, d, C), and covariances of derivatives
+    with the functions (m, d, C). The covariance is half the derivative of the variance. Two classes
+    are a softmax of f and 0.
     """
     X = pd.DataFrame(model.training.X.values, columns=list(model.training.X.columns))
 
@@ -97,7 +99,7 @@ def _with_classes(own):
 
 
 def softmax_derivatives(f):
-    """Of softmax at f (..., C): S_c; dS_c / df_j; d2S_c / df_j df_i; d3S_c / df_j df_i df_i."""
+    """Softmax at f (..., C): S_c; dS_c / df_j; d2S_c / df_j df_i; d3S_c / df_j df_i df_i."""
     S = np.exp(f - f.max(axis=-1, keepdims=True))
     S = S / S.sum(axis=-1, keepdims=True)
     same = np.eye(f.shape[-1])
@@ -121,7 +123,7 @@ def expanded(mean, variance, slopes, covariance):
 
 
 def exactly(mean, variance, slopes, covariance):
-    """The expectation that equation 39 expands, by quadrature and Stein's lemma: (m, d, C)."""
+    """The expectation in equation 39, by quadrature and Stein's lemma: (m, d, C)."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     C = mean.shape[1]
     grid = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * C)], axis=-1)
@@ -138,7 +140,7 @@ def exactly(mean, variance, slopes, covariance):
 
 
 def plot(points):
-    """Expanded against exact gradients, a panel for each problem."""
+    """Plot expanded against exact gradients, one panel per problem."""
     figure, axes = plt.subplots(1, len(points), figsize=(15, 4.2), layout="constrained")
     for axis, (label, exact, taylor) in zip(axes, points, strict=True):
         ends = [exact.min(), exact.max()]

@@ -4,9 +4,9 @@
     models" (2022).
 
 The author's code for this figure leaves out the factor x_k, which equations 11 and 24 have, so the
-figure shows average path gradients. Both quantities are here, with the paper's linear explanation
-(gradient x input), and the mean sizes beside the means. `missed` is the most that ten steps miss of
-any tract's integrated gradient.
+figure shows average path gradients. This script shows both quantities, with the paper's linear
+explanation (gradient x input), and mean absolute values next to the means. `missed` is the largest
+error of ten steps in any tract's integrated gradient.
 """
 
 import sys
@@ -27,7 +27,7 @@ def main(arguments=None):
 
 
 def plot(found):
-    """Bars of means, and of mean sizes, for each explanation."""
+    """Plot bars of means, and of mean sizes, for each explanation."""
     groups = list(found.groupby("quantity", sort=False))
     figure, axes = plt.subplots(1, 3, figsize=(13, 5), sharey=True, layout="constrained")
     for axis, (quantity, part) in zip(axes, groups, strict=True):

@@ -4,8 +4,8 @@
     models" (2022).
 
 Equations 23 and 24 have S, the uncertainty of the values at the ten inducing points, and the factor
-x_k. The author's code for this figure leaves out both. Here are average path gradients, integrated
-gradients and gradient x input, each with and without S.
+x_k. The author's code for this figure leaves out both. This script shows average path gradients,
+integrated gradients and gradient x input, each with and without S.
 """
 
 import sys
@@ -26,7 +26,7 @@ def main(arguments=None):
 
 
 def plot(found):
-    """Variances of each explanation, with and without S."""
+    """Plot variances of each explanation, with and without S."""
     groups = list(found.groupby("quantity", sort=False))
     figure, axes = plt.subplots(1, 3, figsize=(13, 5), sharey=True, layout="constrained")
     for axis, (quantity, part) in zip(axes, groups, strict=True):

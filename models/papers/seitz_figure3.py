@@ -1,11 +1,11 @@
-"""Figure 3 of Seitz: the four handwritten digits that are explained.
+"""Figure 3 of Seitz: the four explained handwritten digits.
 
     S. Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022).
 
-The table has their places among the zeros and ones of MNIST's training images, their labels, and
-the share of their ink in the central 8 x 8 pixels, which is what the paper takes the classifiers to
-look at.
+The table contains their places among the zeros and ones of MNIST's training images, their labels,
+and the proportion of their ink in the central 8 x 8 pixels. The paper assumes that the classifiers
+use these pixels.
 """
 
 import sys

@@ -3,8 +3,8 @@
     S. Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022).
 
-Above, what speaks for the right class; below, for the wrong one. Brighter pixels have larger mean
-attributions; each image has a scale of its own.
+The upper row shows attributions to the right class, the lower row to the wrong class. Brighter
+pixels have larger mean attributions; each image has its own scale.
 """
 
 import sys

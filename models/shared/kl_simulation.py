@@ -1,14 +1,15 @@
-"""The simulated model of Paananen, Andersen and Vehtari (equation 4), and what is measured in it.
+"""The simulated model of Paananen, Andersen and Vehtari (equation 4), and its measures of
+relevance.
 
     T. Paananen, M. R. Andersen and A. Vehtari, "Uncertainty-aware sensitivity analysis using Renyi
     divergences" (2021).
 
-Twelve independent normal variables with sd 0.4. Variables 1 to 8 act by sines of rising frequency;
-three pairs act by their products: both variables of the first have an effect of their own, one of
-the second, neither of the third. Variable 9 does nothing. The paper gives the eleven terms equal
-variance and doesn't say which: here it is 1. The noise has sd 0.6. Variables and response are
-standardised, the kernel is squared exponential with a lengthscale for each variable, and its
-hyperparameters maximise the marginal likelihood.
+There are twelve independent normal variables with sd 0.4. Variables 1 to 8 act by sines of
+increasing frequency, and three pairs act by their products. In the first pair both variables have
+main effects, in the second one does, in the third none. Variable 9 has no effect. The paper states
+that the eleven terms have equal variance but not its value; here it is 1. The noise has sd 0.6.
+Variables and response are standardized. The kernel is squared exponential with a lengthscale per
+variable, and its hyperparameters maximize the marginal likelihood.
 """
 
 from itertools import combinations
@@ -32,14 +33,14 @@ QUIET = {"progressbar": False}
 
 
 def terms(X):
-    """The eleven terms of the mean at X (n, 12), each of variance 1: (n, 11)."""
+    """The eleven terms of the mean at X (n, 12), each with variance 1: (n, 11)."""
     sines = np.sin(FREQUENCIES * X[:, :8]) / np.sqrt((1 - np.exp(-2 * (FREQUENCIES * SD) ** 2)) / 2)
     products = [X[:, i] * X[:, j] / SD**2 for i, j in PRODUCTS]
     return np.column_stack([sines, *products])
 
 
 def simulate(rows, seed):
-    """Standardised rows of the simulated model."""
+    """Standardized rows of the simulated model."""
     rng = np.random.default_rng(seed)
     X = SD * rng.normal(size=(rows, 12))
     y = terms(X).sum(axis=1) + NOISE * rng.normal(size=rows)
@@ -48,7 +49,7 @@ def simulate(rows, seed):
 
 
 def fitted(rows, seed):
-    """A data set with the model of highest evidence: rows, model, hyperparameters."""
+    """A data set, its model, and hyperparameters with the highest marginal likelihood."""
     data = simulate(rows, seed)
     model, _, theta = gpx_methods.maximum_likelihood("GP", data, ard=True)
     return data, model, theta
@@ -76,17 +77,14 @@ def of_pairs(data, model, theta):
 
 
 def name(pair):
-    """Of a pair of variables, given by their places."""
+    """Name of a pair of variables, given by their places."""
     return f"{FEATURES[pair[0]]} : {FEATURES[pair[1]]}"
 
 
 def cells(paper, simulations):
-    """Measures of all variables and pairs at 400 rows, each as a share of its largest.
+    """Measures of all variables and pairs at 400 rows, relative to the largest of each method.
 
-    Returns
-    -------
-    DataFrame
-        simulation, method, of, value.
+    Columns: simulation, method, of, value.
     """
     rows = 120 if paper.quick else 400
 

@@ -1,42 +1,31 @@
-"""A figure of a table: our numbers as filled points beside the published ones, which are hollow."""
+"""Plot a table: our numbers as filled points, and the published ones as hollow points."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 COLUMNS = 4
 WIDE = 8
-"""Factor between a panel's numbers from which its axis may be logarithmic."""
+"""A panel's axis can be logarithmic if its numbers differ by more than this factor."""
 
 APART = 0.18
 """Vertical distance between the points of a method, in rows."""
 
 BEYOND = 1e4
-"""Published numbers above it are bounds: an arrow at the edge of the panel stands for them."""
+"""Published numbers above this value are bounds, drawn as an arrow at the edge of the panel."""
 
 LETTERS = 60
-"""Letters that a line of the legend has room for."""
+"""Number of letters that fit in a line of the legend."""
 
 ROOM = 1.3
 """Factor between the numbers of a logarithmic panel and its edges."""
 
 
 def plot(table, label, *, panel="data", reading=None, log=False):
-    """A panel for each data set, a row for each method, with standard deviations.
+    """Plot one panel per data set and one row per method, with standard deviations.
 
-    Panels without a number of ours are left out.
-
-    Parameters
-    ----------
-    table : DataFrame
-        method, mean, sd, published_mean, published_sd, and the columns that are named.
-    label : str
-        Of the common axis.
-    panel : str
-        Column that tells panels apart.
-    reading : str, optional
-        Column that tells several numbers of ours for one published number apart.
-    log : bool
-        Logarithmic axes where numbers differ much.
+    `table` contains method, mean, sd, published_mean, published_sd, and the columns named by
+    `panel` and, if there are several numbers for one published number, by `reading`. `log` allows
+    logarithmic axes for numbers that differ much. Panels without a number of ours are left out.
     """
     panels = [own for own in table.groupby(panel, sort=False) if own[1]["mean"].notna().any()]
     methods = list(table["method"].unique())
@@ -82,7 +71,7 @@ def plot(table, label, *, panel="data", reading=None, log=False):
 
 
 def _at_the_edge(axis, at, text):
-    """An arrow for a number beyond the right edge."""
+    """Draw an arrow for a number beyond the right edge."""
     style = {"xycoords": axis.get_yaxis_transform(), "textcoords": "offset points", "va": "center"}
     arrow = {"arrowstyle": "->", "color": "black"}
     axis.annotate(text, (1.0, at), (-22, 0), ha="right", fontsize=8, arrowprops=arrow, **style)

@@ -1,8 +1,8 @@
-"""What the scripts after the papers share: cells computed once, tables beside published numbers.
+"""Cached cells and published numbers, shared by the scripts for the papers.
 
-A cell is what one method says of one data set and split, or one simulation: a few numbers that may
-take an hour. It is on disk as soon as it is known, in `cells/`, and is never computed again; a
-script that is killed goes on where it stopped. Delete its rows to compute it again.
+A cell contains a few numbers for one method on one data set and split, or for one simulation. It
+can take an hour, so it is stored in `cells/` at once and never computed again. If a script is
+stopped, the next run continues from there. To compute a cell again, delete its rows.
 """
 
 import argparse
@@ -24,27 +24,11 @@ PUBLISHED = Path(__file__).with_name("published.csv")
 
 
 class Paper:
-    """One run of a script: its arguments, its cells, and where tables and figures go.
+    """One run of a script: its arguments, its cells, and the folder for tables and figures.
 
-    Parameters
-    ----------
-    name : str
-        Of the table or figure, and of the script.
-    description : str
-        Shown by ``--help``.
-    arguments : list of str or None
-        None for those of the command line.
-    cells : str
-        Scripts that name the same cells share them.
-
-    Attributes
-    ----------
-    quick : bool
-        Small and few computations, whose results go to another folder.
-    folder : str or None
-        Of the data sets.
-    only : list of str
-        Data sets that are asked for; all if empty.
+    `name` is the name of the table or figure and of the script. Scripts with equal `cells` share
+    them. `quick` marks small computations with another result folder, `folder` contains the data
+    sets, and `only` lists the requested data sets (all if empty).
     """
 
     def __init__(self, name, description, arguments=None, *, cells=None):
@@ -75,20 +59,10 @@ class Paper:
         print(frame.to_string(index=False, float_format=lambda v: f"{v:.3f}"), flush=True)
 
     def beside_published(self, summary, metric=None):
-        """Write a summary with the published mean and sd of each cell of the table beside it.
+        """Write and return a summary with the published mean and sd of each cell.
 
-        Cells that were published and are not computed are left empty.
-
-        Parameters
-        ----------
-        summary : DataFrame
-            data, method, metric, mean, sd.
-        metric : str, optional
-            What was published, if each metric is another reading of it.
-
-        Returns
-        -------
-        DataFrame
+        `summary` contains data, method, metric, mean and sd. Published cells without a computed
+        value stay empty. Pass `metric` if all metrics are readings of one published metric.
         """
         numbers = published(self.name)
         keys = ["data", "method", "metric"]
@@ -104,7 +78,7 @@ class Paper:
         return table
 
     def arrays(self, task, name):
-        """Arrays by name that belong to a cell, on disk or as the task returns them."""
+        """Load named arrays of a cell from disk, or compute and store them."""
         path = self.cells.path.parent / f"{self.cells.path.stem}_{name}.npz"
         if not path.is_file():
             print(f"{path.stem} ...", end=" ", flush=True)
@@ -127,12 +101,9 @@ class Paper:
 
 
 class Cells:
-    """Numbers by keys, on disk from the moment they are known.
+    """Numbers by keys, stored in a CSV file as soon as they are computed.
 
-    Parameters
-    ----------
-    path : Path
-        A CSV file with a column for each key, `metric` and `value`.
+    The file has a column for each key, `metric` and `value`.
     """
 
     def __init__(self, path):
@@ -149,7 +120,7 @@ class Cells:
         return None if found.empty else dict(zip(found["metric"], found["value"], strict=True))
 
     def compute(self, task, **keys):
-        """Numbers of a cell: those on disk, or what the task returns, with a line of progress."""
+        """Load the numbers of a cell, or compute them with a line of progress."""
         found = self.get(**keys)
         if found is not None:
             return found
@@ -173,7 +144,7 @@ def published(table):
 def over_splits(frame, metrics):
     """Mean and sd over splits of some metrics: data, method, metric, mean, sd, splits.
 
-    The sd divides by the number of splits, as the published ones do; of one split there is none.
+    The sd divides by the number of splits, as in the papers; a single split has none.
     """
     chosen = frame[frame["metric"].isin(metrics)]
     grouped = chosen.groupby(["data", "method", "metric"], sort=False)["value"]
@@ -182,22 +153,14 @@ def over_splits(frame, metrics):
 
 
 def means(frame, by):
-    """Mean over simulations or splits with its 95 % interval, by Student's t: mean, low, high.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        With a column `value`.
-    by : list of str
-        Columns that tell what is averaged apart.
-    """
+    """Mean of `value` in each group, with its 95% interval by Student's t: mean, low, high."""
     found = frame.groupby(by, sort=False)["value"].agg(mean="mean", se="sem", runs="count")
     half = student_t.ppf(0.975, found["runs"] - 1) * found.pop("se")
     return found.assign(low=found["mean"] - half, high=found["mean"] + half).reset_index()
 
 
 def _replace(frame, path):
-    """Write a whole new file, then put it in the place of the old one."""
+    """Write a whole new file, then replace the old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(
         "w", dir=path.parent, prefix=".", suffix=".csv", delete=False

@@ -1,8 +1,8 @@
-"""Other measures of relevance, from their definitions.
+"""Other measures of relevance, computed from their definitions.
 
-All but RATE take the partial dependence of a function: a function from columns and places (m, k) in
-these columns to mean predictions (m,). That of any predictions is `mean_predictions`; that of a sum
-of products, such as the mean of a Gaussian process, is known in far less time.
+All except RATE use the partial dependence of a function, which maps columns and places (m, k) in
+these columns to mean predictions (m,). `mean_predictions` computes it for any predictions;
+`product_dependence` is much faster for a sum of products, such as the mean of a Gaussian process.
 
     L. Crawford, S. R. Flaxman, D. E. Runcie and M. West, "Variable prioritization in nonlinear
     black box methods: a genetic association case study" (2019): RATE.
@@ -18,13 +18,13 @@ from itertools import combinations, product
 import numpy as np
 
 DECILES = np.arange(1, 10) / 10
-"""Places along each of two features, for the variation of their partial dependence."""
+"""Quantiles of each feature at which the variation of partial dependence is computed."""
 
 ROUND_OFF = 1e-6
-"""Changes of predictions, over those by the strongest feature, that are taken for none."""
+"""Changes of predictions below this value, relative to the strongest feature, count as zero."""
 
 LARGEST = 1_000
-"""Most rows that are predicted at once."""
+"""Maximal number of rows predicted at once."""
 
 
 def mean_predictions(predict, X):
@@ -44,8 +44,8 @@ def mean_predictions(predict, X):
 def product_dependence(X, lengthscale, coefficients):
     """Partial dependence of ``sum_i c_i exp(-|(x - X_i) / lengthscale|^2 / 2)``, averaged over X.
 
-    The factors of all other columns are averaged once for each i: for n places, n^2 operations in
-    the place of n^2 predictions, each of n operations.
+    The factors of all other columns are averaged once for each i. For n places this takes n^2
+    operations instead of n^2 predictions with n operations each.
     """
     X = X / lengthscale
     squares = (X.T[:, :, None] - X.T[:, None, :]) ** 2
@@ -60,9 +60,9 @@ def product_dependence(X, lengthscale, coefficients):
 
 
 def h_statistics(depend, X):
-    """H of each pair: the share of its partial dependence that the two single ones leave.
+    """H of each pair: root of the proportion of its partial dependence beyond the two single ones.
 
-    It is 0 for a pair that predictions don't depend on, beyond round-off.
+    It is 0 for a pair without any effect on predictions, up to round-off.
     """
 
     def centred(columns):
@@ -85,7 +85,7 @@ def pd_variation(depend, X):
 
 
 def pd_interactions(depend, X):
-    """Of each pair: how much one feature's variation varies with the other, both ways."""
+    """For each pair, how much the variation along one feature varies along the other, both ways."""
     places = np.quantile(X, DECILES, axis=0).T
     found = {}
     for i, j in combinations(range(X.shape[1]), 2):
@@ -96,10 +96,10 @@ def pd_interactions(depend, X):
 
 
 def rate(X, mean, covariance):
-    """Share of each feature in how far the other coefficients move once its own is 0, (d,).
+    """RATE of each feature, (d,): how far the other coefficients move if its own is set to 0.
 
-    Coefficients are those of a linear projection of f, which is normal with this mean (m,) and
-    covariance (m, m) at X; distances are Kullback-Leibler's.
+    Coefficients are a linear projection of f, which is normal with this mean (m,) and covariance
+    (m, m) at X. Distances are Kullback-Leibler divergences, normalized to sum to 1.
     """
     project = np.linalg.pinv(X)
     mean, cov = project @ mean, project @ covariance @ project.T

@@ -1,4 +1,4 @@
-"""What the scripts share: their arguments, errors in one line, and a folder of results."""
+"""Arguments, one-line errors and result folders, shared by the example scripts."""
 
 import argparse
 import tempfile
@@ -24,32 +24,12 @@ MARKERS = "osD^vP"
 
 
 class Run:
-    """One run of a script: its data, its fit, and the folder that results go into.
+    """One run of a script: its data, its fit, and its result folder.
 
-    Everything that the user can get wrong is refused here, before anything is computed.
-
-    Parameters
-    ----------
-    name : str
-        Of the script.
-    description : str
-        Shown by ``--help``.
-    arguments : list of str or None
-        None for those of the command line.
-    data : str or None
-        Which data set; None for a script that simulates its own, which has no ``--data``.
-    method : {"map", "laplace", "nuts", "svgp"}
-        Used unless another is asked for.
-    draws : int
-        Likewise.
-    quick : bool
-        Whether the script can be asked for a short run with ``--quick``.
-
-    Attributes
-    ----------
-    data : bayes_gpx.data.datasets.Data or None
-    seed : int
-    quick : bool
+    Wrong arguments are rejected here, before any computation. `description` is the text of
+    ``--help``. With `arguments` None, the command line is used. A script with `data` None simulates
+    its own data and has no ``--data``. `method` and `draws` are the defaults of their options, and
+    `quick` adds ``--quick``.
     """
 
     def __init__(self, name, description, arguments, *, data, method, draws=1000, quick=False):
@@ -104,10 +84,10 @@ class Run:
             parser.error(f"argument --out: cannot write to {self._out}: {unusable.strerror}")
         matplotlib.use("Agg")
         az.style.use("arviz-variat")
-        plt.rcParams["text.parse_math"] = False  # units hold dollar signs
+        plt.rcParams["text.parse_math"] = False  # units contain dollar signs
 
     def second(self, name):
-        """Load another data set, or say in one line why not."""
+        """Load another data set, or exit with a one-line error."""
         try:
             return bx.datasets.load(name, path=self._folder)
         except (ImportError, OSError, ValueError) as unusable:
@@ -116,8 +96,8 @@ class Run:
     def fit(self, model, *, suffix="", method=None, **options):
         """Fit the model; write `fit.nc`, and the hyperparameters as `summary.csv`.
 
-        `suffix` tells the files of a second model from the first's; `method` is that of the run
-        unless given; `options`, such as `start`, are handed on to ``model.fit``.
+        `suffix` distinguishes the files of a second model. `method` overrides the method of the
+        run, and `options`, such as `start`, are passed to ``model.fit``.
         """
         method = method or self.method
         with warnings.catch_warnings(record=True) as caught:
@@ -143,7 +123,7 @@ class Run:
         return idata
 
     def score(self, predicted, y):
-        """Compare predictions with what was observed; print, and write `scores.csv`."""
+        """Compare predictions with observations; print the scores, and write `scores.csv`."""
         error = predicted["y_mean"].values - y.values
         mse = np.mean(error**2)
         scores = pd.Series(
@@ -165,7 +145,7 @@ class Run:
         plt.close("all")
 
     def table(self, frame, name):
-        """Write what a figure shows as `name`.csv, one row for each mark."""
+        """Write the numbers of a figure as `name`.csv, one row per mark."""
         frame.to_csv(self._path(f"{name}.csv"), index=False)
 
     def _path(self, name):
@@ -175,12 +155,12 @@ class Run:
 
 
 def z_scores(table):
-    """Centre and scale columns by their sd with n - 1, as papers do, over all rows."""
+    """Center and scale columns by their sd with n - 1 over all rows, as the papers do."""
     return (table - table.mean()) / table.std()
 
 
 def plot_coverage(covered, rows, what):
-    """Share of held-out responses inside central intervals of each level, by name of the model."""
+    """Plot the coverage of central intervals on held-out responses by level and model."""
     figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
     spread = 2 * np.sqrt(LEVELS * (1 - LEVELS) / rows)
     axes.fill_between(LEVELS, LEVELS - spread, LEVELS + spread, color="gray", alpha=0.2)
@@ -199,22 +179,14 @@ def intervals(draws):
 
 
 def summed(*given, **options):
-    """Attributions by a quadrature that a paper takes, without the warning of what it misses."""
+    """Attributions by a paper's quadrature, without the warning about its error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CompletenessWarning)
         return bx.attributions(*given, **options)
 
 
 def classified(predicted, y):
-    """Accuracy and mean log predictive density of labels y, as a table.
-
-    Parameters
-    ----------
-    predicted : xarray.Dataset
-        What `bayes_gpx.predictions` returned for a classifier.
-    y : series
-        Labels.
-    """
+    """Accuracy and mean log predictive density of class labels y, as a table."""
     probability, labels = predicted["probability_mean"], predicted.attrs["labels"]
     if "class" not in probability.dims:
         probability = xr.concat([1 - probability, probability], "class")
@@ -228,14 +200,8 @@ def classified(predicted, y):
 def attribution_table(found, **labels):
     """Attributions in long form: mean, sd and interval for each observation and feature.
 
-    Without draws, of a single normal, the interval is exact.
-
-    Parameters
-    ----------
-    found : xarray.Dataset
-        What `bayes_gpx.attributions` returned.
-    **labels
-        Further columns, each of one value.
+    Without draws, the posterior is a single normal distribution and the interval is exact. `labels`
+    add constant columns.
     """
     mean, sd = found["attribution_mean"], found["attribution_sd"]
     if "attribution" in found:
@@ -248,7 +214,7 @@ def attribution_table(found, **labels):
 
 
 def draw_intervals(panel, table, by):
-    """Draw means and intervals of features, one above the other, for each value of a column."""
+    """Draw means and intervals of features from top to bottom, by the values of a column."""
     features = table["feature"].unique()
     place = pd.Series(np.arange(len(features)), features)
     groups = list(table.groupby(by, sort=False))
@@ -262,20 +228,20 @@ def draw_intervals(panel, table, by):
 
 
 def plot_predictions(predicted, y, units):
-    """Plot what was observed against its prediction, with intervals, in the source's units."""
+    """Plot observations against predictions with intervals, in the source's units."""
     predicted = predicted.assign_attrs(units=units[y.name])
     return bx.plot_predictions(predicted, y, ci_prob=LEVEL)
 
 
 class _Parser(argparse.ArgumentParser):
-    """Tells what is wrong in one line."""
+    """Report errors in one line."""
 
     def error(self, message):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
 def _whole(allowed):
-    """A type of argument: a whole number of a range."""
+    """Argument type: a whole number in a range."""
 
     def read(text):
         if not text.isdecimal() or int(text) not in allowed:

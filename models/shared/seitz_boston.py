@@ -1,23 +1,23 @@
-"""What makes a house dear, on average? Gradients and attributions of Boston's tracts, after Seitz.
+"""Why is a house expensive, on average? Gradients and attributions of Boston's tracts, after Seitz.
 
     S. Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022), section 6, Figures 1 and 2.
 
-A Gaussian process with one lengthscale and ten inducing points explains the standardised values of
-all tracts, against the average tract. Three explanations of each tract are averaged:
+A Gaussian process with one lengthscale and ten inducing points explains the standardized values of
+all tracts, with the average tract as baseline. Three explanations of each tract are averaged:
 
-- the integrated gradient: the gradient averaged along the path from the baseline, times the way
-  that the feature goes;
-- the average path gradient, which is the same without the way: the author's code computes this for
-  the figures, whereas equation 24 has the factor x;
+- the integrated gradient: the gradient averaged along the path from the baseline, times the change
+  of the feature;
+- the average path gradient, without this factor: the author's code computes it for the figures,
+  although equation 24 has the factor x;
 - gradient x input, the paper's linear explanation: the gradient at the tract times the feature.
 
-Integrals are right-hand sums of ten steps, as in the author's code; the paper names no number.
-Attributions of tracts on either side of the baseline cancel in their mean: how much a feature
-matters is told by the mean size. Equation 23 has S, the uncertainty of the values at the inducing
-points. The author's code leaves S out of the figure's variances, which then describe what ten
-points cannot see and not what 506 tracts leave open. The column `black` encodes an assumption about
-race and is kept only because the figure has it.
+Integrals are right-hand sums of ten steps, as in the author's code; the paper gives no number.
+Attributions of tracts on opposite sides of the baseline cancel in their mean, so the mean absolute
+value shows how much a feature matters. Equation 23 has S, the uncertainty of the values at the
+inducing points. The author's code leaves S out of the figure's variances. These variances then
+describe the approximation error of ten points and not the uncertainty that 506 tracts leave. The
+column `black` encodes an assumption about race and is kept only because the figure includes it.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ import script
 
 INDUCING, STEPS = 10, 10
 KNOWN = 1e-3
-"""Noise, over that of the fit, at which the values at inducing points are as good as known."""
+"""Noise relative to the fit at which the values at inducing points are practically known."""
 
 PATH, INTEGRATED, LINEAR = "average path gradient", "integrated gradient", "gradient x input"
 SUMS = {"baseline": "zero", "method": "right", "steps": STEPS}
@@ -73,14 +73,14 @@ def explained(model, theta):
 
 
 def without_S(theta):
-    """Hyperparameters whose variances lack S: with next to no noise, the data fix u.
+    """Hyperparameters with almost no noise: the data determine u, so variances lack S.
 
-    Their means are of no use.
+    Do not use their means.
     """
     return theta | {"sigma": KNOWN * theta["sigma"]}
 
 
 def average(mean, variance):
-    """Means over rows of each feature's mean, its size and its variance, in long form."""
+    """Means over rows of each feature's mean, size and variance, in long form."""
     columns = {"mean": mean, "size": abs(mean), "variance": variance}
     return xr.Dataset(columns).mean("obs").to_dataframe().reset_index()

@@ -3,11 +3,11 @@
     S. Seitz, "Gradient-based explanations for Gaussian process regression and classification
     models" (2022), section 6, Figures 3 to 5.
 
-Ten inducing points, which start at the first ten images. The zeros and ones of MNIST's test images
-are learnt from, as its training images are not to be had but for the 27 zeros and ones among the
-first hundred; the paper's four images are among these. Explanations are means of integrated
-gradients of the probability, against the black image. The paper draws the positive parts for the
-right class, and for the wrong one.
+There are ten inducing points, starting at the first ten images. The models are fitted to the zeros
+and ones of MNIST's test images. Of its training images, only the 27 zeros and ones among the first
+hundred could be obtained; they include the paper's four images. Explanations are means of
+integrated gradients of the probability, with the black image as baseline. The paper shows the
+positive parts for the right class and for the wrong one.
 """
 
 from typing import NamedTuple
@@ -31,15 +31,11 @@ QUIET = {"progressbar": False}
 class Explained(NamedTuple):
     """Explanations of the four images, by one model.
 
-    Attributes
-    ----------
-    table : DataFrame
-        image, label, probability (of the right class), black_image (the same of the baseline),
-        explained (what the attributions to the right class sum to), middle_right and middle_wrong
-        (share of the positive parts for the right and the wrong class in the central 8 x 8 pixels,
-        a twelfth of the image), accuracy (of the 27 images).
-    right, wrong : array (4, 784)
-        Positive parts of the attributions to the probability of the right and the wrong class.
+    `right` and `wrong` (4, 784) are the positive parts of the attributions to the probability of
+    the right and the wrong class. Columns of `table`: image, label, probability (of the right
+    class), black_image (the same probability at the baseline), explained (the sum of the
+    attributions to the right class), middle_right and middle_wrong (proportions of the positive
+    parts in the central 8 x 8 pixels, a twelfth of the image), accuracy (on the 27 images).
     """
 
     table: pd.DataFrame
@@ -54,7 +50,7 @@ def images(paper):
 
 
 def explain(paper, likelihood):
-    """Fit a classifier, and explain the four images by it."""
+    """Fit a classifier, and explain the four images."""
     data = bx.datasets.load("mnist01", path=paper.folder)
     X, y = data.X / 255.0, data.y.map(NAMES)
     if paper.quick:
@@ -90,7 +86,7 @@ def other(label):
 
 
 def of_classes(found, name, whole):
-    """A quantity of both classes, as a frame; of two labels the second one's is given alone."""
+    """Values for both classes as a frame; with two classes, the model gives only the second."""
     own = found[name]
     if "class" in own.dims:
         return own.transpose("obs", "class").to_pandas()
@@ -107,13 +103,13 @@ def of_one(found, label, labels):
 
 
 def middle(values):
-    """Share of positive values in the central 8 x 8 pixels."""
+    """Proportion of positive values in the central 8 x 8 pixels."""
     square = values.reshape((SIDE, SIDE))
     return square[MIDDLE, MIDDLE].sum() / square.sum()
 
 
 def plot(found):
-    """Positive parts for the right class above, for the wrong one below."""
+    """Plot positive parts for the right class above, for the wrong one below."""
     figure, axes = plt.subplots(2, 4, figsize=(11, 6), layout="constrained")
     rows = zip(axes, ("right", "wrong"), (found.right, found.wrong), strict=True)
     for row, which, values in rows:
