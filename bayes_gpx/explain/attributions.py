@@ -1,4 +1,4 @@
-"""Attributions: what each feature adds to f(x) - f(baseline), by integrated gradients."""
+"""Attributions by integrated gradients: f(x) - f(baseline) as a sum over features."""
 
 from __future__ import annotations
 
@@ -41,10 +41,11 @@ LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
 
 LEAST_DIFFERENCE = 1e-4
-"""Smallest difference that residuals are compared with, as a share of the response's sd.
+"""Smallest difference that residuals are compared with, relative to the response's sd.
 
-Of a difference this small the variance has a round-off of 1e-6 of itself, as it subtracts variances
-of order 1; the attributions of so short a path have none, so that it would warn of a good result.
+The variance of such a small difference has a relative round-off of 1e-6, because it subtracts
+variances of order 1. The attributions of so short a path have no such error, so a smaller limit
+would warn of a good result.
 """
 
 
@@ -236,7 +237,7 @@ def refuse_joint(where: Points, options: Mapping) -> None:
 
 
 def _spread(training, on):
-    """Order of the response's variation, never 0; that of latent values on a link is 1."""
+    """Order of the response's variation, never 0; it is 1 for latent values on a link."""
     if not (training.scales_y or on == "response"):
         return 1.0
     return (training.y_scaling.scale if training.streamed else training.y.std()) or 1.0

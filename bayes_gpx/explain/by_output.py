@@ -1,4 +1,4 @@
-"""Verbs about models of several outputs: each output by itself, side by side along a last dim."""
+"""Explain models with several outputs: one output at a time, joined along a last dim."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.validation import count
 
 OF_ROWS = ("value", "level", "baseline", "baseline_value")
-"""What results say of the rows and features, which is the same for all outputs."""
+"""Variables that describe rows and features, and are equal for all outputs."""
 
 
 def by_output[Verb: Callable](verb: Verb) -> Verb:
-    """Have a verb explain every output of a model that has several."""
+    """Make an explanation function explain every output of a model with several outputs."""
 
     @wraps(verb)
     def explained(model: Any, idata: Any, *args: Any, **options: Any) -> xr.Dataset:
@@ -45,9 +45,9 @@ def by_output[Verb: Callable](verb: Verb) -> Verb:
 
 
 def joined(names: tuple[str, ...], each: list[xr.Dataset]) -> xr.Dataset:
-    """Results of the outputs with such names, along a last dim `output`.
+    """Join the results of named outputs along a last dim `output`.
 
-    The units of each are a coordinate; draws are independent between outputs.
+    Units become a coordinate; draws are independent between outputs.
     """
     common = [name for name in OF_ROWS if name in each[0]]
     found = xr.concat(

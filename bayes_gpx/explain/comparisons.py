@@ -140,7 +140,7 @@ def comparisons(
 
 
 PARTS = ("variable", "low", "high")
-"""Coordinates that say what a contrast compares."""
+"""Coordinates that describe a contrast."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,7 +312,7 @@ def _by_functions(
 
 
 def _averaged(found, keep, prob):
-    """Over rows; the mean exact where it was, sd and interval those of the draws."""
+    """Average over rows; the mean stays exact, the sd and interval come from the draws."""
     mean = found["comparison_mean"].mean("obs")
     made = found[["comparison"]].mean("obs").assign_attrs(found.attrs)
     return _summarised(made, False, keep, prob).assign(comparison_mean=mean)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 FAR = 5.0
-"""How many sds of a column its measure may be away from the training rows without a warning."""
+"""Most sds between the mean of a column's measure and the training mean without a warning."""
 
 MOST_COMPONENTS = 500
-"""Components whose joint covariance is computed for every observation."""
+"""Largest number of components with a joint covariance at every row."""
 
 
 @documented
@@ -56,70 +56,79 @@ def components(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Posterior of each component of f: the part that belongs to one summand of the kernel.
+    """Divide f into components, one for each summand of the kernel.
 
-    A Gaussian process whose kernel is a sum is a sum of independent Gaussian processes, such as a
-    trend, a season and the rest. Given the data they are no longer independent, and have a joint
-    normal distribution for every draw of the hyperparameters, in closed form. They add up to f.
+    Use components for a kernel that is a sum, such as a trend, a season and the rest, and
+    `contributions` for a GPX. A Gaussian process with such a kernel is a sum of independent
+    Gaussian processes. Given the data they are dependent, and jointly normal for every draw of the
+    hyperparameters, in closed form. They add up to f.
 
     Parameters
     ----------
     model : GP
-        Multiples of sums and `Additive` kernels are opened up: the latter into the effect of each
-        feature, the interaction of each pair, and so on. Other products, such as
-        ``periodic * expquad``, are one component.
+        Multiples of sums are expanded. `Additive` kernels are expanded into the effect of each
+        feature, the interaction of each pair, and so on. Other products, such as ``periodic *
+        expquad``, are one component.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new : frame or array (m, d), optional
-        New samples; None for the training samples.
+        New rows; None for the training rows.
     order : int
-        Highest order of the interactions in `Additive` kernels that are components of their own;
-        all higher ones together are the component `remainder`.
+        Highest order of the interactions in `Additive` kernels that become separate components. The
+        component `remainder` is the sum of all higher orders.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
     on : {"latent", "response"}
-        Components are those of f; "response" is the same where noise is normal, and refused of
-        labels and counts.
+        Components are defined for f. "response" is equal for a Gaussian likelihood, and not
+        supported for classes and counts.
 
     Returns
     -------
     xarray.Dataset
-        `components` (chain, draw, obs, component), the draws; `component_mean`, `component_sd` and
-        `component_interval` (obs, component); with ``covariance=True`` `component_cov` (obs,
-        component, component_bis); `f` and its moments, the sum; `value` (obs, feature). In units
-        of y, or of the latent function if noise is not normal.
+        ================================  ================================  ==========
+        variable                          dims                              unit
+        ================================  ================================  ==========
+        `components`                      chain, draw, obs, component       f
+        `component_mean`, `_sd`           obs, component                    f
+        `component_interval`              obs, component, ci_bound          f
+        `component_cov`                   obs, component, component_bis     f squared
+        `f`, with moments                 [chain, draw,] obs                f
+        `share`                           component                         proportion
+        `completeness_residual`           obs                               f
+        `completeness_residual_variance`  obs                               f squared
+        `value`                           obs, feature                      x
+        ================================  ================================  ==========
 
-        `share` (component) is the covariance over the observations of a component's mean with the
-        mean of f, divided by the variance of the latter: shares add up to 1, and one is negative
-        where a component works against the others, and all are NaN for a single observation.
-        `completeness_residual` (obs) says how far
-        means are from adding up to that of f, and `completeness_residual_variance` the same of
-        variances.
+        f is in units of y, or on the link scale for a non-Gaussian likelihood. `component_cov`
+        needs ``covariance=True``.
 
-        Components are called as the summands in the model's kernel, by features (``age``,
-        ``age:bmi``) where an `Additive` kernel has an effect of these, and otherwise by the type of
-        their kernel and its features. `constant` holds the mean of y and constant kernels.
-        The coordinate `along` names the first feature that a component varies with, and `alone`
-        says whether it is the only one.
+        `share` is the covariance, over rows, of the component's mean with the mean of f, divided by
+        the variance of the mean of f. Shares add up to 1. A negative share means that the component
+        works against the others; all are NaN for a single row. The residuals are the errors of the
+        sums of means and of variances.
+
+        Components have the names of the kernel's summands. Effects in an `Additive` kernel are
+        named by features (``age``, ``age:bmi``), and those without a name by kernel type and
+        features. `constant` contains the mean of y and constant kernels. The coordinate `along`
+        names the first feature that a component varies with; `alone` is true if it is the only one.
 
     Raises
     ------
     ValueError
-        For a `GPX`, whose components are its contributions; for a model with groups; for an `order`
-        that is no positive whole number; for the response of labels and counts; and for more than
-        500 components.
+        For a `GPX`, a model with groups, an `order` that is not a positive whole number, the
+        response of classes and counts, and more than 500 components.
 
     Warns
     -----
     ExtrapolationWarning
-        If new samples leave the training data.
+        If new rows leave the training data.
 
     Notes
     -----
-    With the covariance k_s of a summand, a component has the mean ``k_s(x, X) alpha``, and two
-    of them the covariance ``k_s(x, x) [s = t] - k_s(x, X) C k_t(X, x)``, where alpha and C belong
-    to the whole kernel [1]_. What the data do not tell apart, such as two constants or two trends,
-    has a large variance of its own and a negative covariance with the other.
+    With the covariance k_s of a summand, a component has the mean ``k_s(x, X) alpha``. Two
+    components have the covariance ``k_s(x, x) [s = t] - k_s(x, X) C k_t(X, x)``. Here alpha and C
+    belong to the whole kernel [1]_. If the data cannot distinguish two components, such as two
+    constants or two trends, both have a large variance and their covariance is negative.
 
     References
     ----------
@@ -208,17 +217,9 @@ def kernel_of(model: Model) -> Kernel:
 
 
 def orthogonal_kernel(model: Model) -> Term:
-    """The orthogonal additive term of a model's kernel; see `orthogonal`.
+    """The orthogonal additive term of a model's kernel, for numerical columns; see `orthogonal`.
 
-    Raises
-    ------
-    ValueError
-        For categorical columns too.
-
-    Warns
-    -----
-    ExtrapolationWarning
-        If the measure of a column is far from the training rows.
+    Warns if the measure of a column is far from the training rows.
     """
     training = model.training
     if training.X.levels:

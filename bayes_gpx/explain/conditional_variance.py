@@ -17,27 +17,16 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
-"""Of the integral over a feature: exact for means that are polynomials up to degree 6."""
+"""Quadrature over a feature, exact for means that are polynomials up to degree 6."""
 
 
 def conditional_variance(model: Model, idata: Draws, *, progressbar: bool = True) -> np.ndarray:
-    """Variance of the mean of f over a feature's distribution given the others, the VAR relevance.
+    """VAR relevance (n, features): variance of the mean of f over a feature given the others.
 
-    A numerical feature is normal given the others, with the means and covariances of the training
-    rows. A categorical one has its levels with their shares of the training rows, whatever the
-    other features are. What another feature already tells has a conditional variance of next to
-    nothing, so that of two collinear features neither is relevant here.
-
-    Parameters
-    ----------
-    model : GP
-    idata : xarray.DataTree or dict
-    progressbar : bool
-
-    Returns
-    -------
-    array (n, features)
-        At each training row, on average over draws, on the model's scale.
+    It is averaged over draws, on the model's scale. Given the others, a numerical feature is
+    normal, with the means and covariances of the training rows; a categorical one has the
+    proportions of its levels. A feature that the others determine has almost no conditional
+    variance, so two collinear features are both irrelevant here.
 
     References
     ----------

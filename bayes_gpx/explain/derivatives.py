@@ -135,7 +135,7 @@ def derivatives(
 
 
 def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str] | None:
-    """The features that were asked for, of which none may be categorical; or all that are not."""
+    """The requested features, none categorical; or all numerical features."""
     named = [name for name in features or () if name in frame.levels]
     numbers = [name for name in frame.columns if name in frame.sources]
     if frame.levels and (named or not numbers):
@@ -148,7 +148,7 @@ def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str]
 
 
 def _explained(model, idata, quantity, where, *, on="response", **options):
-    """Derivatives of f, or by functions those of the mean response, joint in any case."""
+    """Derivatives of f, or of the mean response by random functions, always joint."""
     options["features"] = numbers_among(model.training.X, options.get("features"))
     if not bends(model, quantity, on):
         return explain(model, idata, quantity, where, on=on, **options)

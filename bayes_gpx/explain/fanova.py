@@ -1,4 +1,4 @@
-"""Shapley values that average over a measure: components of f, divided among their features."""
+"""Shapley values that average over a measure, from the components of f."""
 
 from __future__ import annotations
 
@@ -26,11 +26,8 @@ def by_components(
 ) -> xr.Dataset:
     """Shapley values of the game that averages over the measure of an orthogonal kernel.
 
-    Raises
-    ------
-    ValueError
-        For a baseline, the log variance, the response of labels and counts, categorical columns,
-        and a kernel without a measure.
+    Not supported: a baseline, the log variance, the response of classes and counts, categorical
+    columns, and kernels without a measure.
     """
     if not (isinstance(baseline, str) and baseline == "mean"):
         raise ValueError(

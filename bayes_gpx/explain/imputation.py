@@ -1,4 +1,4 @@
-"""One result from those of several fits: of imputed copies of the same data, or of models."""
+"""Combine results of several fits, to imputed copies of the data or of several models."""
 
 from __future__ import annotations
 
@@ -8,45 +8,47 @@ import numpy as np
 import xarray as xr
 
 AVERAGED = ("value", "baseline", "baseline_value", "center", "offset", "exposure")
-"""Variables that are averaged over imputations, as means and probabilities are."""
+"""Variables that are averaged over results, like means and probabilities."""
 
 DRAWS = {"chain", "draw"}
-"""Dims of a variable that holds draws; those of all imputations stand one after the other."""
+"""Dims of variables with draws, which are concatenated over results."""
 
 
 def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = None) -> xr.Dataset:
-    """One result from those of several fits: of imputed copies of the same data, or of models.
+    """Combine results of several fits into their mixture.
 
-    Multiple imputation: complete the table m times by draws of its missing entries, fit a model to
-    each, ask a verb of each, and combine. What was not observed is then part of the uncertainty.
+    For multiple imputation: complete the table m times by draws of its missing entries, fit a model
+    to each copy, explain each fit, and combine. The uncertainty then includes the missing values.
 
-    Model averaging: ask a verb of several models of the same data, and combine the results with the
-    weights of `compare`. Which model is right is then part of the uncertainty.
+    For model averaging: explain several models of the same data, and combine the results with the
+    weights of `compare`. The uncertainty then includes the choice of the model.
 
     Parameters
     ----------
     results : list of xarray.Dataset
-        What `predictions`, `weights`, `contributions`, `derivatives` or `attributions` returned for
-        each fit, all for the same observations and features, with as many draws each, or none.
+        Results of `predictions`, `weights`, `contributions`, `derivatives` or `attributions` for
+        each fit. All describe the same rows and features, and have equally many draws, or none.
     weights : list of float, optional
-        Of the results, not negative; they are divided by their sum. Equal by default.
+        A weight for each result, at least 0; weights are divided by their sum. Equal by default.
 
     Returns
     -------
     xarray.Dataset
-        The mixture of the results. `_mean`, `_sd` and `_cov` are exact; `_between` is the sd of the
-        means over results, the part of `_sd` that is due to which imputation or model is right.
-        Values, centers and baselines are averaged; of residuals the largest is taken. Without
-        weights, draws stand side by side as further chains: R-hat between these says how much
-        results differ, not whether samplers converged, which has to be looked at fit by fit. With
-        weights, there are as many draws as of one result, evenly taken from each according to its
-        weight.
+        The mixture of the results, with the variables of each result. `_mean`, `_sd` and `_cov` are
+        exact. `_between` is added: the sd of the means over results, the part of `_sd` due to
+        differences between imputations or models. Values, centers and baselines are averaged;
+        residuals are the largest.
+
+        Without weights, the draws of the results become additional chains. R-hat between these
+        chains measures how much results differ. It does not check convergence, so check each fit.
+        With weights, there are as many draws as in one result, taken evenly from each result in
+        proportion to its weight.
 
     Raises
     ------
     ValueError
-        For no results, other observations, features or numbers of draws in one than in another,
-        weights that are no weights, and for what has no known mixture, such as bands.
+        For no results, results that differ in rows, features or numbers of draws, invalid weights,
+        and variables without a known mixture, such as bands.
 
     Examples
     --------
@@ -69,7 +71,7 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
 
     Notes
     -----
-    Impute with y among the predictors, or else relations with y come out too weak.
+    Impute with y among the predictors; otherwise relations with y come out too weak.
 
     References
     ----------
@@ -155,9 +157,9 @@ def _mixed(name, stacked, first, results, share, equal):
 
 
 def _by_share(draws, share):
-    """Draws (chain, draw, ...) of several results (result, chain, draw, ...), by their shares.
+    """Draws (chain, draw, ...) from several results (result, chain, draw, ...), by weight.
 
-    The numbers of each are rounded such that they add up; its draws are taken evenly.
+    Cumulative counts are rounded, so the counts add up; the draws of each result are taken evenly.
     """
     count, (chains, each) = len(share), draws.shape[1:3]
     ends = np.round(np.cumsum(share) * chains * each).astype(int)

@@ -1,4 +1,4 @@
-"""Verbs by several processes, or of data that are read in parts: parts of rows, or of draws."""
+"""Explanations in chunks, of rows or of draws: by several processes, or of out-of-core data."""
 
 from __future__ import annotations
 
@@ -23,21 +23,20 @@ from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
 
 PART = 2**14
-"""Most rows of a part; so many or fewer are not cut. What is done once for each part is then a
-small share of the time."""
+"""Most rows of a chunk. Fixed costs are then a small proportion of the time."""
 
 LEAST = 2**9
-"""Rows of a part at least, where there are so many."""
+"""Fewest rows of a chunk, if there are as many."""
 
 NUMBERS = 2**24
-"""Numbers that are held of a part, about, by each of those who work: 128 MiB."""
+"""Approximate number of values that each worker keeps in memory for a chunk: 128 MiB."""
 
 
 def in_parts[Verb: Callable](verb: Verb) -> Verb:
-    """Have a verb explain the rows of data read in parts, or many rows by an executor, in parts.
+    """Make an explanation function work on chunks, for out-of-core data or with an executor.
 
-    Of rows that are one part, an executor evaluates blocks of the hyperparameters' draws; but of
-    several outputs, which are explained one by one, that part.
+    If all rows are a single chunk, the executor evaluates blocks of hyperparameter draws instead.
+    Several outputs are explained one by one, and their single chunk is one task.
     """
 
     @wraps(verb)
@@ -84,10 +83,7 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
 
 
 class _Rows(NamedTuple):
-    """Rows to explain: their labels, what tells them from others, and arguments for each part.
-
-    The parts depend on how many rows one has.
-    """
+    """Rows to explain: labels, a fingerprint, and the arguments of each chunk for a chunk size."""
 
     labels: np.ndarray
     asked: tuple
@@ -95,9 +91,9 @@ class _Rows(NamedTuple):
 
 
 def _streamed(training, exposed, known):
-    """The training rows, read in parts, in user units; with their exposure, where it is asked.
+    """The out-of-core training rows in user units, with their exposure if requested.
 
-    Of rows whose y is `known`, on which deviations of their own depend, the arguments of `of_part`.
+    If y is `known`, deviations depend on it, and chunks are arguments of `of_part`.
     """
     names = "X_new", *([] if training.z_is_x else ["Z_new"]), *(["exposure"] if exposed else [])
     names = ("X", "Z", "y") if known else names
@@ -157,7 +153,7 @@ def _own_z(training, Z):
 
 
 def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", seed=None, **options):
-    """The verb's result for all parts, in a store or, of summaries without one, in memory."""
+    """Explain all chunks, into a store, or in memory for summaries without a store."""
     one_of("keep", keep, ("draws", "summary"))
     if keep == "draws" and path is None:
         raise ValueError(
@@ -193,9 +189,9 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
 
 
 def _rows_of_part(verb, model, hyper, options):
-    """How many rows a part has: their draws, and moments of each, are about `NUMBERS`.
+    """Number of rows of a chunk for which draws and moments have about `NUMBERS` values.
 
-    It depends on what is asked alone, so that the seeds do.
+    It depends only on the request, and so do the seeds.
     """
     training, specification = model.training, model.specification
     components = 1
@@ -214,7 +210,7 @@ def _rows_of_part(verb, model, hyper, options):
 
 
 def _asked(verb, model, hyper, rows, seed, options):
-    """Digest of all that decides the numbers: fit, data, rows and options."""
+    """Digest of everything that determines the numbers: fit, data, rows and options."""
     training = model.training
     arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
     arrays += model.sums.values() if model.specification.fixed_basis else []
@@ -224,19 +220,19 @@ def _asked(verb, model, hyper, rows, seed, options):
 
 
 def _seed(entropy, number):
-    """Seed of a part."""
+    """Seed of a chunk."""
     return int(np.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(1)[0])
 
 
 def _of_part(verb, model, idata, part, **options):
-    """What a verb says of the rows of a part: of new ones, or of those whose y is known."""
+    """Explain the rows of a chunk: new rows, or rows with known y."""
     if "y" in part:
         return verb(model.of_part(**part), idata, **options)
     return verb(model, idata, **part, **options)
 
 
 def _task(shared, number, part, seed):
-    """One part, written to the store; or what was found of it."""
+    """Explain one chunk, and write the result to the store or return it."""
     verb, model, idata, options, store = shared
     found = _of_part(verb, model, idata, part, seed=seed, **options)
     if store is None:

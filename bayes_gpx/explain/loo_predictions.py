@@ -26,14 +26,14 @@ LEAD = ("chain", "draw")
 """Dims of draws, which come first."""
 
 FEWEST_SMOOTHED = 30
-"""Draws from which the tail of their weights can be smoothed."""
+"""Fewest draws for which the tail of the weights is smoothed."""
 
 
 def _asked(draw):
-    """Of each y_i given the others, or those of other groups: what `loo_predictions` makes all of.
+    """Leave-one-out (or leave-group-out) quantities of one draw, for `loo_predictions`.
 
-    Log density of all that is left out with it, and of itself; moments of f_i, mean response, and
-    P(Y_i <= y_i).
+    Log densities of the rows that are left out together and of each y_i, the moments of f_i, the
+    mean response, and P(Y_i <= y_i).
     """
     given, observation = draw.given, draw.given.likelihood
     if draw.groups is None:
@@ -58,82 +58,94 @@ def loo_predictions(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """Predict each training response from the others, or from other groups, without refitting.
+    """Predict each training response from the others, without refitting.
 
-    For each draw theta of the hyperparameters, ``p(y_i | y_-i, theta)`` follows from the fit in
-    closed form or, if noise is not normal, by removing the observation's site from the posterior of
-    f and integrating over f_i given the rest. The draws of theta also depend on y_i, which is
-    corrected by Pareto-smoothed importance weights (PSIS).
+    Use it to check a fit, and `groups` to estimate how well a new group is predicted. With
+    `groups`, such as the visits of one patient, all rows of a group are left out together. Leaving
+    out single rows is too optimistic if other rows of the group are near.
 
-    With `groups`, such as the visits of one patient, all rows of a group are left out together, and
-    ``y_-i`` are the responses of the other groups. That is how well a new group is predicted, which
-    leaving out one row does not tell where its group's other rows are near.
+    For each hyperparameter draw theta, ``p(y_i | y_-i, theta)`` follows from the fit in closed
+    form. For a non-Gaussian likelihood, the site of y_i is removed from the posterior of f, and f_i
+    is integrated out. The draws of theta also depend on y_i; Pareto-smoothed importance weights
+    (PSIS) correct for this.
 
     Parameters
     ----------
     model : GP or GPX
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters. A single draw has no
-        weights, so that its hyperparameters still depend on y_i.
+        A fit, or a dict of fixed hyperparameters. A single draw has no weights, so its
+        hyperparameters still depend on y_i.
     groups : str, or series or array (n,), optional
         A column of X or Z, or a label for each row; at least two groups.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     seed : int, optional
+        Seed of the draws of y.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.Dataset
-        `y` (chain, draw, obs), drawn from ``p(y_i | y_-i, theta)``, without weights; `log_weights`
-        (chain, draw, obs), whose exponentials sum to 1 over the draws. What follows is weighted by
-        them, (obs): `y_mean` and `y_sd`, in units of y; `residual`, y less its mean; `elpd`, the
-        log predictive density; `pareto_k`, NaN for fewer than 30 draws, whose weights are not
-        smoothed; and `pit`, the probability of at most y_i,
-        ``sum_s w_is P(Y_i <= y_i | y_-i, theta_s)``.
+        ======================================  ==================  =============
+        variable                                dims                unit
+        ======================================  ==================  =============
+        `y`                                     chain, draw, obs    y
+        `log_weights`                           chain, draw, obs    none
+        `y_mean`, `y_sd`, `residual`            obs                 y
+        `response_mean`, `response_sd`          obs                 y or S(f)
+        `elpd`                                  obs                 log density
+        `pareto_k`                              obs                 none
+        `pit`                                   obs                 probability
+        `elpd_group` (with `groups`)            group               log density
+        ======================================  ==================  =============
 
-        Of counts `rate_mean` and `rate_sd`, of the rate times the exposure, in the place of
-        `y_mean` and `y_sd`, and `pit` is randomised between the probabilities of less than y_i and
-        of at most y_i. Of labels `probability_mean` and `probability_sd`, of more than two with
-        the last dim `class`; no `pit`, and with more than two labels no `residual`. Whatever the
-        likelihood, these means and sds are there as `response_mean` and `response_sd` too.
+        `y` is drawn from ``p(y_i | y_-i, theta)``, without weights. The exponentials of
+        `log_weights` sum to 1 over the draws, and weight all other variables. `residual` is y minus
+        its mean. `pit` is the probability of at most y_i, ``sum_s w_is P(Y_i <= y_i | y_-i,
+        theta_s)``. With fewer than 30 draws, weights are not smoothed and `pareto_k` is NaN.
 
-        Several outputs have a last dim `output`, and NaN where none was observed. An output is
-        predicted from all other values, those of its row among them; a label for each row as
-        `groups` leaves all outputs of a row out together.
+        Counts have `rate_mean` and `rate_sd`, of the rate times the exposure, instead of `y_mean`
+        and `y_sd`; their `pit` is randomized between the probabilities of less than y_i and of at
+        most y_i. Classes have `probability_mean` and `probability_sd`, and no `pit`. More than two
+        classes add the last dim `class`, and have no `residual`. `response_mean` and `response_sd`
+        contain these moments for every likelihood.
 
-        With `groups` there is also `elpd_group` (group): the log density of all responses of a
-        group given the others. It is not the sum of their `elpd`, each of which is of one response
-        by itself, as are the draws of `y`. Rows of a group have the same `log_weights` and
-        `pareto_k`, those of their joint density.
+        Models with several outputs add a last dim `output`; missing values are NaN. Each value is
+        predicted from all the others, including the other outputs of its row. To leave out all
+        outputs of a row together, pass a label for each row as `groups`.
+
+        `elpd_group` is the log density of all responses of a group given the other groups. It is
+        not the sum of `elpd`, because `elpd` and `y` describe single responses. Rows of a group
+        share the `log_weights` and `pareto_k` of their joint density.
 
     Raises
     ------
     ValueError
-        If `idata` belongs to another model; for groups of another length, with missing labels or
-        with a single one; and where a group's joint density has no closed form: for more than two
-        labels, for sampled latent values, and for Student-t noise with an approximation.
+        If `idata` belongs to another model; for groups that do not fit the rows, have missing
+        labels, or are a single one; and if a group's joint density has no closed form: more than
+        two classes, sampled latent values, and Student-t noise with an approximation.
 
     Warns
     -----
     UserWarning
-        By ArviZ, if Pareto k is so large that the results for an observation are unreliable.
+        By ArviZ, if Pareto k is so large that the results for a row are unreliable.
 
     Notes
     -----
-    Where noise is not normal, a group's joint density is Laplace's approximation of it, or with an
-    approximation its variational bound. It gives `elpd_group` and the weights; `elpd` is
+    For a non-Gaussian likelihood, a group's joint density is Laplace's approximation, or the
+    variational bound of an approximation. It gives `elpd_group` and the weights; `elpd` is
     integrated over each f_i.
 
-    PITs of the right model are uniform, but within one data set they are not independent. ArviZ's
-    default test of uniformity, `pot_c`, allows for that; a Kolmogorov-Smirnov test does not::
+    PITs of the right model are uniform, but within one data set they are dependent. ArviZ's default
+    test of uniformity, `pot_c`, allows for this; a Kolmogorov-Smirnov test does not::
 
         found = bx.loo_predictions(model, idata)
         pit = xr.DataTree.from_dict({"loo_pit": found[["pit"]]})
         az.plot_ecdf_pit(pit, group="loo_pit", sample_dims="obs")
 
     ``az.plot_loo_pit`` takes the tree of `bayes_gpx.predictive_checks` instead. It weighs draws of
-    f, so its PITs are noisier than those here, and unreliable where Pareto k is large.
+    f, so its PITs are noisier, and unreliable if Pareto k is large.
 
     References
     ----------
@@ -141,7 +153,7 @@ def loo_predictions(
     5.12; Vehtari et al., "Bayesian leave-one-out cross-validation approximations for Gaussian
     latent variable models" (2016), section 3.3; Vehtari et al., "Pareto smoothed importance
     sampling" (2024); Czado, Gneiting and Held, "Predictive model assessment for count data" (2009),
-    for randomised PITs.
+    for randomized PITs.
 
     Examples
     --------
@@ -222,7 +234,7 @@ def _averaged(weights, values):
 
 
 def _log_averaged(log_weights, log_values):
-    """Logarithms (n,) of sums over draws of weights times values, from theirs (chain, draw, n)."""
+    """Logs (n,) of sums over draws of weights times values, from log weights and log values."""
     return np.logaddexp.reduce((log_weights + log_values).reshape((-1, log_values.shape[-1])))
 
 
@@ -259,7 +271,7 @@ def _smoothed(posterior, terms):
 
 
 def _smoothed_alone(terms):
-    """Log weights (S,) of one observation, and its k: infinite where there is no tail."""
+    """Log weights (S,) of one row, and its Pareto k: infinite if there is no tail."""
     try:
         return array_stats.psislw(terms)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reference distributions of relevance: what a feature, or a pair, has that does not matter."""
+"""Reference distributions of relevance for features, or pairs, without an effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REPLICATES = 19
 """Replicates of ``null=True``: the smallest p-value is then 1 / 20."""
 
 ROWS_A_COLUMN = 5
-"""Rows for each column from which residuals of a regression on the other columns are permuted."""
+"""Rows per column for which residuals of a regression on the other columns are permuted."""
 
 BACKGROUND = 50
 """Rows over which other features are averaged where an interaction is taken out of f."""
@@ -55,15 +55,10 @@ def by_permutation(
     """Statistics of models refitted to rows in which one column at a time is permuted.
 
     A permuted column has no effect, whatever the others do. Its residuals given the other columns
-    are permuted, so that it correlates with them as before. The hyperparameters are fitted anew,
-    because the lengthscale of a column of noise is selected to suit that noise.
-
-    Returns
-    -------
-    xarray.Dataset
-        Of each statistic `name_refitted` (feature), of the rows as they are; `name_null` (null,
-        feature); and `name_p` (feature), 1 + the number of replicates that are at least as large,
-        divided by 1 + their number.
+    are permuted, which preserves their correlation. Hyperparameters are refitted, because the
+    lengthscale of a noise column adapts to that noise. For each statistic: `_refitted` (feature),
+    from the original rows; `_null` (null, feature); and `_p` (feature), 1 + the number of
+    replicates that are at least as large, divided by 1 + their number.
     """
     _refuse(model)
     names, n = list(features), model.training.n
@@ -99,20 +94,10 @@ def by_simulation(
 ) -> xr.Dataset:
     """Statistics of models refitted to responses without one interaction at a time.
 
-    The fitted f is freed of the pair's interaction, its part in a decomposition into main effects
-    and interactions under the rows' distribution with other features averaged over; responses are
-    drawn around the rest, and the model is refitted to them. Main effects stay, which permuted
-    columns would destroy.
-
-    Parameters
-    ----------
-    asked : array of bool (feature, feature)
-        Which pairs are looked at.
-
-    Returns
-    -------
-    xarray.Dataset
-        As of `by_permutation`, with dims (null, feature, feature_bis).
+    The interaction of each requested pair (`asked`, boolean (feature, feature)) is subtracted from
+    the fitted f, averaged over other features. Responses are drawn around the rest, and the model
+    is refitted. Main effects stay, which permuted columns would destroy. Variables are those listed
+    for `by_permutation`, with dims (null, feature, feature_bis).
     """
     _refuse(model)
     if model.specification.classes is not None:
@@ -149,11 +134,11 @@ def _refuse(model):
 
 
 def _permuted(model: Model, name: str, order: np.ndarray) -> TrainingData:
-    """The rows with one of X's own columns permuted.
+    """The rows with one of X's columns permuted.
 
-    Of a column of numbers residuals are, after the linear regression on the other columns. Values
-    themselves are where residuals would leave them: those of categories and of two values, those
-    that a kernel of the user's takes, and where the rows are too few for the regression.
+    For numbers, the residuals of the regression on the other columns are permuted. The values are
+    permuted instead if residuals would leave their set (categories, two values, columns that a
+    user's kernel takes), or if there are too few rows for the regression.
     """
     training = model.training
     X = training.X.values

@@ -44,57 +44,68 @@ def partial_dependence(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """The mean prediction along each feature, for each observation (ICE) and averaged over them.
+    """Average predictions along each feature, over the values of all others.
 
-    Where the curves of the observations are not parallel, the feature interacts with others. Curves
-    are computed for random functions of the posterior. The band of the average shows the
-    uncertainty of the average, not the variation between observations.
+    Use it for curves: for each row (ICE), and averaged over rows. If the curves of the rows are not
+    parallel, the feature interacts with others. Curves are computed for random functions of the
+    posterior. The band shows the uncertainty of the average, not the variation between rows.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, of the smooth part z' g(x), with z held where Z was given.
+        In a GPX, z' g(x) is averaged. If Z was given, z is fixed.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array, optional
-        Observations to average over; None for the training samples.
+        Rows to average over; None for the training rows.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
     features : list of str, optional
-        Only these.
+        Only these features.
     steps : int
-        Places along each feature, evenly from its smallest to its largest value among these
-        observations; of a categorical column, its levels.
+        Number of places along each feature, evenly spaced from its smallest to its largest value
+        among these rows. A categorical column has its levels.
     on : {"response", "latent"}
-        For labels and counts: whether to use the probability or rate S(f), or f.
+        For classes and counts: average the probability or rate S(f), or f.
     ci_prob : float, optional
         Probability of the bands; 90% by default.
     keep : {"summary", "draws"}
-        With "draws" every observation's curve is kept for every draw, not only its mean.
+        "draws" keeps the curve of every row for every draw, not only its mean.
     draws : int
-        Number of functions if there is a single hyperparameter draw; with more, one for each.
+        Number of functions if there is a single hyperparameter draw. Otherwise each hyperparameter
+        draw gives one.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     seed : int, optional
+        Seed of the functions.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.Dataset
-        `partial_dependence` (chain, draw, feature, step) with its `_mean`, `_sd` and
-        `partial_dependence_band` (feature, step, ci_bound), pointwise with equal tails; `ice_mean`
-        (obs, feature, step), and `ice` with chain and draw; `value` (feature, step). In units of f
-        or S(f); of several classes with a last dim `class` (before `ci_bound`). With categorical
-        columns `value` is the position of a level, the coordinate `level` (feature, step) its name,
-        and steps that a feature does not have are NaN.
+        ==================================  ================================  =========
+        variable                            dims                              unit
+        ==================================  ================================  =========
+        `partial_dependence`                chain, draw, feature, step        f or S(f)
+        `partial_dependence_mean`, `_sd`    feature, step                     f or S(f)
+        `partial_dependence_band`           feature, step, ci_bound           f or S(f)
+        `ice_mean`                          obs, feature, step                f or S(f)
+        `ice` (``keep="draws"``)            chain, draw, obs, feature, step   f or S(f)
+        `value`                             feature, step                     x
+        ==================================  ================================  =========
+
+        The band is pointwise with equal tails. Several classes add a last dim `class` (before
+        `ci_bound`). For a categorical column, `value` is the position of a level and the coordinate
+        `level` (feature, step) is its name; steps that a feature does not have are NaN.
 
     Raises
     ------
     ValueError
-        For unknown features or `on`, fewer than two steps, kernels without random
-        functions, and samples or idata that do not fit the model.
+        For unknown features or `on`, fewer than two steps, kernels without random functions, and
+        rows or idata that do not fit the model.
 
     References
     ----------

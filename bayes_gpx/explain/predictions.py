@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 FAR = 10.0
-"""A mean rate this many times the largest training rate is reported."""
+"""Ratio of a mean rate to the largest training rate above which a warning is given."""
 
 MOST_NAMED = 3
-"""Rows that a warning names."""
+"""Most rows that a warning names."""
 
 
 @documented
@@ -57,59 +57,73 @@ def predictions(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Posterior of f(x), of the mean response and of a new response y at each observation.
+    """Predict f(x), the mean response and a new response y at each row.
+
+    Use `loo_predictions` to predict each training response from the others.
 
     Parameters
     ----------
     model : GP or GPX
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        New samples, with fresh `eps_w` in GPX; None for the training samples themselves, with
-        their own. Z_new is needed where the model was given Z.
+        New rows, whose deviations `eps_w` are unknown in a GPX; None for the training rows, with
+        their own deviations. Z_new is required if the model was given Z.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
     on : {"response", "latent"}
-        "latent" returns f only, on the scale of the link, for likelihoods other than the normal.
+        "latent" returns only f, on the link scale, for non-Gaussian likelihoods.
     exposure : array (m,), optional
-        Exposure of new counts, in the order of X_new; 1 by default. Training samples have theirs.
+        Exposure of new counts, in the order of X_new; 1 by default. Training rows have their own.
     keep : {"draws", "summary"}
         "summary" returns moments and intervals, without draws.
     seed : int, optional
+        Seed of the draws.
 
     Returns
     -------
     xarray.Dataset
-        `f` and `y` (chain, draw, obs), one draw for each hyperparameter draw; `f_mean`,
-        `f_sd`, `y_mean`, `y_sd` (obs), exact moments of the mixture over hyperparameter
-        draws; `value` (obs, feature). In units of y. Several outputs have a last dim `output`, each
-        in its own unit; their draws are independent of each other given the hyperparameters.
+        ======================================  =======================  ====================
+        variable                                dims                     unit
+        ======================================  =======================  ====================
+        `f`, `y`                                chain, draw, obs         y
+        `f_mean`, `f_sd`, `y_mean`, `y_sd`      obs                      y
+        `smooth`, with moments (GPX)            [chain, draw,] obs       y
+        `probability`, with moments (classes)   [chain, draw,] obs       probability
+        `rate`, with moments (counts)           [chain, draw,] obs       y
+        `response_mean`, `response_sd`          obs                      y or probability
+        `value`                                 obs, feature             x
+        ======================================  =======================  ====================
 
-        A GPX adds `smooth`, z' g(x), with its moments: the mean response of all samples at x and z.
-        Each sample's f also has a deviation of its own, z' eps_w, and draws of both belong
-        together. With several classes there is no `smooth`.
+        Each hyperparameter draw gives one draw. For a Gaussian likelihood, moments are exact for
+        the mixture over hyperparameter draws. Models with several outputs add a last dim `output`,
+        each output in its own unit; given the hyperparameters, their draws are independent.
 
-        Instead of `y_mean` and `y_sd`, labels have `probability` and counts have `rate`: draws, the
-        mean, which is exact given the normal approximation of f, and the sd of the draws. f is then
-        on the scale of the link, and `y` is coded 0, 1, ... for labels, which the attribute
-        `labels` names. With more than two labels, f and `probability` have a last dim `class`, are
-        drawn jointly over classes, and the mean is computed by quasi-random points.
+        In a GPX, `smooth` is z' g(x): the mean response of all rows at x and z. f adds the row's
+        deviation z' eps_w. Draws of `smooth` and f are joint. With several classes there is no
+        `smooth`.
 
-        For every likelihood, the mean and sd of y, of `probability` or of `rate` are also available
-        as `response_mean` and `response_sd`.
+        `probability` and `rate` replace `y_mean` and `y_sd`. Their mean is exact for the normal
+        approximation of f, and their sd is the sd of the draws. f is then on the link scale.
+        Classes are coded 0, 1, ... in `y`, and the attribute `labels` names them. With more than
+        two classes, f and `probability` have a last dim `class`, draws are joint over classes, and
+        the mean is computed by quasi-random points.
+
+        `response_mean` and `response_sd` contain the moments of y, `probability` or `rate`, for
+        every likelihood.
 
     Raises
     ------
     ValueError
-        If new samples lack columns or contain anything but finite numbers and known levels, or if
+        If new rows lack columns or contain values other than finite numbers and known levels, or if
         `idata` belongs to another model.
 
     Warns
     -----
     ExtrapolationWarning
-        If new samples leave the training data.
+        If new rows leave the training data.
     UserWarning
         If the mean rate of counts is more than ten times the largest rate in the training data.
 

@@ -11,11 +11,11 @@ from bayes_gpx.validation import one_output
 
 
 def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
-    """Which features, or pairs of features, matter most, and how certain the ranking is.
+    """Rank features, or pairs of features, with the probability of each rank.
 
-    Features are ranked for every draw, by their average relevance over observations, per standard
-    deviation of the feature. The difference between two features is often known better than either
-    of them.
+    Use it on the result of `relevance` or `interactions`. Features are ranked for every draw, by
+    their average relevance over rows, per standard deviation of the feature. The difference between
+    two features is often more certain than either value.
 
     Parameters
     ----------
@@ -27,18 +27,26 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        Of `relevance`: `average_relevance` (chain, draw, feature), `average_relevance_mean`,
-        `average_relevance_sd` (feature), `average_relevance_interval` (feature, ci_bound);
-        `probability_rank` (feature, rank), rank 1 being the most relevant; `probability_top`
-        (feature, rank), to be among that many; `rank_mean` (feature); `probability_above`
-        (feature, feature_bis), to be more relevant than feature_bis. Features that are equal share
-        the best of their ranks. With a single draw of the hyperparameters the uncertainty is
-        unknown: sds, intervals and probabilities are then NaN.
+        ==================================  =======================  ===============
+        variable                            dims                     unit
+        ==================================  =======================  ===============
+        `average_relevance`                 chain, draw, feature     per sd of x
+        `average_relevance_mean`, `_sd`     feature                  per sd of x
+        `average_relevance_interval`        feature, ci_bound        per sd of x
+        `probability_rank`                  feature, rank            probability
+        `probability_top`                   feature, rank            probability
+        `rank_mean`                         feature                  rank
+        `probability_above`                 feature, feature_bis     probability
+        ==================================  =======================  ===============
 
-        Of `interactions`: the same for `average_interaction`, with a dim `pair`, labelled "a : b",
-        instead of feature, and the coordinates `first` and `second`.
+        Rank 1 is the most relevant. `probability_top` is the probability to be among the first
+        `rank` features, and `probability_above` to be more relevant than `feature_bis`. Equal
+        features share the best of their ranks. A single hyperparameter draw has no uncertainty:
+        sds, intervals and probabilities are NaN.
 
-        Reference distributions, if `found` has them (``null=``), are carried over.
+        For `interactions`, the variables describe `average_interaction`, with a dim `pair`,
+        labelled "a : b", instead of feature, and the coordinates `first` and `second`. Reference
+        distributions in `found` (``null=``) are copied.
 
     Raises
     ------
@@ -47,9 +55,9 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
 
     Notes
     -----
-    Relevance is a property of the predictive distribution, so its draws are those of the
-    hyperparameters alone. These probabilities do not include that another function drawn for the
-    same hyperparameters, or other rows of the same population, might rank the features differently.
+    Relevance is a property of the predictive distribution, so only the hyperparameters vary between
+    its draws. The probabilities do not include that another function drawn for the same
+    hyperparameters, or other rows of the population, might rank the features differently.
 
     Examples
     --------
@@ -110,7 +118,7 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
 
 
 def _by_pair(average):
-    """Averages (chain, draw, pair) of the pairs that were asked for."""
+    """Averages (chain, draw, pair) of the requested pairs."""
     names = average["feature"].values
     rows, columns = np.triu_indices(len(names), 1)
     asked = average.values[..., rows, columns]

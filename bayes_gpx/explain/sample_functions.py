@@ -40,27 +40,29 @@ def sample_functions(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> RandomFunctions:
-    """Draw functions from the posterior, which can then be evaluated anywhere, again and again.
+    """Draw functions from the posterior that can be evaluated anywhere.
 
     Use these functions for quantities that are not linear in f, such as the place of a maximum:
-    compute the quantity for each function and summarise the results. For values, derivatives and
-    attributions, the other functions of the package are exact.
+    compute the quantity for each function and summarize the results. For values, derivatives and
+    attributions use the other functions of the package, which are exact.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, the functions are those of the smooth part z' g(x), without `eps_w`.
+        In a GPX, the functions are z' g(x), without `eps_w`.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     draws : int
-        Number of functions if there is a single hyperparameter draw; with more, one function for
-        each.
+        Number of functions if there is a single hyperparameter draw. Otherwise each hyperparameter
+        draw gives one.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     waves : int
-        Number of sines and cosines in a prior function, for each summand of the kernel; even.
+        Number of random Fourier features in a prior function, for each summand of the kernel; even.
     seed : int, optional
+        Seed of the functions.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
@@ -73,17 +75,17 @@ def sample_functions(
 
     Notes
     -----
-    Matheron's rule: a prior function made of waves with random frequencies, new ones for each
-    function, is moved by the exact correction to the data. Mean and covariance over functions are
-    those of the posterior for any number of waves; with few, single functions look less like draws
-    of a Gaussian process; the slopes of a Matern 3/2 are then so heavy-tailed that their covariance
-    needs very many functions to be seen. Linear and constant summands are exact. Models with basis
-    functions have functions of those, models with inducing points are corrected there.
+    Matheron's rule: a prior function, made of random Fourier features with new frequencies for each
+    function, is moved by the exact correction to the data. For any number of waves, the mean and
+    covariance over functions are exact. With few waves, single functions look less like draws of a
+    Gaussian process; the slopes of a Matern 3/2 are then so heavy-tailed that estimating their
+    covariance takes very many functions. Linear and constant summands are exact. Models with basis
+    functions draw combinations of these functions; models with inducing points are corrected at
+    these points.
 
     Kernels without a spectral density (periodic, polynomial, products, a user's own) have no such
-    functions: each question is then answered by exact joint draws at the points that it asks
-    about, and answers to different questions do not belong to the same functions
-    (`RandomFunctions.joint` is True).
+    functions. Each question is then answered by exact joint draws at the requested points, and
+    different answers do not belong to the same functions (`RandomFunctions.joint` is True).
 
     References
     ----------
@@ -123,14 +125,14 @@ def sample_functions(
 class RandomFunctions:
     """Functions drawn from a posterior by `sample_functions`.
 
-    Its methods are those of the verbs, with the same names, dims and units; each answers for the
-    same functions, so that what one returns can be combined with what another does.
+    Its methods have the names, dims and units of the explanation functions. All methods describe
+    the same functions, so their results can be combined draw by draw.
 
     Attributes
     ----------
     joint : bool
-        Whether each answer consists of joint draws of its own, because the kernel has no functions
-        that can be asked again.
+        True if the kernel has no functions that can be evaluated again. Each answer then consists
+        of separate joint draws.
     """
 
     def __init__(
@@ -202,13 +204,13 @@ class RandomFunctions:
     def log_likelihood(self) -> xr.DataArray:
         """Log density of each training response given the functions, (chain, draw, obs).
 
-        Of y in user units, ``log p(y_i | f(x_i), theta)`` for the same functions that the other
-        methods answer for; a GPX's `eps_w` is integrated out. See `bayes_gpx.influence_tree`.
+        This is ``log p(y_i | f(x_i), theta)`` of y in user units, for the functions of the other
+        methods; a GPX's `eps_w` is integrated out. See `bayes_gpx.influence_tree`.
 
         Raises
         ------
         ValueError
-            If `joint`: then there are no functions that could be asked again.
+            If `joint`, because there are then no functions to evaluate again.
         """
         model, hyper = self._model, self._lasting().hyper
         found = self.predictions()
@@ -223,8 +225,9 @@ class RandomFunctions:
     def log_constraints(self) -> xr.DataArray:
         """Log probability of each constraint given the functions, (chain, draw, constraint).
 
-        Of bounds the probability that they hold at all points of the constraint, noise included: of
-        a sign, ``log normal_cdf(slope / s)``, added up. Of values their density, in user units.
+        For bounds this is the probability that they hold at all points of the constraint, noise
+        included: for a sign, the sum of ``log normal_cdf(slope / s)``. For values it is their
+        density, in user units.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Shapley values: what each feature adds to f(x) - f(baseline), on average over all orders."""
+"""Shapley values: mean changes of f over all orders in which features move from a baseline."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 MOST_POINTS = 8192
-"""Points up to which each row is explained by values at coalitions."""
+"""Most points at which f is evaluated for the coalitions of one row."""
 
 
 @documented
@@ -73,92 +73,88 @@ def shapley_values(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Posterior of the Shapley value of each feature in f(x) - f(baseline).
+    """Attribute predictions to features by Shapley values.
 
-    Features are moved from the baseline to x one after the other; the Shapley value is what a
-    feature changes when its turn comes, on average over all orders. Features whose turn is still to
-    come are at the baseline [1]_. It is linear in f, so that Shapley values of a Gaussian process
-    are Gaussian for every draw of the hyperparameters, with moments in closed form: exact, and in
-    polynomial time, for kernels that are products over features, powers of a linear kernel, and
-    `Additive`.
+    Features move one by one from the baseline to x; features that have not moved yet stay at the
+    baseline [1]_. The Shapley value is the change of f when a feature moves, averaged over all
+    orders. Use `attributions` for integrated gradients. For a Gaussian process
+    Shapley values are Gaussian given the hyperparameters, with moments in closed form. They are
+    exact, in polynomial time, for kernels that are products over features, powers of a linear
+    kernel, and `Additive`.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, the smooth part z' g(x) is explained. The features are those of X; z is held fixed
-        if Z was given, and moves with x otherwise.
+        In a GPX, z' g(x) is attributed to the features of X. If Z was given, z is fixed.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        New samples; None for the training samples.
+        New rows; None for the training rows.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
-        Values of the features that have not moved, in user units, as in `attributions`. Of several
-        rows the average: interventional Shapley values. Of more than 20, moments but for means are
-        those of random functions (`sample_functions`).
+        Values of the features that have not moved, in user units, as in `attributions`. Shapley
+        values are averaged over several rows (interventional Shapley values). Beyond 20 rows, all
+        moments but the means come from random functions (`sample_functions`).
     method : {"exact", "permutations", "fanova"}
-        "exact": all orders of the features. "permutations": some random ones and their reverses,
-        the same for all rows and draws, which are drawn by `seed`; rows that are explained in parts
-        have other ones in each part. "fanova": features that have not
-        moved are not at the baseline, but averaged over the measure of an orthogonal additive
-        kernel, ``bx.Additive(..., measure=...)``, and each component of f is divided evenly among
-        its features [3]_. There is no baseline then, and any number of features.
+        "exact" takes all orders. "permutations" draws some orders by `seed`, adds their reverses,
+        and uses them for all rows and draws; each chunk of rows has its own orders. "fanova" has no
+        baseline and allows any number of features: it averages features that have not moved over
+        the measure of an orthogonal additive kernel, ``bx.Additive(..., measure=...)``, and divides
+        each component of f evenly among its features [3]_.
     permutations : int
-        How many orders the method "permutations" tries, an even number of at least four.
+        Number of orders for "permutations", even and at least four.
     of : {"value", "log_variance"}
-        What is divided among features: f, or the mean response, or the log of the predictive
-        variance; see `attributions`.
+        Attribute f or the mean response, or the log of the predictive variance; see `attributions`.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
 
     Returns
     -------
     xarray.Dataset
-        As of `attributions`: `attribution` (chain, draw, obs, feature), `attribution_mean`,
-        `attribution_sd`, `attribution_cov` with ``covariance=True``, `difference`, `value`,
-        `baseline` and residuals, in units of y; ``attrs["method"]`` is "shapley", or "fanova",
-        whose `difference` is from the mean of f under the measure. A categorical column is one
-        feature. By permutations also `attribution_mc_error` (obs, feature), the
-        standard error of `attribution_mean` for having tried some orders; sds and covariances are
-        those of the average over these orders.
+        The variables of `attributions`, such as `attribution` (chain, draw, obs, feature),
+        `attribution_mean` and `attribution_sd` (obs, feature), in units of y. ``attrs["method"]``
+        is "shapley" or "fanova"; with "fanova", `difference` starts from the mean of f under the
+        measure. A categorical column is one feature. "permutations" adds `attribution_mc_error`
+        (obs, feature), the standard error of `attribution_mean` due to the choice of orders; the sd
+        and covariance describe the average over these orders.
 
-        Of labels and counts, unless ``on="latent"``, all this is of the probability or the rate, by
-        random functions over coalitions, as `attributions` says.
+        For classes and counts, unless ``on="latent"``, the unit is the probability or the rate, as
+        in `attributions`. Values come from random functions over coalitions.
 
     Raises
     ------
     ValueError
-        For what `attributions` refuses; and where coalitions are gone through, of more than 10
-        features, unless by permutations, and of so many coalitions and baselines that they make
-        more than 8192 points for each row. Coalitions are gone through for other kernels than sums
-        of these, such as a Matern kernel of several columns, `Additive` of a categorical column,
-        `Additive` or a power times another kernel, and "polynomial", whose degree is a
-        hyperparameter (a callable kernel may give it as a number); for `HSGP` and
-        `RandomFeatures`, for the response of labels and counts, for the log variance, for more than
-        20 baselines, and by permutations.
+        As in `attributions`. Also if coalitions must be enumerated for more than 10 features
+        without "permutations", or for more than 8192 points per row. See Notes.
 
     Warns
     -----
     ExtrapolationWarning
-        If new samples leave the training data.
+        If new rows leave the training data.
     CompletenessWarning
         If Shapley values do not add up to the difference.
 
     Notes
     -----
-    For such a kernel, features contribute a polynomial in the probability that each of them has
-    moved, whose integral a Gauss-Legendre rule with half as many nodes as features gives exactly
-    [2]_. Time grows with the cube of the number of features, and for their covariances with its
-    fourth power.
+    For product kernels, the contribution of the features is a polynomial in the probability that
+    each has moved. A Gauss-Legendre rule with half as many nodes as features integrates it exactly
+    [2]_. Time grows with the cube of the number of features, and with its fourth power for
+    covariances.
 
-    Points that mix x and the baseline may lie far from all data: where features are correlated, f
-    is uncertain there, and so are Shapley values.
+    Coalitions are enumerated for all other kernels: a Matern kernel of several columns, `Additive`
+    of a categorical column, `Additive` or a power times another kernel, and "polynomial", which has
+    its degree as a hyperparameter (a callable kernel may fix the degree). They are also enumerated
+    for `HSGP` and `RandomFeatures`, the response of classes and counts, the log variance, more than
+    20 baselines, and "permutations".
+
+    Points that mix x and the baseline may lie far from all data. If features are correlated, f is
+    uncertain there, and so are Shapley values.
 
     References
     ----------
     .. [1] Shapley, "A value for n-person games" (1953); Sundararajan and Najmi, "The many Shapley
-       values for model explanation" (2020), whose baseline Shapley values these are.
+       values for model explanation" (2020): baseline Shapley values.
     .. [2] Owen, "Multilinear extensions of games" (1972).
     .. [3] Owen, "Sobol' indices and Shapley value" (2014).
 
@@ -242,7 +238,7 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
 
 
 def _has_products(model, idata, quantity, where, on):
-    """Whether the covariance of all rows at once is known, tried for the first row of few draws."""
+    """Whether the covariance of all rows has a closed form, tried on the first row of few draws."""
     if len(quantity.components) <= MOST_PAIRED or model.specification.expanded:
         return True
     arrays = ("X", "Z", "positions", "X_values", "Z_values", "index", "rows", "group")
@@ -258,7 +254,7 @@ def _has_products(model, idata, quantity, where, on):
 
 
 def _refuse_many(quantity, baselines):
-    """Raise where coalitions and baselines make too many points of each row."""
+    """Raise if coalitions and baselines make too many points for each row."""
     points, players, orders = quantity.points, len(quantity.components), quantity.operator.orders
     if points * baselines <= MOST_POINTS:
         return

@@ -46,12 +46,13 @@ def slopes(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """Summaries of the derivatives of f: average slopes, their signs, and bands over observations.
+    """Average the slopes of f over rows, with probabilities of their sign.
 
-    Averages, signs and simultaneous bands are computed from joint draws over the observations, so
-    they are rough if there are few draws. For each draw of the hyperparameters, time grows with the
-    cube of the number of observations times features, which is limited; use `features`, `obs` and
-    `num_draws` to reduce it.
+    Use `slopes` to see where an effect is steep, flat or reversed, and `derivatives` for the
+    derivatives alone. Averages, signs and simultaneous bands come from joint draws over rows, so
+    they are rough if there are few draws. For each hyperparameter draw, time grows with the cube of
+    rows times features, and this number is limited. Reduce it with `features`, `obs` and
+    `num_draws`.
 
     Parameters
     ----------
@@ -59,49 +60,62 @@ def slopes(
         As in `derivatives`.
     rope : tuple (low, high) or dict of feature to (low, high), optional
         Region of practical equivalence: slopes that count as zero, in units of y per unit of the
-        feature, including both ends. A dict has a region for each explained feature.
+        feature, including both ends. A dict needs a region for each explained feature.
     ci_prob : float, optional
         Probability of the bands; 90% by default.
 
     Returns
     -------
     xarray.Dataset
-        `average_slope` (chain, draw, feature), the mean over observations of each draw, with
-        `average_slope_mean` (exact), `average_slope_sd` (of the draws) and `probability_positive`
-        (feature); `probability_in_rope` (feature) and `rope` (feature, ci_bound) if `rope` is
-        given; `derivative_mean`, `derivative_sd` (exact) and `derivative_probability_positive`
-        (obs, feature); `band_pointwise`, `band_simultaneous` and `band_simultaneous_features`
-        (obs, feature, ci_bound); `value`. In units of y per unit of x. The attribute `along` names
-        the feature that varies alone over the observations, if there is one. Of labels and counts
-        these are slopes of the probability or rate unless ``on="latent"``, as in `derivatives`.
+        =================================  ==============================  ===========
+        variable                           dims                            unit
+        =================================  ==============================  ===========
+        `average_slope`                    chain, draw, feature            y per x
+        `average_slope_mean`, `_sd`        feature                         y per x
+        `probability_positive`             feature                         probability
+        `probability_in_rope`              feature                         probability
+        `rope`                             feature, ci_bound               y per x
+        `derivative_mean`, `_sd`           obs, feature                    y per x
+        `derivative_probability_positive`  obs, feature                    probability
+        `band_pointwise`                   obs, feature, ci_bound          y per x
+        `band_simultaneous`                obs, feature, ci_bound          y per x
+        `band_simultaneous_features`       obs, feature, ci_bound          y per x
+        `value`                            obs, feature                    x
+        =================================  ==============================  ===========
+
+        `average_slope` is the mean over rows of each draw. Its mean is exact and its sd is the sd
+        of the draws; the moments of the derivatives are exact. `probability_in_rope` and `rope`
+        need `rope`. The attribute `along` names the feature that varies alone over the rows, if
+        there is one. For classes and counts the slopes describe the probability or rate unless
+        ``on="latent"``, as in `derivatives`.
 
     Raises
     ------
     ValueError
-        As `derivatives`; also for a `rope` that is no region for each feature, a `ci_prob` that is
-        not between 0 and 1, and more observations than can be drawn jointly.
+        As in `derivatives`; also for a `rope` without a valid region for each feature, a `ci_prob`
+        that is not between 0 and 1, and more rows than can be drawn jointly.
 
     Warns
     -----
     ExtrapolationWarning
-        If new samples leave the training data.
+        If new rows leave the training data.
 
     Notes
     -----
-    The pointwise band holds the derivative at each observation with probability `ci_prob`. Its ends
-    are quantiles of the mixture over hyperparameter draws, exact and the same for every seed. The
-    other bands, and all bands of the slopes of probabilities and rates, are computed from draws:
-    they extend `c` standard deviations to either side of the mean, separately for each class. With
-    the standardised deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the
-    `ci_prob` quantile over draws
+    The pointwise band contains the derivative at each row with probability `ci_prob`. Its ends are
+    quantiles of the mixture over hyperparameter draws, exact and equal for every seed. The other
+    bands, and all bands of the slopes of probabilities and rates, come from draws. They extend `c`
+    standard deviations to either side of the mean, separately for each class. With the standardized
+    deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the `ci_prob` quantile
+    over draws of
 
-    - pointwise: of the deviation at that observation;
-    - simultaneous: of the largest deviation over all observations, one `c` for each feature. The
-      feature's derivatives at all these observations lie in the band together with probability
-      `ci_prob`. It says nothing about places between observations, nor of two features at once;
-    - simultaneous over features: of the largest deviation over the explained features, one `c` for
-      each observation. All derivatives at this observation lie in the band together with
-      probability `ci_prob`. It says nothing of two observations at once.
+    - pointwise: the deviation at the row;
+    - simultaneous: the largest deviation over all rows, one `c` for each feature. All derivatives
+      in the feature at these rows lie in the band together with probability `ci_prob`. The band
+      does not cover places between rows, or two features at once;
+    - simultaneous over features: the largest deviation over the explained features, one `c` for
+      each row. All derivatives at the row lie in the band together with probability `ci_prob`. The
+      band does not cover two rows at once.
 
     Examples
     --------
@@ -174,19 +188,19 @@ def path_slopes(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """Derivatives of f along the straight path from a baseline to one observation, with bands.
+    """Follow the slopes of f along the path from a baseline to one row.
 
-    The attribution of a feature is the area under its derivative along the path, times the change
-    of the feature. This function shows what `attributions` integrates.
+    Use it to see the derivatives that `attributions` integrates: the attribution of a feature is
+    the area under its derivative along the straight path, times the change of the feature.
 
     Parameters
     ----------
     model, idata, X_new, Z_new, groups_new
-        As in `derivatives`; z is held along the path where Z was given.
+        As in `derivatives`. If Z was given, z is fixed along the path.
     obs : label
-        Which observation; needed where there are several.
+        The row at the end of the path; required if there are several rows.
     baseline : {"mean", "median", "zero"}, array (d,) or frame row
-        Where the path starts, in user units.
+        Start of the path, in user units.
     steps : int
         Number of steps, even; the path has one more point than steps.
     ci_prob : float, optional
@@ -195,18 +209,28 @@ def path_slopes(
     Returns
     -------
     xarray.Dataset
-        Over places on the path, labelled in `obs` from 0, the baseline, to 1, the observation:
-        `derivative_mean`, `derivative_sd`, `derivative_probability_positive` (obs, feature),
-        `band_pointwise` and `band_simultaneous` (obs, feature, ci_bound), as in `slopes`, and
-        `value`; in units of y per unit of x. Besides `baseline` and `way` (feature), from it to the
-        observation; `attribution` (chain, draw, feature), `attribution_mean` and `attribution_sd`
-        (of the draws), by Simpson's rule, in units of y. The attribute `explains` is the
-        observation's label, as text.
+        =================================  ==============================  ===========
+        variable                           dims                            unit
+        =================================  ==============================  ===========
+        `derivative_mean`, `_sd`           obs, feature                    y per x
+        `derivative_probability_positive`  obs, feature                    probability
+        `band_pointwise`                   obs, feature, ci_bound          y per x
+        `band_simultaneous`                obs, feature, ci_bound          y per x
+        `value`                            obs, feature                    x
+        `baseline`, `way`                  feature                         x
+        `attribution`                      chain, draw, feature            y
+        `attribution_mean`, `_sd`          feature                         y
+        =================================  ==============================  ===========
+
+        `obs` labels places on the path from 0, the baseline, to 1, the row. Bands are those of
+        `slopes`. `way` is the change from the baseline to the row. Attributions are integrated by
+        Simpson's rule, and their sd is the sd of the draws. The attribute `explains` is the label
+        of the row, as text.
 
     Raises
     ------
     ValueError
-        As `derivatives`; for more than one observation or baseline, an odd number of steps, a
+        As in `derivatives`; also for more than one row or baseline, an odd number of steps, a
         `ci_prob` that is not between 0 and 1, and more places than can be drawn jointly.
 
     References

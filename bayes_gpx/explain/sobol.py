@@ -42,35 +42,45 @@ def sobol_indices(
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """Sobol indices of f: which share of its variance each component has, in closed form.
+    """Compute the proportion of the variance of f due to each component.
 
-    They need an orthogonal additive kernel, ``bx.Additive(..., measure=...)``, and are with
-    respect to the product of its measures: features are independent there, also where the data are
-    not. Variances of components add up to that of f.
+    Use Sobol indices with an orthogonal additive kernel, ``bx.Additive(..., measure=...)``, for
+    which they have a closed form; for other kernels use `importances`. They refer to the product of
+    the kernel's measures, so features are independent even if they are correlated in the data. The
+    variances of the components add up to the variance of f.
 
     Parameters
     ----------
     model : GP
-        Its kernel is one `Additive` with a measure, perhaps times a constant and plus constants.
-        Exact, with Laplace's approximation, or with inducing points.
+        Its kernel is one `Additive` with a measure, optionally times a constant and plus constants.
+        Supported: exact inference, Laplace's approximation, and inducing points.
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     order : int
-        Highest order of the interactions that have an index of their own; that of all others
-        together is `remainder`.
+        Highest order of the interactions with a separate index; `remainder` is the index of all
+        higher orders together.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.Dataset
-        `sobol` (chain, draw, component): E[V_u] / E[V] for each draw of the hyperparameters, where
-        expectations are over f given the data, and V is the variance of f without its constant;
-        `total` (chain, draw, feature): the sum over all components that a feature has a part in;
-        `shapley_effect` (chain, draw, feature): the same with each component divided evenly among
-        its features, so that they add up to 1; not where there is a `remainder`; `variance` (chain,
-        draw): E[V], in squared units of f. With `_mean` and `_sd` over draws of each.
+        ==================  ========================  ======================
+        variable            dims                      unit
+        ==================  ========================  ======================
+        `sobol`             chain, draw, component    proportion of variance
+        `total`             chain, draw, feature      proportion of variance
+        `shapley_effect`    chain, draw, feature      proportion of variance
+        `variance`          chain, draw               f squared
+        ==================  ========================  ======================
+
+        `sobol` is E[V_u] / E[V] for each hyperparameter draw: expectations are over f given the
+        data, and V, the variance of f, excludes its constant. `variance` is E[V]. `total` adds all
+        components that contain the feature. `shapley_effect` divides each component evenly among
+        its features, so these effects add up to 1; it is missing if there is a `remainder`. Each
+        variable also has `_mean` and `_sd` over draws.
 
     Raises
     ------
@@ -79,8 +89,9 @@ def sobol_indices(
 
     Notes
     -----
-    V_u is an integral of a square, so its expectation has a part from the uncertainty of f, which
-    makes up for means that are too smooth: with few data indices are near those of the prior.
+    V_u is an integral of a square, so its expectation includes the uncertainty of f. This term
+    compensates for means that are too smooth: with few data, indices are close to the prior's
+    indices.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Weights and contributions of a GPX: what each feature adds, sample by sample."""
+"""Weights and contributions of a GPX: the effect of each feature in each row."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def weights(
 
 
 def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> xr.DataArray:
-    """Standard deviation of `eps_w`, by which a sample's weights deviate from g, by feature.
+    """Standard deviation of `eps_w`, the deviation of a row's weights from g, by feature.
 
     In the units of weights; the root mean square over hyperparameter draws.
     """
@@ -153,29 +153,41 @@ def contributions(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Posterior of the contribution of each feature: its weight times its centred value.
+    """Compute the contribution of each feature of a GPX to each prediction.
+
+    A contribution is a weight times the centered value: ``contribution_l = weight_l (value_l -
+    center_l)``. The contributions of a row plus `offset` are f. Use `weights` for the weights
+    themselves, and `attributions` or `components` for a GP.
 
     Parameters
     ----------
     model : GPX
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array, optional
-        New samples, with fresh `eps_w`; None for the training samples themselves, with their
-        own.
+        New rows, whose deviations `eps_w` are unknown; None for the training rows, with their own
+        deviations.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
 
     Returns
     -------
     xarray.Dataset
-        `contribution` (chain, draw, obs, feature) with `contribution_mean`, `contribution_sd`,
-        `contribution_cov`; `value`; `center` (feature) and `offset`:
-        ``contribution_l = weight_l (value_l - center_l)`` and the contributions of an
-        observation plus `offset` are f. In units of y. A categorical column has one contribution,
-        the sum over its indicators, no `center`, and the name of its level in `level`.
+        ================================  ===========================  =========
+        variable                          dims                         unit
+        ================================  ===========================  =========
+        `contribution`                    chain, draw, obs, feature    y
+        `contribution_mean`, `_sd`        obs, feature                 y
+        `contribution_interval`           obs, feature, ci_bound       y
+        `contribution_cov`                obs, feature, feature_bis    y squared
+        `value`, `center`                 obs, feature; feature        z
+        `offset`                                                       y
+        ================================  ===========================  =========
+
+        A categorical column has one contribution, the sum over its indicators, no `center`, and the
+        name of its level in `level`.
 
     Raises
     ------
@@ -185,7 +197,7 @@ def contributions(
     Warns
     -----
     ExtrapolationWarning
-        If new samples leave the training data.
+        If new rows leave the training data.
 
     References
     ----------
