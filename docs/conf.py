@@ -1,4 +1,4 @@
-"""Sphinx settings: pages in Markdown, notebooks run at build time, the API from docstrings."""
+"""Sphinx settings: Markdown pages, notebooks run at build time, and the API from docstrings."""
 
 import sys
 from importlib.metadata import version as version_of
@@ -8,7 +8,7 @@ from docutils.utils.math.latex2mathml import tex2mathml
 
 import bayes_gpx
 
-# autodoc imports what has a public name by that name, but these modules are elsewhere.
+# autodoc imports public objects by their public name, but these modules are elsewhere.
 for _name in ("constraints", "datasets", "metrics", "operators"):
     sys.modules[f"bayes_gpx.{_name}"] = getattr(bayes_gpx, _name)
 
@@ -28,7 +28,7 @@ templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 
-# Notebooks are stored without outputs: running them is what shows that they still work.
+# Notebooks are stored without outputs, so each build runs them and finds any failure.
 nb_execution_mode = "force"
 nb_execution_timeout = 900
 nb_execution_raise_on_error = True
@@ -37,19 +37,19 @@ autosummary_generate = True
 autodoc_typehints = "none"
 numpydoc_show_class_members = False
 
-# Browsers draw MathML by themselves; MathJax would have to be fetched.
+# Browsers render MathML without a download; MathJax needs one.
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"bayes_gpx {release}"
 
 
 def _of_scikit_learn(app, what, name, found, skip, options):
-    """Leave out what estimators inherit: its references lead into scikit-learn's own pages."""
+    """Leave out members inherited from scikit-learn, because their links lead to its own pages."""
     return skip or str(getattr(found, "__module__", "")).startswith("sklearn.")
 
 
 def _mathml(node, **options):
-    """MathML of a formula; browsers draw what is marked as an accent across the letter below."""
+    """MathML of a formula, without accents that browsers draw across the next letter."""
     return tex2mathml(node.astext(), **options).replace(' accent="true"', "")
 
 
@@ -60,12 +60,12 @@ def _formula(translator, node):
 
 
 def _formula_by_itself(translator, node):
-    """Write a formula that has a line of its own as MathML."""
+    """Write a formula on its own line as MathML."""
     translator.body.append(f'<div class="math">{_mathml(node, as_block=True)}</div>')
     raise SkipNode
 
 
 def setup(app):
-    """Connect what is left out, and how formulas are written."""
+    """Register the filter for members and the writers for formulas."""
     app.connect("autodoc-skip-member", _of_scikit_learn)
     app.add_html_math_renderer("mathml", (_formula, None), (_formula_by_itself, None))

@@ -1,8 +1,8 @@
-"""Evidence for docs/errata.md: printed formula, corrected one, and an independent computation.
+"""Evidence for docs/errata.md: printed formula, corrected formula, and an independent computation.
 
-`python docs/errata.py` prints all tables in a few seconds; the page computes them when it is built.
-A case whose corrected form misses the independent value, or whose printed form hits it, raises; so
-does a sentence that the paper's own numbers do not contradict.
+`python docs/errata.py` prints all tables in a few seconds; the page computes them at build time. An
+error is raised if a corrected formula misses the independent value, if a printed formula matches
+it, or if the paper's own numbers do not contradict a sentence.
 """
 
 from evidence import butler, paananen, seitz, yoshikawa

@@ -1,10 +1,10 @@
-"""The pictures of the README and of the first page of the documentation.
+"""Draw the pictures of the README and of the first page of the documentation.
 
     python docs/pictures.py
 
-The waterfall is the picture that the README's example draws, because that example is run here. The
-others explain the same fit: diabetes data, 442 patients, ten measurements, and a score of how far
-the disease went in a year.
+The script runs the README's example and saves its waterfall. The other pictures explain the same
+fit: diabetes data with 442 patients, ten measurements, and a score of the disease's progression
+within one year.
 """
 
 import os
@@ -24,7 +24,7 @@ DPI = 130
 
 
 def example():
-    """Names that the README's first example leaves behind, and its picture in the folder."""
+    """Run the README's first example; return its variables, and save its picture in the folder."""
     (code, *_) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     space, here = {}, Path.cwd()
     with tempfile.TemporaryDirectory() as folder:

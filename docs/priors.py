@@ -1,7 +1,7 @@
 """Make the pictures and the numbers of docs/priors.md: `.venv/bin/python docs/priors.py`.
 
-Takes five to ten minutes, most of it for three NUTS runs. Prints Markdown tables, which the
-page repeats; writes docs/_static/priors_*.png. `--no-experiment` leaves the NUTS runs out.
+The script takes five to ten minutes, mostly for three NUTS runs; `--no-experiment` skips them. It
+prints Markdown tables for the page and writes docs/_static/priors_*.png.
 """
 
 import sys
@@ -32,14 +32,14 @@ EXPERIMENT = {
 
 
 def prior_draws(model, draws):
-    """Draws of the model's hyperparameters, and of y, from the prior."""
+    """Draw the model's hyperparameters, and y, from the prior."""
     return pm.sample_prior_predictive(
         draws, model=model.pymc, random_seed=SEED, compile_kwargs={"mode": "FAST_COMPILE"}
     )
 
 
 def table(title, frame):
-    """Print a frame as a Markdown table; its index is the first column."""
+    """Print a frame as a Markdown table, with its index as the first column."""
     print(f"\n{title}\n")
     columns = [str(frame.index.name or ""), *map(str, frame.columns)]
     print("| " + " | ".join(columns) + " |")
@@ -49,7 +49,7 @@ def table(title, frame):
 
 
 def keep(figure, name):
-    """Save a figure with 64 colours, so that the file is small."""
+    """Save a figure with 64 colors to keep the file small."""
     figure.canvas.draw()
     image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
     image.quantize(64).save(FIGURES / f"priors_{name}.png", optimize=True)
@@ -57,7 +57,7 @@ def keep(figure, name):
 
 
 def functions(axes, x, values, title):
-    """Draw prior functions and the central 90% interval of all of them."""
+    """Plot prior functions and their central 90% interval."""
     low, high = np.quantile(values, [0.05, 0.95], axis=0)
     axes.fill_between(x, low, high, color="0.9", linewidth=0)
     axes.plot(x, values[:12].T, linewidth=1.0)
@@ -65,7 +65,7 @@ def functions(axes, x, values, title):
 
 
 def gp_functions():
-    """Functions of one standardised feature, for every named kernel."""
+    """Prior functions of one standardized feature, for every named kernel."""
     figure, panels = plt.subplots(
         2, 4, figsize=(11, 5), sharex=True, sharey=True, layout="constrained"
     )
@@ -83,10 +83,10 @@ def gp_functions():
 
 
 def weight_functions():
-    """One weight function of ten, along its own feature; without and with eps_w."""
+    """One weight function of ten along its own feature, without and with eps_w."""
     x, features = np.linspace(-3, 3, 121), 10
     X, Z = np.zeros((len(x), features)), np.zeros((len(x), features))
-    X[:, 0], Z[:, 0] = x, 1.0  # z picks the first weight, so that y is this weight
+    X[:, 0], Z[:, 0] = x, 1.0  # z selects the first weight, so y is this weight
     figure, panels = plt.subplots(
         1, 3, figsize=(11, 3.4), sharex=True, sharey=True, layout="constrained"
     )
@@ -107,7 +107,7 @@ def weight_functions():
 
 
 def share_of_eps_w():
-    """How much of the prior variance of f is eps_w, for each kind of weight prior."""
+    """Proportion of the prior variance of f from eps_w, for each kind of weight prior."""
     rng = np.random.default_rng(SEED)
     figure, panels = plt.subplots(1, 3, figsize=(11, 2.8), sharex=True, layout="constrained")
     rows = {}
@@ -139,7 +139,7 @@ def share_of_eps_w():
 
 
 def size_by_kernel():
-    """Prior standard deviation of f at a typical sample of d standardised features."""
+    """Prior sd of f at a typical observation of d standardized features."""
     rows = {}
     for kernel in KERNELS:
         row = []
@@ -155,7 +155,7 @@ def size_by_kernel():
 
 
 def correlation_by_dimension():
-    """Prior correlation of f between two samples of d standardised features."""
+    """Prior correlation of f between two observations of d standardized features."""
     rng = np.random.default_rng(SEED)
     rows = {}
     for d in DIMENSIONS:
@@ -174,7 +174,7 @@ def correlation_by_dimension():
 
 
 def split():
-    """Diabetes: 353 patients to learn from and 89 held out, X, y, X_test, y_test."""
+    """Diabetes: X, y, X_test, y_test with 353 patients for the fit and 89 held out."""
     data = bx.datasets.load("diabetes")
     rows = np.random.default_rng(SEED).permutation(len(data.y))
     train, test = np.sort(rows[89:]), np.sort(rows[:89])
@@ -182,7 +182,7 @@ def split():
 
 
 def effects(model, idata, X_test, y_test):
-    """What a fit says about the weight of bmi at training patients, and its held-out error."""
+    """Weight of bmi at training patients, and held-out error, for one fit."""
     quiet = {"keep": "summary", "progressbar": False}
     options = {"features": ["bmi"], "num_draws": 300, **quiet}
     own = bx.weights(model, idata, **options)
@@ -198,7 +198,7 @@ def effects(model, idata, X_test, y_test):
 
 
 def profile():
-    """Fits by MAP with sigma_w held: what the data say about it."""
+    """Fit by MAP for fixed values of sigma_w to show what the data determine."""
     X, y, X_test, y_test = split()
     found = {}
     for sigma_w in FIXED:

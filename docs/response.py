@@ -1,7 +1,7 @@
-"""Numbers of docs/response.md: what Taylor expansion misses, how far off Laplace's posterior is.
+"""Compute docs/response.md: errors of Taylor expansion and of Laplace's approximation.
 
-Prints the two tables of that page. The judge of Laplace's approximation is importance sampling
-from it, with the joint density of y and the latent values f.
+The script prints the two tables of that page. Importance sampling from Laplace's approximation,
+with the joint density of y and the latent values f, is the reference for its error.
 """
 
 import numpy as np
@@ -51,7 +51,7 @@ def taylor():
 
 
 def density(kind, y):
-    """Log p(y | f), with f in the last axis, and the information about f."""
+    """Log p(y | f) over the last axis of f, and the information about f."""
     if kind == "bernoulli":
         sign = 2 * y - 1
         return lambda f: -np.logaddexp(0, -sign * f), lambda f: expit(f) * expit(-f)
@@ -68,7 +68,7 @@ def density(kind, y):
 
 
 def judged(kind, amplitude, base, rows=40):
-    """Log evidence, mean and sd by Laplace and by importance sampling, and the effective draws."""
+    """Log marginal likelihood by both methods, errors of Laplace's mean and sd, effective draws."""
     X, y, K = world(rows, kind, amplitude, base)
     model = bx.GP(X, y, likelihood=kind, scale=False)
     theta = {"lengthscale": [1.0, 1.0], "amplitude": amplitude}

@@ -1,1 +1,1 @@
-"""Evidence for the errata of docs/errata.md, one file for each paper; no import of bayes_gpx."""
+"""Evidence for the errata of docs/errata.md, one file per paper; bayes_gpx is not imported."""

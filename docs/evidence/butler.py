@@ -8,7 +8,7 @@ from evidence.case import Case, expquad
 
 
 def path():
-    """One path, one training point and the symbols of the paper, at lengthscale and amplitude 1."""
+    """One path, one training point and the paper's symbols, at lengthscale and amplitude 1."""
     start, x, seen = (
         np.array([-0.4, 0.2, 0.1]),
         np.array([0.9, -0.3, 0.8]),
@@ -19,7 +19,7 @@ def path():
 
 
 def derivatives():
-    """Covariance of the difference quotients whose limit is the derivative."""
+    """Covariance of difference quotients, which converge to derivatives."""
     n, x, other = 1000, np.array([0.3, -0.4]), np.array([1.0, 0.2])
 
     def k(x, other):

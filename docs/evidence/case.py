@@ -1,4 +1,4 @@
-"""One erratum with its numbers, and helpers that several papers share."""
+"""One erratum with its numbers, and helpers shared by several papers."""
 
 from dataclasses import dataclass
 
@@ -6,15 +6,15 @@ import numpy as np
 from numpy.linalg import solve
 
 TOLERANCE = 1e-6
-"""Of relative differences; finite differences are good to 1e-8 or so here."""
+"""Tolerance of relative differences; finite differences are accurate to about 1e-8 here."""
 
 MISSED = 1e-3
-"""A printed formula is called wrong if it misses by more than this share."""
+"""A printed formula counts as wrong if its relative error exceeds this value."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One line of a table; a printed form may give a complex number."""
+    """One row of a table; a printed formula may give a complex number."""
 
     equation: str
     quantity: str
@@ -57,6 +57,6 @@ def slope(function, x, axis=0, step=1e-5):
 
 
 def given(cov, asked, known):
-    """Covariance of some variables given others, from the joint covariance of all."""
+    """Conditional covariance of some variables given others, from the joint covariance."""
     gain = solve(cov[np.ix_(known, known)], cov[np.ix_(known, asked)])
     return cov[np.ix_(asked, asked)] - cov[np.ix_(asked, known)] @ gain

@@ -8,7 +8,7 @@ from evidence.case import Case
 
 
 def divergences():
-    """Divergences of predictive distributions, and how they change with features."""
+    """Divergences of predictive distributions, and their derivatives with respect to features."""
 
     def mixed(function, *at):
         return float(mp.diff(function, at, (1,) * len(at)))

@@ -13,7 +13,7 @@ def sigmoid(f):
 
 
 def mean_slope(m, s2, slope_mean, c, slope_variance):
-    """E[S'(f) f_d], f and its derivative jointly normal, by quadrature over both."""
+    """E[S'(f) f_d] by quadrature over jointly normal f and f_d."""
     t, weight = np.polynomial.hermite_e.hermegauss(120)
     weight = weight / weight.sum()
     f = m + np.sqrt(s2) * t[:, None]
@@ -60,14 +60,14 @@ def regression():
         "(23), (41)",
         "variational variance of a derivative",
         1.0 - printed @ (KMM - S) @ printed,
-        1.0 - correct @ (KMM - S) @ correct,  # both priors are 1 at lengthscale 1
+        1.0 - correct @ (KMM - S) @ correct,  # both prior variances are 1 at lengthscale 1
         slope(lambda a: slope(lambda b: cov(a, b), x, step=3e-4), x, step=3e-4),
         "mixed differences of the variational covariance of f",
     )
 
 
 def classifier():
-    """Slopes of a probability, in the mean and by expansion."""
+    """Slopes of a probability, as a mean and by expansion."""
     m, v, md, c, vd = 0.6, 0.8, 0.9, -0.35, 1.1
     first, second, third = (float(mp.diff(sigmoid, m, k)) for k in (1, 2, 3))
 

@@ -1,4 +1,4 @@
-"""Yoshikawa and Iwata: posteriors of a GPX, and sentences beside the paper's own tables."""
+"""Yoshikawa and Iwata: posteriors of a GPX, and sentences compared with the paper's own tables."""
 
 import csv
 from pathlib import Path
@@ -13,14 +13,14 @@ PUBLISHED = ROOT / "models" / "shared" / "published.csv"
 """Numbers of the paper's tables."""
 
 OURS = ROOT / "docs" / "papers" / "gpx_table1.csv"
-"""Errors on the data of the progression of diabetes, beside the published ones."""
+"""Our errors on the diabetes data, next to the published ones."""
 
 INTERPRETABLE = ("ARD", "Lasso", "Ridge", "Network", "Localized")
-"""Methods with global or local weights, as the paper's section on compared methods lists them."""
+"""Methods with global or local weights, as listed in the paper's section on compared methods."""
 
 
 def gpx():
-    """Everything of a small GPX as a linear map of independent variables."""
+    """All variables of a small GPX as a linear map of independent variables."""
     n, p, sw2, sy2 = 6, 3, 0.15, 0.07
     rng = np.random.default_rng(1)
     X, Z = rng.normal(size=(n + 1, 2)), rng.normal(size=(n + 1, p))
@@ -112,7 +112,7 @@ def claims():
 
 
 def largest_change(w, z):
-    """(19) averaged over samples, with all others as neighbours."""
+    """Equation 19 averaged over samples, with all other samples as neighbors."""
     apart = [np.linalg.norm(a[:, None] - a, axis=2) for a in (w, z)]
     return np.nanmax(apart[0] / np.where(apart[1] > 0, apart[1], np.nan), axis=1).mean()
 
