@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 LOOKED_AT = 3
-"""Rows whose functions, responses and explanations are looked at, spread over the data."""
+"""Number of rows to check functions, responses and explanations at, spread over the data."""
 
 SUSPECT = 0.01
 """Adjusted p-value below which a quantity is called not calibrated."""
 
 FEWEST = 20
-"""Runs from which uniformity is tested."""
+"""Fewest runs for a test of uniformity."""
 
 
 def calibrate(
@@ -50,66 +50,72 @@ def calibrate(
     progressbar: bool = True,
     **fit: Any,
 ) -> xr.DataTree:
-    """Check by simulation that what the model says with 90 % probability is so in 90 % of cases.
+    """Check by simulation that intervals of a model have their nominal coverage.
 
-    In each run hyperparameters are drawn from their prior, functions from the process, and
-    responses around them at the model's own rows; the model is fitted to these responses; and each
-    truth is ranked among draws of the fit. Ranks of calibrated quantities are uniform.
+    Use it before you trust a model's intervals; `bayes_gpx.metrics.coverage` checks one fit on data
+    instead. Each run draws hyperparameters from their prior, functions from the process, and
+    responses at the model's own rows. It fits the model to these responses, and ranks each truth
+    among draws of the fit. Ranks of calibrated quantities are uniform [1]_.
 
     Parameters
     ----------
     model : GP or GPX
-        Its rows, kernel, priors and scaling are used; with `posterior` its responses too.
+        Its rows, kernel, priors and scaling are used; with `posterior` also its responses.
     runs : int
+        Number of runs.
     method : {"nuts", "laplace", "svgp"}
-        Of the refits.
+        Method of the refits.
     quantities : callable, optional
         ``quantities(model, idata)`` returns a Dataset of further quantities with dims `chain` and
-        `draw`. It is called with the refitted model, for the fit and for a dict of the true
-        hyperparameters, of which the first draw counts: for functions of hyperparameters and data.
+        `draw`, functions of hyperparameters and data. It is called with the refitted model, once
+        with the fit and once with a dict of the true hyperparameters, and then only the first draw
+        counts.
     posterior : xarray.DataTree, optional
         A fit of the model. Truths then come from this posterior instead of the prior, and each
-        refit is to the observed responses together with a replicate of them [2]_: calibration
-        where the data are, rather than all over the prior.
+        refit combines the observed responses with a replicate of them [2]_. This checks calibration
+        near the data, not over the whole prior.
     draws : int
         Draws that each truth is ranked among, thinned from the fit.
     executor : concurrent.futures.Executor, optional
-        Runs several refits at a time, Dask's ``client.get_executor()`` too.
+        Runs several refits at a time, for example Dask's ``client.get_executor()``.
     path : str or path, optional
-        Folder where each run is kept. Called again with the same arguments, only missing runs are
-        computed.
+        Folder for the results of each run. A repeated call with the same arguments computes only
+        missing runs.
     seed : int, optional
+        Seed of the runs.
     progressbar : bool
+        Show progress.
     **fit
         Options of ``model.fit``, such as `draws`, `tune`, `chains` and `latent`.
 
     Returns
     -------
     xarray.DataTree
-        - `prior_sbc` or `posterior_sbc`: ranks as numbers in (0, 1), with dims `chain` (one),
-          `draw` (runs) and those of the quantity, which ``az.plot_ecdf_pit(found,
-          group="prior_sbc")`` draws. Hyperparameters by name; `f`, `y`, `derivative`,
-          `attribution` from the mean, `relevance`, of a GPX `weight` and `contribution`, at three
-          rows; and `log_likelihood`, of all responses given hyperparameters;
+        - `prior_sbc` or `posterior_sbc`: ranks in (0, 1), with dims `chain` (one), `draw` (runs)
+          and the dims of the quantity; plot them with ``az.plot_ecdf_pit(found,
+          group="prior_sbc")``. The quantities are the hyperparameters by name; `f`, `y`,
+          `derivative`, `attribution` from the mean, `relevance`, and for a GPX `weight` and
+          `contribution`, at three rows; and `log_likelihood` of all responses given
+          hyperparameters;
         - `truth`: the true values;
-        - `runs`: seconds, and what the fits said of themselves;
-        - `uniformity`: the smallest p-value of each quantity, by `arviz_stats`, times the number
-          of its numbers, and `p_holm`, adjusted over quantities.
+        - `runs`: seconds, and the diagnostics of the fits;
+        - `uniformity`: the smallest p-value of each quantity, by `arviz_stats`, times the number of
+          its values, and `p_holm`, adjusted over quantities.
 
         ``attrs["summary"]`` names the quantities that are not calibrated.
 
     Raises
     ------
     ValueError
-        For a method without draws, a model whose rows are not held, and a fit of another model.
+        For a method without draws, out-of-core rows, and a fit of another model.
 
     Notes
     -----
-    Refits keep the scaling, the centre of the link and the inducing points of the model, which with
-    ``scale=True`` were taken from the observed data. A relevance depends on the posterior; it is
+    Refits keep the scaling, the center of the link and the inducing points of the model; with
+    ``scale=True`` these come from the observed data. A relevance depends on the posterior, so it is
     ranked as a function of hyperparameters and the replicate, with the same replicate on both
-    sides. Where latent values are sampled, relevance and `log_likelihood` are left out. Of "svgp",
-    which has one draw of hyperparameters, f alone is looked at.
+    sides. If latent values are sampled, relevance and `log_likelihood` are left out. For "svgp",
+    which has one hyperparameter draw, only f is checked.
 
     References
     ----------
@@ -188,7 +194,7 @@ def _run(replicates, entropy, number, folder):
 
 
 def _folder(path, replicates, seed):
-    """Where runs are kept, and what their seeds are made from."""
+    """The folder for runs, and the entropy of their seeds."""
     entropy = np.random.SeedSequence(seed).entropy
     if path is None:
         return None, entropy
@@ -265,7 +271,7 @@ def _as_tree(found, replicates):
 
 
 def _uniformity(pit):
-    """P-values of each quantity, and in words what is not calibrated."""
+    """P-values of each quantity, and a sentence that names the uncalibrated quantities."""
     smallest: dict[str, float] = {}
     for name, values in pit.data_vars.items():
         each = values.values[0].reshape((values.sizes["draw"], -1)).T

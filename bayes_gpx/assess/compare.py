@@ -35,7 +35,7 @@ Sivula, Magnusson, Matamoros and Vehtari (2025).
 """
 
 LARGEST_K = 0.7
-"""Pareto k from which weights say little, however many draws there are: Vehtari et al. (2024)."""
+"""Pareto k above which weights are unreliable for any number of draws: Vehtari et al. (2024)."""
 
 
 def compare(
@@ -50,12 +50,13 @@ def compare(
     start: int | None = None,
     method: Literal["stacking", "BB-pseudo-BMA", "pseudo-BMA"] = "stacking",
 ) -> pd.DataFrame:
-    """Compare models of the same response by how well they predict rows that were left out.
+    """Compare models by how well they predict rows that were left out.
 
-    Scores are log predictive densities of each row given all others; with `groups`, of each group
-    given the other groups; with `order`, of each row given all before it. Nothing is refitted: the
-    densities are in closed form for each draw of the hyperparameters, and importance weights
-    correct these draws for what they know of the rows that were left out.
+    Use it for models of the same response. Scores are log predictive densities: of each row given
+    all others; with `groups`, of each group given the other groups; with `order`, of each row given
+    all rows before it. Nothing is refitted. The densities have a closed form for each
+    hyperparameter draw, and importance weights correct for the fact that the draws were fitted to
+    the held-out rows as well.
 
     Parameters
     ----------
@@ -64,19 +65,20 @@ def compare(
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Rows that no model was fitted to, with the columns that all models need.
     y_new : array (m,)
-        Their responses.
+        Responses of the new rows.
     groups_new : array (m,), optional
-        Their groups, where a model has groups of its own.
+        Groups of the new rows, for models with groups.
     groups : str, or series or array (n,), optional
-        A column of X or Z, or a label for each row: rows that are left out together, such as those
-        of one patient. Scores are of whole groups.
+        A column of X or Z, or a label for each row: rows with equal labels are left out together,
+        for example all rows of one patient. Each group has one score.
     order : str, or series or array (n,), optional
-        A column of X or Z, or a number or date for each row: what comes first. Models have normal
-        noise, no approximation and no constraints. Scores are of the rows at each time, together.
+        A column of X or Z, or a number or date for each row: the order of the rows. Each time has
+        one score. Needs a Gaussian likelihood, no approximation and no constraints.
     start : int, optional
-        With `order`, rows at the beginning that are not scored; half of all rows by default.
+        With `order`, number of rows at the beginning that are not scored; half of all rows by
+        default.
     method : {"stacking", "BB-pseudo-BMA", "pseudo-BMA"}
-        How weights of the models are found; see `arviz.compare`.
+        Method for the weights of the models; see `arviz.compare`.
 
     Returns
     -------
@@ -84,26 +86,26 @@ def compare(
         The frame of ``az.compare``, best model first, which ``az.plot_compare`` draws, and:
 
         - `held_out`, `held_out_se`: sum of the log predictive densities of the new responses, each
-          by itself, and its standard error; NaN without new rows;
-        - `khat`: largest Pareto k of the weights, which above .7 says that a few draws decide a
-          score;
-        - `fit`: the method that the fit is by;
-        - `note`: what the difference from the first model says, in words; with `groups` or `order`
-          also whether `khat` is so large that refits are needed.
+          alone, and its standard error; NaN without new rows;
+        - `khat`: largest Pareto k of the weights; above 0.7 a few draws decide a score;
+        - `fit`: the method of the fit;
+        - `note`: the difference from the first model in words; with `groups` or `order` also
+          whether `khat` is so large that refits are needed.
 
     Raises
     ------
     ValueError
-        For fits by different methods, and models of different rows, responses or kinds of response,
-        whose densities cannot be compared; for `groups` or `order` that differ between models or do
-        not fit their rows, and for both at once; and where a model has no closed form for them.
+        For fits by different methods; for models with different rows, responses or kinds of
+        response, because their densities are not comparable; for `groups` or `order` that differ
+        between models or do not fit their rows, or both at once; and for models without a closed
+        form for them.
 
     Notes
     -----
-    With `order`, the draws of the hyperparameters have to forget all later rows, not one, so that
-    `khat` grows as fewer rows come before. Bürkner, Gabry and Vehtari (2020) refit where it exceeds
-    .7; here a larger `start` leaves these rows out, or models are fitted to the rows before a time
-    and scored by `X_new` on those after it.
+    With `order`, the draws are conditioned on all later rows, so the weights must undo more than
+    one row. `khat` is larger for rows with few rows before them. Bürkner, Gabry and Vehtari (2020)
+    refit if it exceeds 0.7. Instead, choose a larger `start`, or fit models to the rows before a
+    time and score the later rows by `X_new`.
 
     References
     ----------
@@ -211,7 +213,7 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
 
 
 def _refuse_parts(models):
-    """Raise if there are models of rows in parts, and say what compares them by some rows."""
+    """Raise for models of out-of-core data, and suggest a comparison by some rows."""
     if not models:
         return
     cure = "Compare fits of a sample of the rows."
@@ -228,7 +230,7 @@ def _refuse_parts(models):
 
 
 def _refuse_mixed(models, groups, order, start):
-    """Raise unless all models agree on what is left out together."""
+    """Raise unless all models leave out the same rows together."""
     if groups is not None and order is not None:
         raise ValueError("groups and order were both given; expected one of them, or neither.")
     if start is not None and order is None:

@@ -29,31 +29,31 @@ PER_VALUE = ("weight", "derivative")
 def coverage(
     dataset: xr.Dataset, y: Column, ci_prob: float | Sequence[float] | None = None
 ) -> xr.DataArray:
-    """Share of observed responses within central intervals of predicted ones.
+    """Compute the proportion of responses inside their predictive intervals.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.predictions` returned, with draws of `y`; or `bayes_gpx.loo_predictions`, of
-        which the PITs tell where each response lies, randomised for counts.
+        A result of `bayes_gpx.predictions` with draws of `y`, or of `bayes_gpx.loo_predictions`.
+        Its PITs give the position of each response, randomized for counts.
     y : array or pandas.Series (m,)
-        What was observed, in the order of the dataset's observations; of rows that were left out,
-        what the model was fitted to.
+        Observed responses, in the order of the dataset's rows; for leave-one-out predictions, the
+        responses that the model was fitted to.
     ci_prob : float or list of float, optional
-        Probability of the intervals; that of the dataset by default.
+        Probability of the intervals; by default the dataset's.
 
     Returns
     -------
     xarray.DataArray
-        A number, or one for each `ci_prob`. Draws that equal a response, as of counts, lie half
-        below and half above it, so that counts of some size are covered as often as they should
-        be; small ones have no interval of about that probability.
+        A number, or one for each `ci_prob`. Draws that equal a response, as for counts, lie half
+        below and half above it. Large counts are then covered as often as they should be; small
+        counts have no interval of about this probability.
 
     Raises
     ------
     ValueError
-        For a dataset without draws of `y`, labels, which have no intervals, a `y` that does not
-        fit or was not the one left out, and a `ci_prob` that is no probability.
+        For a dataset without draws of `y`, classes, which have no intervals, a `y` that does not
+        fit or was not left out, and an invalid `ci_prob`.
 
     Examples
     --------
@@ -107,42 +107,41 @@ def stability(
     radius: float | None = None,
     within: Table | None = None,
 ) -> xr.DataArray:
-    """Largest change of an explanation between an observation and its neighbours, per distance.
+    """Measure how much explanations change between neighboring rows.
 
-    ``max_j |e_i - e_j| / |x_i - x_j|`` over the nearest neighbours j, an estimate of the local
-    Lipschitz constant: the smaller, the stabler. Values are divided by their sd over the
-    observations; e are posterior means, with weights and derivatives times these sds, so that all
-    is in units of y. Weights and contributions of a GPX with Z of its own are compared over z.
+    The result is ``max_j |e_i - e_j| / |x_i - x_j|`` over the nearest neighbors j: an estimate of
+    the local Lipschitz constant, small for stable explanations. Values are divided by their sd over
+    the rows. The explanations e are posterior means, with weights and derivatives times these sds,
+    so all are in units of y. Weights and contributions of a GPX with its own Z are compared over z.
 
-    With a `radius`, the result is equation 19 of Yoshikawa and Iwata. Neighbours are then all
-    observations in a ball. Explanations are standardised over the observations, feature by
-    feature. Distances are those of the dataset's `value` as it is: of z in the units in which the
-    model was given it. The paper standardises its inputs, so standardise the columns before the
-    model; otherwise the columns with the largest units dominate the distance.
+    With a `radius`, the result is equation 19 of Yoshikawa and Iwata: neighbors are all rows in a
+    ball, and explanations are standardized over the rows, feature by feature. Distances use the
+    dataset's `value` without scaling, so the columns with the largest units dominate. The paper
+    standardizes its inputs; to reproduce it, standardize the columns before you build the model.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        Of weights, contributions, derivatives or attributions, at two observations or more.
+        Weights, contributions, derivatives or attributions, at two rows or more.
     neighbours : int
-        How many of them are looked at; of fewer, all others.
+        Number of neighbors; all other rows if there are fewer.
     radius : float, optional
-        Neighbours are those with ``|x_i - x_j| / m`` below it, m the number of coordinates;
-        infinity for all others.
+        Neighbors have ``|x_i - x_j| / m`` below the radius, where m is the number of coordinates;
+        infinity takes all other rows.
     within : frame or array (obs, m), optional
-        The coordinates in which the ball is measured, as they are: of a GPX with Z of its own, its
-        X. The dataset's values as they are by default.
+        Coordinates for the ball, without scaling, such as X for a GPX with its own Z. The dataset's
+        values by default.
 
     Returns
     -------
     xarray.DataArray
-        (obs), or (obs, class); NaN where no neighbour has another value.
+        (obs), or (obs, class); NaN if no neighbor has another value.
 
     Raises
     ------
     ValueError
-        For another dataset, categorical columns, whose levels have no distance, a radius that is
-        not positive, and coordinates without a radius or of other observations.
+        For another dataset, categorical columns, which have no distance, a radius that is not
+        positive, and coordinates without a radius or for other rows.
 
     References
     ----------
@@ -190,7 +189,7 @@ def stability(
 
 
 def _in_ball(within, radius, n):
-    """Ordered pairs of observations whose coordinates are closer than the radius, (2, pairs)."""
+    """Ordered pairs of rows closer than the radius, (2, pairs)."""
     coordinates = np.asarray(within, dtype=float)
     if radius is None:
         raise ValueError("within was given without a radius; expected both.")
@@ -216,41 +215,41 @@ def faithfulness(
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataArray:
-    """Whether predictions drop by what an explanation says when a feature is taken away.
+    """Check that predictions change as explained if a feature is removed.
 
-    Correlation over features between the explanation of an observation and by how much its mean
-    response changes when that feature alone is put where the explanation starts from: the baseline
-    of attributions, the center of contributions. 1 for additive models. Interactions lower it,
-    since what several features add together is taken away with each of them.
+    The result is the correlation, over features, between the explanation of a row and the change of
+    its mean response if the feature alone is set to its reference: the baseline of attributions, or
+    the center of contributions. It is 1 for additive models. Interactions lower it, because
+    removing a feature removes all interactions with it.
 
     Parameters
     ----------
     model, idata
-        What was explained.
+        The explained model and its fit.
     dataset : xarray.Dataset
         Attributions, or contributions, of all features.
     X_new, Z_new : frame or array, optional
-        The samples, as they were given to the verb; None for training samples. Predictions are
-        those of new samples with these values: in GPX without the own deviations of training
-        samples.
+        The rows that were explained; None for the training rows. Predictions are those for new rows
+        with these values: in a GPX they exclude the deviations of the training rows.
     groups_new : array (m,), optional
-        Their groups, where the model has groups.
+        Groups of the rows, for models with groups.
     num_draws : int, optional
-        Thin the posterior to that many draws.
+        Thin the posterior to this many draws.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.DataArray
-        (obs), or (obs, class), within -1 and 1; NaN where explanation or change is the same for
+        (obs), or (obs, class), between -1 and 1; NaN if the explanation or the change is equal for
         all features.
 
     Raises
     ------
     ValueError
         For another dataset, other features than the model's, several baselines, categorical
-        columns, samples whose values are not the dataset's, and probabilities or rates of a GPX:
-        attributions are of its smooth part, predictions are not.
+        columns, and rows that differ from the dataset's. Also for probabilities or rates of a GPX,
+        because attributions describe its smooth part and predictions do not.
 
     References
     ----------
@@ -292,29 +291,28 @@ def sufficiency(
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataArray:
-    """What predictions lose when only the features with the largest explanations are kept.
+    """Measure how well the most important features reproduce predictions.
 
-    ``f(x) - f(x with the others at the baseline)`` of the mean response: close to 0 already for
-    few features where the explanation names those that matter.
+    The result is ``f(x) - f(x with the others at the baseline)`` of the mean response. If the
+    explanation names the features that matter, it is close to 0 for few features already.
 
     Parameters
     ----------
     model, idata, dataset, X_new, Z_new, groups_new, num_draws, progressbar
         See `faithfulness`.
     kept : int or list of int, optional
-        How many features are kept, those with the largest absolute means; all numbers from 0 by
-        default.
+        Number of features to keep, with the largest absolute means; all numbers from 0 by default.
 
     Returns
     -------
     xarray.DataArray
-        (kept, obs), or (kept, obs, class), in units of the explanation. Where there are classes,
-        features are kept by the explanation of each.
+        (kept, obs), or (kept, obs, class), in units of the explanation. With several classes,
+        features are selected by the explanation of each class.
 
     Raises
     ------
     ValueError
-        See `faithfulness`; and for `kept` that are no numbers of features, or repeat.
+        As in `faithfulness`; also for an invalid or repeated `kept`.
 
     References
     ----------

@@ -36,25 +36,25 @@ ROUND_OFF = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Projection:
-    """What `bayes_gpx.project` found.
+    """Variable selection by projection, as returned by `bayes_gpx.project`.
 
     Attributes
     ----------
     table : pandas.DataFrame
-        A row for each `size`, the number of features: `elpd`, the sum of the log predictive
-        densities of all rows, each by a submodel that was found without its fold; `elpd_diff`, the
-        difference from that of the reference; `se`, the standard error of this difference; `kl`,
-        the divergence of the submodel's leave-one-out predictions from those of the reference, on
-        average over rows and draws, in nats; and `feature`, the last one that came in.
+        A row for each `size`, the number of features. `elpd` is the sum of the log predictive
+        densities of all rows, each by a submodel found without its fold; `elpd_diff` is its
+        difference from the reference, with standard error `se`. `kl` is the divergence, in nats, of
+        the submodel's leave-one-out predictions from the reference's, averaged over rows and draws.
+        `feature` is the last feature that entered.
     inclusion : xarray.DataArray
-        (fold, feature): at which size the search of each fold lets a feature in. So
-        ``(inclusion <= size).mean("fold")`` is the share of the folds whose submodel of that size
-        has it.
+        (fold, feature): the size at which the search of each fold includes a feature. For example,
+        ``(inclusion <= size).mean("fold")`` is the proportion of folds with the feature in the
+        submodel.
     path : list of str
         Features in the order of the search, with all rows.
     suggested : int or None
-        The smallest size whose `elpd_diff` is at most one standard error below 0; None if that is
-        true of no size.
+        The smallest size with an `elpd_diff` at most one standard error below 0; None if there is
+        no such size.
     """
 
     table: pd.DataFrame
@@ -64,7 +64,7 @@ class Projection:
     _submodels: dict[int, tuple[Model, xr.DataTree]] = field(repr=False)
 
     def submodel(self, size: int) -> tuple[Model, xr.DataTree]:
-        """The submodel of the first features on the path, and its projected draws.
+        """Return the submodel of the first features on the path, with its draws.
 
         Parameters
         ----------
@@ -75,15 +75,16 @@ class Projection:
         -------
         model : GP
             The reference's kernel, priors, scaling and rows, with `size` of its features, in the
-            order of the data. New samples need these columns; a frame may hold others too.
+            order of the data. New rows need these columns; a frame may contain others too.
         idata : xarray.DataTree
-            Its `posterior` holds the projections of the reference's draws; `sample_stats` their
-            `kl`, and whether the optimiser `converged`. All verbs take this pair.
+            `posterior` contains the projections of the reference's draws; `sample_stats` contains
+            their `kl`, and whether the optimizer `converged`. All explanation functions take this
+            pair.
 
         Raises
         ------
         ValueError
-            For a size that was not asked for, and for 0: without features there is no model.
+            For a size that is not in the table, and for 0, because a model needs features.
         """
         if size not in self._submodels:
             raise ValueError(
@@ -114,57 +115,56 @@ def project(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> Projection:
-    """Find the fewest features that predict as well as all of them, by projection.
+    """Find the fewest features that predict as well as all of them.
 
-    The model with all features is the reference. A submodel has the same kernel, on the first
-    features of a search path, and for each draw of the reference those hyperparameters whose
-    predictions are closest to that draw's: they minimise the Kullback-Leibler divergence, summed
-    over rows, from the reference's leave-one-out predictive distributions to the submodel's [1]_. A
-    submodel is therefore never fitted to y by itself, and its uncertainty is the reference's, as
-    far as fewer features can express it. Submodels are scored by cross-validation, in which the
-    search is repeated without each fold: selecting features on the rows that then score them would
-    make small models look better than they are.
+    Use this variable selection by projection to choose a small model, and `relevance` to rank
+    features of one model. The model with all features is the reference. A submodel has the same
+    kernel on the first features of a search path. Each draw of the reference is projected: the
+    submodel's hyperparameters minimize the Kullback-Leibler divergence, summed over rows, from the
+    reference's leave-one-out predictive distributions [1]_. Submodels are never fitted to y, so
+    their uncertainty is the reference's, as far as fewer features can express it. Cross-validation
+    scores the submodels and repeats the search without each fold: selecting and scoring on the same
+    rows would favor small models.
 
     Parameters
     ----------
     model : GP
-        With normal noise, a kernel by name, and no approximation.
+        With a Gaussian likelihood, a kernel by name, and no approximation.
     idata : xarray.DataTree or dict
-        Its fit; or a dict of fixed hyperparameters, which all folds then take as known.
+        Its fit, or a dict of fixed hyperparameters, which all folds then share.
     path : "relevance", "variance" or list of str
-        In which order features come in, in each fold anew: by their average `bayes_gpx.relevance`
-        (KL-diff), or by how much the mean prediction varies with a feature that is drawn anew given
-        the others, as if features were normal ([2]_, "VAR"); or a given order, of some or all
-        features. "variance" asks what a feature adds to the others, so that of two collinear ones
-        neither comes in early.
+        Order in which features enter, found again in each fold. "relevance" takes the average
+        `bayes_gpx.relevance` (KL-diff). "variance" takes the variance of the mean prediction if a
+        feature is drawn anew given the others, as if features were normal ([2]_, "VAR"); it
+        measures what a feature adds to the others, so two collinear features both enter late. A
+        list fixes the order of some or all features.
     sizes : list of int, optional
-        Numbers of features; from 0 to all features of the path, or to 20, by default. Size 0
+        Numbers of features; by default from 0 to all features of the path, at most 20. Size 0
         predicts one normal distribution for all rows.
     folds : int
-        The reference is fitted anew, by the method of `idata`, without each of so many parts of
-        the rows: the time is that of so many fits and searches more.
+        Number of folds. The reference is refitted without each fold, by the method of `idata`, and
+        the search is repeated.
     clusters : int
-        How many draws of the reference are projected, evenly spaced. The reference is scored by the
-        same draws. A search takes a fraction of a second for each of them and each size, which
-        grows with the cube of the number of rows.
+        Number of evenly spaced reference draws that are projected and scored. A search takes a
+        fraction of a second for each draw and size, growing with the cube of the number of rows.
     executor : concurrent.futures.Executor, optional
-        Works on several folds at a time, Dask's ``client.get_executor()`` too.
+        Works on several folds at a time, for example Dask's ``client.get_executor()``.
     seed : int, optional
-        Of the folds, and of the fits.
+        Seed of the folds and of the fits.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     Projection
-        With the table of sizes, the size that is suggested, and the submodels; `plot_project`
-        draws the table.
+        The table of sizes, the suggested size, and the submodels; `plot_project` draws the table.
 
     Raises
     ------
     ValueError
         For a GPX, other likelihoods, approximations and callable kernels; for an `idata` of another
         model, unknown features, sizes beyond the path, and more folds than rows; for "variance" if
-        there are not more rows in each search than columns.
+        a search has no more rows than columns.
 
     Warns
     -----
@@ -173,8 +173,8 @@ def project(
 
     Notes
     -----
-    Hyperparameters of a projection are not subject to the priors, whose information came in with
-    the reference. What is left out in a fold is left out of y; data keep the scale of all rows.
+    Projected hyperparameters have no priors, because the reference contains the prior information.
+    A fold is left out of y only; data keep the scale of all rows.
 
     References
     ----------
@@ -287,7 +287,7 @@ def _read_sizes(sizes, most):
 
 
 def _refit(idata):
-    """What is known of fits to fewer rows: fixed hyperparameters, or else options of `fit`."""
+    """Settings for fits to fewer rows: fixed hyperparameters, or options of `fit`."""
     if isinstance(idata, dict):
         return idata, {}
     posterior = idata["posterior"]
@@ -300,15 +300,8 @@ def _refit(idata):
 class _Found:
     """A reference, a path, and the submodels on it, all of which score rows.
 
-    Attributes
-    ----------
-    path : list of str
-    kl : dict of floats by size
-    submodels : dict by size
-        Those with features.
-    constant : tuple of arrays (S,)
-        Mean and variance of the submodels without.
-    reference : tuple of GP and its thinned draws
+    `kl` and `submodels` are by size, for sizes above 0. `constant` contains the means and variances
+    (S,) of the submodels without features, and `reference` a GP with its thinned draws.
     """
 
     path: list[str]
@@ -346,20 +339,10 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What is done with all rows and without each fold, as it is sent to other processes.
+    """The arguments of a search, for all rows or without a fold, as sent to other processes.
 
-    Attributes
-    ----------
-    model : GP
-        Of all rows.
-    known, options : dict or None, dict
-        Of `_refit`.
-    order : str or list of str
-        What the path goes by, or the path itself.
-    sizes : list of int
-    folds, clusters : int
-    entropy : int
-        All random numbers follow from it.
+    `known` and `options` come from `_refit`. `order` is a criterion or the path itself. All random
+    numbers follow from `entropy`.
     """
 
     model: Model
@@ -384,7 +367,7 @@ class _Search:
         return _Found(path, kl, submodels, constant, (model, some))
 
     def without(self, fold: int) -> _Part:
-        """The same of a model that has not seen a fold, whose rows it scores."""
+        """Search without a fold, and score the rows of the fold."""
         training, seeds = self.model.training, np.random.SeedSequence(self.entropy)
         own = np.random.default_rng(seeds).permutation(training.n) % self.folds
         rows, kept = np.flatnonzero(own == fold), np.flatnonzero(own != fold)
@@ -422,7 +405,7 @@ def _average_variance(model, idata):
 
 
 RANKED = {"relevance": _average_relevance, "variance": _average_variance}
-"""Functions from a model and its fit to numbers by which features come in, largest first."""
+"""Functions from a model and its fit to scores of features; the largest score enters first."""
 
 
 def _ranked(model, sizes):
@@ -431,10 +414,10 @@ def _ranked(model, sizes):
 
 
 def _constant(reference):
-    """The normal distributions, the same for all rows, that are closest to each draw's.
+    """Means and variances (S,) of the normals that are closest to each draw's predictions.
 
-    Their means and variances (S,), which are those of the mixture over rows; and the divergence on
-    average over rows and draws.
+    Each normal has the moments of the mixture over rows. Also returns the divergence, averaged over
+    rows and draws.
     """
     mean = reference.mean.mean(axis=1)
     apart = reference.mean - mean[:, None]

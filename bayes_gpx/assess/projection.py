@@ -1,7 +1,7 @@
-"""Draws of a simpler model whose predictions are as close as can be to those of another one.
+"""Project the draws of a model onto a simpler model with predictions as close as possible.
 
-What is compared is what each model says of a training response given the others. Predictions of
-responses that a model has seen would not do: a submodel with little noise passes through any.
+Leave-one-out predictions of training responses are compared. In-sample predictions would be
+misleading: a submodel with little noise interpolates any responses.
 """
 
 from __future__ import annotations
@@ -29,24 +29,17 @@ if TYPE_CHECKING:
 
 
 CLOSE = 1e-8
-"""Share of the divergence by which a step must bring a projection closer to be worth a next one.
+"""Smallest relative decrease of the divergence for which a projection takes another step.
 
-Smaller ones double the time, where features hardly matter, for less than 1e-6 nats a row.
+Smaller values double the time if features hardly matter, and gain less than 1e-6 nats a row.
 """
 
 
 class Reference(NamedTuple):
-    """A fit, and what its draws say of each training response given the others.
+    """A fit with one chain, and its leave-one-out predictions for each draw.
 
-    Attributes
-    ----------
-    model : GP
-    hyper : HyperparameterDraws
-        Of one chain.
-    mean, variance : array (S, n)
-        On the model's scale.
-    jitter : float
-        The largest relative one that a draw took.
+    `mean` and `variance` are arrays (S, n) on the model's scale; `jitter` is the largest relative
+    jitter of any draw.
     """
 
     model: Model
@@ -57,7 +50,7 @@ class Reference(NamedTuple):
 
     @classmethod
     def of(cls, model: Model, idata: Draws) -> Reference:
-        """Of a fit with one chain."""
+        """Compute the reference of a fit with one chain."""
         build: Any = _left_out
         (mean, variance), hyper, jitter = at_training_rows(model, idata, build, progressbar=False)
         return cls(model, hyper, mean[0], variance[0], jitter)
@@ -82,14 +75,9 @@ def thinned(idata: Draws, count: int) -> Draws:
 def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.DataTree]:
     """The submodel of some features, with the projection of each draw of a reference.
 
-    A draw's projection minimises ``sum_i KL(p(y_i | y_-i, reference) || p(y_i | y_-i, submodel))``
-    over the submodel's hyperparameters, by L-BFGS with exact gradients, from the reference's own.
-
-    Returns
-    -------
-    submodel : GP
-    idata : xarray.DataTree
-        `sample_stats` has the divergence `kl`, an average over rows in nats, and `converged`.
+    A draw's projection minimizes ``sum_i KL(p(y_i | y_-i, reference) || p(y_i | y_-i, submodel))``
+    over the submodel's hyperparameters, by L-BFGS with exact gradients, starting at the reference's
+    own. `sample_stats` contains the divergence `kl`, an average over rows in nats, and `converged`.
     """
     model = reference.model
     submodel = model.of_features(sources)
@@ -160,7 +148,7 @@ def _of_columns(theta, submodel, kept):
 
 
 def _as_draws(draws):
-    """Dicts of hyperparameters as those of one chain."""
+    """Convert dicts of hyperparameters to one chain of draws."""
     values = {name: np.stack([draw[name] for draw in draws])[None] for name in draws[0]}
     return HyperparameterDraws(values, np.arange(1), np.arange(len(draws)), len(draws) == 1)
 
@@ -195,7 +183,7 @@ class _Scales:
         return {n: np.exp(part[0] if self._alone[n] else part) for n, part in parts.items()}
 
     def theta(self, x, given):
-        """Values of each column, beside those of `given` that are not inferred."""
+        """Values of each column, and the values of `given` that are not inferred."""
         parts = self._split(x)
         return {
             name: np.exp(parts[name][self.groups[name]]).reshape(np.shape(own))
@@ -226,7 +214,7 @@ class _Climb(NamedTuple):
     divergence: Callable
 
     def unconstrain(self, start):
-        """Where the reference is."""
+        """The starting point: hyperparameters of the reference, unconstrained."""
         return self.scales.vector(self.start)
 
     def value_and_slope(self):

@@ -14,10 +14,10 @@ from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.explain.predictions import predictions
 
 REMOVABLE = ("attribution", "contribution")
-"""Explanations that say what a prediction loses with a feature."""
+"""Explanations that quantify the loss of a prediction without a feature."""
 
 ASKED = {"keep": "summary", "draws": 2, "seed": 0}
-"""Options of predictions, of which only the means are used."""
+"""Options of predictions from which only the means are used."""
 
 ROWS = 20_000
 """Most rows that are predicted at a time."""
@@ -58,11 +58,9 @@ class Without:
         self._ask = partial(predictions, model, idata, **options)
 
     def __call__(self, present):
-        """Mean responses with only the features in `present` (variant, 1 or obs, feature) kept.
+        """Mean responses, (variant, obs[, class]), with only the features in `present` kept.
 
-        Returns
-        -------
-        DataArray (variant, obs) or (variant, obs, class)
+        `present` has shape (variant, 1 or obs, feature).
         """
         some = max(1, ROWS // len(self._rows))
         parts = [self._of(present[k : k + some]) for k in range(0, len(present), some)]

@@ -45,7 +45,7 @@ LINEAR: dict[str, tuple[Callable, Callable]] = {
     "weight": (quantities.weight, weights),
     "contribution": (quantities.contribution, contributions),
 }
-"""Quantities that are linear in the process, by name: what is asked, and the verb."""
+"""Quantities that are linear in the process: name, quantity and explanation function."""
 
 NOT_THERE = 1e-10
 """Share of a covariance's largest eigenvalue below which others are round-off."""
@@ -99,24 +99,12 @@ class Truth:
 
 @dataclass
 class Replicates:
-    """Truths drawn for a model, and the refits that look for them.
+    """Draw truths for a model, and refit the model to recover them.
 
-    Parameters
-    ----------
-    model : GP or GPX
-    method : str
-        Of the refits.
-    rows : array of int
-        Positions of the rows whose quantities are looked at.
-    draws : int
-        Draws that a truth is ranked among.
-    posterior : xarray.DataTree or None
-        A fit, whose draws are the truths; None for truths from the prior.
-    quantities : callable or None
-        Of a user: (model, idata) -> Dataset with dims chain and draw; called with a dict of the
-        true hyperparameters too.
-    options : dict
-        Of ``model.fit``.
+    Quantities are computed at positions `rows`, and each truth is ranked among `draws` draws.
+    Truths come from the draws of the fit `posterior`, or from the prior. A user's `quantities` map
+    (model, idata) to a Dataset with dims chain and draw, and also accept a dict of true
+    hyperparameters. `options` are those passed to ``model.fit``.
     """
 
     model: Any
@@ -141,13 +129,7 @@ class Replicates:
         return self.options.get("latent") == "sample"
 
     def run(self, entropy: int, number: int) -> dict[str, dict[str, np.ndarray]]:
-        """Draw a truth, refit, and rank it.
-
-        Returns
-        -------
-        dict of dicts of arrays
-            `pit`, `truth` and `runs`.
-        """
+        """Draw a truth, refit, and rank it: dicts of arrays `pit`, `truth` and `runs`."""
         rng = np.random.default_rng(np.random.SeedSequence(entropy, spawn_key=(number,)))
         seed, begun = int(rng.integers(2**31)), time.perf_counter()
         truth = self.truth(rng, seed)
@@ -213,7 +195,7 @@ class Replicates:
         return {name: hyper.values[name][at] for name in inferred}
 
     def _joint(self, hyper, theta, operator):
-        """Mean and covariance, on the model's scale, of f at all rows and of what is asked."""
+        """Joint mean and covariance, on the model's scale, of f at all rows and of the quantity."""
         model, n = self.model, self.model.training.n
         structure = Structure.of(model, hyper)
         where = from_baseline(model, points(model), "mean")
@@ -274,7 +256,7 @@ class Replicates:
 
 
 def rank(draws: np.ndarray, truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Where a truth (...) lies among draws (S, ...), uniform on (0, 1) if it is one of them.
+    """Position of a truth (...) among draws (S, ...), uniform on (0, 1) if it is one of them.
 
     The rank among S + 1 values, ties broken at random, and a uniform number within its step.
     """

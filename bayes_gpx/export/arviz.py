@@ -39,43 +39,46 @@ def sample_posterior_predictive(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """Draw responses given the data: what PyMC's function of this name does for other models.
+    """Draw responses from the posterior predictive distribution, given the data.
 
-    ``pm.sample_posterior_predictive(idata, model=model.pymc)`` draws y from the hyperparameters
-    alone, since the function is integrated out: its replications know nothing of the training
-    responses. Where latent values are in ``model.pymc`` but not in the fit, it draws them from
-    their prior. It then gives a `PosteriorPredictiveWarning`, but not for a model within a larger
-    ``pm.Model``. The responses drawn here are conditioned on y.
+    Use it instead of ``pm.sample_posterior_predictive(idata, model=model.pymc)``. The PyMC function
+    draws y from the hyperparameters alone, because f is integrated out, so its replications ignore
+    the training responses. If latent values are in ``model.pymc`` but not in the fit, it draws them
+    from their prior. It then gives a `PosteriorPredictiveWarning`, except for a model within a
+    larger ``pm.Model``.
 
     Parameters
     ----------
     model : GP or GPX
     idata : xarray.DataTree or dict
-        What ``model.fit`` or ``pm.sample`` returned, or a dict of fixed hyperparameters on the
-        model's scale.
+        A fit by ``model.fit`` or ``pm.sample``, or a dict of fixed hyperparameters on the model's
+        scale.
     X_new, Z_new : frame or array, optional
-        New samples; None for the training samples.
+        New rows; None for the training rows.
     groups_new : array (m,), optional
-        The groups of new samples, where the model has groups.
+        Groups of the new rows, for models with groups.
     exposure : array (m,), optional
-        Of new counts.
+        Exposure of new counts.
     joint : bool
-        Draw all rows jointly, as a set of data that the model makes, which is what PyMC does: at
-        most 5000 rows. Else each row by itself, which is faster.
+        Draw all rows jointly, as PyMC does: one replicated data set for each draw, at most 5000
+        rows. Otherwise rows are drawn independently, which is faster.
     seed : int, optional
+        Seed of the draws.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.DataTree
-        `posterior_predictive` with `y` (chain, draw, obs) in user units, labels coded 0, 1, ...,
-        and `observed_data`; of new samples the group `predictions` alone.
+        For training rows, the groups `posterior_predictive` with `y` (chain, draw, obs) in user
+        units and `observed_data`; for new rows, only the group `predictions`. Classes are coded 0,
+        1, ...
 
     Raises
     ------
     ValueError
-        If `idata` belongs to another model, samples do not fit it, or there are too many rows to
-        be drawn jointly.
+        If `idata` belongs to another model, rows do not fit it, or there are too many rows to draw
+        jointly.
 
     Examples
     --------
@@ -130,32 +133,34 @@ def predictive_checks(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """The fit with all that ArviZ's predictive checks take: responses drawn at the training rows.
+    """Prepare a fit for ArviZ's predictive checks.
 
-    As in ``az.plot_ppc_pava(bx.predictive_checks(model, idata))``, of labels; of counts
-    ``az.plot_ppc_rootogram``; of real numbers ``az.plot_ppc_dist``. Each row is replicated given
-    all responses, its own among them, so these checks flatter a flexible model. Those that leave
-    the row out are more exact with `bayes_gpx.loo_predictions`, which integrates over f. ArviZ's
-    own, such as ``az.plot_loo_pit``, weigh the draws of f, so look at Pareto k of ``az.loo``.
+    For example, ``az.plot_ppc_pava(bx.predictive_checks(model, idata))`` for classes,
+    ``az.plot_ppc_rootogram`` for counts, and ``az.plot_ppc_dist`` for real numbers. Each row is
+    replicated given all responses, including its own, so these checks flatter a flexible model.
+    Checks that leave the row out are more exact with `bayes_gpx.loo_predictions`, which integrates
+    over f. ArviZ's own, such as ``az.plot_loo_pit``, weigh the draws of f, so check the Pareto k of
+    ``az.loo``.
 
     Parameters
     ----------
     model : GP or GPX
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     joint : bool
-        Draw all rows jointly, as a set of data that the model makes: slower, and needed where a
-        check pools rows, as ``plot_ppc_rootogram`` and ``plot_ppc_tstat`` do; at most 5000 rows.
+        Draw all rows jointly, at most 5000. This is slower, and required by checks that pool rows,
+        such as ``plot_ppc_rootogram`` and ``plot_ppc_tstat``.
     seed : int, optional
+        Seed of the draws.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.DataTree
-        A copy of the fit with the groups that `sample_posterior_predictive` returns, and with
-        `log_likelihood` (chain, draw, obs): the log density of each response given the f of its
-        replication, as ``az.plot_loo_pit`` needs it. It replaces the terms of the fit, which are
-        integrated over f.
+        A copy of the fit with the groups of `sample_posterior_predictive` and with `log_likelihood`
+        (chain, draw, obs): the log density of each response given the f of its replication, as
+        ``az.plot_loo_pit`` needs it. It replaces the terms of the fit, which are integrated over f.
 
     Raises
     ------
@@ -177,34 +182,33 @@ def predictive_checks(
 
 
 def power_scaling(model: Model, idata: Draws, *explained: xr.Dataset) -> Any:
-    """The fit with all that ArviZ's sensitivity to priors takes, for explanations too.
+    """Prepare a fit and explanations for ArviZ's prior sensitivity checks.
 
-    As in ``az.psense_summary(bx.power_scaling(model, idata, bx.attributions(..., obs=[3])))``: how
-    hyperparameters and explanations would change if the prior counted a little more or less, and
-    the likelihood. ``az.plot_psense_dist`` takes it too.
+    For example, ``az.psense_summary(bx.power_scaling(model, idata, bx.attributions(...,
+    obs=[3])))`` shows how hyperparameters and explanations would change if the prior or the
+    likelihood had slightly more or less weight. ``az.plot_psense_dist`` takes the result too.
 
     Parameters
     ----------
     model : GP or GPX
     idata : xarray.DataTree
-        What ``model.fit`` returned, with several draws: "nuts", or "laplace", for which the answer
-        is as good as its approximation.
+        A fit with several draws: "nuts", or "laplace", for which the answer is as good as the
+        approximation.
     *explained : xarray.Dataset
-        What verbs returned for this fit, with draws, all of them; of a few observations, since each
-        number is a row of the summary.
+        Explanations of this fit with all draws. Choose a few rows, since each number is a row of
+        the summary.
 
     Returns
     -------
     xarray.DataTree
-        `posterior`, with the explanations' draws beside the hyperparameters'; `log_prior`, of each
-        hyperparameter; `log_likelihood`, of all of y jointly, in the place of the terms for leaving
-        one out.
+        `posterior`, with the draws of hyperparameters and explanations; `log_prior` of each
+        hyperparameter; and the joint `log_likelihood` of all of y, instead of leave-one-out terms.
 
     Raises
     ------
     ValueError
-        If `idata` belongs to another model or holds one draw, and for explanations without draws,
-        with other ones than the fit's, or of one name.
+        If `idata` belongs to another model or has one draw, and for explanations without draws,
+        with draws of another fit, or with equal names.
 
     References
     ----------

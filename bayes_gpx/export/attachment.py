@@ -1,4 +1,4 @@
-"""Explanations beside the draws of the fit that they explain, in one DataTree."""
+"""Store explanations with the draws of their fit, in one DataTree."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from bayes_gpx.export.long_form import DRAWS
 from bayes_gpx.model.storage import GROUP
 
 SUMMARY = "{}_summary"
-"""Name of the group beside an explanation's own, for its variables without draws.
+"""Name of the group for variables of an explanation without draws.
 
 ArviZ applies its functions to every variable of a group and of all groups inside it.
 """
 
 
 def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
-    """Put explanations into a copy of the fit, each into a group of its own.
+    """Add explanations to a copy of the fit, each in a separate group.
 
-    ArviZ then reads them as it reads the posterior: ``az.summary(tree, group="contributions")``,
+    ArviZ then reads them like the posterior: ``az.summary(tree, group="contributions")``,
     ``az.plot_forest(tree, group="contributions")``, ``az.plot_ridge``. `bayes_gpx.save` writes them
-    with the fit. For a result that is not attached, name its variables with draws, as in
-    ``az.hdi(found, var_names=["attribution"])``, because ArviZ cannot reduce the others.
+    with the fit. Without `attach`, name the variables with draws, as in ``az.hdi(found,
+    var_names=["attribution"])``, because ArviZ cannot reduce the others.
 
     Parameters
     ----------
     idata : xarray.DataTree
-        What ``model.fit`` or ``pm.sample`` returned, or `attach`.
+        A fit by ``model.fit`` or ``pm.sample``, or a result of `attach`.
     **found : xarray.Dataset
-        Results of verbs, with draws, by the names of their groups.
+        Explanations with draws, by the names of their groups.
 
     Returns
     -------
     xarray.DataTree
-        A copy of `idata`, which stays as it is. The group of each keyword holds the variables with
-        draws. A group beside it, such as `attributions_summary`, holds the others, such as exact
-        means and the features' values, and coordinates that only describe, such as `unit`.
+        A copy of `idata`; the original is unchanged. The group of each keyword contains the
+        variables with draws. A second group, such as `attributions_summary`, contains the others,
+        such as exact means and the features' values, and descriptive coordinates, such as `unit`.
 
     Raises
     ------
     ValueError
-        If a group of that name exists, a result has no draws, or something else is given.
+        If a group of that name exists, or a result has no draws or is not a Dataset.
 
     Examples
     --------

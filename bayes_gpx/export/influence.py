@@ -8,47 +8,48 @@ from bayes_gpx.explain.sample_functions import FUNCTIONS, RandomFunctions
 from bayes_gpx.export.long_form import DRAWS
 
 LEFT_OUT = "left_out"
-"""Dim of the rows whose influence is asked for, beside `obs`, those that are explained."""
+"""Dim of the rows that are left out; `obs` is the dim of the explained rows."""
 
 
 def influence_tree(functions: RandomFunctions, found: xr.Dataset) -> xr.DataTree:
-    """Explanations by random functions, with what ArviZ needs to say which row moved them.
+    """Prepare explanations for ArviZ to find the most influential training rows.
 
-    ``az.loo_influence(tree, group="posterior")`` says by how many standard deviations an
-    explanation moves when a training row is left out, without any refit: functions are reweighed by
-    ``1 / p(y_i | f(x_i), theta)``. ``az.loo_expectations(tree, group="posterior")`` says where it
-    moves to. The draws of a fit hold hyperparameters alone and cannot be reweighed in this way, for
-    their explanations are conditional means given all rows.
+    ``az.loo_influence(tree, group="posterior")`` estimates by how many standard deviations an
+    explanation moves if a training row is left out. It does not refit: it weighs functions by ``1 /
+    p(y_i | f(x_i), theta)``. ``az.loo_expectations(tree, group="posterior")`` estimates the new
+    value. Use random functions: the draws of a fit contain only hyperparameters and cannot be
+    reweighed, since their explanations are conditional means given all rows.
 
     Parameters
     ----------
     functions : RandomFunctions
-        What `bayes_gpx.sample_functions` returned; a thousand functions or more.
+        A result of `bayes_gpx.sample_functions`, with a thousand functions or more.
     found : xarray.Dataset
-        What one of its methods returned; or anything computed of that for each function, with its
+        A result of one of its methods, or a value computed from it for each function, with its
         attributes (``.assign_attrs(found.attrs)``).
 
     Returns
     -------
     xarray.DataTree
-        `posterior`, the variables of `found` that have draws, and `log_likelihood`, in which the
-        training rows are along `left_out`. Where the model has constraints, also `log_prior`, with
-        the log probability of each constraint given the functions, along `constraint`:
-        ``az.psense(tree, group_coords={"constraint": "Increasing dose"})`` says how much an
-        explanation would change if that constraint counted a little more or less.
+        `posterior`, the variables of `found` that have draws, and `log_likelihood`, with training
+        rows along `left_out`. Models with constraints add `log_prior`, the log probability of each
+        constraint given the functions, along `constraint`. ``az.psense(tree,
+        group_coords={"constraint": "Increasing dose"})`` then shows how an explanation would change
+        if the constraint had slightly more or less weight.
 
     Raises
     ------
     ValueError
-        If `found` is not of these functions or has no draws, or the kernel has no random functions.
+        If `found` does not belong to these functions or has no draws, or the kernel has no random
+        functions.
 
     Notes
     -----
-    With normal noise and no approximation the weights are exact; otherwise they reweigh what stands
-    for the posterior, such as Laplace's approximation. They can be trusted as far as the Pareto k
-    that comes with them: above 0.7, as for an outlier that few functions come near, the shift is
-    understated. A refit is the exact road there: ``model.of_rows(rest)`` with ``rest, _ =
-    bx.SamplingWrapper(model, idata).sel_observations(i)``, fitted and explained again.
+    The weights are exact for a Gaussian likelihood without approximation. Otherwise they reweigh an
+    approximate posterior, such as Laplace's. Check the Pareto k that ArviZ returns: above 0.7, for
+    example for an outlier that few functions come near, the shift is understated. A refit is then
+    exact: ``model.of_rows(rest)`` with ``rest, _ = bx.SamplingWrapper(model,
+    idata).sel_observations(i)``, fitted and explained again.
 
     References
     ----------

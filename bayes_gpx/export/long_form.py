@@ -19,32 +19,32 @@ DRAWS = {"chain", "draw"}
 
 
 def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFrame:
-    """Lay out a verb's result in long form, a row for each observation and feature.
+    """Convert an explanation to long form: a line for each row and feature.
 
-    What spreadsheets, databases and grammars of graphics take. Polars reads it by
+    Use it for spreadsheets, databases and grammars of graphics. Polars reads the result with
     ``pl.from_pandas``.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What a verb returned, with draws or not.
+        A result of an explanation function, with or without draws.
     ci_prob : float, optional
-        Probability of the intervals; that of the dataset by default. Equal-tailed where the
-        dataset has draws, else from mean and sd as if normal.
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws; otherwise they come from the mean and sd as if normal.
 
     Returns
     -------
     pandas.DataFrame
-        `row`, the observation's label, which is that of the frame's index where `X_new` had one;
-        `feature`, and whatever else there is one number for (class, baseline, ...); `value`, the
-        feature's, and `level` where there are categorical ones; and of each quantity of the verb
-        _mean, _sd, _lower and _upper, and its probabilities. What has no feature, such as
-        `difference`, is repeated for each.
+        `row`, the label of the row (from the index of `X_new` if it had one); `feature` and any
+        other dims (class, baseline, ...); `value` of the feature, and `level` if there are
+        categorical features; and for each quantity _mean, _sd, _lower and _upper, and its
+        probabilities. Quantities without a feature, such as `difference`, are repeated for each
+        feature.
 
     Raises
     ------
     ValueError
-        For a dataset that has neither draws nor means, and a `ci_prob` that is no probability.
+        For a dataset without draws and means, and an invalid `ci_prob`.
     """
     prob = interval_probability(ci_prob, dataset)
     means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]

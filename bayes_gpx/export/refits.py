@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class SamplingWrapper(arviz_stats.SamplingWrapper):
-    """A model and its fit, as ArviZ's cross-validation asks for them.
+    """Wrap a model and its fit for ArviZ's cross-validation with refits.
 
-    ``az.reloo(bx.SamplingWrapper(model, idata))`` refits without each row whose Pareto k is too
-    large, and ``az.loo_kfold(idata, bx.SamplingWrapper(model, idata), k=5, group_by=...)`` without
-    each fold, here of whole groups.
+    ``az.reloo(bx.SamplingWrapper(model, idata))`` refits without each row that has a large Pareto
+    k. ``az.loo_kfold(idata, bx.SamplingWrapper(model, idata), k=5, group_by=...)`` refits without
+    each fold, here of whole groups. Use `loo_predictions` for leave-one-out without refits.
 
     Parameters
     ----------
@@ -31,22 +31,23 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
     idata : xarray.DataTree
         A fit with several draws: "nuts" or "laplace", or by ``pm.sample``.
     method : str, optional
-        Of the refits; that of the fit by default, and "nuts" after ``pm.sample``.
+        Method of the refits; by default the fit's, and "nuts" after ``pm.sample``.
     **options
-        Of ``model.fit``; by default as many draws and chains as the fit has, and no progress bar.
+        Options of ``model.fit``; by default as many draws and chains as in the fit, and no progress
+        bar.
 
     Raises
     ------
     ValueError
-        If the fit belongs to another model or holds a single draw, or the model is part of a larger
+        If the fit belongs to another model or has a single draw, or the model is part of a larger
         ``pm.Model``, which a refit would lose.
 
     Notes
     -----
-    What is left out is left out of y: scales and units of the data stay those of all rows, so that
-    priors mean the same in each fold. Inducing points are placed anew. A row that was left out is a
-    new sample, with fresh `eps_w` in a GPX. The densities of a fold are those of each row by
-    itself, given the rows that the model was fitted to.
+    Rows are left out of y only: data keep the scales and units of all rows, so priors have the same
+    meaning in each fold. Inducing points are placed again. A row that was left out is a new row,
+    with fresh `eps_w` in a GPX. Each row of a fold has its own density, given the rows that the
+    model was fitted to.
 
     Examples
     --------

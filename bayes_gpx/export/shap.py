@@ -18,27 +18,27 @@ def to_shap(
     obs: Labels | None = None,
     ci_prob: float | None = None,
 ) -> Any:
-    """Hand attributions or contributions to the shap package, for its plots.
+    """Convert attributions or contributions for the plots of the shap package.
 
-    shap has one number for each feature of an observation and adds them to a base value. Here
-    they are posterior means, with the ends of their intervals as bounds.
+    shap adds one number for each feature of a row to a base value. The numbers are posterior means,
+    with the ends of their intervals as bounds.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws or not, of
-        all features.
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with or without draws,
+        for all features.
     predictions : xarray.Dataset, optional
-        What `bayes_gpx.predictions` returned for the same samples. The base values of attributions
-        are then the prediction at the baseline, on the scale of the attributions: f, a probability,
-        or a rate for an exposure of 1. In a GPX they include the effect of each sample's own
-        deviation. Without predictions the base values are 0, and the values add up to the
-        difference from the baseline. Contributions bring their `offset`.
+        A result of `bayes_gpx.predictions` for the same rows. The base values of attributions are
+        then the prediction at the baseline, on the scale of the attributions: f, a probability, or
+        a rate for an exposure of 1. In a GPX they include the effect of each row's deviation.
+        Without predictions the base values are 0, and the values add up to the difference from the
+        baseline. Contributions contain their `offset`.
     obs : label or list of labels, optional
-        Only these observations.
+        Only these rows.
     ci_prob : float, optional
-        Probability of the intervals; that of the dataset by default. Equal-tailed where the
-        dataset has draws, else from mean and sd as if normal.
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws; otherwise they come from the mean and sd as if normal.
 
     Returns
     -------
@@ -51,9 +51,9 @@ def to_shap(
     ImportError
         If shap is not installed.
     ValueError
-        For a dataset of another verb, attributions of some features only, several baselines,
-        unknown observations, and predictions of other samples or another class, of contributions,
-        or of the log variance.
+        For a dataset of another function, attributions of some features only, several baselines,
+        unknown rows, and predictions for other rows or another class, for contributions, or for the
+        log variance.
 
     References
     ----------

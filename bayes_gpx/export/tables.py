@@ -52,14 +52,10 @@ def _inert(value):
 
 @dataclass(frozen=True)
 class Beside:
-    """What stands beside each row in a table, whatever is computed of it; Series by row, or None.
+    """Columns copied next to each row of a table; each is a Series by row, or None.
 
-    Attributes
-    ----------
-    ids : names of the rows
-    observed : the target, where it is known
-    groups : passed on to the model
-    gaps : frame of which features were missing and filled in
+    `ids` names the rows, `observed` is the target if known, `groups` are passed to the model, and
+    the frame `gaps` marks missing values that were filled in.
     """
 
     ids: Any = None
@@ -68,7 +64,7 @@ class Beside:
     gaps: Any = None
 
     def of(self, rows: Any) -> Beside:
-        """Of some rows."""
+        """Select some rows."""
         parts = {name: getattr(self, name) for name in ("ids", "observed", "groups", "gaps")}
         return Beside(**{k: None if v is None else v.loc[rows] for k, v in parts.items()})
 
@@ -91,14 +87,11 @@ def predicted(
     ci_prob: float | None = None,
     seed: int | None,
 ) -> Iterator[Any]:
-    """Blocks of predictions, one line for each row.
+    """Yield blocks of predictions, one line for each row.
 
-    Yields
-    ------
-    pandas.DataFrame
-        Columns row, those of `Beside`, and each with _mean, _sd, _lower and _upper: f, on the scale
-        of the link; and y, a new response, a probability for each label but the first of two, or
-        rate and y for counts. For labels `predicted` is the most probable one.
+    Columns are row, the columns of `Beside`, and each of the following with _mean, _sd, _lower and
+    _upper: f, on the link scale; y, a new response; for classes a probability for each class but
+    the first of two; rate and y for counts. `predicted` is the most probable class.
     """
     prob = interval_probability(ci_prob)
     for _, _, found, own in _blocks(model, idata, X, beside, prob, seed):
@@ -116,19 +109,13 @@ def explained(
     ci_prob: float | None = None,
     seed: int | None,
 ) -> Iterator[tuple[Any, Any]]:
-    """Blocks of explanations in long form, a row for each observation and feature, and predictions.
+    """Yield blocks of explanations, a line for each row and feature, and of predictions.
 
-    Yields
-    ------
-    explanations : pandas.DataFrame
-        Columns row, those of `Beside`, feature (and class), value; of a GPX weight (its weight
-        function) and contribution, and attribution, each with _mean, _sd, _lower and _upper;
-        weight_deviation_sd, by which the weights of rows deviate from that; offset, which
-        contributions add up to f_mean with; prediction_mean, and baseline_mean, which attributions
-        add up to it with. The value of a category is its level, and its weight that of this level;
-        a date is written as one.
-    predictions : pandas.DataFrame
-        As `predicted` yields.
+    Explanations have the columns row, the columns of `Beside`, feature (and class), value; for a
+    GPX weight (the weight function) and contribution; and attribution, each with _mean, _sd, _lower
+    and _upper. `weight_deviation_sd` is the sd of the rows' deviations from the weight function.
+    `offset` plus contributions is f_mean; `baseline_mean` plus attributions is prediction_mean. The
+    value of a category is its level, with the weight of this level; dates are written as dates.
     """
     verbs: dict[str, Callable[..., xr.Dataset]] = {}
     if model.training.Z is not None:
@@ -169,7 +156,7 @@ def explained(
 
 
 def _blocks(model, idata, X, beside, prob, seed):
-    """For some rows what functions take, with options; predictions there; and what is beside."""
+    """Blocks of rows: arguments and options of functions, predictions, and columns of `Beside`."""
     seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
     for k, own in enumerate(seeds):
         rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
@@ -208,7 +195,7 @@ def _predictions_table(model, found, beside, prob):
 
 
 def _of_own_levels(dataset, level):
-    """A dataset of indicators along the user's columns: of a category, that of the row's level."""
+    """Reduce indicators to the user's columns: a category takes the row's level."""
     columns = level["feature"].astype(str)
     names = xr.where(level == "", columns, xr.apply_ufunc(np.vectorize(indicator), columns, level))
     drawn = {name: array for name, array in dataset.items() if "feature" in array.dims}
