@@ -1,7 +1,7 @@
-"""Attributions of 89 new rows of diabetes by one fit, against libraries that explain any model.
+"""Attributions of 89 new rows of diabetes, compared with libraries that explain any model.
 
-Every peer explains the very same posterior mean, from the same baseline. Ours are the exact
-attributions with standard deviations; the peers give means alone.
+All libraries explain the same posterior mean from the same baseline. Ours computes exact
+attributions with standard deviations; the others compute only means.
 """
 
 import time
@@ -19,7 +19,7 @@ from sklearn.model_selection import train_test_split
 import bayes_gpx as bx
 
 GOAL = 1e-6
-"""Error, as a share of the largest attribution, at which a quadrature counts as done."""
+"""A quadrature is done at this error, relative to the largest attribution."""
 MOST_STEPS = 4096
 PEER_ROWS = 5
 

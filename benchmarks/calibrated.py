@@ -1,10 +1,10 @@
-"""Is what the package says with 90 % probability so in 90 % of cases? Simulations of models.
+"""Do 90% intervals contain the truth in 90% of cases? Simulation-based calibration of models.
 
-For each, 200 truths from the prior, a refit to each, and the ranks of hyperparameters, f, y,
-slopes, attributions, weights, contributions, relevance and the log likelihood among 99 draws; see
-`bayes_gpx.calibrate`. Runs are kept in a folder, so that the script goes on where it stopped; all
-of them take hours. For each model the shares of truths in central 90 % intervals with p-values of
-uniformity, and a figure.
+For each model the script draws 200 truths from the prior and refits the model to each. It ranks
+hyperparameters, f, y, slopes, attributions, weights, contributions, relevance and the log
+likelihood among 99 draws; see `bayes_gpx.calibrate`. Runs are stored in a folder, so a stopped
+script continues; all runs take hours. For each model the script prints the coverage of central 90%
+intervals with p-values of uniformity, and draws a figure.
 
     python benchmarks/calibrated.py [names of models] [--runs 200] [--out results/calibrated]
 """
@@ -23,9 +23,9 @@ import bayes_gpx as bx
 
 ROWS = 30
 CHAINS = {"draws": 200, "tune": 300, "chains": 2}
-"""Of each refit by NUTS: 400 draws, of which 99 are ranked among."""
+"""NUTS settings of each refit: 400 draws, thinned to 99 for the ranks."""
 SHORT = CHAINS | {"tune": 250}
-"""As many draws in fewer than 1000 steps, from where machine code would be compiled each time."""
+"""As many draws in fewer than 1000 steps, because longer runs compile machine code each time."""
 
 rng = np.random.default_rng(21)
 X = rng.normal(size=(ROWS, 2))
@@ -65,7 +65,7 @@ def main():
     for name in given.models or MODELS:
         build, method, options = MODELS[name]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of single refits
+            warnings.simplefilter("ignore")  # warnings of single refits
             found = bx.calibrate(
                 build(), runs=given.runs, method=method, seed=1, path=given.out / name, **options
             )

@@ -1,8 +1,8 @@
-"""How often 90 % intervals hold the truth, by how the hyperparameters were found.
+"""Coverage of 90% intervals, by inference method for the hyperparameters.
 
-Each run draws hyperparameters, weight functions and data from the model's own prior, so that
-intervals which know all that there is to know cover 90 %. What a plug-in (MAP) hides is what it
-lacks.
+Each run draws hyperparameters, weight functions and data from the model's own prior, so exact
+posterior intervals have 90% coverage. The shortfall of a plug-in method (MAP) is the effect of the
+uncertainty that it ignores.
 """
 
 import sys
@@ -22,7 +22,7 @@ KINDS = ("weight", "contribution", "y", *CENTERS)
 
 
 def prior(name):
-    """Log-normal around the centre, for PyMC."""
+    """Log-normal prior around the center, for PyMC."""
     return pm.LogNormal(name, np.log(CENTERS[name]), SPREAD)
 
 
@@ -40,9 +40,9 @@ def world(rng):
 
 
 def held(model, idata, x, Z, truth, known):
-    """Shares of true values inside the central intervals; normal ones where all is known.
+    """Coverage of the central intervals; normal intervals if hyperparameters are known.
 
-    Of hyperparameters 0 or 1, and NaN where they are known or a mode alone.
+    For hyperparameters the value is 0 or 1, and NaN if they are known or a single mode.
     """
     shares = dict.fromkeys(CENTERS, np.nan)
     tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
@@ -68,7 +68,7 @@ def held(model, idata, x, Z, truth, known):
 
 
 def coverage(runs, methods=METHODS, seed=0):
-    """Share of true values that intervals hold, (run, method, kind)."""
+    """Coverage of intervals, (run, method, kind)."""
     result = np.empty((runs, len(methods), len(KINDS)))
     for run in range(runs):
         theta, x, Z, y, truth = world(np.random.default_rng([seed, run]))

@@ -1,10 +1,11 @@
-"""Models of labels: the fit, sampling and response-scale explanations, against peers.
+"""Classification models: fit, sampling and explanations of probabilities, compared with peers.
 
-(a) MAP by Laplace's evidence on breast_cancer (455 rows to learn from, 30 features) against
-scikit-learn's GaussianProcessClassifier, with as many starts, and what both then predict. (b) NUTS
-on the Laplace marginal against `pm.gp.Latent` with PyMC's defaults, on 200 rows; both by nutpie,
-compilation and the search for the mode apart. (c) Attributions of the probability: 100 rows,
-1000 draws, 30 features. (d) What is predicted of held-out labels.
+(a) MAP with Laplace's marginal likelihood on breast_cancer (455 training rows, 30 features),
+compared with scikit-learn's GaussianProcessClassifier with as many starting points, including
+predictions. (b) NUTS on the Laplace marginal against `pm.gp.Latent` with PyMC's defaults, on 200
+rows. Both use nutpie; compilation and the search for the mode are timed separately. (c)
+Attributions of the probability: 100 rows, 1000 draws, 30 features. (d) Predictions of held-out
+classes.
 """
 
 import sys
@@ -28,7 +29,7 @@ NAMES = ["lengthscale", "amplitude"]
 
 
 def timed(task):
-    """What the task returns, with wall-clock and CPU seconds."""
+    """Result of the task, with wall-clock and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     found = task()
     return found, time.perf_counter() - wall, time.process_time() - cpu
@@ -43,7 +44,7 @@ def cancer():
 
 
 def scores(probability, y, labels):
-    """Accuracy and mean log predictive density, the probability being of the second label."""
+    """Accuracy and mean log predictive density, given the probability of the second label."""
     right = np.where(y.values == labels[1], probability, 1 - probability)
     return (right > 0.5).mean(), np.log(right).mean()
 
@@ -80,13 +81,13 @@ SETS = {
     "digits": (5, 0.2, ("svgp",), bx.Inducing(300)),
     "mnist01": (1, None, ("svgp",), bx.Inducing(100)),
 }
-"""Splits, share of held-out rows, methods, approximation."""
+"""Splits, proportion of held-out rows, methods, approximation."""
 
 
 def quality(name):
-    """Accuracy and log predictive density beside scikit-learn's, one lengthscale for all.
+    """Accuracy and log predictive density next to scikit-learn's, with one lengthscale for all.
 
-    With inducing points both begin at the same place, scikit-learn's for each label.
+    With inducing points, both start at the same place for each label.
     """
     splits, test, methods, approximation = SETS[name]
     print("| data | rows | splits | hyperparameters | accuracy | more by | log density | more by |")
@@ -116,7 +117,7 @@ def quality(name):
         cells = []
         for of, other in zip(zip(*each, strict=True), theirs, strict=True):
             own = np.stack(of)
-            # Rows, which splits share, for the standard error of one split; splits otherwise.
+            # Standard errors are over rows for a single split, and over splits otherwise.
             spread = (own - other).mean(axis=1) if splits > 1 else (own - other)[0]
             more = f"{spread.mean():.4f} ± {spread.std(ddof=1) / np.sqrt(len(spread)):.4f}"
             cells += [f"{own.mean():.4f}", "" if method == "scikit-learn" else more]
@@ -132,7 +133,7 @@ def _split(name, test, seed):
 
 
 def _standardised(X, X_test, y, y_test):
-    """All columns by their own sd, and pixels by that of all: some of them never vary."""
+    """Columns divided by their own sd, and pixels by their common sd, because some never vary."""
     pixels = X.shape[1] > 60
     mean = X.mean()
     sd = X.values.std() if pixels else X.std(ddof=0)
@@ -140,7 +141,9 @@ def _standardised(X, X_test, y, y_test):
 
 
 def _scored(found, y):
-    """Whether the likeliest label is right, and the log probability of the true one, by row."""
+    """For each row, whether the most probable label is right, and the log probability of the true
+    label.
+    """
     p = found["probability_mean"].values
     if p.ndim == 1:
         labels, p = found.attrs["labels"], np.stack([1 - p, p], axis=1)
@@ -158,7 +161,7 @@ def world(rows=ROWS):
 
 
 def latent(X, y):
-    """What a user of PyMC writes, with this package's priors."""
+    """The model as a PyMC user would write it, with this package's priors."""
     with pm.Model() as model:
         lengthscale = pm.LogNormal("lengthscale", 0.5 * np.log(X.shape[1]) + 0.5, 1.0)
         amplitude = pm.HalfNormal("amplitude", 2.0)

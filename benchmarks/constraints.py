@@ -1,8 +1,8 @@
-"""What a constraint is worth: a dose response from few noisy rows, known to be monotone.
+"""How much is a constraint worth? A monotone dose response from few noisy rows.
 
-Prints the error of the function, and coverage and width of its 90 % intervals, without constraints,
-with a right one and with a wrong one; leave-one-out densities of each; and the lengthscale that
-each infers. The number of data sets is an optional argument; 15 take about 5 minutes.
+The script fits models without constraints, with a right one and with a wrong one. It prints the
+error of the function, the coverage and width of its 90% intervals, leave-one-out densities, and the
+inferred lengthscale. The number of data sets is an optional argument; 15 take about 5 minutes.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""GPX on Digits (1437 images, 64 pixels): the fit, against the same model in GPyTorch.
+"""GPX on Digits (1437 images, 64 pixels): the fit, compared with the same model in GPyTorch.
 
-Same model, priors, start and optimiser (L-BFGS) on both sides, float64, compilation apart.
-GPyTorch is told to factorise exactly, as this package does.
+Both sides use the same model, priors, starting point and optimizer (L-BFGS) in float64, without
+compilation time. GPyTorch is set to factorize exactly, as this package does.
 """
 
 import gpytorch
@@ -81,7 +81,7 @@ def fit_gpytorch(X, y, start):
 
 
 def fit_ours(model, start):
-    """The same from `bx`: one start, compilation first."""
+    """The fit of `bx` in the same form: one starting point, compilation first."""
     with blas_threads(model.training.n):
         density, compiling = timed(lambda: Density(model.objective, jacobian=False))
         point = density.unconstrain(start)

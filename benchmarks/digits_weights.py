@@ -1,8 +1,8 @@
-"""GPX on Digits (1437 images, 64 pixels): weights, against the paper's own algorithm.
+"""GPX on Digits (1437 images, 64 pixels): weights, compared with the paper's own algorithm.
 
-Yoshikawa and Iwata's equations 16 to 18 for 360 test images, in blocks of n x n with Woodbury's
-identity; without it the same equations need a matrix of n d rows, shown for small n. Both take
-the hyperparameters that this package's fit found.
+The script implements Yoshikawa and Iwata's equations 16 to 18 for 360 test images, in n x n blocks
+with Woodbury's identity. Without this identity the equations need a matrix of n d rows, shown for
+small n. Both use the hyperparameters of this package's fit.
 """
 
 import resource
@@ -62,7 +62,7 @@ def blocks(theta, X, y, X_new, covariance):
 
 
 def whole(theta, X, y, X_new):
-    """The same with a precision of n d rows, as equation 17 reads before Woodbury."""
+    """Equation 17 before Woodbury's identity, with a precision of n d rows."""
     lengthscale, amplitude, sigma_w, sigma = (theta[n] for n in NAMES)
     n, d = X.shape
     k = amplitude**2 * np.exp(-0.5 * euclidean_distances(X, X, squared=True) / lengthscale**2)

@@ -1,9 +1,9 @@
-"""One evaluation of log density and gradient, against n^3 flops at the measured matmul rate.
+"""One evaluation of log density and gradient, compared with n^3 flops at the measured matmul rate.
 
-One thread. Graphs of one isotropic GPX: this package's, for few calls and, up to a thousand rows,
-as machine code for many; and the same model with PyMC's own `pm.MvNormal` and covariance function.
-Beside them LAPACK's factor and inverse alone, which any of these needs, and the matrix product that
-sets the scale. Each time is the shortest of many.
+The script uses one thread. It times graphs of one isotropic GPX: this package's graph for few
+calls; up to a thousand rows also its machine code for many calls; and the same model with PyMC's
+own `pm.MvNormal` and covariance function. It also times LAPACK's factorization and inverse, which
+any of these needs, and the matrix product that sets the scale. Each time is the shortest of many.
 """
 
 import time
@@ -20,7 +20,7 @@ from bayes_gpx.inference.log_density import NATIVE_BELOW, Density
 
 
 def best(task, repeats):
-    """Milliseconds."""
+    """Shortest time in milliseconds."""
     task()
     times = []
     for _ in range(repeats):
@@ -76,7 +76,7 @@ def main():
             for task in tasks:
                 found = best(task, repeats)
                 texts += [f"{found:.1f}", f"{found / cube:.1f}"]
-            if n >= NATIVE_BELOW:  # no machine code: the same as for few calls
+            if n >= NATIVE_BELOW:  # no machine code here, so the same as for few calls
                 texts[5:7] = "–", "–"
             print(f"| {name} | {n} | " + " | ".join(texts) + " |", flush=True)
 

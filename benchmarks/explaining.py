@@ -1,7 +1,7 @@
-"""A thousand posterior draws explained at 89 new rows of diabetes, against PyMC's own way.
+"""Explain a thousand posterior draws at 89 new rows of diabetes, compared with PyMC's own way.
 
-The peer writes the same quantities as `pm.MvNormal` / `pm.gp.Marginal.conditional` variables
-and calls `pm.sample_posterior_predictive`; its compilation is counted, as each user meets it.
+The PyMC script writes the same quantities as `pm.MvNormal` or `pm.gp.Marginal.conditional`
+variables and calls `pm.sample_posterior_predictive`. Its time includes compilation, as for a user.
 """
 
 import resource
@@ -28,7 +28,7 @@ def measured(task):
 
 
 def posterior(names):
-    """Draws around a plausible point; every peer gets the same."""
+    """Draws around a plausible point, equal for all libraries."""
     rng = np.random.default_rng(0)
     centers = {"lengthscale": 4.0, "amplitude": 0.16, "sigma_w": 0.05, "sigma": 0.68}
     draws = {

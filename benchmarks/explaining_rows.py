@@ -1,13 +1,15 @@
-"""Explanations of very many rows, streamed to a store: rows per second, beside other libraries.
+"""Explain very many rows, streamed to a store: rows per second, compared with other libraries.
 
-One set of hyperparameters, three features, 10,000 rows learnt from. Ours gives the mean, the sd and
-one draw of each number, in parts that two threads share, and writes them to a store. GPyTorch has
-the same inducing points and hyperparameters; its derivatives are PyTorch's of the posterior mean,
-and its attributions captum's integrated gradients of it, with as many steps as it takes until
-they add up to the difference of the means within 1e-3. Its sd is that of the low-rank part. gpboost
-predicts by Vecchia's approximation, by as many neighbours as it takes by default, and by so many
-that its error comes near ours. The peers keep their numbers in memory. Each case has a process of
-its own. `python benchmarks/explaining_rows.py 50000` explains fewer rows than a million.
+All methods use one set of hyperparameters, three features and 10,000 training rows. Ours computes
+the mean, the sd and one draw of each number, in chunks shared by two threads, and writes them to a
+store. The others keep their numbers in memory.
+
+GPyTorch uses the same inducing points and hyperparameters. Its derivatives are PyTorch's
+derivatives of the posterior mean. Its attributions are captum's integrated gradients, with enough
+steps to add up to the difference of the means within 1e-3. Its sd covers only the low-rank part.
+gpboost predicts by Vecchia's approximation, with its default number of neighbors and with enough
+neighbors to bring its error near ours. Each case runs in its own process. `python
+benchmarks/explaining_rows.py 50000` explains fewer rows than a million.
 """
 
 import subprocess
@@ -23,7 +25,7 @@ LEARNT, FEATURES, POINTS, PEER_ROWS, BATCH = 10_000, 3, 200, 20_000, 1000
 THETA = {"lengthscale": np.array([0.8, 0.9, 1.2]), "amplitude": 1.0, "sigma": 0.3}
 NEIGHBOURS = (40, 200, 400)
 GOAL = 1e-3
-"""Largest gap in the sum of captum's attributions, as a share of the largest of them."""
+"""Largest gap in the sum of captum's attributions, relative to the largest of them."""
 
 
 def simulated(n, seed, reach=2.0):
@@ -105,7 +107,7 @@ def gpytorch(rows):
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
     likelihood.noise = THETA["sigma"] ** 2
     peer = Sparse(likelihood).eval()
-    # With the correction its mean is FITC's; without, it is that of Titsias's bound, as ours is.
+    # With the correction its mean is FITC's; without, it is Titsias's, like ours.
     gpytorch.settings.sgpr_diagonal_correction._set_state(False)
     for parameter in peer.parameters():
         parameter.requires_grad_(False)
@@ -158,7 +160,7 @@ def gpboost(rows):
     new, f = simulated(rows, seed=3, reach=1.9)
     options = {"cov_function": "gaussian_ard", "gp_approx": "vecchia", "num_neighbors": 20}
     model = gpb.GPModel(gp_coords=X, **options)
-    # Its ranges are those of exp(-(distance / range)^2).
+    # Its kernel is exp(-(distance / range)^2).
     ranges = np.sqrt(2.0) * THETA["lengthscale"]
     theta = np.array([THETA["sigma"] ** 2, THETA["amplitude"] ** 2, *ranges])
     for neighbours in NEIGHBOURS:

@@ -1,10 +1,10 @@
-"""Do 90 % intervals of probabilities, and of their derivatives, hold the truth as often?
+"""Do 90% intervals of probabilities and of their derivatives have 90% coverage?
 
-Labels of functions that are drawn from the model itself, hyperparameters from their priors, at 60
-rows with two features; intervals at 20 other places. Full sampling of latent values, NUTS on
-Laplace's marginal, a single mode of that, and a sparse variational fit with 8 inducing points; the
-last two leave out the uncertainty of hyperparameters, so both posteriors of f are also shown with
-hyperparameters known.
+Labels come from functions drawn from the model itself, with hyperparameters from their priors, at
+60 rows with two features. Intervals are checked at 20 other places. The methods are full sampling
+of latent values, NUTS on Laplace's marginal, its single mode, and a sparse variational fit with 8
+inducing points. The last two ignore the uncertainty of hyperparameters, so the script also shows
+both posteriors of f with known hyperparameters.
 """
 
 import sys
@@ -44,7 +44,7 @@ def world(rng):
 
 
 def inside(draws, truth):
-    """Share of true values within central intervals of the draws."""
+    """Coverage of central intervals of the draws."""
     tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     low, high = draws.quantile(tails, dim=("chain", "draw")).values
     return np.mean((low <= truth) & (truth <= high))

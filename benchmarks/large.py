@@ -1,7 +1,7 @@
-"""Time and memory of a fit and its attributions as the rows grow to a hundred thousand.
+"""Time and memory of a fit and its attributions for up to a hundred thousand rows.
 
-Each size runs in a process of its own: a fit of 2000 rows from one start, the fit of all rows
-from there, then attributions of 1000 new rows with sd. Eight features of which four matter.
+Each size runs in its own process: a fit of 2000 rows from one starting point, the fit of all rows
+from its optimum, then attributions of 1000 new rows with sd. Four of eight features matter.
 """
 
 import resource

@@ -1,17 +1,22 @@
-"""Fits of many rows by this package and by others: time, error, density and memory, in one table.
+"""Fit many rows with this package and others: time, error, density and memory, in one table.
 
-Two features, normal noise of known size, 5000 rows held out. Each case runs in a process of its own
-with two threads, and is stopped after ten minutes. Seconds are those of building, compiling,
-fitting and predicting. `ptgp` is not in the `bench` extra, since it asks for an older PyMC:
-`pip install --no-deps ptgp`. `python benchmarks/many_rows_peers.py 10000` takes that size alone.
+There are two features, Gaussian noise of known size, and 5000 held-out rows. Each case runs in its
+own process with two threads, and is stopped after ten minutes. Seconds include building, compiling,
+fitting and predicting. `ptgp` needs an older PyMC, so it is not in the `bench` extra: `pip install
+--no-deps ptgp`. `python benchmarks/many_rows_peers.py 10000` runs only this size.
 
-All fit hyperparameters: this package and GPyTorch with 200 inducing points, which GPyTorch's
-stochastic bound moves too; ptgp with 100, since its variances are NaN with 200; gpboost by
-Vecchia's approximation with 20 neighbours, and predicts by 200, where its error no longer falls
-much; `pm.gp.HSGP` by the mode of all variables, since NUTS
-does not finish (`rows.py`) and ADVI meets NaN; scikit-learn's 300 landmarks with a lengthscale by
-three-fold cross-validation on 10,000 rows. GPyTorch makes 30, 5 and 1 passes in steps
-that get smaller. A case that would take twice the limit by its time with fewer rows is not run.
+All methods fit hyperparameters:
+
+- this package and GPyTorch use 200 inducing points; GPyTorch's stochastic bound also moves them,
+  in 30, 5 and 1 passes with decreasing steps;
+- ptgp uses 100, because its variances are NaN with 200;
+- gpboost uses Vecchia's approximation with 20 neighbors, and predicts with 200, beyond which its
+  error hardly falls;
+- `pm.gp.HSGP` uses the mode of all variables, because NUTS does not finish (`rows.py`) and ADVI
+  produces NaN;
+- scikit-learn uses 300 landmarks, with a lengthscale by three-fold cross-validation on 10,000 rows.
+
+A case is skipped if its time with fewer rows predicts more than twice the limit.
 """
 
 import os
@@ -30,7 +35,7 @@ THREADS = {f"{library}_NUM_THREADS": "2" for library in ("OMP", "OPENBLAS", "MKL
 
 
 def rows(n):
-    """Rows learnt from, held-out rows with their f, and center and scale of y."""
+    """Training rows, held-out rows with their f, and center and scale of y."""
     X, y = simulated(n)
     rng = np.random.default_rng(1)
     new = rng.uniform(-2.0, 2.0, (HELD_OUT, 2))

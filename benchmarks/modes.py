@@ -1,9 +1,10 @@
 """Modes of many counts, and of many labels of ten classes: seconds from the data to the fit.
 
-The counts are 20,190 people's visits to a doctor (the RAND health insurance experiment, from
-statsmodels) with nine features, a negative binomial likelihood and 100 inducing points, from the
-package's five starts. The labels are those of 1437 images of digits, with latent functions that are
-independent and Laplace's approximation of all 14,370 latent values, from one start.
+The counts are the doctor visits of 20,190 people (RAND health insurance experiment, from
+statsmodels). Their model has nine features, a negative binomial likelihood and 100 inducing points,
+and is fitted from the package's five starting points. The labels belong to 1437 images of digits.
+Their model has independent latent functions and Laplace's approximation of all 14,370 latent
+values, and is fitted from one starting point.
 """
 
 import resource

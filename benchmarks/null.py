@@ -1,8 +1,9 @@
-"""How often noise is called relevant, and real features are, by permuted columns and refits.
+"""How often do permuted columns and refits call noise relevant, and real features?
 
-Data sets have four real features (a sine, a product of two, a line), four columns of noise, and a
-fifth one that correlates .8 with the first real feature, which has no effect given that one. Prints
-the share of p-values of at most .05 by kind of column, with seconds, and writes all p-values.
+Data sets have four real features (a sine, a product of two, a line) and four columns of noise. A
+fifth column has correlation .8 with the first real feature and no effect given this feature. The
+script prints the proportion of p-values of at most .05 by kind of column, with seconds, and writes
+all p-values.
 
     python benchmarks/null.py [--sets 50] [--real 10] [--out docs/_static/null.csv]
 """
@@ -28,7 +29,7 @@ def data_set(n, seed):
 
 
 def p_values(n, seed, features):
-    """Of some features, and the seconds of a refit."""
+    """p-values of some features, and the seconds per refit."""
     X, y = data_set(n, seed)
     model = bx.GP(X, y)
     idata = model.fit("map", seed=seed, progressbar=False)

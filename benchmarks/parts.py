@@ -1,8 +1,9 @@
-"""Labels of rows in parts: processor seconds of a log density with its slopes, and memory.
+"""Class labels in out-of-core data: processor seconds of a log density and gradient, and memory.
 
-Three features and 50 inducing points; two labels, and three classes. Parts of 10,000 rows that are
-held, the same ones read again for each pass, and a table. Each case runs in a process of its own
-and one thread; a density is the second of two, at other hyperparameters than the first.
+There are three features, 50 inducing points, and two labels or three classes. Chunks of 10,000 rows
+are kept in memory or read again for each pass, and compared with a table. Each case runs in its own
+process with one thread. The time is for the second of two evaluations, at other hyperparameters
+than the first.
 """
 
 import os

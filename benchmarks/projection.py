@@ -1,11 +1,11 @@
-"""Few features that predict as well as all: projection, beside lasso, ARD and KL-diff alone.
+"""Few features that predict as well as all: projection, compared with lasso, ARD and KL-diff.
 
-Three data sets: one of 100 features, of which 5 matter, and two real ones (the Boston data are
-read from the folder that BAYES_GPX_DATA names). 300 rows are for training, and the others are
-scored. "KL-diff" and "ARD" take as many features as the projection suggests, those of the largest
-relevance and of the shortest lengthscales, and are fitted to the response. Stability is how alike
-the features are that a method selects without each of five folds: the average, over pairs of folds,
-of the number in both sets over the number in either.
+There are three data sets: one with 5 relevant features out of 100, and two real ones (the Boston
+data are read from the folder named by BAYES_GPX_DATA). 300 rows are for training, and the others
+are scored. "KL-diff" and "ARD" select as many features as the projection suggests, by largest
+relevance or shortest lengthscale, and are fitted to the response. Stability is the similarity of
+the features that a method selects without each of five folds. It is the mean over pairs of folds of
+the number of features in both sets, divided by the number in either.
 """
 
 import sys
@@ -26,7 +26,7 @@ FIT = {"method": "laplace", "draws": 200, "seed": 1, "progressbar": False}
 
 
 def simulated():
-    """100 features, of which 5 matter: two by curves, two by their product, one by a line."""
+    """100 features with 5 relevant ones: two by curves, two by their product, one by a line."""
     rng = np.random.default_rng(5)
     X = pd.DataFrame(rng.normal(size=(600, 100))).add_prefix("x")
     f = np.sin(1.5 * X["x0"]) + 0.5 * X["x1"] ** 2 + X["x2"] * X["x3"] + X["x4"]
@@ -42,7 +42,7 @@ def real(name):
 
 
 def score(model, idata, X_new, y_new):
-    """Mean log predictive density of rows that a model has not seen."""
+    """Mean log predictive density of held-out rows."""
     rows = model.training.read_observed(X_new, None, y_new, model.specification.observation)
     return averaged(held_out_log_likelihood(model, idata, rows, progressbar=False)).mean()
 
@@ -64,7 +64,7 @@ def lasso(X, y):
 
 
 def alike(sets):
-    """Average over pairs of sets of their intersection over their union."""
+    """Mean over pairs of sets of intersection size divided by union size."""
     return np.mean([len(a & b) / max(len(a | b), 1) for a, b in combinations(map(set, sets), 2)])
 
 

@@ -1,7 +1,7 @@
-"""Diabetes and Boston over five folds: GPX and GP beside ridge, lasso and linear ARD.
+"""Diabetes and Boston over five folds: GPX and GP compared with ridge, lasso and linear ARD.
 
-The response is standardised on all rows, features on the training rows of each fold. Boston is
-read from the folder that BAYES_GPX_DATA names.
+The response is standardized on all rows, features on the training rows of each fold. Boston is read
+from the folder named by BAYES_GPX_DATA.
 """
 
 import time
@@ -22,7 +22,7 @@ from bayes_gpx.inference.diagnostics import ConvergenceWarning
 FOLDS = KFold(5, shuffle=True, random_state=0)
 NUTS = {"method": "nuts", "draws": 250, "tune": 250, "chains": 2, "seed": 0}
 DENSITIES = 100
-"""Hyperparameter draws whose predictive densities are averaged."""
+"""Number of hyperparameter draws for the average of predictive densities."""
 
 HEADING = (
     "| data | method | {} | log density | difference to the first | "
@@ -33,10 +33,8 @@ HEADING = (
 def scores(y, mean, sd):
     """Score the equal mixture of the normals along the first axis of `mean` and `sd`.
 
-    Returns
-    -------
-    array (obs, 3)
-        Squared error, log density, and whether y lies in the central 90% interval.
+    Columns of the result (obs, 3): squared error, log density, and whether y lies in the central
+    90% interval.
     """
     below = norm.cdf(y, mean, sd).mean(axis=0)
     density = logsumexp(norm.logpdf(y, mean, sd), axis=0) - np.log(len(mean))
@@ -72,7 +70,7 @@ def process(family, **options):
 
 
 def penalised(estimator):
-    """A normal around the prediction, as wide as the errors of predictions across folds."""
+    """A normal around the prediction, with the sd of prediction errors across folds."""
 
     def fit(X, y, X_new):
         regression = make_pipeline(StandardScaler(), estimator)
@@ -117,7 +115,7 @@ def difference(found, reference):
 
 
 def held_out(name, methods, X, y, *, root=False):
-    """Print a row for each method; `root` for the root of the mean squared error."""
+    """Print one row per method; `root` prints the root of the mean squared error."""
     first = None
     for method, fit in methods.items():
         found, seconds, r_hat = across_folds(fit, X, y)

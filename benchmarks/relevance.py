@@ -1,10 +1,10 @@
-"""Relevance of 12 features and interactions of their 66 pairs at 400 rows, against peers.
+"""Relevance of 12 features and interactions of their 66 pairs at 400 rows, compared with peers.
 
-Of the same posterior mean, at the training rows: Friedman and Popescu's H-statistic and the
-variation of partial dependence of Greenwell et al., from their definitions
-(`models/shared/peers.py`), and scikit-learn's permutation importance. Of the same posterior: RATE,
-from its definition (L. Crawford, S. R. Flaxman, D. E. Runcie and M. West, "Variable prioritization
-in nonlinear black box methods" (2019)).
+Three peers explain the same posterior mean at the training rows: Friedman and Popescu's H-statistic
+and the variation of partial dependence of Greenwell et al., from their definitions
+(`models/shared/peers.py`), and scikit-learn's permutation importance. RATE explains the same
+posterior, from its definition (L. Crawford, S. R. Flaxman, D. E. Runcie and M. West, "Variable
+prioritization in nonlinear black box methods" (2019)).
 """
 
 import resource
@@ -28,7 +28,7 @@ ONE = {"lengthscale": np.full(FEATURES, 4.0), "amplitude": 1.5}
 
 
 def data():
-    """Three products, three single effects, three features without any."""
+    """Three products, three single effects, three features without any effect."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(ROWS, FEATURES))
     products = sum(X[:, i] * X[:, j] for i, j in TRUE)

@@ -1,11 +1,12 @@
-"""Many rows with normal noise: `HSGP` by sums over rows, and `pm.gp.HSGP` by nutpie.
+"""Many rows with a Gaussian likelihood: `HSGP` by sufficient statistics, and `pm.gp.HSGP` by
+nutpie.
 
-Two features and 20 x 20 sines. Each case runs in a process of its own with an empty folder of
-compiled code; the first table ends at a million rows. The second has the bulk effective draws of
-the worst hyperparameter for each second: ours of the whole fit, the peer's of sampling alone, which
-begins when all is compiled; of a thousand rows too, where the peer is done in time. Kernel, basis
-functions, priors and standardised data are the same on both sides. A peer that is not done after
-ten minutes is stopped, and its draws until then count if it is past tuning.
+There are two features and 20 x 20 sines. Each case runs in its own process with an empty folder of
+compiled code. The first table ends at a million rows. The second contains the bulk effective draws
+per second of the worst hyperparameter, for a thousand rows too, where the peer finishes in time.
+Our rate includes the whole fit; the peer's rate includes only sampling after compilation. Kernel,
+basis functions, priors and standardized data are equal. A peer is stopped after ten minutes, and
+its draws count if tuning is complete.
 """
 
 import os
@@ -22,7 +23,7 @@ FORMS = ("noncentered", "centered")
 SINES, REACH, CHAINS, DRAWS, LIMIT = 20, 1.5, 4, 500, 600.0
 HYPERPARAMETERS = ("lengthscale", "amplitude", "sigma")
 START = ([0.8, 1.0], 1.8, 0.65)
-"""Where the peer's chains start: near the mode. From the prior's centre its centred form fails."""
+"""Start of the peer's chains near the mode; its centered form fails from the prior's center."""
 
 
 def simulated(n):
@@ -123,7 +124,7 @@ def memory(name):
 
 
 def run(*case):
-    """Lines that a case prints, in a process of its own with an empty folder of compiled code."""
+    """Printed lines of a case, run in its own process with an empty folder of compiled code."""
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {
             "PYTENSOR_FLAGS": f"base_compiledir={folder}/pytensor",

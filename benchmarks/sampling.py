@@ -1,10 +1,10 @@
-"""NUTS on an isotropic GPX: bulk effective samples per second, against plain PyMC scripts.
+"""NUTS on an isotropic GPX: bulk effective draws per second, compared with plain PyMC scripts.
 
-(a) The collapsed model as a user of PyMC writes it by hand (`pm.MvNormal`, default sampler), on
-353 rows of diabetes. (b) The hierarchy with every weight as a variable, on 100 rows, non-centred
-and centred. Each chain has one BLAS thread, as `pm.sample` sees to. The wait before the first
-draw is reported apart; rates are those of the worst hyperparameter, over two seeds. A rate means
-nothing where R-hat says that the chains have not converged.
+(a) The collapsed model as a PyMC user writes it by hand (`pm.MvNormal`, default sampler), on 353
+rows of diabetes. (b) The hierarchy with every weight as a variable, on 100 rows, non-centered and
+centered. Each chain has one BLAS thread, set by `pm.sample`. The wait before the first draw is
+reported separately. Rates are for the worst hyperparameter, over two seeds. Ignore a rate if R-hat
+shows that the chains have not converged.
 """
 
 import sys
@@ -27,7 +27,7 @@ NAMES = ["lengthscale", "amplitude", "sigma_w", "sigma"]
 SEEDS = (3, 4)
 LENGTH = {"draws": 1000, "tune": 1000, "chains": 4, "cores": 2}
 SHORT = {"draws": 100, "tune": 200, "chains": 2, "cores": 2}
-"""For what would take an hour."""
+"""Settings for cases that would take an hour."""
 
 
 def hyperparameters(p):
@@ -68,7 +68,7 @@ def hierarchy(x, y, centred):
 
 
 class Run(NamedTuple):
-    """What one seed of one sampler gave."""
+    """Results of one seed of one sampler."""
 
     seconds: float
     cpu: float
@@ -91,7 +91,7 @@ def run(task, seed, names=NAMES):
 
 
 def peer(model, length=LENGTH):
-    """nutpie as `pm.sample` calls it, compilation apart."""
+    """nutpie as `pm.sample` calls it, with compilation timed separately."""
     start = time.perf_counter()
     compiled = nutpie.compile_pymc_model(model)
     wait = time.perf_counter() - start
@@ -104,7 +104,7 @@ def peer(model, length=LENGTH):
 
 
 def ours(model, target_accept=0.9, length=LENGTH):
-    """`fit("nuts")` in its two parts: everything before sampling, and sampling."""
+    """`fit("nuts")` in two steps: everything before sampling, and sampling."""
     start = time.perf_counter()
     with blas_threads(model.training.n, 2):
         density = Density(model.objective, jacobian=True, long_run=True)

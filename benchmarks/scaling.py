@@ -1,13 +1,15 @@
-"""How time and memory grow: with rows, basis functions, features, draws, classes, rows explained.
+"""Growth of time and memory with rows, basis functions, features, draws, classes, explained rows.
 
-Each series runs in a process of its own, over three decades of growing sizes where there can be so
-many, so that the peak of its memory is that of the last size. Times are processor seconds on one
-BLAS thread, which other work on the machine changes little: of one log density with its gradient,
-of a fit by MAP from one start, or of a verb. Exponents are slopes in logarithms over the upper half
-of the sizes, that of memory beside what the imported package has, where it grows by more than 50 MB
-there. Prints the table of docs/scaling.md and draws docs/_static/scaling.svg, with its numbers in
-scaling.csv beside it. `python benchmarks/scaling.py "MAP, exact | rows n"` prints the sizes,
-seconds and GB of one series.
+Each series runs in its own process, over three decades of increasing sizes if feasible, so its peak
+memory belongs to the last size. Times are processor seconds on one BLAS thread, which hardly depend
+on other work on the machine. They measure one log density with its gradient, a fit by MAP from one
+starting point, or an explanation function. Exponents are slopes in logarithms over the upper half
+of the sizes. The exponent of memory excludes the memory of the imported package, and needs a growth
+of more than 50 MB.
+
+The script prints the table of docs/scaling.md and draws docs/_static/scaling.svg, with its numbers
+in scaling.csv. `python benchmarks/scaling.py "MAP, exact | rows n"` prints the sizes, seconds and
+GB of one series.
 """
 
 import os
@@ -21,13 +23,13 @@ import pandas as pd
 
 PICTURE = Path(__file__).parents[1] / "docs" / "_static" / "scaling.svg"
 NUMBERS = PICTURE.with_suffix(".csv")
-"""What was measured: series, size, seconds, gb."""
+"""Measurements: series, size, seconds, gb."""
 
 LONGEST = 0.2
-"""Evaluations are repeated for so many seconds, and at least three times."""
+"""Evaluations are repeated for this many seconds, and at least three times."""
 
 GROWN = 0.05
-"""GB that memory has to grow by for its exponent to be more than chance."""
+"""Minimal growth of memory in GB for an exponent that is not due to chance."""
 
 
 def simulated(n, d=2, likelihood="normal", classes=2):
@@ -55,7 +57,7 @@ START = {"lengthscale": 2.0, "amplitude": 0.8, "sigma": 0.4}
 
 
 def density(**of):
-    """A log density with its gradient, once the functions are there."""
+    """A log density with its gradient, after compilation."""
     from bayes_gpx.inference.log_density import Density
 
     model = built(**of)
@@ -70,7 +72,7 @@ def start(model):
 
 
 def one_pass(**of):
-    """The sums over all rows, as they are made once for a model."""
+    """The sums over all rows, computed once per model."""
     from bayes_gpx.model.data_sums import sums_over_rows
 
     model = built(**of)
@@ -139,7 +141,7 @@ SERIES = {
 
 def series(name):
     make, over, sizes, fixed = SERIES[name]
-    density(n=10)()  # imports and compiles what all series need
+    density(n=10)()  # imports and compiles code that all series need
     before = memory("VmRSS")
     for size in sizes:
         task = make(**fixed, **{over: size})
@@ -150,7 +152,7 @@ def series(name):
             times.append(time.process_time() - cpu)
             if times[-1] > 5.0:
                 break
-        # HSGP's M is the number of its sines along both columns.
+        # HSGP's M counts its basis functions over both columns.
         actual = size**2 if over == "m" and fixed["approximation"] == "HSGP" else size
         print(actual, min(times), memory("VmHWM") - before, flush=True)
 

@@ -1,10 +1,10 @@
-"""Shapley values of a Gaussian process: exact with sd, beside shap's explainers of its mean.
+"""Shapley values of a Gaussian process: exact with sd, compared with shap's explainers of its mean.
 
-One baseline, the mean of 300 rows; features out of a coalition are at it, for all methods alike.
-shap's explainers see a function that predicts the posterior mean from dense matrices. Seconds are
-for each row; ours for 20 rows at once with their sd, after compilation, which the last column has.
-Errors are the largest of a method, as a share of the largest Shapley value. The permutation
-explainer takes as many evaluations as it needs for an error below 1e-3, up to 64 rounds.
+The baseline is the mean of 300 rows; for all methods, features outside a coalition have its values.
+shap's explainers receive a function that predicts the posterior mean from dense matrices. Seconds
+are per row; ours are for 20 rows at once with their sd, after compilation (last column). Errors are
+the largest of a method, relative to the largest Shapley value. The permutation explainer uses
+enough evaluations for an error below 1e-3, up to 64 rounds.
 """
 
 import time

@@ -1,6 +1,6 @@
-"""Attributions of 4000 draws x 1000 rows x 20 features: time, and peak memory beside what is asked.
+"""Attributions of 4000 draws x 1000 rows x 20 features: time, and peak memory next to the result.
 
-Streamed to a zarr store, and summarised without keeping draws.
+Results are streamed to a zarr store, or summarized without keeping draws.
 """
 
 import resource

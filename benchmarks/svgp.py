@@ -1,10 +1,10 @@
-"""Sparse variational classification of mnist01 against GPyTorch's, at equal bounds.
+"""Sparse variational classification of mnist01, compared with GPyTorch's at equal bounds.
 
-2115 images of 784 pixels, probit link, one lengthscale, the same 100 inducing points, both from one
-start and with all rows at each step; hyperparameters and the variational posterior are learnt, the
-points stay. GPyTorch's Adam runs until its bound is within a nat of ours, or for as many steps as
-are allowed; its best of two learning rates counts. Seconds are without compilation: ours of a
-second fit, which finds all functions compiled.
+Both sides use 2115 images of 784 pixels, a probit link, one lengthscale, the same 100 fixed
+inducing points, one starting point, and all rows at each step. They fit hyperparameters and the
+variational posterior. GPyTorch's Adam runs until its bound is within a nat of ours or the steps are
+used up; the better of two learning rates counts. Seconds exclude compilation: ours are from a
+second fit with compiled functions.
 """
 
 import time
@@ -21,7 +21,7 @@ QUIET = {"progressbar": False}
 
 
 class Sparse(gpytorch.models.ApproximateGP):
-    """As GPyTorch's examples have it, with whitened inducing values."""
+    """The model as in GPyTorch's examples, with whitened inducing values."""
 
     def __init__(self, points):
         chosen = gpytorch.variational.CholeskyVariationalDistribution(len(points))
@@ -41,7 +41,7 @@ class Sparse(gpytorch.models.ApproximateGP):
 
 
 def theirs(X, y, points, target, rate):
-    """Seconds and steps until the bound is there (infinite if never), and the best bound."""
+    """Seconds and steps to reach the bound (infinite if never), and the best bound."""
     X, y, points = (torch.tensor(v) for v in (X, y, points))
     model, likelihood = Sparse(points).double(), gpytorch.likelihoods.BernoulliLikelihood().double()
     model.train()

@@ -1,11 +1,12 @@
 """House prices in Taipei: coefficients that vary over the map, by GPX and by mgwr.
 
-Prints how well each method predicts left-out houses, and what it says of each coefficient; draws
-docs/_static/taipei_coefficients.png. The data are read from the folder that BAYES_GPX_DATA names.
+The script prints how well each method predicts left-out houses, and its estimate of each
+coefficient; it draws docs/_static/taipei_coefficients.png. The data are read from the folder named
+by BAYES_GPX_DATA.
 
-mgwr has standard errors of coefficients, but none of predictions. Where the features are centred
-at the new house, its prediction is the intercept; the standard error of that intercept and the
-noise make the predictive density. MGWR predicts no new houses at all.
+mgwr has standard errors of coefficients but not of predictions. If the features are centered at the
+new house, the prediction is the intercept. The standard error of this intercept and the noise give
+the predictive density. MGWR cannot predict new houses.
 """
 
 import warnings
@@ -45,7 +46,7 @@ def gpx(weight_prior):
 
 
 def gwr(bandwidth=None):
-    """The bandwidth is searched by mgwr unless given; an infinite one is least squares."""
+    """Fit GWR; mgwr searches the bandwidth unless given, and an infinite one is least squares."""
 
     def fit(X, y, X_new):
         scaler, y = StandardScaler().fit(X[FEATURES]), y[:, None]
@@ -92,7 +93,7 @@ def gpx_coefficients(X, y):
 
 
 def mgwr_coefficients(X, y):
-    """The same of least squares, GWR and MGWR, after a table of what was fitted."""
+    """Estimates and errors of least squares, GWR and MGWR, after a table of the fits."""
     scaler, target = StandardScaler().fit(X[FEATURES]), (y - y.mean())[:, None]
     data = X[PLACE].to_numpy(), target, scaler.transform(X[FEATURES])
     bandwidth = Sel_BW(*data, **GREAT_CIRCLE).search()
@@ -122,7 +123,7 @@ def mgwr_coefficients(X, y):
 
 
 def summary(found):
-    """Print each coefficient's median, its range from 5 to 95% over the houses, its mean error."""
+    """Print each coefficient's median, 5 to 95% range over the houses, and mean error."""
     print("\n| coefficient | " + " | ".join(found) + " |\n|---|" + "---|" * len(found))
     for j, name in enumerate(COEFFICIENTS):
         cells = []
@@ -138,7 +139,7 @@ def summary(found):
 
 
 def draw(X, found, units):
-    """One row for each coefficient; the two estimates share their colours, the errors theirs."""
+    """Plot one row per coefficient; the two estimates share their colors, and so do the errors."""
     figure, axes = plt.subplots(
         len(COEFFICIENTS), 4, figsize=(11, 11.5), sharex=True, sharey=True, layout="constrained"
     )

@@ -1,11 +1,10 @@
-"""How many signs expectation propagation can take, and what sampling them costs instead.
+"""How many signs can expectation propagation handle, and what does sampling cost instead?
 
-Slopes of a squared exponential process at evenly spaced points, all of which must be positive (with
-the noise that makes a sign soft). Prints, for each number of points, how far the sds of slopes are
-from those of rejection sampling, by expectation propagation and by the Hamiltonian walk of
-`fit(truncated="sample")`; and draws ``docs/_static/truncated.png``, with slopes of a dose response
-beside it.
-Takes about 5 minutes on one core.
+The script uses slopes of a squared exponential process at evenly spaced points, all constrained to
+be positive (with the noise that softens a sign). For each number of points it prints the error of
+the slopes' sds relative to rejection sampling, by expectation propagation and by the Hamiltonian
+walk of `fit(truncated="sample")`. It draws ``docs/_static/truncated.png``, with slopes of a dose
+response in a second panel. It takes about 5 minutes on one core.
 """
 
 import time
@@ -25,13 +24,13 @@ STRENGTH, WALKS, DRAWS, BATCH = 0.01, 4000, 4_000_000, 200_000
 
 
 def slopes(k, lengthscale):
-    """Covariance of k noisy slopes on [0, 1]; the lengthscale is a share of the range."""
+    """Covariance of k noisy slopes on [0, 1]; the lengthscale is relative to the range."""
     apart = np.subtract.outer(*[np.linspace(0, 1, k) / lengthscale] * 2)
     return np.exp(-0.5 * apart**2) * (1 - apart**2) + STRENGTH**2 * np.eye(k)
 
 
 def rejected(cov, rng):
-    """Draws that are positive, of `DRAWS`, or of fewer where 50,000 are kept."""
+    """Positive draws out of `DRAWS`, or out of fewer once 50,000 are kept."""
     root, kept = np.linalg.cholesky(cov), []
     for _ in range(DRAWS // BATCH):
         drawn = rng.standard_normal((BATCH, len(cov))) @ root.T
@@ -42,7 +41,7 @@ def rejected(cov, rng):
 
 
 def errors(k, lengthscale, rng):
-    """Relative errors of sds by both ways, Monte Carlo error, time of the walks."""
+    """Relative errors of sds by both methods, Monte Carlo error, time of the walks."""
     cov, zero, above = slopes(k, lengthscale), np.zeros(k), np.full(k, np.inf)
     kept = rejected(cov, rng)
     mean, variance, _ = interval_sites(cov, np.zeros(0), zero, above)
@@ -70,7 +69,7 @@ def errors(k, lengthscale, rng):
 
 
 def dose_response():
-    """Slopes along the dose, from 12 rows: without constraints, and with 40 signs by both ways."""
+    """Slopes along the dose from 12 rows, without constraints and with 40 signs by both methods."""
     rng = np.random.default_rng(1)
     X = pd.DataFrame({"dose": rng.uniform(0, 10, 12)})
     y = (10 * X["dose"] / (2.5 + X["dose"]) + rng.normal(0, 1.5, 12)).rename("effect")
@@ -90,7 +89,7 @@ def dose_response():
 
 
 def plot(table):
-    """Errors of sds against the number of points, and the slopes of a dose response."""
+    """Plot errors of sds against the number of points, and the slopes of a dose response."""
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
     for color, (lengthscale, own) in enumerate(table.groupby("lengthscale")):
         style = {"color": f"C{color}", "marker": "o"}

@@ -1,7 +1,7 @@
 """How long a user waits: cold processes, empty compilation caches, diabetes (n = 353, d = 10).
 
-Each row runs in a process of its own, with a compilation folder that is new and empty.
-`python benchmarks/waiting.py` prints the table of docs/waiting.md.
+Each row runs in its own process with a new and empty compilation folder. `python
+benchmarks/waiting.py` prints the table of docs/waiting.md.
 """
 
 import os
