@@ -1,21 +1,22 @@
-"""How the defaults do on many small data sets, beside models that people use otherwise.
+"""Score the defaults on many small data sets, compared with models that people use otherwise.
 
-Fits each model to two splits of each set of `defaults_data` and scores it on the rows held out:
+The script fits each model to two splits of each set of `defaults_data` and scores held-out rows:
 
-- the log score, in nats a row; the root mean squared error; the continuous ranked probability
-  score (CRPS); coverage and mean width of central 90% intervals. Responses are divided by the sd of
-  those learned from. For labels, the CRPS is the Brier score, and there is no interval;
-- CPU seconds with all that is compiled, and apart from them those of the fit;
-- the smallest posterior median of sigma, in units of the scaled response; the Pareto k of
-  "laplace"; the largest rate in multiples of the largest count; and the texts of all warnings.
+- log score in nats per row, root mean squared error, continuous ranked probability score (CRPS),
+  coverage and mean width of central 90% intervals. Responses are divided by the sd of the training
+  responses. For labels, the CRPS is the Brier score, and there is no interval;
+- CPU seconds with compilation, and CPU seconds of the fit;
+- the smallest posterior median of sigma in units of the scaled response, the Pareto k of "laplace",
+  the largest rate in multiples of the largest count, and the texts of all warnings.
 
-Ridge, whose normal is as wide as its leave-one-out residuals, the baseline, is logistic regression
-for labels and a Poisson GLM for counts, each with a penalty that folds choose. The random forest's
-normal is as wide as its out-of-bag residuals; its probabilities of labels are shares of trees,
-moved to 1/2 by one row. scikit-learn's Gaussian process is for regression alone.
+The baseline is ridge with a normal distribution as wide as its leave-one-out residuals. For labels
+it is logistic regression, and for counts a Poisson GLM; cross-validation chooses each penalty. The
+random forest's normal is as wide as its out-of-bag residuals. Its probabilities of labels are
+proportions of trees, shrunk toward 1/2 by one row. scikit-learn's Gaussian process supports only
+regression.
 
-The table of a run is appended to after each split, so that a run that was stopped goes on. Failed
-fits are rows with their error. What is printed in the end, or with --table at once, are summaries.
+Each split is appended to the table at once, so a stopped run continues. Failed fits are rows with
+their error. The script prints summaries at the end, or immediately with --table.
 
     python benchmarks/defaults.py [--half choose|confirm|both] [--models NAME ...] [--sets NAME ...]
         [--workers 2] [--out docs/_static/defaults.csv]
@@ -52,21 +53,21 @@ from defaults_data import CHOOSE, CONFIRM, DATA, SPLITS
 OUT = Path("docs/_static/defaults.csv")
 QUIET = {"progressbar": False}
 THINNED = 250
-"""Hyperparameter draws whose predictive densities are averaged."""
+"""Number of hyperparameter draws for the average of predictive densities."""
 LEVELS = (np.arange(1000) + 0.5) / 1000
-"""Probabilities of the quantiles that stand for a distribution."""
+"""Probabilities of the quantiles that represent a distribution."""
 
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 
 
 class Predicted(NamedTuple):
-    """What a model predicts of the rows held out."""
+    """Predictions of one model for the held-out rows."""
 
     log_density: np.ndarray
-    """Of each response, (obs,), in its units."""
+    """Log density of each response, (obs,), in its units."""
     mean: np.ndarray
     draws: np.ndarray
-    """Of new responses, (draw, obs), equally likely."""
+    """Equally likely draws of new responses, (draw, obs)."""
     notes: dict
 
 
@@ -158,27 +159,17 @@ def sklearn_gp(X, y, likelihood):
 
 
 RIVALS = {"ridge": ridge, "forest": forest, "scikit-learn GP": sklearn_gp}
-"""Functions of X, y and the likelihood to a function that predicts, as all models.
+"""Models as functions of X, y and the likelihood that return a function for predictions.
 
-None where the model is not for such responses.
-"""
+They return None if the model does not support such responses."""
 
 
 def fitted(family, method=None, *, only=None, replaced=None, how=None, **options):
-    """A model of this package.
+    """A model of this package, as a function like `RIVALS`.
 
-    Parameters
-    ----------
-    method : str, optional
-        The default of the package if None.
-    only : str, optional
-        The likelihood of the sets that it is run on; all if None.
-    replaced : dict, optional
-        Likelihoods to take instead of those of the sets.
-    how : dict, optional
-        Options of the fit.
-    **options
-        Of the model: `kernel`, `priors` and others. Functions are given X, y.
+    `method` None is the package's default, and `how` are options of the fit. `only` is the only
+    supported likelihood, and `replaced` maps likelihoods of the sets to others. `options` of the
+    model, such as `kernel` and `priors`, can be functions of X, y.
     """
 
     def fit(X, y, likelihood):
@@ -216,7 +207,7 @@ OURS = {
 
 MODELS = RIVALS | OURS
 DEFAULT = (*RIVALS, "GP", "GP map", "GPX map")
-"""Those that are run where --models names none."""
+"""Models to run without --models."""
 
 
 def thin(idata):
@@ -226,7 +217,7 @@ def thin(idata):
 
 
 def predicted(model, idata, y, X_test, y_test):
-    """By the mixture over hyperparameter draws, thinned evenly."""
+    """Predict by the mixture over evenly thinned hyperparameter draws."""
     idata = thin(idata)
     rows = model.training.read_observed(X_test, None, y_test, model.specification.observation)
     density = averaged(held_out_log_likelihood(model, idata, rows, **QUIET))
@@ -242,12 +233,12 @@ def predicted(model, idata, y, X_test, y_test):
 
 
 def scores(given, y, y_test, likelihood):
-    """Of the rows held out; the response in units of its sd where it is a number."""
+    """Scores of held-out rows, for numeric responses in units of their sd."""
     scale = 1.0 if likelihood == "bernoulli" else y.std()
     y_test, m = y_test.values.astype(float), len(given.draws)
     draws = np.sort(given.draws.astype(float), axis=0)
     weights = (2 * np.arange(1, m + 1) - m - 1) / (m * (m - 1))
-    spread = np.einsum("i,ij->j", weights, draws)  # half the mean distance of two draws
+    spread = np.einsum("i,ij->j", weights, draws)  # half the mean distance between two draws
     crps = np.abs(draws - y_test).mean(axis=0) - spread
     if likelihood == "bernoulli":
         crps = (y_test - given.mean) ** 2
@@ -255,7 +246,7 @@ def scores(given, y, y_test, likelihood):
     ends = np.quantile(draws, [0.05, 0.95], axis=0)
     interval = likelihood != "bernoulli"
     return {
-        # Densities of numbers per sd; probabilities of counts and labels have no unit.
+        # Densities of numbers are per sd; probabilities of counts and labels have no unit.
         "log_score": given.log_density.mean() + (likelihood == "normal") * np.log(scale),
         "rmse": np.mean((y_test - given.mean) ** 2) ** 0.5 / scale,
         "crps": crps.mean() / scale,
@@ -279,7 +270,7 @@ KEY = ["set", "split", "model"]
 
 
 def row(data, seed, name):
-    """Fit a model to a split and score it; None where the model is not for such responses."""
+    """Fit a model to a split and score it; None if the model does not support such responses."""
     X, X_test, y, y_test = data.split(seed)
     row = {"set": data.name, "split": seed, "model": name}
     row |= {"n": len(X), "d": X.shape[1], "held_out": len(X_test)}
@@ -310,10 +301,10 @@ def rows(name, seed, models):
 
 
 def run(names, models, out, workers):
-    """Append what the table at `out` lacks, largest sets first."""
+    """Append all missing rows to the table at `out`, largest sets first."""
     done = set(pd.read_csv(out)[KEY].itertuples(index=False, name=None)) if out.exists() else set()
     size = {name: len(DATA[name].split(0)[0]) for name in names}
-    os.environ |= ONE_THREAD  # read by the workers' libraries when they are loaded
+    os.environ |= ONE_THREAD  # the workers' libraries read it when they are loaded
     begun = time.perf_counter()
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
         tasks = []
@@ -336,11 +327,11 @@ def run(names, models, out, workers):
 
 
 NEAR_ZERO, LOW, TELLS, FAR = 1e-3, 0.75, 0.05, 0.15
-"""Sigma in sds of y; coverage; differences of log scores that count, and that are far below."""
+"""Thresholds: sigma in sds of y, coverage, and relevant and large differences of log scores."""
 
 
 def by_set(table):
-    """Scores of each set, averaged over splits; a failure in one of them is one of the set."""
+    """Scores of each set, averaged over splits; a failure in one split counts for the set."""
     text = ["messages", "messages_predicting", "error"]
     table[text] = table[text].astype("object").fillna("")
     table.loc[table["error"] != "", "log_score"] = -np.inf
@@ -359,7 +350,7 @@ def by_set(table):
 
 
 def summary(found):
-    """A line for each model."""
+    """Summarize each model in one line."""
     unsaid = found["messages"] == ""
     silent = unsaid & (found["messages_predicting"] == "")
     lines = {}
@@ -399,7 +390,7 @@ def summary(found):
 
 
 def tell(found):
-    """Print the summary of each half, what stands out by name, and medians by kind of data."""
+    """Print the summary of each half, unusual results by name, and medians by kind of data."""
     halves = {half: sets for half, sets in found.groupby("half", sort=False)}
     for half, sets in (halves | {"both": found} if len(halves) > 1 else halves).items():
         print(f"\n{half}\n{summary(sets).to_string(float_format='{:.3f}'.format)}")
@@ -413,11 +404,11 @@ def tell(found):
 
 
 FURTHEST = 2.0
-"""Nats a row at which the picture ends."""
+"""Limit of the picture in nats per row."""
 
 
 def draw(found, path, models):
-    """Log score above the best rival's, by data set; rivals are small and grey."""
+    """Plot the log score above the best rival's, by data set; rivals are small and gray."""
     scores = found["log_score"].unstack("model")
     rivals, shown = [m for m in RIVALS if m in scores], [m for m in models if m in OURS]
     shown = [m for m in shown if m in scores]

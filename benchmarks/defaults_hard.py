@@ -1,13 +1,13 @@
-"""How the defaults do on the data that defeated earlier ones, and on sets that must not get worse.
+"""Score the defaults on data that defeated earlier defaults, and on sets that must not get worse.
 
-Scores as in `defaults.py`, means over splits, of these groups:
+Scores are the scores of `defaults.py`, as means over splits, for these groups:
 
 - wine: red wine, five random 90/10 splits. A fifth of the rows repeat others with the same rating.
-- repeated: five real sets whose response is rounded to a few values, and a share of whose training
-  rows are repeated. Rows held out are not repeated.
-- twelve: twelve rows of three columns, of which the first alone matters; `WORLDS` data sets.
+- repeated: five real sets with a response rounded to a few values and a proportion of repeated
+  training rows. Held-out rows are not repeated.
+- twelve: `WORLDS` data sets of twelve rows and three columns; only the first column matters.
 - known: diabetes, Boston, fish and concrete, five random 90/10 splits. "GP map before" is the
-  earlier default: the mode of the hyperparameters themselves, without a floor of sigma.
+  earlier default: the mode of the hyperparameters themselves, without a lower bound of sigma.
 
     python benchmarks/defaults_hard.py [--groups NAME ...] [--data FOLDER] [--workers 2]
         [--out docs/_static/defaults_hard.csv]
@@ -34,7 +34,7 @@ SPLITS, WORLDS = 5, 12
 
 REPEATED = {"diabetes": (0.1, 10), "Auto": (0.2, 8), "Prestige": (0.3, 12), "Credit": (0.4, 20),
             "mtcars": (0.5, 8)}  # fmt: skip
-"""Share of repeated rows, and number of values of the response, by data set."""
+"""Proportion of repeated rows, and number of values of the response, by data set."""
 
 
 def named(name):
@@ -56,7 +56,7 @@ def split(load, seed, share=0.1):
 
 
 def repeated(name, seed):
-    """Round the response, and repeat some of the rows to learn from."""
+    """Round the response, and repeat some of the training rows."""
     share, values = REPEATED[name]
     X, X_test, y, y_test = split(REAL[name][2], seed, 0.25)
     step = np.ptp(y) / (values - 1)
