@@ -20,43 +20,43 @@ if TYPE_CHECKING:
 
 
 class GP(Model):
-    """Gaussian process regression.
+    """Model a response with a Gaussian process.
 
-    ``y = f(x) + noise``, where f is a Gaussian process with mean zero on the scale of the
-    standardised response, and noise is N(0, sigma^2).
+    ``y = f(x) + noise``: on the scale of the standardized response f is a Gaussian process with
+    mean zero, and noise is N(0, sigma^2). Use `GPX` instead for a regression with coefficients that
+    vary between rows.
 
     Parameters
     ----------
-    X : pandas or polars frame, xarray.DataArray or array (n, d); or what is read in parts
+    X : pandas or polars frame, xarray.DataArray or array (n, d); or out-of-core data
         A column of a categorical type, ``X["colour"].astype("category")``, is represented by an
-        indicator for each level, such as `colour=red`, which share one lengthscale; see Notes. A
-        column of dates is read as days since the first row's, slopes along it are per day, and new
-        rows have dates too; times with a time zone are refused.
+        indicator for each level, such as `colour=red`; the indicators share one lengthscale (see
+        Notes). A column of dates is converted to days since the first row, slopes along it are per
+        day, and new rows have dates too. Times with a time zone are not supported.
 
-        Rows are read in parts, and need not fit into memory, if X is the path of a Parquet or
-        Arrow file, of a folder of these or a glob, such as ``"rides/*.parquet"``, or a list of
-        files; a pyarrow Dataset or Table; a Dask data frame; or an iterable of pandas or polars
-        frames that can be iterated over again. All columns but y and the exposure are then
-        features. This needs an approximation; see Notes.
+        Out-of-core data need not fit into memory. X is then the path of a Parquet or Arrow file, of
+        a folder of these or a glob, such as ``"rides/*.parquet"``, or a list of files; a pyarrow
+        Dataset or Table; a Dask data frame; or an iterable of pandas or polars frames that can be
+        iterated repeatedly. All columns but y and the exposure are features. This needs an
+        approximation; see Notes.
     y : series or array (n,); or a frame or array (n, q); or str
-        A table holds several outputs of each row, one in each column, for normal noise; missing
-        values are gaps, and columns of arrays are named y0, y1, ... Where rows are read in parts,
-        the name of a column.
+        A table contains several outputs, one in each column, for a Gaussian likelihood. Missing
+        values are allowed, and columns of arrays are named y0, y1, ... For out-of-core data, the
+        name of a column.
     kernel : str, Precomputed or callable
         "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic", joined by
-        ``+`` and ``*``; or a function ``kernel(d)``, called inside the model, that returns a PyMC
+        ``+`` and ``*``; a function ``kernel(d)``, called inside the model, that returns a PyMC
         covariance function including its amplitude; or `Precomputed`, a covariance between labelled
-        objects, where X is one column of their labels.
+        objects, with their labels as the only column of X.
     ard : bool
-        Whether each feature has its own lengthscale.
+        Give each feature its own lengthscale.
     likelihood : str
-        "normal", "student_t", "bernoulli", "categorical", "poisson" or "negative_binomial": how y
-        varies around f. Labels may be strings, booleans or whole numbers. "bernoulli" is for two
-        labels, and f is the log odds (or the probit, depending on `link`) of the second one in
-        sorted order. With "categorical", each class has its own function, all functions share their
-        hyperparameters, and probabilities are their softmax. For counts, f is the log rate. All
-        likelihoods but "normal" use Laplace's approximation or, with `approximation`, the best
-        Gaussian posterior.
+        "normal", "student_t", "bernoulli", "categorical", "poisson" or "negative_binomial". Class
+        labels may be strings, booleans or whole numbers. With "bernoulli", for two classes, f is
+        the log odds (or the probit, depending on `link`) of the second class in sorted order. With
+        "categorical", each class has its own function, all functions share their hyperparameters,
+        and probabilities are their softmax. For counts, f is the log rate. All likelihoods but
+        "normal" use Laplace's approximation or, with `approximation`, the best Gaussian posterior.
     link : {"logit", "probit"}, optional
         Link of "bernoulli"; logit by default.
     approximation : Inducing, HSGP, RandomFeatures or None
@@ -67,40 +67,40 @@ class GP(Model):
         returns a PyMC variable (called with the name, and with `dims` if it takes them); an object
         with ``create_variable(name)``; or a number, which fixes the hyperparameter.
     exposure : array (n,) or str, optional
-        For counts: the factor that the rate is multiplied by, such as the time of observation.
-        Where rows are read in parts, the name of a column.
+        For counts: a factor of the rate, such as the time of observation. For out-of-core data, the
+        name of a column.
     resolution : float or sequence of floats, optional
-        The step that y was recorded to, in its units, such as 1 of whole numbers, for "normal" and
-        "student_t"; one for each of several outputs. By default it is found from three or more
-        distinct values, if a step that their range holds at most 200 times divides all their
-        differences; 0 stands for none.
-        Noise is no less than the rounding error, ``sigma >= resolution / sqrt(12)``, by the default
-        prior of `sigma`: else rows that are repeated with one rounded response have noise of 0.
+        For "normal" and "student_t": the step to which y was rounded, in its units, such as 1 for
+        whole numbers; one for each of several outputs. By default it is found from three or more
+        distinct values, if a step divides all their differences and fits into their range at most
+        200 times; 0 means no rounding. The default prior of `sigma` keeps noise above the rounding
+        error, ``sigma >= resolution / sqrt(12)``. Otherwise repeated rows with one rounded response
+        would have noise of 0.
     scale : bool
-        Whether to standardise X and, for "normal" and "student_t", y (sd with ddof 0), and to
-        centre f at the log of the mean rate for counts. Priors and hyperparameters then refer to
-        standardised data; every result is in user units.
+        Standardize X and, for "normal" and "student_t", y (sd with ddof 0); center f at the log of
+        the mean rate for counts. Priors and hyperparameters then refer to standardized data; every
+        result is in user units.
     groups : series or array (n,), optional
-        A label for each row, such as the person who was measured. Each group g then has a level of
-        its own, ``f(x, g) = f(x) + u_g`` with u_g ~ N(0, group_amplitude^2), which the data of all
-        groups estimate together. Verbs take `groups_new` with `X_new`: a known label continues its
-        group, and any other one is a new group, whose level is drawn from its prior. Rows with the
-        same new label share one. See Notes.
+        A label for each row, such as a person. Each group g has its own level, ``f(x, g) = f(x) +
+        u_g`` with u_g ~ N(0, group_amplitude^2), estimated jointly from all groups. Explanation
+        functions take `groups_new` with `X_new`: a known label continues its group, and an unknown
+        label is a new group with a level drawn from the prior. Rows with the same new label share
+        one level. See Notes.
     representation : {"collapsed", "hierarchy"}
-        The variables in `pymc`, the model's `pymc.Model`. "collapsed": hyperparameters and y; the
-        function is integrated out or, if noise is not normal, represented by whitened latent
-        values. "hierarchy": also f (obs), in user units, with y observed around it, for PyMC's own
+        The variables in `pymc`, the model's `pymc.Model`. "collapsed": hyperparameters and y; f is
+        integrated out or, for a non-Gaussian likelihood, represented by whitened latent values.
+        "hierarchy": also f (obs), in user units, with y observed around it, for PyMC's own
         functions and for further terms of a larger model; see Notes.
     constraints : sequence of constraints
-        What is known of the function beside the data: `bx.constraints.Increasing` and `Decreasing`,
-        `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. With normal
-        noise, and without inducing points; or with another likelihood of one latent value that is
-        log-concave in it, and without an approximation. Then they are in units of f, and
-        observations and bounds are normally approximated by expectation propagation.
+        Knowledge about f in addition to the data: `bx.constraints.Increasing` and `Decreasing`,
+        `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. They need a
+        Gaussian likelihood without inducing points, or another log-concave likelihood of one latent
+        value without an approximation. In the second case they are in units of f, and observations
+        and bounds are normally approximated by expectation propagation.
     correlation : int
         For a table of outputs, and for the classes of "categorical": the number of functions that
-        they share, which is the rank of what correlates them. With 0, they are independent given
-        their hyperparameters. See Notes.
+        they share, the rank of their correlation. With 0, they are independent given their
+        hyperparameters. See Notes.
     name : str
         Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
 
@@ -108,65 +108,64 @@ class GP(Model):
     ------
     ValueError
         For data that are not finite, numeric, varying and of matching size, and for unknown names.
-        For rows in parts, the message begins with the file, frame or partition.
+        For out-of-core data, the message begins with the file, frame or partition.
 
     Notes
     -----
-    Without an approximation memory grows with n^2 and time with n^3, for C classes with C n^2 and
-    C n^3; with M basis functions or inducing points they grow with n M and n M^2. With inducing
-    points and normal noise the model's density is Titsias' bound on the exact one. Variances of a
-    variational posterior are too small rather than too large.
+    *Cost.* Without an approximation memory grows with n^2 and time with n^3; for C classes with C
+    n^2 and C n^3. With M basis functions or inducing points they grow with n M and n M^2. With
+    inducing points and a Gaussian likelihood the density is Titsias' bound on the exact density.
+    Variances of a variational posterior are too small rather than too large.
 
-    With normal noise and M basis functions that no hyperparameter changes, which are those of
-    `HSGP`, rows enter by sums alone. These are made once; a density then takes memory M^2 and time
-    M^3, whatever n is. Beyond 2000 rows such a fit has no leave-one-out terms by itself;
-    ``bx.log_likelihood(model, idata, obs=rows)`` computes those of some rows.
+    With a Gaussian likelihood and `HSGP`, no hyperparameter changes the M basis functions, so the
+    density needs only sufficient statistics. They are computed once; each density then takes memory
+    M^2 and time M^3 for any n. Beyond 2000 rows such a fit contains no leave-one-out terms;
+    ``bx.log_likelihood(model, idata, obs=rows)`` computes them for some rows.
 
-    All other models of rows in parts pass over them for each density: twice with normal noise,
-    once for the coefficients' posterior and once for the bound with its slopes, and with other
-    likelihoods once for each step towards that posterior. State and memory are those of M^2 numbers
-    and of a few parts, or of all rows where these are at most 256 MB, which are then read once.
+    *Out-of-core data.* All other models pass over the rows for each density. A Gaussian likelihood
+    needs two passes, one for the posterior of the coefficients and one for the bound with its
+    slopes. Other likelihoods need one pass for each step towards this posterior. Memory is M^2
+    numbers and a few chunks. Data up to 256 MB stay in memory and are read once.
 
-    Groups need exact models, without `approximation`. A group does not change with x, so
-    attributions and derivatives are those within a group; of a GP they are the same in all groups.
+    *Groups* need exact models, without `approximation`. A group does not change with x, so
+    attributions and derivatives are within a group; in a GP they are equal in all groups.
     ``bx.loo_predictions(model, idata, groups=groups)`` predicts each group from all others.
 
-    Both representations have the same prior of y. `fit` infers the same hyperparameters by the same
-    density, in which f is integrated out, and explanations are the same. Only `pymc` differs: with
-    a hierarchy, ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too, through standard
+    *Representations* have the same prior of y. `fit` infers the same hyperparameters by the same
+    density, with f integrated out, and explanations are equal. Only `pymc` differs: with a
+    hierarchy, ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too, through standard
     normals `f_white` (obs) or, with `HSGP` and `RandomFeatures`, through coefficients. With
-    `Inducing` points f is the process itself. Where there are constraints, such a sampler also
-    samples what they are about, through `constrained_white`.
+    `Inducing` points f is the process itself. With constraints, such a sampler also samples the
+    constrained quantities, through `constrained_white`.
 
-    Several outputs are a linear model of coregionalisation,
-    ``f_o(x) = h_o(x) + sum_r loading[o, r] g_r(x)``, with noise N(0, sigma_o^2). Each h_o is the
-    process of a model of that output alone; lengthscale, amplitude and other hyperparameters have
-    the dim `output` first. The g_r have an amplitude of 1, and hyperparameters such as
-    `factor_lengthscale` (factor, feature). `output_covariance` (output, output_bis) is what the
-    outputs share, ``loading loading'``; the signs and places of single factors are not identified.
-    Each output is scaled by its own mean and sd. In the `pymc.Model`, y has one value for each cell
-    of the table that was observed. Verbs return a last dim `output`; ``model.of_output(name)`` is
-    the model as it is asked about one output. For outputs the model is exact, has a kernel by its
-    name and neither groups, constraints nor a hierarchy.
+    *Several outputs* are a linear model of coregionalization, ``f_o(x) = h_o(x) + sum_r loading[o,
+    r] g_r(x)``, with noise N(0, sigma_o^2). Each h_o has the prior of a model of output o alone;
+    lengthscale, amplitude and other hyperparameters have the dim `output` first. The g_r have an
+    amplitude of 1, and hyperparameters such as `factor_lengthscale` (factor, feature). The shared
+    covariance is `output_covariance` (output, output_bis), ``loading loading'``; the signs and
+    places of single factors are not identified. Each output is scaled by its own mean and sd. In
+    the `pymc.Model`, y has one value for each observed cell of the table. Explanation functions
+    return a last dim `output`; ``model.of_output(name)`` explains one output. Such a model is exact
+    and has a kernel by name. Not supported: groups, constraints and a hierarchy.
 
-    Classes that correlate have latent functions of one kernel [1]_, ``f_c(x) = amplitude h_c(x) +
-    sum_r loading[c, r] g_r(x)``. All h_c and g_r are independent and have the kernel's lengthscale
-    and an amplitude of 1, so that Cov(f_c, f_k) at one x is B_ck of ``B = amplitude^2 I + loading
-    loading'``. Of a sum of kernels, each summand has an amplitude and loadings, such as
+    *Correlated classes* have latent functions of one kernel [1]_, ``f_c(x) = amplitude h_c(x) +
+    sum_r loading[c, r] g_r(x)``. All h_c and g_r are independent, with the kernel's lengthscale and
+    an amplitude of 1, so Cov(f_c, f_k) at one x is B_ck of ``B = amplitude^2 I + loading
+    loading'``. In a sum of kernels, each summand has an amplitude and loadings, such as
     `linear_loading`. `output_covariance` (class, class_bis) is B, summed over summands. Softmax
-    depends on differences between classes alone, so that data tell of `output_covariance_centred`,
-    which is ``H B H`` with ``H = I - 1/C``; single loadings are not identified, and for C classes C
-    - 2 shared functions are as many as can matter. Laplace's approximation takes all n C latent
-    values together: memory grows with (n C)^2, time with (n C)^3, and n C is at most 5000. Such a
-    model has no approximation, a kernel by its name, and neither groups nor a hierarchy.
+    depends only on differences between classes, so data identify only `output_covariance_centred`,
+    which is ``H B H`` with ``H = I - 1/C``. Single loadings are not identified, and for C classes
+    at most C - 2 shared functions matter. Laplace's approximation takes all n C latent values
+    together: memory grows with (n C)^2, time with (n C)^3, and n C is at most 5000. Such a model
+    has a kernel by name. Not supported: approximations, groups and a hierarchy.
 
-    With one lengthscale for all indicators of a column, a stationary kernel treats its levels as
-    exchangeable: k = 1 for equal levels and the same correlation rho for any two different ones,
-    whatever their names and order, so that a declared level without rows can be predicted.
-    Indicators are scaled by the root of their summed variances, so that two random rows are as far
-    apart as in a standardised column of numbers. Explanations treat the column as one feature:
-    attributions and contributions are sums over its indicators, relevance, comparisons and partial
-    dependence compare levels, and derivatives along levels are refused. A callable kernel sees
+    *Categorical columns* have one lengthscale for all indicators. A stationary kernel therefore
+    treats levels as exchangeable: k = 1 for equal levels and one correlation rho for any two
+    different levels, for any names and order, and a declared level without rows can be predicted.
+    Indicators are scaled by the root of their summed variances, so two random rows are as far apart
+    as in a standardized column of numbers. Explanations treat the column as one feature:
+    attributions and contributions are sums over its indicators; relevance, comparisons and partial
+    dependence compare levels; derivatives along levels are not supported. A callable kernel takes
     indicators as columns.
 
     References
@@ -240,52 +239,53 @@ class GP(Model):
 
 
 class GPX(Model):
-    """Regression with a Gaussian process on each feature's weight [1]_.
+    """Model a response by a regression with weights that vary with x [1]_.
 
-    ``y = z' w(x) + noise``, ``w_l(x) = g_l(x) + eps_w,l``: g_l are zero-mean Gaussian
-    processes with the kernel, `eps_w` ~ N(0, sigma_w^2) is each sample's own, and noise is
-    N(0, sigma^2).
+    ``y = z' w(x) + noise``, ``w_l(x) = g_l(x) + eps_w,l``: the weight functions g_l are zero-mean
+    Gaussian processes with the kernel, `eps_w` ~ N(0, sigma_w^2) are deviations of each row, and
+    noise is N(0, sigma^2). Use `GP` if you need no coefficients.
 
     Parameters
     ----------
-    X : pandas or polars frame, xarray.DataArray or array (n, d); or what is read in parts
-        Features that the weights depend on. What is read in parts, as in `GP`, holds all columns;
-        those that are neither y, the exposure nor in Z are these features.
+    X : pandas or polars frame, xarray.DataArray or array (n, d); or out-of-core data
+        Features that the weights depend on. Out-of-core data, as in `GP`, contain all columns; the
+        features are all columns but y, the exposure and the columns of Z.
     y : series or array (n,); or str
-        The name of a column, where rows are read in parts.
+        The response; for out-of-core data, the name of a column.
     Z : like X, (n, p), optional; or list of str
         Features that have weights; X itself by default. Each level of a categorical column has its
-        own weight. Where rows are read in parts, names of columns.
+        own weight. For out-of-core data, names of columns.
     kernel, ard, likelihood, link, approximation, exposure, resolution, priors, scale, name
-        As in `GP`; `scale` standardises Z too.
+        As in `GP`; `scale` standardizes Z too.
     constraints
         As in `GP`, and `bx.constraints.Weight`.
     groups : series or array (n,), optional
-        As in `GP`, but each group has weight functions of its own beside those of all groups:
-        ``g_l(x) + v_l,g(x)``, where v has the same kernel with `group_amplitude` in the place of
-        `amplitude`. A constant in Z (`intercept`) gives groups a level that varies with x. This
-        needs a kernel by its name, and weight_prior="shared" or "per_feature".
+        As in `GP`, but each group adds its own weight functions, ``g_l(x) + v_l,g(x)``, where v has
+        the same kernel with `group_amplitude` instead of `amplitude`. A constant in Z (`intercept`)
+        gives groups a level that varies with x. This needs a kernel by name, and
+        weight_prior="shared" or "per_feature".
     representation : {"collapsed", "hierarchy"}
         As in `GP`. A hierarchy has the weight functions `g`, `eps_w` (unless `sigma_w` is fixed at
-        0) and the weights `w`, their sum, all (obs, z_feature) in units of y per unit of z, and `f`
-        (obs), the sum of ``w_l (z_l - center_l)`` plus the mean of y, where the model scales its
-        data.
+        0) and the weights `w`, their sum, all (obs, z_feature) in units of y per unit of z. It also
+        has `f` (obs), the sum of ``w_l (z_l - center_l)``, plus the mean of y if the model scales
+        its data.
     weight_prior : {"shared", "per_feature", "horseshoe"}
         "shared": one amplitude for all weight functions. "per_feature": one amplitude for each.
-        "horseshoe": one amplitude for each under a regularised horseshoe prior, where `eps_w,l` has
-        sd ``sigma_w amplitude_l``.
+        "horseshoe": one amplitude for each under a regularized horseshoe prior, with sd ``sigma_w
+        amplitude_l`` for `eps_w,l`.
     intercept : bool
-        Whether to add a constant 1 to Z, as the last column `intercept`.
+        Add a constant 1 to Z, as the last column `intercept`.
 
     Notes
     -----
     `sigma_w` is weakly identified: it affects the data only through a variance of y that grows with
     the length of z, so its prior matters. State this prior when you publish weights of training
-    samples.
+    rows.
 
-    With `HSGP`, normal noise and ``priors={"sigma_w": 0}`` rows enter by sums alone, as in `GP`;
-    M is the number of basis functions times that of weights. Otherwise each density of rows in
-    parts passes over them, and their own `eps_w` are known as those of a table are.
+    With `HSGP`, a Gaussian likelihood and ``priors={"sigma_w": 0}`` the density needs only
+    sufficient statistics, as in `GP`; M is the number of basis functions times the number of
+    weights. Otherwise each density of out-of-core data passes over the rows, and their `eps_w` are
+    inferred as for data in memory.
 
     References
     ----------

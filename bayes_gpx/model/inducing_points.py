@@ -1,4 +1,4 @@
-"""Where a model's inducing points lie at first: where the data do."""
+"""Initial positions of a model's inducing points, among the data."""
 
 import numpy as np
 from scipy.cluster.vq import ClusterError, kmeans2
@@ -10,15 +10,7 @@ LARGEST_CLUSTERED = 10_000
 
 
 def inducing_points(training, approximation):
-    """Inducing points on the model's scale: dict of `U` and, for weighed features, `U_Z`.
-
-    Empty for other approximations.
-
-    Raises
-    ------
-    ValueError
-        For given points of the wrong width, or too large a basis.
-    """
+    """Inducing points on the model's scale: dict of `U` and, for a GPX, `U_Z`; else empty."""
     if approximation is None:
         return {}
     refuse_large(approximation, training.d)

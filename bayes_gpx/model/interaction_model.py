@@ -25,39 +25,39 @@ BASES = {
 
 
 def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
-    """Build the model of the same data whose features act alone, or in the given pairs.
+    """Build a model of the same data with only the given interactions.
 
-    ``f(x) = sum_j f_j(x_j) + sum_(i, j) f_ij(x_i, x_j)``, each summand a Gaussian process of its
-    own with the kernel of `model`: what is left of a model when only these interactions are kept.
-    How well it predicts, beside `model` itself, says whether they are the ones that matter.
+    Use it to check that the pairs found by `interactions` matter: compare its predictions with
+    those of `model`. ``f(x) = sum_j f_j(x_j) + sum_(i, j) f_ij(x_i, x_j)``, where each summand is a
+    separate Gaussian process with the kernel of `model`.
 
     Parameters
     ----------
     model : GP
         With one of the kernels "expquad", "matern52" and "matern32". It need not be fitted.
     pairs : list of pairs of str
-        Features that interact, such as the first of `bayes_gpx.ranking`; may be empty. A
+        Features that interact, such as the first pairs of `bayes_gpx.ranking`; may be empty. A
         categorical column is one feature: its effect has a kernel of all its indicators, with one
         lengthscale.
 
     Returns
     -------
     GP
-        Not fitted, with the data, scaling, likelihood and priors of noise of `model`.
-        Hyperparameters: `amplitude` and `lengthscale` of each feature; `pair_amplitude` and
-        `pair_lengthscale` (pair, 2) of each pair, the feature that stands first in the data first.
+        Not fitted, with the data, scaling, likelihood and noise priors of `model`. Hyperparameters:
+        `amplitude` and `lengthscale` of each feature; `pair_amplitude` and `pair_lengthscale`
+        (pair, 2) of each pair, with features in the order of the data.
 
     Raises
     ------
     ValueError
-        For a GPX, another kernel, an approximation, and pairs that are no pairs of different names
-        or asked twice.
+        For a GPX, another kernel, an approximation, and pairs that are repeated or not two
+        different names.
 
     References
     ----------
     Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
     (2021), the bike sharing experiment; Duvenaud, Nickisch and Rasmussen, "Additive Gaussian
-    processes" (2011), of whose kernel these are chosen terms.
+    processes" (2011), for the full kernel.
     """
     refuse_swapped(model, None)
     model.training.refuse_outputs("interaction_model", "Fit a model of one column of y.")
@@ -93,17 +93,8 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
 class Effects:
     """A callable kernel: the sum over single features and pairs of them.
 
-    Attributes
-    ----------
-    base : str
-        The kernel of each effect, a key of `BASES`.
-    groups : tuple of int
-        For each column the feature that it belongs to: all indicators of a categorical one, to one.
-    pairs : tuple of pairs of int
-        Of features.
-    names : tuple of str
-        Of the pairs.
-    dim : str
+    `base` is a key of `BASES`. `groups` maps columns to features (all indicators of a categorical
+    column to one), `pairs` are pairs of features, and `names` are their names.
     """
 
     base: str
@@ -121,7 +112,7 @@ class Effects:
         names: Sequence[str],
         dim: str,
     ) -> Effects:
-        """Of what a file holds, where tuples are lists."""
+        """Restore effects from a file, where tuples are lists."""
         return cls(base, tuple(groups), tuple((i, j) for i, j in pairs), tuple(names), dim)
 
     @property

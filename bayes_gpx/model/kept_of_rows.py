@@ -1,4 +1,4 @@
-"""What a model keeps of rows that were read in parts, in their place: for files and processes."""
+"""Summaries of out-of-core rows that replace the rows in files and other processes."""
 
 from __future__ import annotations
 
@@ -21,28 +21,22 @@ DIMS = {
     "found_root": ("found", "function", "function_bis"),
     "found_jitter": ("found",),
 }
-"""Of variables in a file; those of numbers are missing."""
+"""Dims of variables in a file; scalars are missing."""
 
 OF_CLASSES = {
     "found_alpha": ("found", "function", "class"),
     "found_root": ("found", "class", "function", "function_bis"),
 }
-"""Of those of several classes."""
+"""Dims of variables for several classes."""
 
 
 @dataclass(frozen=True, eq=False)
 class KeptOfRows:
-    """Sums over rows, or what the rows left behind at some draws of the hyperparameters.
+    """Sums over rows, or the posteriors given the rows at some hyperparameter draws.
 
-    Attributes
-    ----------
-    sums : dict of arrays
-        By the names of `Sums`, where these are all that is needed; else empty.
-    found : dict of tuples
-        alpha (M,), root (M, M) and jitter, by digests of hyperparameters; of several classes
-        alpha (M, C) and root (C, M, M).
-    inducing : dict of arrays
-        Inducing points, where there are any.
+    `sums` has the names of `Sums` if these suffice, else it is empty. `found` maps digests of
+    hyperparameters to alpha (M,), root (M, M) and jitter, or alpha (M, C) and root (C, M, M) for
+    several classes. `inducing` contains inducing points, if any.
     """
 
     sums: Mapping[str, np.ndarray] = field(default_factory=dict)

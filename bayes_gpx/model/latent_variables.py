@@ -22,10 +22,10 @@ from bayes_gpx.processes.operators import weight
 
 
 def latent_names(specification, rename):
-    """Variables of a model whose draws a posterior is conditioned on beside hyperparameters.
+    """Names of latent variables that a posterior is conditioned on, by their internal names.
 
-    Their names by those of `bayes_gpx.posteriors.base`. Where noise is normal, all but
-    hyperparameters integrates out exactly, unless constraints have bounds.
+    For a Gaussian likelihood, everything but hyperparameters integrates out exactly, unless
+    constraints have bounds.
     """
     constraints = specification.constraints
     if specification.normal and (constraints is None or constraints.bounded is None):
@@ -49,23 +49,10 @@ def _on_rows(specification):
 
 
 def latent_values(specification, given, prefix, rename):
-    """Add whitened latent values, or coefficients with samples' own deviations beside them.
+    """Add whitened latent values, or coefficients and the deviations of rows, to the model.
 
-    Where there are constraints, what they are about is added too, and their probability given it.
-
-    Parameters
-    ----------
-    specification : Specification
-    given : Conditioning
-    prefix : str
-        What the names of the variables begin with.
-    rename : callable
-        From the names of dims to those in the model.
-
-    Returns
-    -------
-    f : tensor (n,) or (n, C)
-        Latent values at the observations, on the model's scale.
+    With constraints, the constrained quantities are added too, and the probability of the
+    constraints given them. Returns f (n,) or (n, C) at the rows, on the model's scale.
     """
     sampled, dims = specification.strategy_of((WHITENED,)), _by_row(given, rename)
     name, white = f"{prefix}_{WHITENED}", {}
@@ -87,14 +74,10 @@ def latent_values(specification, given, prefix, rename):
 
 
 def weighed_values(given, training, rename):
-    """Add the weights of a GPX, of which f is made: w = g + eps_w, in units of y per unit of z.
+    """Add the weights w = g + eps_w of a GPX, in units of y per unit of z, and return f.
 
-    With `sigma_w` fixed at 0 there is no `eps_w`: all its draws would be 0, and R-hat undefined.
-
-    Returns
-    -------
-    f : tensor (n,) or (n, C)
-        Latent values at the observations, in the units of y.
+    With `sigma_w` fixed at 0 there is no `eps_w`: all its draws would be 0, and R-hat undefined. f
+    is (n,) or (n, C) in units of y.
     """
     obs, *classes = _by_row(given, rename)
     dims = (obs, rename("z_feature"), *classes)

@@ -21,40 +21,41 @@ LEAST_RATIO = 10.0
 
 
 def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any:
-    """Prior of lengthscales with most of its mass between the data's spacing and their range.
+    """Build a lengthscale prior from the spacing and the range of the data.
 
-    These data cannot tell functions of lengthscales below their spacing from noise, nor those of
-    lengthscales above their range from a constant or a line. For each column an inverse gamma
-    distribution puts ``(1 - mass) / 2`` below the spacing and as much above the range: little near
-    zero, and a heavy tail of long lengthscales, by which a column may turn out not to matter.
+    Use it if lengthscales are weakly identified. The data cannot distinguish lengthscales below
+    their spacing from noise, or lengthscales above their range from a constant or a line. For each
+    column an inverse gamma distribution has ``(1 - mass) / 2`` below the spacing and above the
+    range. It has little mass near zero, and a heavy tail of long lengthscales for columns that do
+    not matter.
 
     Parameters
     ----------
     X : pandas or polars frame, xarray.DataArray or array (n, d)
-        What the model is given.
+        X as passed to the model.
     mass : float
-        Between both bounds.
+        Probability between both bounds.
     scale : bool
-        As in the model: whether X is standardised there.
+        As in the model: X is standardized there.
 
     Returns
     -------
     callable
         For ``priors={"lengthscale": ...}`` of `GP` and `GPX`. Its attribute `bounds` (2, columns)
-        holds what the mass lies between, on the model's scale. For ``ard=False`` these are the
+        contains the bounds of the mass, on the model's scale. For ``ard=False`` these are the
         smallest and the largest of all columns.
 
     Raises
     ------
     ValueError
-        For X that a model refuses, and a `mass` that is no probability.
+        For an X that is invalid in a model, and an invalid `mass`.
 
     Notes
     -----
-    The lower bound is the median difference of a sample to its nearest neighbour in that column,
-    where they differ; for a categorical column both bounds are around the distance of two levels.
-    Bounds of a ratio below 10 are moved apart to it, around their geometric mean. Both tails are
-    met exactly; ``pm.find_constrained_prior``, deprecated, meets `mass` alone.
+    The lower bound is the median difference of a row to its nearest neighbor in the column, among
+    rows that differ. For a categorical column both bounds are around the distance of two levels.
+    Bounds with a ratio below 10 are moved apart to this ratio, around their geometric mean. Both
+    tails are matched exactly; ``pm.find_constrained_prior``, deprecated, matches only `mass`.
 
     References
     ----------

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """What `GP` and `GPX` share; abstract.
+    """Base class of `GP` and `GPX`; abstract.
 
     Attributes
     ----------
@@ -57,17 +57,17 @@ class Model:
     specification : Specification
     scale : bool
     priors : dict
-        As given.
+        As passed by the user.
     hyperparameters : dict
         Hyperparameter name -> number of dimensions of one draw.
     fixed : dict of arrays
-        Those that are not inferred.
+        Hyperparameters that are not inferred.
     inducing : dict of arrays
-        Inducing points on the model's scale, where there are any.
+        Inducing points on the model's scale, if any.
     found : dict of tuples
-        What rows that are read in parts left behind, at the hyperparameters asked for so far.
+        Posteriors given out-of-core rows, at the hyperparameters evaluated so far.
     joined : bool
-        Whether it was built inside a larger `pymc.Model`.
+        True for a model built inside a larger `pymc.Model`.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class Model:
         kept: KeptOfRows | None = None,
         **settings: Any,
     ) -> Self:
-        """A model of training data with their scaling, outside of any other; for loading it.
+        """Build a model from training data with their scaling, outside any other; for `load`.
 
-        With what is known of the rows.
+        `kept` contains summaries of out-of-core rows.
         """
         model, kept = cls.__new__(cls), kept or KeptOfRows()
         model._read(training, specification, **settings)
@@ -122,9 +122,9 @@ class Model:
         return self.restored(training, self.specification, **self._settings)
 
     def of_output(self, name: str) -> Self:
-        """The same model, of which one output is asked for: verbs explain it in its units.
+        """Return the model for explanations of one output, in its units.
 
-        For a model with a table of outputs. It is the posterior given all outputs that is asked.
+        For a model with a table of outputs. The posterior is given all outputs.
         """
         if self.training.outputs is None:
             raise ValueError("The model has one response; expected a model with a table of them.")
@@ -150,18 +150,18 @@ class Model:
         return self.restored(training, self.specification, **settings)
 
     def kept_of_rows(self, idata: Draws, num_draws: int | None = None) -> KeptOfRows:
-        """What stands for rows read in parts, at these draws, with a pass over them for each."""
+        """Summaries that replace out-of-core rows at these draws; one pass over the rows each."""
         hyper = hyperparameter_draws(self, idata, num_draws)
         sums = self.sums if self.specification.fixed_basis else {}
         return KeptOfRows(sums, condition_on_parts(self, hyper), self.inducing)
 
     def without_rows(self, kept: KeptOfRows) -> Self:
-        """The same model of data read in parts, with what is kept of the rows in their place."""
+        """Return the model of out-of-core data with summaries that replace the rows."""
         training = cast("StreamedData", self.training).without_rows()
         return self.restored(training, self.specification, kept, **self._settings)
 
     def of_part(self, X: np.ndarray, Z: np.ndarray, y: np.ndarray) -> Self:
-        """The same model of data read in parts, whose own rows are those of one part for verbs."""
+        """Return the model of out-of-core data with the rows of one chunk, for explanations."""
         view = type(self).__new__(type(self))
         training = cast("StreamedData", self.training).with_part(X, Z, y)
         view.__dict__.update(self.__dict__, training=training)
@@ -172,7 +172,7 @@ class Model:
         return {"priors": self.priors, "scale": self.scale, "name": self.name}
 
     def __reduce__(self):
-        """Pickle what the model is made of; it is built anew where it arrives."""
+        """Pickle the parts of the model; it is rebuilt on arrival."""
         if self.joined:
             raise pickle.PicklingError(
                 "This model is part of a larger pm.Model, which it cannot be sent without. Build "
@@ -211,7 +211,7 @@ class Model:
     def build(
         self, observe: Callable[..., list], enter: Callable[..., Tensor] = bound_data
     ) -> tuple[dict, dict, Any, list]:
-        """Put data, hyperparameters and what `observe` makes of y into the model on the stack.
+        """Add data, hyperparameters and the variables from `observe` to the model on the stack.
 
         `enter` makes data variables, called as `pymc.Data` is.
         """
@@ -267,7 +267,7 @@ class Model:
 
     @cached_property
     def objective(self) -> pm.Model:
-        """What `fit` works on: a model whose only random variables are hyperparameters."""
+        """The model that `fit` works on: hyperparameters are its only random variables."""
         spec = self.specification
         if self.training.streamed or (spec.normal and not spec.hierarchical):
             return self._pymc
@@ -290,7 +290,7 @@ class Model:
         return sums_over_rows(self._design, self.training)
 
     def _sums_of(self, y):
-        """The same with another response, of which the density was asked."""
+        """Sums over rows for another response that the density is evaluated at."""
         if y is self.training.y or np.array_equal(y, self.training.y):
             return self.sums
         return sums_over_rows(self._design, replace(self.training, y=np.asarray(y, "float64")))
@@ -337,7 +337,7 @@ class Model:
         return self._pymc
 
     def _name_functions(self):
-        """Put the names of outputs or classes, and numbers of what they share, into the model."""
+        """Add names of outputs or classes, and numbers of shared functions, to the model."""
         data, model = self.training, pm.modelcontext(None)
         dim, names = "class", [str(label) for label in data.labels or ()]
         if data.outputs is not None:
@@ -348,7 +348,7 @@ class Model:
             model.add_coord(self.in_model("factor"), range(self.specification.correlation))
 
     def _add_covariances(self, theta):
-        """Put what outputs share, or the covariances of classes, into the model."""
+        """Add the shared covariance of outputs, or the covariance of classes, to the model."""
         spec = self.specification
         dim = "class" if spec.outputs is None else "output"
         dims = self.in_model(dim), self.in_model(f"{dim}_bis")
@@ -392,7 +392,7 @@ class Model:
 
     @property
     def signature(self) -> str:
-        """Text that tells one model from another: structure, columns, size, and what kernels do."""
+        """Text that identifies a model: structure, columns, size, and values of kernels."""
         return signature_of(self)
 
     @cached_property
@@ -403,19 +403,13 @@ class Model:
     def fixed_hyperparameters(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """Check a complete dict of fixed hyperparameters, on the model's scale.
 
-        Returns
-        -------
-        dict of arrays by hyperparameter name
-
-        Raises
-        ------
-        ValueError
-            For a name that is unknown or missing, or a value that is not admissible.
+        Returns arrays by hyperparameter name. Raises ValueError for an unknown or missing name, or
+        an inadmissible value.
         """
         return {**self.fixed, **checked(self, values)}
 
     def starts(self, given: Draws | None = None) -> list[dict[str, Any]]:
-        """Where optimisers start, by variable name: at what is given, or in several places."""
+        """Starting points of optimizers, by variable name: the given one, or several."""
         if given is None:
             found = starts(self.training, self.specification)
         else:
@@ -433,9 +427,9 @@ class Model:
                 self._jitter.set_value(0.0)
 
     def at_jitter(self, jitter: float) -> Self:
-        """The same model built anew, of the same rows, whose densities have this jitter for good.
+        """Rebuild the model on the same rows, with a fixed jitter in its densities.
 
-        For a task of a fit that goes on, which holds the jitter of this one.
+        For a task of a fit in progress, which uses the jitter of the original model.
         """
         own = copy.copy(self)
         own._jitter.set_value(jitter)
@@ -457,79 +451,84 @@ class Model:
     ) -> xr.DataTree:
         """Infer the hyperparameters.
 
+        Use "auto" unless speed matters more than intervals ("map") or the data are very large
+        ("svgp").
+
         Parameters
         ----------
         method : {"auto", "map", "laplace", "nuts", "svgp"}
-            "auto" is "laplace", and "nuts" where the Pareto k of "laplace" is too large; unless
-            that would take more than five minutes, of which a warning tells. The attribute
-            `inference_method` of the posterior says which of both it was.
+            "auto" is "laplace", or "nuts" if the Pareto k of "laplace" is too large. If "nuts"
+            would take more than five minutes, it keeps "laplace" and warns. The attribute
+            `inference_method` of the posterior names the method.
 
-            "map" maximises the posterior density of the hyperparameters and returns one draw. It
-            takes a sixth of the time of "laplace", and hides how uncertain the hyperparameters are:
-            with few rows its intervals are too narrow. The mode is that of the unconstrained
-            variables, as logs of what is above 0; with ``jacobian=False`` it is that of the
-            hyperparameters themselves, as of `pymc.find_MAP`, which may lie at noise of 0.
+            "map" maximizes the posterior density of the hyperparameters and returns one draw. It
+            takes a sixth of the time of "laplace", and ignores the uncertainty of the
+            hyperparameters: with few rows its intervals are too narrow. The mode is the mode of the
+            unconstrained variables (logs of positive ones). With ``jacobian=False`` it is the mode
+            of the hyperparameters themselves, as in `pymc.find_MAP`, which may lie at noise of 0.
 
             "laplace" draws from t distributions around the mode of the unconstrained density, and
-            resamples the draws by importance weights, smoothed by PSIS, so that all returned draws
-            have equal weight. `idata.attrs["khat"]`, the Pareto k of the weights, says whether the
-            draws represent the posterior; `sample_stats` has the log density `lp` of each draw and
-            that of the proposals, `lp_approximation`.
+            resamples the draws by importance weights, smoothed by PSIS, so all returned draws have
+            equal weight. `idata.attrs["khat"]`, the Pareto k of the weights, indicates whether the
+            draws represent the posterior. `sample_stats` contains the log density `lp` of each draw
+            and the log density of the proposals, `lp_approximation`.
 
-            "nuts" samples the posterior, starting around that mode.
+            "nuts" samples the posterior, starting around this mode.
 
             "svgp", for models with inducing points, is "map" with the trace of the bound in the
             group `elbo` and the posterior of the inducing values in `variational`. With `minibatch`
-            it uses that many rows at a time, for very large n. It is not calibrated, since it
-            leaves out the uncertainty of the hyperparameters: with 30 labels, its 90 % intervals of
-            f held 58 % of the truths (`benchmarks/calibrated.py`).
+            it uses that many rows at a time, for very large n. It is not calibrated, because it
+            ignores the uncertainty of the hyperparameters: with 30 rows of two classes, its 90%
+            intervals of f contained 58% of the true values (`benchmarks/calibrated.py`).
 
-            With few rows, what "map" and "svgp" miss is mainly the uncertainty of the
-            hyperparameters: with 60 labels, their 90 % intervals contained 6 of 10 probabilities
+            With few rows, "map" and "svgp" miss mainly the uncertainty of the hyperparameters: with
+            60 rows of two classes, their 90% intervals contained 6 of 10 probabilities
             (`benchmarks/intervals.py`).
         draws, tune, chains : int
             For "nuts", the numbers for each chain; "laplace" returns `draws` in one chain.
         seed : int, optional
+            Seed of the draws.
         start : dict or xarray.DataTree, optional
-            Where the optimiser starts: hyperparameters on the model's scale, or a fit, whose
-            medians are used, as for a large model after a fit of some of its rows. By default the
-            optimiser starts from several places. With an approximation of at most 400 inducing
-            points whose densities pass over 10,000 rows or more in memory, these starts climb with
-            a sample of 2000 rows; the fit of all rows begins where the highest of them ends, and
-            at the priors' centres, since so few rows may not show what is weak.
+            Starting point of the optimizer: hyperparameters on the model's scale, or the medians of
+            a fit, such as a fit of some rows of a large model. By default there are several. With
+            at most 400 inducing points and densities that pass over 10,000 rows or more in memory,
+            these starting points are optimized with a sample of 2000 rows. The fit of all rows then
+            starts at the best optimum and at the centers of the priors, since a sample may not show
+            weak effects.
         latent : {"marginal", "sample"}
-            For "nuts" if noise is not normal, or with ``representation="hierarchy"``. "marginal"
-            samples the hyperparameters only; if noise is not normal, it uses Laplace's evidence or,
-            with an approximation, the variational bound. "sample" also samples the latent values,
-            which is exact and slower; with `HSGP` and `RandomFeatures`, it samples coefficients
-            instead of latent values.
+            For "nuts" with a non-Gaussian likelihood, or with ``representation="hierarchy"``.
+            "marginal" samples the hyperparameters only; for a non-Gaussian likelihood it uses
+            Laplace's marginal likelihood or, with an approximation, the variational bound. "sample"
+            also samples the latent values (with `HSGP` and `RandomFeatures` the coefficients),
+            which is exact and slower.
         truncated : {"ep", "sample"}
-            With constraints in bounds, of which there are up to five or so, "ep" has expectation
-            propagation replace each by an observation with noise. "sample" draws, for each draw of
-            the hyperparameters, noisy values between the bounds from their truncated posterior
-            (variable `constrained`), and conditions on them: given the hyperparameters, this is
-            exact for any number of bounds. The hyperparameters themselves are weighed by the
-            probability of the bounds that expectation propagation finds. "map" then returns `draws`
-            draws that differ in these values alone. For normal noise; with labels and counts,
-            "nuts" with ``latent="sample"`` is the exact way.
+            For constraints with bounds. "ep", for up to about five, replaces each bound by a noisy
+            virtual observation, by expectation propagation. "sample" draws, for each hyperparameter
+            draw, noisy values between the bounds from their truncated posterior (variable
+            `constrained`), and conditions on them: given the hyperparameters, this is exact for any
+            number of bounds. The hyperparameters are weighed by the probability of the bounds from
+            expectation propagation. "map" then returns `draws` draws that differ only in these
+            values. For a Gaussian likelihood; for classes and counts, "nuts" with
+            ``latent="sample"`` is exact.
         progressbar : bool
+            Show progress.
         **kwargs
-            `executor`, a `concurrent.futures.Executor` that runs the optimiser's starts, for Dask
-            ``client.get_executor()``. For "nuts": `nuts_sampler` ("nutpie", "pymc", "numpyro" or
-            "blackjax"), `cores`, `target_accept` (0.9) and further options of the sampler. For
-            "svgp": `minibatch`, and with it `steps` (2000) and `learning_rate` (0.02).
+            `executor`, a `concurrent.futures.Executor` that runs the optimizer's starting points,
+            for Dask ``client.get_executor()``. For "nuts": `nuts_sampler` ("nutpie", "pymc",
+            "numpyro" or "blackjax"), `cores`, `target_accept` (0.9) and further options of the
+            sampler. For "svgp": `minibatch`, and with it `steps` (2000) and `learning_rate` (0.02).
 
         Returns
         -------
         xarray.DataTree
-            Groups posterior, sample_stats, observed_data, constant_data, starts (where each start
-            of the optimiser ended) and, with at least 100 draws, log_likelihood with the
-            leave-one-out terms that `arviz.loo` needs.
+            Groups posterior, sample_stats, observed_data, constant_data, starts (the optimum from
+            each starting point) and, with at least 100 draws, log_likelihood with the leave-one-out
+            terms that `arviz.loo` needs.
 
         Warns
         -----
         ConvergenceWarning
-            If an optimiser or sampler did not converge.
+            If an optimizer or sampler did not converge.
         """
         return infer(
             self,
