@@ -51,19 +51,19 @@ def plot_contributions(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot contributions with their intervals, one panel for each observation.
+    """Plot contributions with their intervals, one panel for each row.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.contributions` returned, with draws.
+        A result of `bayes_gpx.contributions`, with draws.
     obs : list of labels, optional
-        Which observations to plot; by default the first six.
+        Rows to plot; by default the first six.
     ci_prob : float, optional
-        Probability of the equal-tailed intervals; that of the dataset by default.
+        Probability of the equal-tailed intervals; by default the dataset's.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def plot_contributions(
     Raises
     ------
     ValueError
-        If the dataset holds no draws, and for more than 24 observations.
+        If the dataset has no draws, and for more than 24 rows.
 
     References
     ----------
@@ -90,12 +90,12 @@ def plot_attributions(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot attributions with their intervals, one panel for each observation.
+    """Plot attributions with their intervals, one panel for each row.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions` returned, with draws.
+        A result of `bayes_gpx.attributions`, with draws.
     obs, ci_prob, backend, **pc_kwargs
         As in `plot_contributions`.
 
@@ -106,8 +106,8 @@ def plot_attributions(
     Raises
     ------
     ValueError
-        If the dataset holds no draws, for more than 24 observations, and if the baselines were a
-        dict: choose one of them with ``dataset.sel(baseline=...)``.
+        If the dataset has no draws, for more than 24 rows, and for a dict of baselines: choose one
+        with ``dataset.sel(baseline=...)``.
     """
     refuse_no_dataset(dataset, "bx.attributions")
     if "attribution" in dataset:

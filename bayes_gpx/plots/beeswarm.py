@@ -27,7 +27,7 @@ BINS = 90
 """Along the axis; points of one bin are stacked around their feature's line."""
 
 NAMED = "#7f7f7f"
-"""Colour of points whose feature has names for values, which are neither low nor high."""
+"""Color of points of categorical features, whose values are not low or high."""
 
 HALF = 0.4
 """How far from the line a stack may reach."""
@@ -45,7 +45,7 @@ def _offsets(x, low, high):
 
 
 def _relative(value, known):
-    """Each column of values from 0 at the 5th to 1 at the 95th percentile of what is known."""
+    """Scale columns from 0 at the 5th to 1 at the 95th percentile of the known values."""
     low, high = np.quantile(known, [0.05, 0.95], axis=0)
     rare = low == high
     low, high = np.where(rare, known.min(axis=0), low), np.where(rare, known.max(axis=0), high)
@@ -80,31 +80,31 @@ def plot_beeswarm(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the attributions of many observations, coloured by the values of the features.
+    """Plot the attributions of many rows, colored by the feature values.
 
-    Each feature has a row with one point for each observation, which is filled if the interval
-    excludes 0 and hollow if it includes 0. Colours range from the 5th to the 95th percentile of the
-    feature over all observations of the dataset; points of a categorical column are gray.
+    Each feature has a line with one point for each row. A point is filled if its interval excludes
+    0, and hollow if it includes 0. Colors range from the 5th to the 95th percentile of the feature
+    over all rows of the dataset; points of a categorical column are gray.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with or without draws.
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with or without draws.
     obs : list of labels, optional
-        All by default. If there are more than 1000, a random 1000 of them are shown, and the title
-        says so.
+        Rows to plot, all by default. If there are more than 1000, a random 1000 of them are shown,
+        and the title states this.
     features : list of str, optional
-        Features from top to bottom; by default those with the largest mean absolute value over all
-        observations.
+        Features from top to bottom; by default the features with the largest mean absolute value
+        over all rows.
     max_features : int
-        How many features to plot by default.
+        Number of features to plot by default.
     ci_prob : float, optional
-        Probability of the intervals; that of the dataset by default. Intervals are
-        equal-tailed if the dataset has draws, and those of a normal distribution otherwise.
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws, and normal otherwise.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
-        Bokeh has no colour bar.
+        Bokeh has no color bar.
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -113,7 +113,7 @@ def plot_beeswarm(
     Raises
     ------
     ValueError
-        For a dataset of another function, several baselines, and unknown observations or features.
+        For a dataset of another function, several baselines, and unknown rows or features.
 
     References
     ----------

@@ -44,17 +44,19 @@ def plot_comparisons(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot comparisons with intervals: averages in one panel, or sorted rows in a panel each.
+    """Plot comparisons with intervals: averages in one panel, or sorted rows.
+
+    Averaged comparisons share one panel; otherwise each comparison has a panel.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.comparisons` returned, for each row or averaged.
+        A result of `bayes_gpx.comparisons`, for each row or averaged.
     ci_prob : float, optional
-        Probability of the intervals; by default that of the dataset's own intervals.
+        Probability of the intervals; by default the dataset's.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------

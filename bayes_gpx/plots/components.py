@@ -1,4 +1,4 @@
-"""Components of f: a curve with its band for those of one feature, points with intervals else."""
+"""Components of f: a curve with a band for one feature, points with intervals for several."""
 
 from __future__ import annotations
 
@@ -76,19 +76,19 @@ def plot_components(
 ) -> PlotCollection:
     """Plot components of f, each against the first feature that it varies with.
 
-    One that varies with a single feature is a curve with its band, through the observations of the
-    dataset; others are points with intervals. Titles say shares of variance.
+    A component of a single feature is a curve with its band, through the rows of the dataset. Other
+    components are points with intervals. Titles state shares of variance.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.components` returned.
+        A result of `bayes_gpx.components`.
     components : list of str, optional
-        Which components to plot, in this order; by default all but constants, those with the
-        largest shares if there are more than 24.
+        Components to plot, in this order. By default all but constants; if there are more than 24,
+        the components with the largest shares.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Explanations against the value of their own feature, with one panel for each feature."""
+"""Explanations against the value of the feature, with one panel for each feature."""
 
 from __future__ import annotations
 
@@ -54,32 +54,32 @@ def plot_dependence(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot attributions, contributions, weights, slopes or relevance against the feature's value.
+    """Plot explanations against the value of the feature.
 
-    Each observation is a point with its interval, above a rug of the values. For a categorical
-    column, the points of a level are next to each other, above the name of the level. If points
-    scatter at the same value of the feature, it interacts with other features; the intervals show
-    the uncertainty.
+    Use it for attributions, contributions, weights, slopes or relevance. Each row is a point with
+    its interval, above a rug of the values. For a categorical column, the points of a level are
+    next to each other, above the name of the level. If points scatter at equal values of the
+    feature, it interacts with other features; the intervals show the uncertainty.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions`, `contributions`, `weights`, `derivatives` or `relevance`
-        returned, with or without draws.
+        A result of `bayes_gpx.attributions`, `contributions`, `weights`, `derivatives` or
+        `relevance`, with or without draws.
     obs : list of labels, optional
-        All by default. If there are more than 1000, a random 1000 of them are shown, and the title
-        says so.
+        Rows to plot, all by default. If there are more than 1000, a random 1000 of them are shown,
+        and the title states this.
     features : list of str, optional
-        By default those with the largest mean absolute attribution or contribution, and the first
-        ones for weights, derivatives and relevance, whose units differ between features.
+        By default the features with the largest mean absolute attribution or contribution. For
+        weights, derivatives and relevance, with units that differ between features, the first ones.
     max_features : int
-        How many features to plot by default.
+        Number of features to plot by default.
     ci_prob : float, optional
-        Probability of the intervals; that of the dataset by default. Intervals are
-        equal-tailed if the dataset has draws, and those of a normal distribution otherwise.
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws, and normal otherwise.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -88,8 +88,8 @@ def plot_dependence(
     Raises
     ------
     ValueError
-        For a dataset of another function or without `value`, several baselines, and unknown
-        observations or features.
+        For a dataset of another function or without `value`, several baselines, and unknown rows or
+        features.
     """
     found = shown(
         dataset,

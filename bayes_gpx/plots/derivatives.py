@@ -1,4 +1,4 @@
-"""Derivatives against the value of their own feature, with one panel for each feature."""
+"""Derivatives against the value of the feature, with one panel for each feature."""
 
 from __future__ import annotations
 
@@ -71,23 +71,22 @@ def plot_derivatives(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot each derivative against the value of its feature, with pointwise and simultaneous bands.
+    """Plot derivatives against feature values, with two bands.
 
-    If only one feature varies over the observations, its panel has a curve with a pointwise (dark)
-    and a simultaneous (light) band. Otherwise each observation is a point with two intervals. Marks
-    along the bottom are at the values of the observations. They are red where the derivative is
-    positive with at least the probability of the bands, blue where it is negative with at least
-    this probability, and gray otherwise.
+    If only one feature varies over the rows, its panel has a curve with a pointwise (dark) and a
+    simultaneous (light) band. Otherwise each row is a point with two intervals. A rug shows the
+    values of the rows. It is red if the derivative is positive with at least the probability of the
+    bands, blue if it is negative with at least this probability, and gray otherwise.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.slopes` returned.
+        A result of `bayes_gpx.slopes`.
     features : list of str, optional
-        By default those that vary over the observations, or all if none does.
+        By default the features that vary over the rows, or all if none does.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -96,7 +95,7 @@ def plot_derivatives(
     Raises
     ------
     ValueError
-        If the dataset holds no bands, for unknown features, and for more than 24 features.
+        If the dataset has no bands, for unknown features, and for more than 24 features.
     """
     refuse_no_dataset(dataset, "bx.slopes")
     if "band_simultaneous" not in dataset:

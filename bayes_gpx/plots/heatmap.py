@@ -44,23 +44,23 @@ def plot_heatmap(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the attributions of many observations as colours, faded where the sign is uncertain.
+    """Plot the attributions of many rows as colors, gray if the sign is uncertain.
 
-    Columns are observations, in the order of the sum over all features, and rows are features.
-    Cells whose interval includes 0 are faded to gray.
+    Columns are rows of data, in the order of the sum over all features; lines are features. Cells
+    with an interval that includes 0 are faded to gray.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with or without draws.
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with or without draws.
     obs : list of labels, optional
-        All by default. If there are more than 1000, a random 1000 of them are shown, and the title
-        says so.
+        Rows to plot, all by default. If there are more than 1000, a random 1000 of them are shown,
+        and the title states this.
     features, max_features, ci_prob
         As in `plot_beeswarm`.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------

@@ -48,22 +48,22 @@ def plot_image(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot explanations whose features are pixels: the image, the mean and the sd.
+    """Plot explanations of pixels: the image, the mean and the sd.
 
-    All observations share the same colour scales; that of the mean is centred at 0.
+    All rows share the color scales; the scale of the mean is centered at 0.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.weights`, `contributions`, `attributions` or `derivatives` returned, with
-        or without draws.
+        A result of `bayes_gpx.weights`, `contributions`, `attributions` or `derivatives`, with or
+        without draws.
     shape : tuple (rows, columns)
         Shape of the image; the features are its pixels, row by row.
     obs : list of labels, optional
-        Which observations to plot, at most 24; by default the first six.
+        Rows to plot, at most 24; by default the first six.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -72,8 +72,8 @@ def plot_image(
     Raises
     ------
     ValueError
-        For a dataset of another function or without `value`, a shape whose number of pixels is not
-        the number of features, and a backend that cannot draw images.
+        For a dataset of another function or without `value`, a shape that does not match the number
+        of features, and a backend that cannot draw images.
 
     References
     ----------

@@ -42,20 +42,20 @@ def plot_importances(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot measures of relevance next to each other, each divided by its largest mean.
+    """Plot measures of relevance together, each divided by its largest mean.
 
     Parameters
     ----------
     *datasets : xarray.Dataset
-        What `bayes_gpx.relevance` (whose `average_relevance` is plotted) or `bayes_gpx.importances`
-        returned, or any dataset with variables (feature) or (chain, draw, feature), such as the
-        results of another package. Features are in the order of the first dataset.
+        Results of `bayes_gpx.relevance` (`average_relevance` is plotted) or
+        `bayes_gpx.importances`, or any dataset with variables (feature) or (chain, draw, feature),
+        such as the results of another package. Features are in the order of the first dataset.
     ci_prob : float, optional
-        Probability of the equal-tailed intervals; 90% by default. Measures
-        that do not vary over draws have no interval.
+        Probability of the equal-tailed intervals; 90% by default. Measures that do not vary over
+        draws have no interval.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def plot_importances(
     Raises
     ------
     ValueError
-        If a dataset has no such variable, or its features differ from those of the first.
+        If a dataset has no such variable, or features that differ from the first dataset's.
     """
     prob = interval_probability(ci_prob)
     means, intervals, references, single = {}, {}, {}, []
@@ -119,7 +119,7 @@ def plot_importances(
 
 
 BESIDE = ("_mc_error", "_refitted", "_p")
-"""Ends of the names of what goes with a measure."""
+"""Suffixes of variables that accompany a measure."""
 
 
 def _measures(dataset):

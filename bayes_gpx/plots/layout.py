@@ -13,29 +13,16 @@ WITH_IMAGES = ("matplotlib", "plotly", "none")
 """Those of them through which arviz_plots draws images."""
 
 DOTS, LETTER, GAP = 100, 0.085, 0.8
-"""Of plotly: dots in an inch, width of a letter and least room between panels, in inches."""
+"""For plotly: dots per inch, width of a letter and smallest gap between panels, in inches."""
 
 
 def lay_out(pc_kwargs, count, size, *, backend, above=0.0, narrowest=0.0, between=GAP, **figure):
-    """Fill in what `PlotCollection.wrap` is not told: columns and the figure's size.
+    """Fill in columns and the figure's size in `pc_kwargs`, in place, unless they are given.
 
-    Parameters
-    ----------
-    pc_kwargs : dict
-        Changed in place; what it holds already stays.
-    count : int
-        Number of panels.
-    size : tuple (width, height)
-        Of one panel, in inches.
-    backend : str
-    above : float
-        Height for a title of several lines, in inches.
-    narrowest : float
-        Least width of the figure, in inches.
-    between : float
-        Room left of each panel in inches, of which plotly leaves little; see `beside`.
-    **figure
-        Other arguments of the figure.
+    `size` is (width, height) of one panel, `above` the height of a title of several lines,
+    `narrowest` the smallest width of the figure, and `between` the space left of each panel, all in
+    inches; plotly leaves little space, see `beside`. `figure` contains other arguments of the
+    figure.
     """
     pc_kwargs.setdefault("col_wrap", 3)
     columns = min(count, pc_kwargs["col_wrap"])

@@ -26,10 +26,10 @@ from bayes_gpx.plots.visuals import (
 
 LAYERS = ("mean", "sd")
 SIZE = 3.9, 3.6
-"""Of a panel, in inches."""
+"""Size of a panel, in inches."""
 
 OUTLINES = {True: "#bbbbbb", False: "#222222"}
-"""Of places whose sign is uncertain, and of the others."""
+"""Outlines of places with an uncertain sign, and of the other places."""
 
 
 def _places(da, target, *, at, unsure, scales, size):
@@ -56,30 +56,29 @@ def plot_map(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot weights or other explanations at places: maps of the mean, and maps of the sd below.
+    """Plot maps of weights or other explanations, with the mean above the sd.
 
     A place has a dark outline if the interval excludes 0, and a light one if it includes 0.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.weights`, `derivatives`, `attributions` or `contributions` returned, with
-        or without draws. Weights should be asked for with ``smooth=True``, which leaves out each
-        observation's own noise.
+        A result of `bayes_gpx.weights`, `derivatives`, `attributions` or `contributions`, with or
+        without draws. Compute weights with ``smooth=True``, which leaves out the noise of each row.
     places : table or array (obs, 2)
-        Horizontal and vertical position of each observation, such as longitude and latitude.
+        Horizontal and vertical position of each row, such as longitude and latitude.
     features : list of str, optional
-        Features from left to right; by default those with the largest mean absolute attribution or
-        contribution, and the first ones if units differ between features.
+        Features from left to right. By default the features with the largest mean absolute
+        attribution or contribution, or the first ones if units differ between features.
     max_features : int
-        How many features to plot by default.
+        Number of features to plot by default.
     ci_prob : float, optional
-        Probability of the intervals; that of the dataset by default. Intervals are
-        equal-tailed if the dataset has draws, and those of a normal distribution otherwise.
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws, and normal otherwise.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
-        Bokeh has no colour bars.
+        Bokeh has no color bars.
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -89,7 +88,7 @@ def plot_map(
     ------
     ValueError
         For a dataset of another function, unknown features, and places that are not two columns
-        with one row for each observation.
+        with one line for each row.
 
     References
     ----------

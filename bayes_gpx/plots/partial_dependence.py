@@ -57,21 +57,22 @@ def plot_partial_dependence(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot partial dependence with its band, and the curves of single observations.
+    """Plot partial dependence with its band, and the curves of single rows.
 
-    A categorical column has points at its levels in place of curves, and intervals for the band.
+    A categorical column has points at its levels instead of curves, and intervals instead of the
+    band.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.partial_dependence` returned.
+        A result of `bayes_gpx.partial_dependence`.
     features : list of str, optional
-        Which features to plot, in this order; by default all.
+        Features to plot, in this order; all by default.
     max_curves : int
-        If there are more observations than this, so many of them are shown, evenly spaced.
+        If there are more rows, this many curves are shown, evenly spaced.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------

@@ -53,23 +53,23 @@ def plot_path(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot derivatives along the path from the baseline to an observation, with both bands.
+    """Plot derivatives along the path from the baseline to a row.
 
-    The shaded area under a feature's curve, times the change of the feature from the baseline to
-    the observation, is its attribution, which is written above the panel with its standard
-    deviation. The pointwise band is dark and the simultaneous band is light.
+    The attribution of a feature is the shaded area under its curve, times the change of the feature
+    from the baseline to the row. It is written above the panel with its standard deviation. The
+    pointwise band is dark and the simultaneous band is light.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.path_slopes` returned.
+        A result of `bayes_gpx.path_slopes`.
     features : list of str, optional
-        By default those with the largest mean absolute attribution.
+        By default the features with the largest mean absolute attribution.
     max_features : int
-        How many features to plot by default.
+        Number of features to plot by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------

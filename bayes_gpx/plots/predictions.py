@@ -22,7 +22,7 @@ INSIDE, OUTSIDE = "#222222", "#d55e00"
 """Observed responses: black, and Okabe and Ito's vermilion."""
 
 MANY = 100
-"""More observed responses are drawn small, so that they do not hide the intervals."""
+"""Number of observed responses above which they are drawn small, to show the intervals."""
 
 
 def _interval(da, target, *, x, curve, width, **kwargs):
@@ -64,30 +64,32 @@ def plot_predictions(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot predictions with intervals, along a feature or by their means, and observed responses.
+    """Plot predictions with intervals, and observed responses.
 
-    Intervals of the mean response are dark; those of a new response are light, and shown if it is a
-    number. The mean response of a GPX with Gaussian noise is its smooth part z' g: a new sample's
-    own deviation is part of the light interval. If only one feature varies over new samples,
-    intervals are bands along this feature. (Z of a GPX and exposures, which the plot does not know,
-    should then be the same for all samples.) Otherwise each observation has an interval of its own,
-    placed at its predicted mean, so that observed responses should scatter around the diagonal. For
-    labels, the panels show probabilities, and observed labels are at 0 and 1.
+    If only one feature varies over new rows, intervals are bands along this feature. The plot does
+    not contain Z of a GPX or exposures, so keep them equal for all rows then. Otherwise each row
+    has an interval at its predicted mean, and observed responses should scatter around the
+    diagonal.
+
+    Intervals of the mean response are dark. Intervals of a new response are light, and shown if it
+    is a number. The mean response of a GPX with a Gaussian likelihood is its smooth part z' g; the
+    light interval includes the deviation of a new row. For classes, the panels show probabilities,
+    and observed labels are at 0 and 1.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.predictions` returned.
+        A result of `bayes_gpx.predictions`.
     y : array or pandas.Series (m,), optional
-        Observed responses, in the order of the dataset's observations. They are orange if they are
-        outside of the light interval, and black if they are inside or at its ends.
+        Observed responses, in the order of the dataset's rows. They are orange outside of the light
+        interval, and black inside or at its ends.
     along : str, optional
         Feature on the horizontal axis; by default the only one that varies, if there is one.
     ci_prob : float, optional
-        Probability of the intervals; that of the dataset by default.
+        Probability of the intervals; by default the dataset's.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -97,8 +99,8 @@ def plot_predictions(
     ------
     ValueError
         For a dataset of another function, or without the draws that its intervals need, an unknown
-        feature, more than 24 classes, and a `y` that does not match the dataset's observations, or
-        of which the dataset has only latent values.
+        feature, more than 24 classes, and a `y` that does not match the dataset's rows, or a
+        dataset of latent values only.
     """
     refuse_no_dataset(dataset, "bx.predictions")
     one_output(dataset)

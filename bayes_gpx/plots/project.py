@@ -1,4 +1,4 @@
-"""How well submodels of growing size predict, beside the model of all features."""
+"""Scores of submodels of growing size, relative to the model of all features."""
 
 from __future__ import annotations
 
@@ -31,19 +31,18 @@ def _suggestion(da, target, *, row, **kwargs):
 def plot_project(
     found: Projection, *, backend: Backend | None = None, **pc_kwargs: Any
 ) -> PlotCollection:
-    """Plot the scores of all sizes, from top to bottom as features come in.
+    """Plot the scores of all submodels, from small to large.
 
-    Each row is the difference of the expected log predictive density (elpd) from that of the model
-    with all features, with one standard error to both sides. A dotted line marks the size that is
-    suggested.
+    Each line is the difference of the expected log predictive density (elpd) from the model with
+    all features, with one standard error to both sides. A dotted line marks the suggested size.
 
     Parameters
     ----------
     found : Projection
-        What `bayes_gpx.project` returned.
+        A result of `bayes_gpx.project`.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -52,7 +51,7 @@ def plot_project(
     Raises
     ------
     ValueError
-        For what is not the result of `bayes_gpx.project`.
+        For anything but a result of `bayes_gpx.project`.
     """
     if not isinstance(found, Projection):
         raise ValueError(

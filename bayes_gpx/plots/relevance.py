@@ -17,15 +17,15 @@ from bayes_gpx.plots.visuals import axis_labels, cells, interval_bars, is_plotly
 from bayes_gpx.validation import count
 
 SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
-"""Colours from 0, white, to the largest; and the gray of what was not asked for."""
+"""Colors from 0, white, to the largest; and the gray of pairs that were not requested."""
 
 MOST_NUMBERS = 16
-"""Rows of a matrix up to which numbers stand in its cells."""
+"""Most rows of a matrix with numbers in its cells."""
 
 NO_PROBABILITIES = "no probabilities: one draw of the hyperparameters"
 
 LEAST, DARK = 0.005, 0.75
-"""Shares of the largest from which on numbers are written, and are white on their cells."""
+"""Proportions of the largest value above which numbers are written, and written in white."""
 
 
 def _bars(da, target, **kwargs):
@@ -90,7 +90,7 @@ def _held(ranked, name, max_features, backend):
 
 
 def _alone(ranked):
-    """Whether the ranks are those of one draw, without probabilities."""
+    """Whether the ranks come from one draw, without probabilities."""
     return bool(ranked["probability_rank"].isnull().all())
 
 
@@ -101,22 +101,22 @@ def plot_relevance(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot features' average relevance with intervals, and the probability of each rank.
+    """Plot the average relevance of features, and the probability of each rank.
 
-    Features are in the order of their mean ranks. With a single draw of the hyperparameters there
-    are no intervals and no probabilities, and only the averages are shown. Relevance is never 0.
-    If it has a reference distribution (``bx.relevance(null=True)``), gray bars show how far
-    features without any effect come: up to the 95% quantile of the replicates.
+    Features are in the order of their mean ranks, with intervals. A single hyperparameter draw
+    gives no intervals and no probabilities, so only the averages are shown. Relevance is never 0.
+    If it has a reference distribution (``bx.relevance(null=True)``), gray bars show the relevance
+    of features without any effect, up to the 95% quantile of the replicates.
 
     Parameters
     ----------
     ranked : xarray.Dataset
-        What `bayes_gpx.ranking` returned for the result of `bayes_gpx.relevance`.
+        A result of `bayes_gpx.ranking`, for `bayes_gpx.relevance`.
     max_features : int
-        How many features to plot, in that order.
+        Number of features to plot, in this order.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -175,23 +175,23 @@ def plot_interactions(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot average interactions of pairs, and the probability of each to be one of the strongest.
+    """Plot average interactions of pairs, and their ranks.
 
-    Features are in the order of their strongest interactions. Pairs that were not asked for are
-    gray, and so is the diagonal. With a single draw of the hyperparameters there are no
-    probabilities, and only the averages are shown.
+    The second panel is the probability of each pair to be one of the strongest. Features are in the
+    order of their strongest interactions. The diagonal and pairs that were not requested are gray.
+    A single hyperparameter draw gives no probabilities, so only the averages are shown.
 
     Parameters
     ----------
     ranked : xarray.Dataset
-        What `bayes_gpx.ranking` returned for the result of `bayes_gpx.interactions`.
+        A result of `bayes_gpx.ranking`, for `bayes_gpx.interactions`.
     top : int
-        How many of the pairs count as the strongest.
+        Number of pairs that count as the strongest.
     max_features : int
-        How many features to plot, in that order.
+        Number of features to plot, in this order.
     backend : {"matplotlib", "plotly", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------

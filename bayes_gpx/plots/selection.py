@@ -41,39 +41,20 @@ def shown(
     draws: bool = False,
     valued: bool = True,
 ) -> xr.Dataset:
-    """Pick what is to be drawn from a Dataset.
+    """Select the quantity, rows and features that a plot draws.
 
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        What one of the package's functions returned.
-    quantities : tuple of str
-        The quantities that the plot can draw.
-    obs : label or list of labels, optional
-    features : list of str, optional
-        In this order; by default those with the largest mean absolute value over all observations,
-        or the first ones if units differ between features.
-    max_features, most_rows : int, optional
-    ci_prob : float, optional
-        That of the dataset by default.
-    draws : bool
-        Whether the plot needs draws.
-    valued : bool
-        Whether it needs the values of the features.
-
-    Returns
-    -------
-    xarray.Dataset
-        `mean`, `sd` and `value` (obs, feature); `interval` (obs, feature, ci_bound), equal-tailed
-        if the dataset has draws and that of a normal distribution otherwise; and `row` (obs), the
-        positions of the observations. Its attrs are `name`, `label` (name with units), `interval`
-        (in words) and `title` (which also says which rows and features are shown).
+    `quantities` are those that the plot can draw. Features default to the largest mean absolute
+    values over all rows, or to the first ones if units differ between features. `draws` and
+    `valued` require draws and feature values. The result has `mean`, `sd` and `value` (obs,
+    feature); `interval` (obs, feature, ci_bound), equal-tailed if the dataset has draws and normal
+    otherwise; and `row` (obs), the positions of the rows. Its attrs are `name`, `label` (name with
+    units), `interval` (in words) and `title` (with the rows and features that are shown).
 
     Raises
     ------
     ValueError
-        For a dataset without such a quantity or its values, with a dim from which one has to be
-        chosen, for unknown observations or features, and a `ci_prob` that is no probability.
+        For a dataset without such a quantity or its values, or with a dim that needs a choice, for
+        unknown rows or features, and an invalid `ci_prob`.
     """
     refuse_no_dataset(dataset, " or ".join(f"bx.{name}s" for name in quantities))
     name = _held(dataset, quantities, draws, valued)
@@ -166,12 +147,9 @@ def _columns(dataset, name, features, max_features):
 
 
 def panel_features(dataset, features, known=None):
-    """Features that get a panel each, by default the first of the known ones; and which, in words.
+    """Features with a panel each, by default the first known ones, and a description in words.
 
-    Raises
-    ------
-    ValueError
-        For unknown features, and for more panels than one can read.
+    Raises ValueError for unknown features, and for too many panels to read.
     """
     if known is None:
         known = dataset["feature"].values.tolist()
@@ -283,7 +261,7 @@ def with_unit(da):
 
 
 def short(label, longest=LONGEST_NAME):
-    """Text of a feature's or an observation's label, cut to what fits beside a panel."""
+    """Text of a feature's or row's label, cut to the space next to a panel."""
     if isinstance(label, xr.DataArray):
         label = label.values[()]
     dated = isinstance(label, np.datetime64)

@@ -50,9 +50,9 @@ def plot_slopes(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the derivatives in all features at an observation, one panel for each observation.
+    """Plot the derivatives in all features, one panel for each row.
 
-    Units differ between features, so each derivative is drawn in multiples of its own standard
+    Units differ between features, so each derivative is drawn in multiples of its standard
     deviation; its value in units is written next to its name. If a dark interval excludes 0, the
     sign of this derivative is certain when the feature is considered alone. The light intervals
     hold for all features together.
@@ -60,14 +60,14 @@ def plot_slopes(
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.slopes` returned.
+        A result of `bayes_gpx.slopes`.
     obs : list of labels, optional
-        Which observations to plot; by default the first six.
+        Rows to plot; by default the first six.
     features : list of str, optional
-        Which features to plot, in this order; by default all.
+        Features to plot, in this order; all by default.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -76,8 +76,7 @@ def plot_slopes(
     Raises
     ------
     ValueError
-        If the dataset holds no bands, for unknown observations or features, and for more than 24
-        observations.
+        If the dataset has no bands, for unknown rows or features, and for more than 24 rows.
     """
     refuse_no_dataset(dataset, "bx.slopes")
     if "band_simultaneous_features" not in dataset:

@@ -19,7 +19,7 @@ POSITIVE, NEGATIVE = "#b2182b", "#2166ac"
 """Colors of effects by sign, as in `SIGNED`."""
 
 MOST_TICKS = 5
-"""Of a colour bar, so that numbers of many digits do not touch."""
+"""Most ticks of a color bar; numbers with many digits then do not touch."""
 
 
 def vertical_zero(da, target, **kwargs):
@@ -47,7 +47,7 @@ def level_names(value):
 
 
 def places_along(value):
-    """Where values (n,) are along an axis; those of one level are next to each other."""
+    """Positions of values (n,) along an axis; values of one level are next to each other."""
     if not level_names(value):
         return value.values
     places = value.values.astype(float)
@@ -97,7 +97,7 @@ def colours(values, low, high, cmap):
 
 
 def coloured_points(x, y, colour, target, *, hollow=False, edge=None, **kwargs):
-    """Draw points, each in its own colour (n,); `edge` is that of filled points' outlines."""
+    """Draw points, each in its own color (n,); `edge` is the outline of filled points."""
     backend = backend_from_object(target)
     one_by_one = backend.__name__.endswith("bokeh")  # which takes one colour at a time
     groups = [colour == one for one in np.unique(colour)] if one_by_one else [slice(None)]
@@ -140,18 +140,10 @@ def is_plotly(target):
 
 
 def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
-    """Add a colour bar to a figure of matplotlib or plotly; other backends have none.
+    """Add a color bar to a figure of matplotlib or plotly; other backends have none.
 
-    Parameters
-    ----------
-    pc : PlotCollection
-    norm, cmap : Normalize, str
-    label : str
-    axes : list, optional
-        Beside which panels; all by default.
-    ticks : dict of position to text, optional
-    **kwargs
-        Of matplotlib's.
+    `axes` are the panels next to it, all by default; `ticks` maps positions to text; `kwargs` are
+    passed to matplotlib.
     """
     figure = pc.viz["figure"].item()
     if pc.backend == "plotly":

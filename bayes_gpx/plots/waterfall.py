@@ -26,7 +26,7 @@ from bayes_gpx.plots.selection import (
 from bayes_gpx.plots.visuals import NEGATIVE, POSITIVE, axis_labels, interval_bars
 
 WIDTH, SHORT = 7.0, 24
-"""Of the figure, in inches, if no name of a row has more letters."""
+"""Width of the figure, in inches, if no name of a line has more letters than this."""
 
 HALF = 0.32
 """Half of a bar's height."""
@@ -63,7 +63,7 @@ def _steps(da, target, *, interval, start):
 
 
 def _intervals(da, target, *, at, **kwargs):
-    """Intervals of all steps but the total around a 0 of their own, in the scale of the bars."""
+    """Intervals of all steps but the total, each around its own 0, in the scale of the bars."""
     bounds = da.transpose("step", "ci_bound").values[:-1]
     rows = 1 + np.arange(len(bounds))
     ends = np.array([0.4, len(bounds) + 0.6])
@@ -121,32 +121,32 @@ def plot_waterfall(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot how the attributions of one observation lead from the baseline to the prediction.
+    """Plot how attributions of one row lead from the baseline to the prediction.
 
-    Each row is the step of one feature, the largest first, followed by one step for all remaining
-    features; the last row is the total. Steps up are red and steps down are blue. A pale step has
-    an interval that contains 0. Intervals have a column of their own, with a line at 0: each is the
-    interval of that step alone.
+    Each line is the step of one feature, the largest first, followed by one step for all remaining
+    features; the last line is the total. Steps up are red and steps down are blue. A pale step has
+    an interval that contains 0. A separate column shows the interval of each step alone, with a
+    line at 0.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.attributions` or `bayes_gpx.contributions` returned, with draws. The
-        steps of contributions start at `offset`.
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with draws. The steps of
+        contributions start at `offset`.
     obs : label
-        Which observation to plot; needed if the dataset has several.
+        The row to plot; required if the dataset has several.
     predictions : xarray.Dataset, optional
-        What `bayes_gpx.predictions` returned for the same observations. The axis then runs from
-        the prediction at the baseline to that of the observation, in units of the response. In a
-        GPX both are without the deviation of the observation, which no attribution contains;
-        without predictions it begins at 0. Contributions begin at their `offset`.
+        A result of `bayes_gpx.predictions` for the same rows. The axis then runs from the
+        prediction at the baseline to the prediction at the row, in units of the response. In a GPX
+        both exclude the deviation of the row, which no attribution contains. Without predictions
+        the axis begins at 0. Contributions begin at their `offset`.
     max_features : int
-        How many features have steps of their own; all others are shown as one step.
+        Number of features with separate steps; all others are shown as one step.
     ci_prob : float, optional
-        Probability of the equal-tailed intervals; that of the dataset by default.
+        Probability of the equal-tailed intervals; by default the dataset's.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -155,8 +155,8 @@ def plot_waterfall(
     Raises
     ------
     ValueError
-        If the dataset holds no draws or several baselines, or if `obs` does not choose exactly one
-        of several observations; for predictions that do not fit the dataset.
+        If the dataset has no draws or several baselines, or if `obs` does not choose exactly one of
+        several rows; for predictions that do not fit the dataset.
     """
     found = shown(dataset, ONE_UNIT, obs=obs, ci_prob=ci_prob, draws=True)
     if found.sizes["obs"] != 1:
@@ -214,7 +214,7 @@ def plot_waterfall(
 
 
 def _origin(dataset, one, predictions, found, name):
-    """Where the first step begins, names of the first and the last row, and the axis."""
+    """Origin of the first step, names of the first and the last line, and the axis label."""
     units = dataset.attrs["units"]
     last = "prediction"
     if predictions is not None:

@@ -1,4 +1,4 @@
-"""Weights against the value of their own feature, one panel for each feature."""
+"""Weights against the value of the feature, one panel for each feature."""
 
 from __future__ import annotations
 
@@ -52,23 +52,23 @@ def plot_weights(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot each weight against the value of its feature, as a curve or as points with intervals.
+    """Plot each weight against the value of its feature.
 
-    If only this feature varies over the observations, the weight is a curve with a band. If others
-    vary, too, each observation is a point with its interval.
+    If only this feature varies over the rows, the weight is a curve with a band. Otherwise each row
+    is a point with its interval.
 
     Parameters
     ----------
     dataset : xarray.Dataset
-        What `bayes_gpx.weights` returned, with `value`. For a curve, ask for weights with
-        ``smooth=True`` at points where one feature varies and the others are fixed.
+        A result of `bayes_gpx.weights`, with `value`. For a curve, compute weights with
+        ``smooth=True`` at points along one feature, with the others fixed.
     features : list of str, optional
-        Which features to plot, at most 24; by default the first ones.
+        Features to plot, at most 24; by default the first ones.
     ci_prob : float, optional
-        Probability of the equal-tailed intervals; by default that of the dataset's own intervals.
+        Probability of the equal-tailed intervals; by default the dataset's.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
-        Passed on to ``PlotCollection.wrap``.
+        Passed to ``PlotCollection.wrap``.
 
     Returns
     -------
@@ -77,8 +77,8 @@ def plot_weights(
     Raises
     ------
     ValueError
-        If the dataset holds no weights or no values of features, for unknown features, and for
-        more than 24 features.
+        If the dataset has no weights or no values of features, for unknown features, and for more
+        than 24 features.
 
     References
     ----------

@@ -1,1 +1,1 @@
-"""Reports: one HTML file that says what the verbs say."""
+"""Reports: one HTML file with the explanations of a model."""

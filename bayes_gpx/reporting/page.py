@@ -17,7 +17,7 @@ TONES = {CONVERGED: "good", BORDERLINE: "note", NOT_CONVERGED: "bad"}
 """Style of the paragraph with the convergence summary."""
 
 DPI = 100
-"""Of figures, in dots per inch."""
+"""Resolution of figures, in dots per inch."""
 
 
 class Prose(NamedTuple):
@@ -41,7 +41,7 @@ class Points(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """Names and what they stand for."""
+    """Names and their meanings."""
 
     rows: list
     kind: str = "pairs"
@@ -57,7 +57,7 @@ class Table(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A PNG in base64, its width in pixels, and what it shows in words; `option` as in `Points`."""
+    """A PNG in base64, its width in pixels, and a description in words; `option` as in `Points`."""
 
     png: str
     width: int

@@ -1,4 +1,4 @@
-"""A fit and what it explains, as one HTML file that opens from disk."""
+"""Write a fit and its explanations to one HTML file that opens from disk."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 STYLE = "arviz-variat"
-"""Of figures; ArviZ brings it."""
+"""Style of figures; ArviZ provides it."""
 
 SIZES = {"font.size": 10, "axes.labelsize": 10, "axes.titlesize": 11, "figure.titlesize": 12}
 SIZES |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize"), 9)
-"""Of letters in figures, in points."""
+"""Font sizes in figures, in points."""
 
 
 def report(
@@ -50,46 +50,46 @@ def report(
     null: int | bool | None = None,
     seed: int | None = None,
 ) -> Path:
-    """Write one HTML file that describes a fit, whether to trust it, and what it explains.
+    """Write an HTML report of a fit: diagnostics, scores and explanations.
 
-    Figures are embedded, and nothing is fetched when the file is opened. A section that fails says
-    so in its place, and the others are unaffected. If the report is interrupted, the file contains
-    the sections that were finished.
+    Figures are embedded, and the file loads nothing when it is opened. A section that fails
+    contains the error, and the others are unaffected. If the report is interrupted, the file
+    contains the sections that were finished.
 
     Parameters
     ----------
     model : GP or GPX
     idata : xarray.DataTree or dict
-        What ``model.fit`` returned, or a dict of fixed hyperparameters on the model's scale.
+        A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        New samples to explain; None for the training samples. Averages are taken over at most 100
-        of them, chosen at random.
+        New rows to explain; None for the training rows. Averages use at most 100 of them, chosen at
+        random.
     groups_new : series or array (m,), optional
-        The groups of new samples, where the model has groups; see `bayes_gpx.GP`.
+        Groups of the new rows, for models with groups; see `bayes_gpx.GP`.
     y_new : array or pandas.Series (m,), optional
-        The responses observed at the new samples, which the model was not fitted to. Predictions
-        are then scored on them, and otherwise by leaving out each training row in turn.
+        Responses of the new rows, to which the model was not fitted. They score the predictions.
+        Otherwise each training row in turn is left out.
     path : str or path
         The HTML file, in an existing folder. An earlier file is replaced only at the end.
     obs : label or list of labels, optional
-        The observations to explain one by one. By default there are three, those with the lowest,
-        a middle and the highest prediction, among rows whose label is unique.
+        Rows to explain one by one. By default there are three, with the lowest, a middle and the
+        highest prediction, among rows with unique labels.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), or frame row
         The baseline of attributions; see `attributions`.
     attribution : {"integrated_gradients", "shapley"}
-        How the difference from the baseline is divided among features, one observation at a time:
-        as by `attributions` or as by `shapley_values`.
+        Attribute single rows by `attributions` or by `shapley_values`.
     units : dict, optional
         Unit of each column and of the response, by name, such as ``bx.datasets.load(name).units``.
     others : dict of (model, idata), optional
-        Further models of the same response, rows and columns, by name, fitted by the same method. A
-        section compares them with this model by `compare`, and shows what each says of the
-        observations that are explained, and their average by `combined`.
+        Other models of the same response, rows and columns, by name, fitted by the same method. A
+        section compares them with this model by `compare`, and shows the explanations of each model
+        and their average by `combined`.
     ci_prob : float, optional
         Probability of all intervals; 90% by default.
     null : int or bool, optional
         Replicates of the reference for relevance and interactions, see `relevance`; True for 19. By
-        default relevance alone has one, of up to 150 rows and 10 features: half a minute at most.
+        default only relevance has a reference, for up to 150 rows and 10 features: half a minute at
+        most.
     seed : int, optional
         By default a seed is drawn at random; the report states it.
 
@@ -100,8 +100,8 @@ def report(
     Raises
     ------
     ValueError
-        If the path cannot be written to, or samples, labels, units, `idata` or other models do not
-        fit the model, before anything is computed.
+        If the path cannot be written to, or rows, labels, units, `idata` or other models do not fit
+        the model, before anything is computed.
     """
     refuse_swapped(model, idata)
     model.training.refuse_outputs("report", "Fit a model of one column of y.")

@@ -40,10 +40,10 @@ MOST_ROWS = 100
 """Rows that averages are taken over, at random where there are more."""
 
 MOST_DRAWS = 200
-"""Of hyperparameters, in what a report asks."""
+"""Most hyperparameter draws in a report."""
 
 LEFT_OUT_DRAWS = 1000
-"""Most draws of the hyperparameters by which rows are left out."""
+"""Most hyperparameter draws for leave-one-out predictions."""
 
 LATENT_DRAWS = 1000
 """Conditional draws where there is one draw of the hyperparameters."""
@@ -52,7 +52,7 @@ MOST_JOINT = 400
 """Slopes that are drawn jointly: rows times features."""
 
 MOST_PAIRED = 12
-"""Features up to which all pairs are looked at; of more, those of the more relevant half."""
+"""Most features with all pairs; beyond, the pairs of the more relevant half are used."""
 
 
 QUICK_NULL = 150, 10
@@ -217,7 +217,7 @@ class Findings:
 
     @property
     def alone(self):
-        """Whether the fit is one draw of the hyperparameters, of which it may hold copies."""
+        """Whether the fit is one hyperparameter draw, or copies of it."""
         return self.hyper.alone or self.gives == "mode"
 
     @property
@@ -268,7 +268,7 @@ class Findings:
 
     @property
     def second(self):
-        """Of two labels the one whose probability is shown, as text; else None."""
+        """The second of two classes, with the reported probability, as text; else None."""
         labels = self.model.training.labels
         return str(labels[1]) if labels is not None and len(labels) == 2 else None
 
@@ -336,7 +336,7 @@ class Findings:
 
     @cached_property
     def held_out(self):
-        """Predictions of all new samples, to be held beside what was observed there."""
+        """Predictions of all new rows, to compare with their observed responses."""
         return self._of(predictions, **self.sampled)
 
     @cached_property
@@ -369,7 +369,7 @@ class Findings:
 
     @property
     def by_place(self):
-        """Whether weighed features beside X explain predictions, rather than X itself."""
+        """Whether features in Z, separate from X, explain predictions, rather than X itself."""
         training = self.model.training
         return training.Z is not None and not training.tied
 
@@ -403,7 +403,7 @@ class Findings:
 
     @cached_property
     def components(self):
-        """Components of f in some rows; of interactions, those of two features."""
+        """Components of f in some rows; for interactions, the components of two features."""
         order = 2 if self.model.training.d <= MOST_PAIRED else 1
         options = {**self.thinned, "keep": "summary", "progressbar": False, "ci_prob": self.prob}
         return components(self.model, self.idata, self.X_new, order=order, obs=self.some, **options)

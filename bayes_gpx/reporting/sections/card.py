@@ -27,7 +27,7 @@ def _weighed(data):
 
 
 def _of_response(model):
-    """What is known of the response in all rows; of rows in parts that is its scaling."""
+    """Summary of the response in all rows; for out-of-core data, its scaling."""
     data = model.training
     if data.labels is not None:
         counts = np.bincount(data.y.astype(int), minlength=len(data.labels))

@@ -13,10 +13,10 @@ from bayes_gpx.reporting.page import TONES, Prose, Section, number
 from bayes_gpx.reporting.sections.constraints import contradicted
 
 BARELY_LEARNED = 0.7
-"""Posterior sd over prior sd from which the data count as having said little."""
+"""Posterior sd over prior sd above which the data count as uninformative."""
 
 FAR = 2.0
-"""Times the median sd of f at training rows from which a baseline counts as far from data."""
+"""Multiple of the median sd of f at training rows above which a baseline is far from the data."""
 
 
 def _inference(findings):

@@ -8,7 +8,7 @@ from bayes_gpx.assess.metrics import coverage
 from bayes_gpx.reporting.page import Prose, Section, Table, number, picture
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
-"""Probabilities of the intervals whose coverage is stated."""
+"""Probabilities of intervals with a reported coverage."""
 
 SHOWN_DRAWS = 50
 """Replicated sets of responses in the figure."""

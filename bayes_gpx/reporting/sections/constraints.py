@@ -5,19 +5,19 @@ from bayes_gpx.posteriors.base import CONSTRAINED, CONSTRAINED_WHITENED
 from bayes_gpx.reporting.page import Prose, Section, Table, number
 
 OFTEN = 0.1
-"""Probability of a violation at a training row, on average, from which it is pointed out."""
+"""Average probability of a violation at a training row above which it is reported."""
 
 FEW = 5
-"""Points with bounds up to which expectation propagation is accurate."""
+"""Most points with bounds for which expectation propagation is accurate."""
 
 STAGES = ("prior", "data", "posterior")
 """What the probabilities of a constraint are given: nothing, the data alone, and both."""
 
 
 def contradicted(findings):
-    """Names of constraints to which the data alone give almost no probability at some point.
+    """Names of constraints that the data alone give almost no probability at some point.
 
-    Yields a sentence for a reader who looks at nothing else.
+    Yields a sentence for readers of the summary only.
     """
     found = findings.constraints
     if found is None:

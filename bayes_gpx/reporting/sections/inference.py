@@ -13,13 +13,13 @@ from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.reporting.page import TONES, Prose, Section, Table, number, picture
 
 LARGEST_K = 0.7
-"""Pareto k up to which importance weights are reliable (Vehtari et al., 2024)."""
+"""Largest Pareto k of reliable importance weights (Vehtari et al., 2024)."""
 
 MOST_PANELS = 12
 """Panels of a figure, one for each number that is a hyperparameter."""
 
 PRIOR_DRAWS = 2000
-"""Draws of each prior, to be shown beside the posterior."""
+"""Draws of each prior, plotted with the posterior."""
 
 DIVISION = "\N{DIVISION SLASH}"
 """In the place of the slash in a label, which a DataTree takes for a path."""

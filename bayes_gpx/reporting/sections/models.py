@@ -1,4 +1,4 @@
-"""Whether explanations depend on the model: scores of several, and what each says."""
+"""Dependence of explanations on the model: scores and explanations of several models."""
 
 import numpy as np
 

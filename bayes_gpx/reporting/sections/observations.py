@@ -8,7 +8,7 @@ from bayes_gpx.plots import plot_waterfall
 from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, picture
 
 MOST_FEATURES = 6
-"""Features whose attributions have a sentence each; the others share one."""
+"""Most features with a sentence for each attribution; the others share one."""
 
 HOW = {
     "integrated_gradients": "by integrated gradients",
@@ -63,7 +63,7 @@ def _unit(findings, name):
 
 
 def _total(findings, found, of):
-    """The sum of all shares; of labels it says of which class they are, and on which scale."""
+    """The sum of all attributions; for classes, with the class and the scale."""
     if findings.by_place:
         whole = number(found["contribution_mean"].sum())
         scale = f", on the latent scale{of}" if of else ""
@@ -104,7 +104,7 @@ def _sentences(findings, found):
 
 
 def _because(findings, found):
-    """What one feature is, and what it is compared with."""
+    """The value of one feature, and the value that it is compared with."""
     feature, frame = str(found["feature"].item()), findings.model.training
     levels = (frame.Z if findings.by_place else frame.X).levels.get(feature)
     start = found["center"] if "center" in found else found.get("baseline")

@@ -15,11 +15,11 @@ from bayes_gpx.plots import (
 from bayes_gpx.reporting.page import Section, Table, picture
 
 PANELS = 6
-"""Most features in a figure, each in a panel of its own."""
+"""Most features in a figure, with a panel each."""
 
 
 def _by_label(found):
-    """A Dataset, or that of each class, and whose it is, in words."""
+    """The Dataset, or the Dataset of each class, with a label in words."""
     if "class" not in found.dims:
         yield "", found
         return
