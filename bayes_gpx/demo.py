@@ -38,19 +38,8 @@ def run(
 ) -> Any:
     """Fit, check and explain; write figures and the fit into a folder.
 
-    Parameters
-    ----------
-    folder : str or path
-        Made if absent.
-    seed : int
-    say : callable
-        Takes each line of the report.
-    progressbar : bool
-
-    Returns
-    -------
-    dict
-        RMSE, R² and coverage of each fit, by its name.
+    `folder` is made if absent, and `say` takes each line of the report. Returns RMSE, R² and
+    coverage of each fit, by name.
     """
     started = time.perf_counter()
     folder = Path(folder)

@@ -1,7 +1,7 @@
 """The models as scikit-learn estimators, for pipelines and cross-validation.
 
-Estimators take what the models take, but for `name` and, of a GPX, `Z`; `exposure` goes to `fit`.
-Columns of a categorical type are taken from pandas and polars frames.
+Estimators take the arguments of the models, except `name` and, for a GPX, `Z`; `exposure` is passed
+to `fit`. Columns of a categorical type are taken from pandas and polars frames.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Estimator(BaseEstimator):
     """What the estimators share; a pickled one rebuilds its model."""
 
     def _fit(self, build, X, y, **more):
-        """Build and fit a model with what it takes of the estimator's parameters."""
+        """Build and fit a model with the estimator's parameters that it accepts."""
         given = self.get_params(deep=False)
         taken = {name: given[name] for name in signature(build).parameters if name in given}
         self.model_ = build(X, y, **taken, **more)
@@ -83,18 +83,17 @@ class _Estimator(BaseEstimator):
         return predictions(self.model_, self.idata_, X, **options)
 
     def explain(self, X: Table, **options: Any) -> xr.Dataset:
-        """Explain predictions.
+        """Explain predictions: contributions of a GPX, attributions of a GP.
 
         Parameters
         ----------
         X : frame or array (m, d)
         **options
-            Of `bayes_gpx.contributions` in a GPX, else of `bayes_gpx.attributions`.
+            Options of `bayes_gpx.contributions` or `bayes_gpx.attributions`.
 
         Returns
         -------
         xarray.Dataset
-            Contributions of a GPX; attributions of a GP.
         """
         X = self._new(X)
         verb = attributions if self.model_.training.Z is None else contributions
@@ -117,7 +116,7 @@ class GPRegressor(RegressorMixin, _Estimator):
     ----------
     model_ : bayes_gpx.GP
     idata_ : xarray.DataTree
-        Both as every verb and plot of the package takes them.
+        The fit. Pass both to the explanation functions and plots.
     """
 
     def __init__(
@@ -164,7 +163,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
     Parameters
     ----------
     kernel, ard, likelihood, link, approximation, priors, resolution, scale, weight_prior, intercept
-        As in `bayes_gpx.GPX`; the features that are weighed are X.
+        As in `bayes_gpx.GPX`; the features with weights are X.
     method, fit_options, random_state
         As in `GPRegressor`.
 
@@ -219,12 +218,12 @@ class GPXRegressor(RegressorMixin, _Estimator):
 class GPClassifier(ClassifierMixin, _Estimator):
     """Gaussian process classification as a scikit-learn estimator.
 
-    Two labels are "bernoulli", more "categorical".
+    The likelihood is "bernoulli" for two classes, and "categorical" for more.
 
     Parameters
     ----------
     kernel, ard, link, approximation, priors, scale
-        As in `bayes_gpx.GP`; `link` is for two labels.
+        As in `bayes_gpx.GP`; `link` is for two classes.
     method, fit_options, random_state
         As in `GPRegressor`.
 
@@ -268,7 +267,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
         return self._fit(GP, X, labels, likelihood=likelihood)
 
     def predict_proba(self, X: Table) -> np.ndarray:
-        """Probability of each of `classes_`, (m, C), averaged over what the fit does not know."""
+        """Probability of each of `classes_`, (m, C), averaged over the posterior."""
         mean = self._predictions(X)["probability_mean"].values
         if mean.ndim == 1:
             return np.column_stack([1.0 - mean, mean])

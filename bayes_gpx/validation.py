@@ -1,4 +1,4 @@
-"""Checks of arguments; each message names what was expected, what came, and the cure."""
+"""Checks of arguments; each message names the problem, the value and the fix."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -21,13 +21,7 @@ def names_among(what: str, given: Sequence[str], columns: Sequence[str]) -> list
 
 
 def read_pairs(pairs: Iterable[Sequence[str]], columns: Sequence[str]) -> list[frozenset[int]]:
-    """Positions of pairs of names, as a list of frozensets.
-
-    Raises
-    ------
-    ValueError
-        For entries that are not pairs of different columns, and for repeated pairs.
-    """
+    """Positions of pairs of names; raises for repeated or invalid pairs."""
     found = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2 or len(set(pair)) != 2:
@@ -190,7 +184,7 @@ SYNONYMS = {
         "svi": "svgp (variational, with approximation=bx.Inducing(m))",
     },
 }
-"""What names used elsewhere are called here, by argument; in brackets what should be known of it.
+"""Names from other packages, by argument, with the name here and, in brackets, a remark.
 
 They are compared in lower case, with underscores.
 """

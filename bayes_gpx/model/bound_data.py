@@ -17,20 +17,9 @@ from bayes_gpx.system.warning import PosteriorPredictiveWarning, warn
 
 
 def bound_data(name: str, values: np.ndarray, *, dims: Sequence[str]) -> Tensor:
-    """Put data into the model on the context stack, as `pymc.Data` does, but for good.
+    """Add data to the model on the context stack as constants, which ``pm.set_data`` cannot change.
 
-    They are a node of the model's graph and are found in `constant_data`; ``pm.set_data`` refuses
-    them.
-
-    Parameters
-    ----------
-    name : str
-    values : array
-    dims : sequence of str, one for each axis of `values`
-
-    Returns
-    -------
-    TensorConstant
+    `dims` has a name for each axis of `values`. They are found in `constant_data`.
     """
     model = pm.modelcontext(None)
     variable = pt.constant(np.array(values), name=model.name_for(name))

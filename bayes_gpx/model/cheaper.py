@@ -21,10 +21,10 @@ FEW_FEATURES, SMOOTH = 2, ("expquad", "matern52", "matern32")
 
 
 def cheaper(specification: Specification, n: int, d: int) -> tuple[str, float] | None:
-    """An approximation, and the share of a density's time that is left by it; None without one.
+    """A cheaper approximation and its relative time for a density; None without one.
 
-    Of a model with normal noise, without groups and outputs, of n rows and d features. The speed of
-    the machine falls out of the share.
+    For a Gaussian likelihood, without groups and outputs, with n rows and d features. The relative
+    time does not depend on the machine.
     """
     own = specification.approximation
     alone = specification.normal and not specification.grouped and specification.outputs is None

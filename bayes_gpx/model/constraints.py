@@ -1,9 +1,8 @@
-"""Knowledge about the function in addition to the data: the argument `constraints` of models.
+"""Constraints on the function in addition to the data: the argument `constraints` of models.
 
-Slopes, curvatures, interactions, weights and values, in user units: what is said of y below is of f
-for labels and counts. `Slope("age", mean=2, sd=1)` is a slope that was observed with noise,
-``Slope("age", low=0)`` one of which a bound is known, at some points each. Points are chosen before
-anything is inferred.
+Constraints concern slopes, curvatures, interactions, weights and values, in user units of y, or of
+f for classes and counts. `Slope("age", mean=2, sd=1)` is a slope observed with noise, and
+``Slope("age", low=0)`` a slope with a bound, each at some points. Points are chosen before the fit.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ if TYPE_CHECKING:
 __all__ = ["Curvature", "Decreasing", "Increasing", "Interaction", "Slope", "Value", "Weight"]
 
 STRENGTH = 0.01
-"""How sharp bounds are: the sd of the noise around what they bound, in units of sd(y) per sd of the
-features; of labels and counts, in units of f per sd of the features."""
+"""Sharpness of bounds: the sd of the noise around the bounded quantity, in units of sd(y) per sd of
+the features; for classes and counts, in units of f per sd of the features."""
 
 
 @dataclass(frozen=True)
@@ -42,20 +41,20 @@ class _Sign:
 
 @dataclass(frozen=True)
 class Increasing(_Sign):
-    """The function does not fall along a feature.
+    """Constrain the function to not fall along a feature.
 
     Parameters
     ----------
     feature : str
         A numeric column of X.
     at : int or table
-        Where this holds: points in user units, with the columns of X and, in a `GPX` with a Z
-        of its own, those of Z; or how many, at evenly spaced values of the feature, with the other
-        columns of the row that is nearest in it.
+        Points of the constraint. A table contains points in user units, with the columns of X and,
+        in a `GPX` with its own Z, of Z. A number of points is spread evenly over the values of the
+        feature; the other columns are copied from the row with the closest value.
     strength : float
-        The constraint at a point is a probability, ``normal_cdf(slope / s)``, where s is this many
-        ``sd(y) / sd(feature)``, or of labels and counts ``1 / sd(feature)``: small values make it
-        sharp.
+        The constraint at a point has the probability ``normal_cdf(slope / s)``, where s is this
+        many ``sd(y) / sd(feature)``, or ``1 / sd(feature)`` for classes and counts. Small values
+        make it sharp.
     """
 
     def _stated(self, reader):
@@ -64,7 +63,7 @@ class Increasing(_Sign):
 
 @dataclass(frozen=True)
 class Decreasing(_Sign):
-    """The function does not rise along a feature; parameters are those of `Increasing`."""
+    """Constrain the function to not rise along a feature; parameters as in `Increasing`."""
 
     def _stated(self, reader):
         return reader.slopes(self, (self.feature,), -np.inf, 0.0, self.strength)
@@ -85,7 +84,9 @@ class _Quantity:
 
 @dataclass(frozen=True)
 class Slope(_Quantity):
-    """A derivative, in units of y per unit of the feature: observed with noise, or its bounds.
+    """Constrain a derivative by a noisy observation, or by bounds.
+
+    Slopes are in units of y per unit of the feature.
 
     Parameters
     ----------
@@ -93,7 +94,7 @@ class Slope(_Quantity):
     mean, sd : float, optional
         The slope at each point is observed as `mean`, with independent noise of this sd.
     low, high : float, optional
-        Instead of these: the slope lies between them, or on one side of one.
+        Use these instead for bounds: the slope lies between them, or on one side of one.
     at : int or table
         As in `Increasing`.
     """
@@ -112,13 +113,13 @@ class Curvature(_Quantity):
 
 @dataclass(frozen=True)
 class Interaction:
-    """A mixed second derivative of two features, which is near 0.
+    """Constrain the mixed second derivative of two features to be near 0.
 
     Parameters
     ----------
     a, b : str
     sd : float
-        How near, in units of y per unit of a per unit of b.
+        Standard deviation from 0, in units of y per unit of a per unit of b.
     at : int or table
         As in `Increasing`, along `a`.
     """
@@ -140,7 +141,7 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Weight(_Quantity):
-    """The smooth part of a feature's weight in a `GPX`, in units of y per unit of the feature.
+    """Constrain a weight function of a `GPX`, in units of y per unit of the feature.
 
     Parameters
     ----------
@@ -149,8 +150,8 @@ class Weight(_Quantity):
     mean, sd, low, high : float, optional
         As in `Slope`.
     at : int or table
-        As in `Increasing`; a number of points is spread along the feature, where it is one of X's,
-        and otherwise along X's first column.
+        As in `Increasing`; a number of points is spread along the feature if it is in X, and
+        otherwise along X's first column.
     """
 
     def _stated(self, reader):
@@ -159,7 +160,7 @@ class Weight(_Quantity):
 
 @dataclass(frozen=True)
 class Value:
-    """Values of the smooth function, in units of y, observed with noise.
+    """Constrain values of the smooth function by noisy observations, in units of y.
 
     Parameters
     ----------
@@ -180,7 +181,7 @@ Constraint = Increasing | Decreasing | Slope | Curvature | Interaction | Weight 
 
 
 def _known(constraint):
-    """Bounds, equal where a value is known, and sd of a constraint; None for that of bounds."""
+    """Bounds of a constraint, equal for a known value, and its sd; None for the sd of bounds."""
     kind = type(constraint).__name__
     values, bounds = (constraint.mean, constraint.sd), (constraint.low, constraint.high)
     by_value = None not in values and bounds == (None, None)
@@ -219,12 +220,10 @@ def _positive(kind, value):
 def read_constraints(
     constraints: Sequence[Constraint], training: TrainingData, specification: Specification
 ) -> Constraints | None:
-    """Constraints on the model's scale, at points that no hyperparameter changes; None without any.
+    """Constraints on the model's scale, at points that do not depend on hyperparameters, or None.
 
-    Raises
-    ------
-    ValueError
-        For models that cannot use constraints, unknown features and impossible numbers.
+    Raises ValueError for models that cannot use constraints, unknown features and impossible
+    numbers.
     """
     constraints = [constraints] if isinstance(constraints, Constraint) else list(constraints)
     if not constraints:
@@ -262,7 +261,7 @@ def _refuse_opposites(constraints):
 
 
 def _refuse_model(training, specification):
-    """Raise for models whose posterior does not know constraints."""
+    """Raise for models that do not support constraints."""
     if training.streamed:
         raise ValueError("constraints with rows that are read in parts; expected X as one table.")
     if training.groups is not None:

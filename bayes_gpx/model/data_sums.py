@@ -19,23 +19,20 @@ from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.operators import evaluate
 
 TOGETHER = 2**15
-"""Rows whose sums one thread makes, before they are added to those of others.
+"""Number of rows that one thread sums before the sums are combined.
 
-Always of the same rows and in the same order, so that the number of threads changes no bit.
+Chunks and their order are fixed, so results are bitwise identical for any number of threads.
 """
 
 BLOCK = 2**11
-"""Rows whose design is made at a time, so that it stays near the processor."""
+"""Rows in a block of the design, small enough for the processor's cache."""
 
 
 def fixed_design(process, theta, training):
-    """Values of the functions without their scales (m, M), at symbols X (m, d) and Z (m, p).
+    """Symbols X (m, d) and Z (m, p), and values of the basis functions without scales (m, M).
 
-    Returns
-    -------
-    list of the tensors X, Z and the values; or None
-        None where there are no basis functions, where hyperparameters change more than their
-        scales, or where samples have deviations of their own from them.
+    None without basis functions, if hyperparameters change more than their scales, or if rows
+    deviate from them.
     """
     if not isinstance(process, BasisProcess) or deviates(theta):
         return None
@@ -47,20 +44,13 @@ def fixed_design(process, theta, training):
 
 
 def deviates(theta: Mapping[str, Any]) -> bool:
-    """Whether samples have deviations of their own, whose sd `sigma_w` is not fixed at 0."""
+    """Whether rows have deviations: their sd `sigma_w` is not fixed at 0."""
     sigma_w = theta.get("sigma_w")
     return sigma_w is not None and not (isinstance(sigma_w, Constant) and not sigma_w.data.any())
 
 
 def sums_over_rows(design, training):
-    """Sums over all rows of the training data, on the model's scale, by the names of `Sums`.
-
-    Parameters
-    ----------
-    design : list of tensors
-        From `fixed_design`.
-    training : TrainingData
-    """
+    """Sums of a `fixed_design` over all training rows, on the model's scale, by names of `Sums`."""
     of = SumsOf(design)
     of.compile()
     if training.streamed:

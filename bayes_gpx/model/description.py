@@ -1,4 +1,4 @@
-"""What a reader wants to know of a model, in words: for its `repr` and for reports."""
+"""Describe a model in words, for its `repr` and for reports."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -72,7 +72,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def hyperparameters(model: Any) -> list[tuple[str, str, str]]:
-    """Of each hyperparameter its name, its dims, and its prior or the values it is fixed at."""
+    """Name, dims, and prior or fixed values of each hyperparameter."""
     names = model.hyperparameters
     return [(name, ", ".join(model.dims_of(name)), _prior(model, name)) for name in names]
 

@@ -1,4 +1,4 @@
-"""What is wrong with a fit that its numbers alone do not say: in plain words, each with a cure."""
+"""Examine a fit for problems that its numbers do not show, and suggest fixes in plain words."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.system.warning import FitWarning, warn
 
 AT_FLOOR, NO_NOISE = 1.3, 0.01
-"""Noise over that of rounding errors, and over the standard deviation of y, up to which there is
-none to speak of."""
+"""Noise counts as 0 up to these multiples of the rounding error's sd and of the sd of y."""
 
 FEW_COPIES = 3
 """So many repeated rows are not worth a word."""
@@ -26,32 +25,32 @@ ROWS_A_FEATURE = 2
 """Rows for each feature below which lengthscales rest on their priors."""
 
 ENOUGH_DRAWS, PRIOR_DRAWS, SAME = 100, 1000, 0.1
-"""Draws from which a posterior is compared with its prior, draws of the prior, and the distance of
-Kolmogorov and Smirnov up to which both count as the same."""
+"""Fewest draws to compare a posterior with its prior, draws of the prior, and the
+Kolmogorov-Smirnov distance up to which both count as equal."""
 
 BELOW, EXPECTED = 8.0, 1e-3
-"""Nats by which an outlier's left-out density is below the median (4 standard deviations), and
-the share of rows that may be such."""
+"""Nats (4 standard deviations) below the median left-out density at which a row is an outlier, and
+the expected proportion of such rows."""
 
 ALONE = 2.0
-"""Nats by which the highest of several starts is above all others, to be called alone."""
+"""Nats by which the best optimum must exceed all others to be reported as alone."""
 
 OVERDISPERSED = 1.5
-"""Mean squared Pearson residual of left-out counts from which the Poisson distribution is too
+"""Mean squared Pearson residual of left-out counts above which the Poisson distribution is too
 narrow."""
 
 MOST_ROWS = 2000
-"""Rows up to which counts are left out one by one for an examination."""
+"""Most rows for which an examination computes leave-one-out predictions of counts."""
 
 FAR_VALUE, DISTINCT = 8.0, 10
-"""Interquartile ranges from the median to the farthest value, from which a column is named, if it
-has more than so many distinct values."""
+"""Interquartile ranges from the median to the farthest value above which a column is reported, if
+it has more than this number of distinct values."""
 
 MOST_NAMED = 5
 """So many features are named in a sentence."""
 
 EXAMINATION = "examination"
-"""Attribute of a fit: what was found, one sentence or two in a line."""
+"""Attribute of a fit with the findings, one or two sentences in each line."""
 
 
 def examine(model: Any, idata: xr.DataTree) -> list[str]:
@@ -168,7 +167,7 @@ def _lengthscales(model: Any, idata: xr.DataTree) -> Iterator[str]:
 
 
 def _features(model: Any) -> Iterator[str]:
-    """More features than rows can tell apart."""
+    """More features than the rows can distinguish."""
     data, spec = model.training, model.specification
     d, _ = data.sources
     each = spec.ard and any(h.kind == "lengthscale" for h in spec.hyperparameters)
@@ -180,7 +179,7 @@ def _features(model: Any) -> Iterator[str]:
 
 
 def _far_values(model: Any) -> Iterator[str]:
-    """Columns with a few huge values, whose rows decide about the scale and the lengthscale."""
+    """Columns with a few huge values, which determine the scale and the lengthscale."""
     frame = model.training.X
     if model.training.streamed:
         return
@@ -216,7 +215,7 @@ def _starts(idata: xr.DataTree) -> Iterator[str]:
 
 
 def _prior(model: Any, idata: xr.DataTree) -> Iterator[str]:
-    """Hyperparameters of which the data say nothing."""
+    """Hyperparameters with a posterior that looks like the prior."""
     posterior = idata["posterior"].to_dataset()
     if posterior.sizes["chain"] * posterior.sizes["draw"] < ENOUGH_DRAWS or model.joined:
         return
@@ -262,7 +261,7 @@ def _left_out(draw):
 
 
 def _dispersion(model: Any, idata: xr.DataTree) -> Iterator[str]:
-    """Counts that vary more than those of the Poisson distribution."""
+    """Counts that vary more than the Poisson distribution allows."""
     data = model.training
     if model.specification.likelihood != "poisson" or data.streamed or data.n > MOST_ROWS:
         return

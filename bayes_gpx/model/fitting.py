@@ -31,9 +31,10 @@ if TYPE_CHECKING:
     from bayes_gpx.aliases import Draws
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
-"""Jitters that a fit is tried with in turn, as multiples of the response's variance.
+"""Jitters that a fit tries in turn, relative to the variance of the response.
 
-Of 1, where noise is not normal. Smaller ones than these, but for 0, leave densities rough.
+They are relative to 1 for a non-Gaussian likelihood. Smaller jitters than these, except 0, leave
+densities rough.
 """
 
 SAMPLE, MANY = 2_000, 5
@@ -45,16 +46,19 @@ HOUR = 3600.0
 """Seconds that the search of the mode may take where the rows alone decide it."""
 
 WORTH_TIMING, FLOPS = 4_000, 3
-"""Rows from which the machine's speed is measured before a fit, and floating-point operations of a
-density with its gradient, as a multiple of n^3: 2.8 to 3.7 at 353 rows, 1.6 to 2.4 at 1,437."""
+"""Fewest rows for which a fit first measures the machine's speed, and floating-point operations of
+a density with its gradient, as a multiple of n^3: 2.8 to 3.7 at 353 rows, 1.6 to 2.4 at 1,437."""
 
 DRAWS_WORTH_LOO = 100
 """From this many draws on, a fit has leave-one-out terms for `arviz.loo`."""
 
 
 ROWS_WORTH_LOO = 2000
-"""Up to so many rows, too, where a fit itself need not pass over them, and these terms would take
-most of the time: of more, `bayes_gpx.log_likelihood` computes those of the rows asked for."""
+"""Most rows with leave-one-out terms if the fit itself does not pass over the rows.
+
+With more rows these terms would take most of the time; use `bayes_gpx.log_likelihood` for some
+rows.
+"""
 
 
 def infer(
@@ -71,7 +75,7 @@ def infer(
     progressbar: bool,
     **kwargs: Any,
 ) -> xr.DataTree:
-    """Infer the hyperparameters of a `Model`, whose method `fit` describes the arguments."""
+    """Infer the hyperparameters of a `Model`; see `Model.fit` for the arguments."""
     chosen = method_named(method)
     if latent != "sample" and not model.objective.free_RVs:
         raise ValueError(
@@ -152,7 +156,7 @@ def _worth_sampling(model):
 
 
 def _near(model, starts, options):
-    """Where the starts lead with a sample of the rows, and the first of them; all, if nowhere."""
+    """The optimum for a sample of rows, and the first start; all starts if none is finite."""
     positions = np.random.default_rng(0).choice(model.training.n, SAMPLE, replace=False)
     sample = model.of_rows(model.training.rows(np.sort(positions)))
     with warnings.catch_warnings():
@@ -243,9 +247,9 @@ def _objective(model, jitter):
 
 
 def _terms_of_sampler(model, idata):
-    """Take the leave-one-out terms that the sampler found out of the fit; None if it has none.
+    """Remove the sampler's leave-one-out terms from the fit and return them; None without any.
 
-    They are of what has one normal density of all responses, and no jitter.
+    They come from a joint normal density of all responses, without jitter.
     """
     if LEFT_OUT not in idata.children:
         return None
@@ -257,7 +261,7 @@ def _terms_of_sampler(model, idata):
 
 
 def _add_left_out(model, idata, by_sampler, progressbar):
-    """Add the group log_likelihood; if that fails only warn, so that the draws are kept."""
+    """Add the group log_likelihood; a failure only gives a warning, so the draws are kept."""
     try:
         if by_sampler is None:
             terms = of_responses(model, idata, progressbar=progressbar)

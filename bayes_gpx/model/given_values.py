@@ -13,13 +13,7 @@ from bayes_gpx.validation import one_of
 
 
 def checked(model: Any, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """The values as arrays, of all hyperparameters that the model does not fix.
-
-    Raises
-    ------
-    ValueError
-        For a name that is unknown or missing, or a value that is not admissible.
-    """
+    """Convert values of all inferred hyperparameters to arrays, and check them."""
     for name in values:
         one_of("hyperparameters", name, model.hyperparameters)
     missing = [n for n in model.hyperparameters if n not in values and n not in model.fixed]

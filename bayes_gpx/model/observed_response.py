@@ -28,27 +28,13 @@ from bayes_gpx.posteriors.strategies.with_constraints import (
 
 
 def observe(specification, given, training, *, rename, ridge=None, sums=None):
-    """Add the response that generates y to the PyMC model on the context stack.
+    """Add the response to the PyMC model on the stack; return the graphs of hyperparameters.
 
-    In a hierarchy f and, in a GPX, what it is made of are variables, and y is observed around f.
-    Else, with normal noise, y is observed with the function integrated out; and without, around
-    whitened latent values.
-
-    Parameters
-    ----------
-    specification : Specification
-    given : Conditioning
-    training : TrainingData
-    rename : callable
-        From the names of variables and dims to those in the model.
-    ridge : scalar
-        Added to variances where the function is integrated out.
-    sums : callable
-        Returns `Sums` by name of a response in user units, for a strategy `by_sums`.
-
-    Returns
-    -------
-    list of the graphs that hyperparameters enter by
+    In a hierarchy, f (and in a GPX the weights) are variables, and y is observed around f.
+    Otherwise a Gaussian likelihood integrates f out, and other likelihoods observe y around
+    whitened latent values. `rename` maps names of variables and dims to those in the model; `ridge`
+    is added to variances if f is integrated out; `sums` maps a response in user units to `Sums` by
+    name, for a strategy `by_sums`.
     """
     if training.streamed:
         return streamed(specification, given, training, rename=rename, ridge=ridge, sums=sums)
@@ -60,9 +46,9 @@ def observe(specification, given, training, *, rename, ridge=None, sums=None):
 
 
 def collapsed(specification, given, training, *, rename, ridge, sums=None):
-    """Add y with all but hyperparameters integrated out, or what stands in for that density.
+    """Add y with all but hyperparameters integrated out, exactly or by an approximate density.
 
-    Arguments and result are those of `observe`.
+    Arguments and result as in `observe`.
     """
     strategy, scaling = specification.strategy_of(), training.response_scaling
     draw = GENERATIVE.get(type(strategy))
@@ -98,17 +84,17 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
 
 
 def _unfolded(given):
-    """The same data, as products with what may change.
+    """The data as products with variables, which PyMC does not evaluate as constants.
 
-    PyMC evaluates what follows from constants when it derives a density. That does not need the
-    design of all rows, and leaves alone what may change.
+    PyMC evaluates graphs of constants when it derives a density, but not graphs of variables. It
+    does not need the design of all rows there.
     """
     one = pytensor.shared(1.0, "one")
     return replace(given, X=given.X * one, Z=None if given.Z is None else given.Z * one)
 
 
 class Density(NamedTuple):
-    """The density of y as a function of `parts`, whose core shapes are in `signature`."""
+    """The density of y as a function of `parts`, with core shapes in `signature`."""
 
     parts: list
     signature: str
@@ -122,7 +108,7 @@ def _at_once(strategy, given, ridge):
 
 
 def _by_rows(strategy, given, ridge):
-    """With the same parts, from which y is drawn, and those that its density needs beside rows."""
+    """The density with the parts that y is drawn from, and the parts that it needs besides rows."""
     whole, y = _at_once(strategy, given, ridge), pt.as_tensor_variable(given.y).type()
     evidence, k = strategy.by_rows(replace(given, y=y), ridge), len(whole.parts)
     needed = parameters_of([evidence], [y])
@@ -175,10 +161,9 @@ def _fixed_basis(F, scales, variance, size):  # noqa: N803
 
 
 def streamed(specification, given, training, *, rename, ridge, sums):
-    """Add the log density of a response whose rows are not held, from sums over them.
+    """Add the log density of an out-of-core response from sums over its rows, as a potential.
 
-    These are made once, or anew for each density. Arguments and result are those of `observe`; the
-    density is a potential, since there is no y.
+    Sums are computed once, or again for each density. Arguments and result as in `observe`.
     """
     strategy = specification.strategy_of()
     if strategy.by_sums:
@@ -204,9 +189,8 @@ GENERATIVE = {
 def latent_response(specification, given, training, *, rename, ridge=None):
     """Add whitened latent values, and y around them.
 
-    With basis functions their coefficients take the place of the latent values, and in a GPX there
-    are the samples' own deviations too. With inducing points the process itself is the model.
-    Arguments and result are those of `observe`.
+    Basis functions have coefficients instead of latent values; a GPX adds the deviations of rows.
+    With inducing points the process itself is the model. Arguments and result as in `observe`.
     """
     scaling = training.response_scaling
     f = latent_values(specification, given, rename("y"), rename)
@@ -214,9 +198,9 @@ def latent_response(specification, given, training, *, rename, ridge=None):
 
 
 def hierarchy(specification, given, training, *, rename, ridge=None):
-    """Add f, in a GPX the weights that it is made of, all in user units, and y around f.
+    """Add f (in a GPX also the weights) in user units, and y around f.
 
-    Arguments and result are those of `observe`.
+    Arguments and result as in `observe`.
     """
     scaling = training.y_scaling
     if training.Z is None:

@@ -1,4 +1,4 @@
-"""Where inducing points lie best."""
+"""Optimize the positions of inducing points."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Inducing:
-    """Move a model's inducing points to where the bound on its evidence is largest.
+    """Optimize the positions of a model's inducing points.
 
-    With the hyperparameters held at a fit's; make a model with the points that come back, and fit
-    it from there::
+    The points maximize the bound on the marginal likelihood, with the hyperparameters fixed at a
+    fit's. Build a model with the new points, and fit it again::
 
         points = bx.optimise_inducing(model, idata)
         better = bx.GP(X, y, approximation=points)
@@ -34,22 +34,21 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
     Parameters
     ----------
     model : GP or GPX
-        With inducing points, from which the optimiser starts.
+        With inducing points, from which the optimizer starts.
     idata : xarray.DataTree or dict
-        A fit of it, of whose draws the medians are taken, or a dict of fixed hyperparameters.
+        A fit, of which the medians are used, or a dict of fixed hyperparameters.
     steps : int
-        Of L-BFGS, at most.
+        Most steps of L-BFGS.
 
     Returns
     -------
     Inducing
-        The points, in user units; the bound there is never below that at the start.
+        The points, in user units. Their bound is never below the bound at the start.
 
     Raises
     ------
     ValueError
-        For a model without inducing points, or of rows that are read in parts, and for idata that
-        do not fit it.
+        For a model without inducing points, out-of-core data, and idata that do not fit the model.
 
     References
     ----------
@@ -101,7 +100,7 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
 
 
 def _free(model):
-    """What can move: the points' columns of X and, where Z is apart, those of Z."""
+    """Coordinates that can move: the points' columns of X and, if Z is separate, of Z."""
     training, U = model.training, model.inducing["U"]
     if training.Z is None or training.z_is_x:
         return U

@@ -16,23 +16,12 @@ from bayes_gpx.validation import one_of
 
 
 def create_variables(specification, priors, training, *, rename):
-    """Create the hyperparameters in the model on the context stack.
+    """Create hyperparameters in the model on the stack: tensors theta and arrays fixed.
 
-    Parameters
-    ----------
-    specification : Specification
-    priors : dict
-        Hyperparameter name -> callable that returns a PyMC variable, distribution such as
-        ``pm.HalfNormal.dist(1)``, object with ``create_variable(name)``, or fixed number(s).
-    training : TrainingData
-        Indicators of one categorical column share its lengthscale.
-    rename : callable
-        Turns names of variables and dims into those in the model.
-
-    Returns
-    -------
-    theta : dict of tensors by hyperparameter name
-    fixed : dict of arrays, those of them that are fixed
+    `priors` maps names to a callable that returns a PyMC variable, a distribution such as
+    ``pm.HalfNormal.dist(1)``, an object with ``create_variable(name)``, or fixed numbers.
+    Indicators of one categorical column share its lengthscale. `rename` maps names of variables and
+    dims to those in the model.
     """
     if not isinstance(priors, dict):
         raise ValueError(f"priors is a {type(priors).__name__}; expected a dict by name.")
@@ -71,7 +60,7 @@ def create_variables(specification, priors, training, *, rename):
 
 
 def _refuse_no_number(name, prior):
-    """Raise for what is neither a number nor makes a variable."""
+    """Raise for a prior that is no number and makes no variable."""
     if isinstance(prior, pt.TensorVariable):
         raise ValueError(
             f"The prior of {name} is the variable {prior}, which was made before; expected what "
@@ -89,7 +78,7 @@ def _refuse_no_number(name, prior):
 
 
 def _refuse_below_zero(name, variable):
-    """Raise for a distribution of any real number; of what is computed from others, trust it."""
+    """Raise for a distribution on all real numbers; computed variables are not checked."""
     model = pm.modelcontext(None)
     if variable not in model.free_RVs:
         return
@@ -153,7 +142,7 @@ def _horseshoe(h, priors, p, size, rename):
 def _makes_a_variable(prior):
     """Whether a prior is a callable, a distribution, or such as `pymc_extras.prior.Prior`.
 
-    The latter is known by its method, so that its package need not be installed.
+    The object is recognized by its method, so its package need not be installed.
     """
     return callable(prior) or _is_distribution(prior) or hasattr(prior, "create_variable")
 
@@ -182,9 +171,9 @@ def _is_discrete(name):
 
 
 def _registered(dist, name, dims, shape):
-    """A variable of a distribution in the model on the stack; of each entry, where it has dims.
+    """Add a distribution to the model on the stack as a variable, with an entry for each dim.
 
-    It is made anew, so that several models may be given the same distribution.
+    It is copied, so several models may share one distribution.
     """
     if dist.type.dtype.startswith(DISCRETE):
         raise ValueError(_is_discrete(name))
@@ -201,7 +190,7 @@ def _wanted(shape):
 
 
 def _from_prior(prior, name, dims, shape):
-    """Create a variable from what the user gave, and check that it is that variable."""
+    """Create a variable from the user's prior, and check its name and shape."""
     if not _makes_a_variable(prior):
         raise ValueError(f"The prior of {name} is {prior!r}; expected a callable here.")
     model = pm.modelcontext(None)
@@ -255,11 +244,8 @@ def _called(prior, name, dims):
 def fixed_value(h, value, training, specification):
     """Check a fixed hyperparameter and broadcast it to its dim.
 
-    Raises
-    ------
-    ValueError
-        If it is not finite and positive (`sigma_w` and `offset` may be 0), or does not fit
-        its dim.
+    Raises ValueError unless it is finite and positive (`sigma_w` and `offset` may be 0) and fits
+    its dim.
     """
     array = np.asarray(value)
     least = "" if h.signed else "at least 0" if h.may_be_zero else "above 0"

@@ -25,7 +25,7 @@ def refuse_many(n: int, specification: Specification) -> None:
 
 
 def refuse_streamed(specification: Specification) -> None:
-    """Raise for a model that needs rows themselves, where they are read in parts."""
+    """Raise for a model that needs all rows in memory, if data are out-of-core."""
     if specification.hierarchical:
         raise ValueError(
             "X is read in parts, with representation='hierarchy'; expected 'collapsed', which has "

@@ -1,4 +1,4 @@
-"""The signature of a model, by which a fit is told from the fits of other models."""
+"""The signature of a model, which distinguishes its fits from the fits of other models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.system.digests import digest
 
 PROBES = 5
-"""Training rows at which a kernel of the user's is looked at."""
+"""Number of training rows at which a user's kernel is evaluated."""
 
 
 def probe_of(model: Any) -> list[str]:

@@ -51,7 +51,7 @@ REPRESENTATIONS = ("collapsed", "hierarchy")
 
 @dataclass(frozen=True)
 class Factor:
-    """One factor of a kernel, and what the names of its hyperparameters begin with."""
+    """One factor of a kernel, and the prefix of its hyperparameters' names."""
 
     kind: str | Precomputed
     prefix: str
@@ -78,25 +78,25 @@ class Specification:
     likelihood : str
         A name in `bayes_gpx.likelihoods.KNOWN`.
     weight_prior : {"shared", "per_feature", "horseshoe"}
-        Of GPX: how the amplitudes of the weight functions are related.
+        For a GPX: relation between the amplitudes of the weight functions.
     approximation : Inducing, HSGP, RandomFeatures or None
     link : str or None
-        Of the likelihood; None for its default.
+        Link of the likelihood; None for its default.
     classes : int or None
-        Number of labels, of a likelihood of several latent values.
+        Number of classes, for a likelihood with several latent values.
     representation : {"collapsed", "hierarchy"}
-        Of the model in PyMC. No graph of a verb depends on it, so it is not compared.
+        Representation in PyMC. It is not compared, because no explanation depends on it.
     grouped : bool
-        Whether rows belong to groups, which have a level, or weights, of their own.
+        Rows belong to groups, with a level or weights for each group.
     fixed_basis : bool
-        Whether no hyperparameter changes the basis functions, and samples have no deviations of
-        their own from these: the model finds out when it builds the process.
+        No hyperparameter changes the basis functions, and rows do not deviate from them. The model
+        sets it when it builds the process.
     constraints : Constraints or None
         Constraints on the function, in addition to the data.
     outputs : int or None
-        Number of responses that each row has; None where it has one, which is no table.
+        Number of responses in each row of a table; None for a single response.
     correlation : int
-        Number of functions that the outputs, or classes, share: the rank of what correlates them.
+        Number of functions that the outputs, or classes, share: the rank of their correlation.
     """
 
     family: str
@@ -158,7 +158,7 @@ class Specification:
                     one_of("kernel", factor.kind, KERNELS)
 
     def _refuse_groups(self):
-        """Raise for what groups do not go together with."""
+        """Raise for settings that groups do not support."""
         if self.approximation is not None:
             raise ValueError(
                 f"groups was given, and approximation={self.approximation!r}; expected "
@@ -179,7 +179,7 @@ class Specification:
         self._refuse_correlation("outputs", self.outputs, "one model for each output")
 
     def _refuse_correlation(self, of, number, cure):
-        """Raise for what functions that correlate do not go together with, and for a wrong rank."""
+        """Raise for settings that correlated functions do not support, and for a wrong rank."""
         what = "y is a table of outputs" if of == "outputs" else "classes correlate"
         for wrong, expected in (
             (self.approximation is not None, f"approximation=None, since {of} are exact"),
@@ -237,7 +237,7 @@ class Specification:
 
     @property
     def normal(self):
-        """Whether noise is normal, so that all but hyperparameters integrates out exactly."""
+        """Whether the likelihood is Gaussian, and f integrates out exactly."""
         return self.observation.normal
 
     @cached_property
@@ -253,7 +253,7 @@ class Specification:
 
     @property
     def by_feature(self):
-        """Whether each weight function has an amplitude of its own."""
+        """Whether each weight function has its own amplitude."""
         return self.family == "GPX" and self.weight_prior != "shared"
 
     @cached_property
@@ -314,7 +314,7 @@ class Specification:
         return (*each, *self._of_factors(own), *self.loadings)
 
     def _of_factors(self, own):
-        """Hyperparameters of the shared functions, from those of a kernel."""
+        """Hyperparameters of the shared functions, from the hyperparameters of a kernel."""
         if not self.correlation:
             return ()
         return tuple(
@@ -344,12 +344,7 @@ class Specification:
     def process(self, theta, d, called=None):
         """Prior process on the model's scale, from hyperparameters by name.
 
-        Parameters
-        ----------
-        theta : dict of tensors
-        d : int
-        called : pymc.gp.cov.Covariance, optional
-            What a callable kernel returned; see `call_kernel`.
+        `called` is the covariance from a callable kernel; see `call_kernel`.
         """
         summands = [called] if self.calls_kernel else self._products(theta, d)
         amplitudes = [theta[a.name] for a in self.amplitudes]
@@ -369,10 +364,10 @@ class Specification:
         return theta["sigma_w"] * sum(theta[a.name] ** 2 for a in self.amplitudes) ** 0.5
 
     def prior(self, theta, d, called, corners, p):
-        """The prior process of data, through basis functions where the model has them.
+        """The prior process of data, through basis functions if the model has them.
 
-        Arguments are those of `process`; the least and the largest values of X's columns, (2, d),
-        or None without basis functions; and the number of features that are weighed.
+        Arguments as in `process`; `corners` are the least and the largest values of X's columns (2,
+        d), or None without basis functions, and `p` is the number of features with weights.
         """
         if self.outputs is not None:
             return self._of_outputs(theta, d)
@@ -387,7 +382,7 @@ class Specification:
         return process if corners is None else expanded(process, self.approximation, corners)
 
     def _of_outputs(self, theta, d):
-        """Prior of several outputs: what each has of its own, and what they share."""
+        """Prior of several outputs: separate functions and shared functions."""
         parts, mixing = [], list(np.eye(self.outputs))
         for o in range(self.outputs):
             own = {h.name: theta[h.name][o] for h in self.hyperparameters if h.each == "output"}
@@ -407,7 +402,7 @@ class Specification:
         )
 
     def of_outputs(self, theta, codes):
-        """Hyperparameters, those of noise being the ones of outputs with such codes."""
+        """Hyperparameters with the noise of the outputs with these codes."""
         if self.outputs is None:
             return theta
         return {**theta, **{n: theta[n][codes] for n in self.observation.hyperparameters}}
@@ -418,7 +413,7 @@ class Specification:
         return own[dim] if dim in own else training.size(dim)
 
     def _of_each_group(self, theta, d, p):
-        """Prior of what each group has of its own: a level, or weights by the same kernels."""
+        """Prior of each group's level, or of its weights with the same kernels."""
         amplitudes = [theta[a.name] for a in self.group_amplitudes]
         if self.family == "GP":
             return GaussianProcess(pm.gp.cov.Constant(amplitudes[0] ** 2))
@@ -430,7 +425,7 @@ class Specification:
         return isinstance(self.approximation, HSGP | RandomFeatures)
 
     def strategy_of(self, names=()):
-        """How data become a posterior whose draws hold such names beside hyperparameters."""
+        """Strategy from data to a posterior, for draws with these names and hyperparameters."""
         return strategy_of(
             normal=self.normal,
             classes=self.classes,
@@ -475,10 +470,10 @@ class Specification:
 
 
 def squared(W, own):
-    """W W' + A A' of loadings W (q, r), and of what each has of its own, A (q, q).
+    """W W' + A A' for loadings W (q, r) and separate amplitudes A (q, q), as one product.
 
-    In one product: of W alone, with r = 1, PyTensor's rewrites make another one, and fail, where
-    they take the shapes of random variables from their dims.
+    For W alone, with r = 1, PyTensor's rewrites make another product, and fail if they take the
+    shapes of random variables from their dims.
     """
     both = pt.concatenate([own, pt.as_tensor_variable(W)], axis=1)
     return pt.dot(both, both.T)

@@ -1,4 +1,4 @@
-"""Where the optimisers of hyperparameters start."""
+"""Starting points of the optimizers of hyperparameters."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ SHORT = 0.06
 by. From a long one no way leads up to a season, which repeats ten times or more."""
 
 ABOVE = 1.1
-"""Least noise sd of a start, over that of rounding errors."""
+"""Smallest noise sd of a starting point, relative to the rounding error's."""
 
 
 def starts(training, specification):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 FORMAT = 1
-"""Number of the layout of files; those of another are refused."""
+"""Version of the file layout; files with another version are refused."""
 
 FAMILIES = {"GP": GP, "GPX": GPX}
 """Classes of models by the family that a file names."""
@@ -57,7 +57,7 @@ EFFECTS = "interaction_model"
 """Stands in a file for the kernel of an `interaction_model`, with its fields."""
 
 ROWS = "bayes_gpx_rows"
-"""Attribute of a file: what became of rows that were read in parts."""
+"""Attribute of a file that describes the fate of out-of-core rows."""
 
 NOT_STORED = (
     "The training rows were read in parts and are not stored: the group bayes_gpx has sums over "
@@ -76,25 +76,25 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     ----------
     model : GP or GPX
     idata : xarray.DataTree
-        What ``model.fit`` returned, with all its groups, those of `bayes_gpx.attach` too.
+        A fit, with all its groups, including groups added by `bayes_gpx.attach`.
     path : str or path
         Replaced as a whole once everything is written.
 
     Raises
     ------
     ValueError
-        If the place cannot be written to, or `idata` is no fit of this model.
+        If the path cannot be written to, or `idata` is no fit of this model.
 
     Notes
     -----
-    Of a model whose rows are read in parts, the file holds sums over them, moments and scaling, but
-    no rows, as its attribute `bayes_gpx_rows` says: the loaded model predicts and explains what is
-    passed as `X_new`, and X and y in the file are one row, of medians of a sample. Where rows enter
-    by more than sums made once, as with `Inducing`, the file holds what they say at each draw, m x
-    m numbers for m points, for which `save` passes over the rows once for each draw.
+    For out-of-core data, the file contains sums, moments and scaling, but no rows; its attribute
+    `bayes_gpx_rows` states this. The loaded model predicts and explains rows passed as `X_new`. X
+    and y in the file are one row, the medians of a sample. If the sums depend on hyperparameters,
+    as with `Inducing`, the file contains the posterior at each draw, m x m numbers for m points,
+    and `save` passes over the rows once for each draw.
 
-    A callable kernel or prior cannot be written; `load` asks for it again. The file holds a
-    checksum of itself, by which `load` knows damage.
+    A callable kernel or prior cannot be written; pass it to `load` again. The file contains a
+    checksum of itself, from which `load` detects damage.
     """
     refuse_swapped(model, idata)
     model.training.refuse_one_output()
@@ -190,15 +190,15 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
 def load(
     path: str | PathLike, kernel: Callable[[int], Any] | None = None, priors: Priors | None = None
 ) -> tuple[Model, xr.DataTree]:
-    """Read what `save` wrote.
+    """Read a model and its fit from a file written by `save`.
 
     Parameters
     ----------
     path : str or path
     kernel : callable, optional
-        Needed where the model's kernel was a callable.
+        Required if the model's kernel was a callable.
     priors : dict, optional
-        Needed for the priors that were callables.
+        Required for the priors that were callables.
 
     Returns
     -------
@@ -209,7 +209,7 @@ def load(
     ------
     ValueError
         If the file was not written by `save`, was changed or damaged since then, or needs a kernel
-        or priors that are not given.
+        or priors that are not passed.
     """
     held = _read(read_path(path))
     data, tree = _opened(path, held)
@@ -279,7 +279,7 @@ def _opened(path, held):
 
 @contextmanager
 def _reading(path):
-    """Turn any error of the block into one that blames what the file holds."""
+    """Convert any error of the block into an error about the file's content."""
     try:
         yield
     except Exception as wrong:
@@ -346,7 +346,7 @@ def _restored(data, settings, kernel, priors):
 
 
 def _scaling_of_y(training):
-    """Settings of one response's scaling; those of several outputs are among the variables."""
+    """Settings of one response's scaling; the scaling of several outputs is among the variables."""
     if training.outputs is not None:
         return {}
     return {"y_center": training.y_scaling.center, "y_scale": training.y_scaling.scale}
@@ -382,7 +382,7 @@ def _groups(data, settings):
 
 
 def _without_rows(data, settings, scalings, observation):
-    """Training data whose rows were read in parts and are not in the file."""
+    """Training data of an out-of-core model, without the rows, which are not in the file."""
     levels = settings["levels"]
     frames = [
         Frame(data[k].values, tuple(map(str, data[k][dim].values)), np.zeros(1, int), False, own)

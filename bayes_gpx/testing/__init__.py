@@ -1,7 +1,7 @@
-"""Checks for those who write kernels and likelihoods: what a model relies on, without pytest.
+"""Checks for authors of kernels and likelihoods of all that a model relies on, without pytest.
 
-They are necessary, not sufficient. Each raises an `AssertionError` that says what differs, where
-and by how much; a likelihood's values at extreme hyperparameters remain to be tested otherwise.
+They are necessary, not sufficient. Each raises an `AssertionError` that describes the difference,
+its place and size. Test a likelihood's values at extreme hyperparameters separately.
 """
 
 from bayes_gpx.testing.kernels import check_kernel

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 STEP = 2.0**-13
-"""Of differences, in units of a feature or of f: exact beside points that are multiples of it."""
+"""Step of differences, in units of a feature or of f, exact near multiples of the step."""
 
 ROUND_OFF = 1e-11
 """Relative error of single numbers that is let pass, which differences divide by `STEP`."""
@@ -25,6 +25,6 @@ def agree(what: str, found: ArrayLike, expected: ArrayLike, allowed: ArrayLike) 
 
 
 def require(condition: bool | np.bool_, said: str) -> None:
-    """Raise what is said unless a condition holds."""
+    """Raise the message unless a condition holds."""
     if not condition:
         raise AssertionError(said)

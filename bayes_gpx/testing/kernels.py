@@ -15,7 +15,7 @@ from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.testing.agreement import ROUND_OFF, STEP, agree, require
 
 WORTH = 1e-2
-"""Share of the largest derivative by which differences may be unsure before they refute it."""
+"""Largest tolerance for inaccurate differences, relative to the largest derivative."""
 
 
 def check_kernel(
@@ -23,28 +23,31 @@ def check_kernel(
 ) -> None:
     """Check a kernel's values and derivatives against each other.
 
-    Derivatives of every order that the kernel declares, up to the second in each point, against
-    differences of those one order lower, at points that are apart, equal and nearly equal, also
-    when all are moved far away; matrices of values against single values; variances against
-    diagonals; and that covariances of values, and of values with gradients, are positive definite.
+    Derivatives of every order that the kernel declares, up to the second in each point, are
+    compared with differences of derivatives one order lower, at points that are apart, equal and
+    nearly equal, also after moving all points far away. Matrices of values are compared with single
+    values, and variances with diagonals. Covariances of values, and of values with gradients, must
+    be positive definite.
 
     Parameters
     ----------
     kernel : pymc.gp.cov.Covariance, Kernel or callable
-        What a model takes as ``kernel=``, or what that returns: random hyperparameters are drawn
-        once from their priors. A `bayes_gpx.kernels.base.Kernel` of the package itself, too.
+        A ``kernel=`` argument of a model, or a covariance returned by it, or a
+        `bayes_gpx.kernels.base.Kernel` of the package. Random hyperparameters are drawn once from
+        their priors.
     d : int
         Number of features.
     far : float
-        How far points are moved, rounded to a power of 2: where k is a function of x - x', it must
-        not notice. 0 moves none, for a kernel that is not, and changes too fast there.
+        Distance by which points are moved, rounded to a power of 2; a function of x - x' must not
+        change. 0 moves no points, for a kernel that is not such a function and changes too fast
+        there.
     seed : int
-        Of the points, and of random hyperparameters.
+        Seed of the points, and of random hyperparameters.
 
     Raises
     ------
     AssertionError
-        That says what differs, where and by how much.
+        With the difference, its place and size.
 
     Examples
     --------
@@ -130,7 +133,7 @@ def check_kernel(
 
 
 def _pairs(rng, d, shift):
-    """Points x and xs (n, d), what each pair is, in words, and whether it is moved (n,)."""
+    """Points x and xs (n, d), a description of each pair, and whether it is moved (n,)."""
     x = np.round(rng.normal(size=(6, d)) / STEP) * STEP
     way = np.round(rng.normal(size=(6, d)) / STEP) * STEP
     near = {"apart": 1.0, "equal": 0.0, "nearly equal (2^-30)": 2.0**-30, "close (2^-20)": 2.0**-20}

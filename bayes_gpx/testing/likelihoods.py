@@ -14,7 +14,7 @@ from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.testing.agreement import ROUND_OFF, STEP, agree, require
 
 DRAWS, SIGMAS = 20_000, 6.0
-"""Responses drawn at each latent value; standard errors by which their averages may be off."""
+"""Number of responses drawn at each latent value; standard errors that averages may differ by."""
 
 FAR = (30.0, 100.0, 300.0)
 """Latent values, of both signs, where log densities must be finite."""
@@ -27,29 +27,30 @@ def check_likelihood(
     *,
     seed: int = 0,
 ) -> None:
-    """Check what a likelihood gives against each other.
+    """Check the functions of a likelihood against each other.
 
-    Derivatives in f against differences; Fisher information, the mean and the variance of y, and
-    the density itself, against draws of y; expectations where f is normal against quadrature or
-    draws; densities and their derivatives far out; and the variable of PyMC.
+    Derivatives in f are compared with differences; Fisher information, the mean and the variance of
+    y, and the density itself with draws of y; expectations under a normal f with quadrature or
+    draws. Densities and their derivatives are also checked far out, and against the variable of
+    PyMC.
 
-    `read` and `center` are not checked. A model calls `center` only of a likelihood that is
-    `exposed` and not `scaled`, and not where it is built with ``scale=False``.
+    `read` and `center` are not checked. A model calls `center` only for a likelihood that is
+    `exposed` and not `scaled`, and not if it is built with ``scale=False``.
 
     Parameters
     ----------
     likelihood : ScalarLikelihood or VectorLikelihood
     y : array (n,)
-        Responses as `read` encodes them, at which densities are checked; a few will do.
+        Responses as `read` encodes them, at which densities are checked; a few are enough.
     theta : dict, optional
-        Hyperparameters, for which y has four moments; each 1.3 by default.
+        Hyperparameters for which y has four moments; each 1.3 by default.
     seed : int
-        Of the draws.
+        Seed of the draws.
 
     Raises
     ------
     AssertionError
-        That says what differs and by how much.
+        With the difference and its size.
 
     Examples
     --------

@@ -18,7 +18,7 @@ KERNELS = ("expquad", "matern52", "matern32", "linear", "expquad + linear", "exp
 """Names of kernels that models are drawn with; each is compiled once."""
 
 LARGEST_OFFSET, SCALES = 1e3, (1e-3, 1e3)
-"""Columns lie at most so many of their own scales from 0, and their scales are between these."""
+"""Largest distance of a column from 0, in its own scale, and the range of scales."""
 
 
 def names(count: int) -> st.SearchStrategy[list[str]]:
@@ -35,13 +35,9 @@ def frames(
     rows: int = 12,
     levels: int = 0,
 ) -> pd.DataFrame:
-    """Tables of finite numbers that vary, on scales of their own, with odd names.
+    """Tables of varying finite numbers, with different scales and odd names.
 
-    Parameters
-    ----------
-    columns, rows : int
-    levels : int
-        If above 1, the last column is categorical with so many levels.
+    If `levels` is above 1, the last column is categorical with this number of levels.
     """
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     low, high = np.log10(SCALES)
@@ -59,7 +55,7 @@ def frames(
 
 @st.composite
 def responses(draw: st.DrawFn, rows: int = 12) -> np.ndarray:
-    """Responses that vary, on a scale of their own, (rows,)."""
+    """Responses (rows,) that vary, on a random scale."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     scale = 10.0 ** draw(st.floats(*np.log10(SCALES)))
     return scale * (draw(st.floats(-10.0, 10.0)) + rng.standard_normal(rows))
@@ -91,13 +87,7 @@ def models(
 
 
 def priors(size: int | None = None) -> st.SearchStrategy[Any]:
-    """Priors of one positive hyperparameter, in every form that a model takes.
-
-    Parameters
-    ----------
-    size : int, optional
-        How many values the hyperparameter has; None for a scalar.
-    """
+    """Priors of one positive hyperparameter (None for a scalar size), in every supported form."""
     scales = st.floats(0.1, 10.0)
     forms: list[st.SearchStrategy[Any]] = [
         scales,
