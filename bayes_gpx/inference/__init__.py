@@ -1,1 +1,1 @@
-"""From a `pymc.Model` to a DataTree of draws; knows no data and no verb."""
+"""Inference from a `pymc.Model` to a DataTree of draws, independent of data and explanations."""

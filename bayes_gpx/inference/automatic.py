@@ -17,7 +17,7 @@ from bayes_gpx.numerics.progress import spoken
 from bayes_gpx.system.warning import warn
 
 PATIENCE = 300.0
-"""Seconds up to which NUTS is run without being asked for."""
+"""Longest estimated time in seconds for which "auto" runs NUTS."""
 
 
 @dataclass(frozen=True)

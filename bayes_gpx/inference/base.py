@@ -13,23 +13,21 @@ Start = Mapping[str, Any]
 
 
 class Method(ABC):
-    """A way from a model's density to draws of its free variables.
+    """A method from a model's density to draws of its free variables.
 
     Attributes
     ----------
     gives : {"mode", "weighted", "chains"}
-        What its draws are: "mode", a single one of highest density; "weighted", draws resampled by
-        importance weights, so that all count alike; "chains", those of a sampler.
+        Type of its draws: "mode", a single one of highest density; "weighted", draws resampled by
+        importance weights, all with equal weight; "chains", the draws of a sampler.
     takes : tuple of str
-        Which of these `fit` wants: `draws`, `tune`, `chains`, `seed`, as the user gave them; and
-        `by_rows`, a function from the size of a minibatch to a `BoundByRows`. Whatever else it
-        takes by keyword are options of its own, which the user may give.
+        Arguments that `fit` needs, among `draws`, `tune`, `chains`, `seed`, as the user passed
+        them; and `by_rows`, a function from the size of a minibatch to a `BoundByRows`. All other
+        keywords of `fit` are options of the method.
     inducing : bool
-        Whether the model must have inducing points, of whose values the fit then holds the
-        posterior.
+        The model must have inducing points, and the fit contains the posterior of their values.
     latent : bool
-        Whether it can sample latent values too. It is then given `around`, hyperparameters of high
-        density.
+        It can sample latent values too. It then takes `around`, hyperparameters of high density.
     """
 
     gives: ClassVar[Literal["mode", "weighted", "chains"]]
@@ -41,20 +39,11 @@ class Method(ABC):
     def fit(self, model: pm.Model, starts: Sequence[Start], **options: Any) -> xr.DataTree:
         """Infer the free variables of a model; `progressbar` is among the options.
 
-        Raises
-        ------
-        NowhereFinite
-            If the density is finite at none of the starts.
+        Raises NowhereFinite if the density is finite at none of the starting points.
         """
 
     def refuse_unknown(self, name: str, options: Iterable[str]) -> None:
-        """Raise for options that `fit` neither takes nor passes on.
-
-        Raises
-        ------
-        TypeError
-            If there are any; the message lists the options of the method, called `name`.
-        """
+        """Raise TypeError for options that `fit` does not support; list the supported ones."""
         parameters = inspect.signature(self.fit).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
             return

@@ -31,13 +31,8 @@ def as_tree(
 ) -> xr.DataTree:
     """Assemble the DataTree with the model's dims and coordinates.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    draws : dict of arrays (chain, draw, ...), by variable
-    stats : dict of arrays (chain, draw), at least one
-    optima : list of Optimum
-        Where each start of an optimiser ended; may be empty.
+    `draws` are arrays (chain, draw, ...) by variable, `stats` arrays (chain, draw), at least one,
+    and `optima` one for each starting point of an optimizer; may be empty.
     """
     own: dict[str, Any] = {
         "coords": {k: list(v) for k, v in model.coords.items() if v is not None},
@@ -62,6 +57,6 @@ def as_tree(
 
 
 def name_method(tree: xr.DataTree, method: str) -> None:
-    """Write the name of the method that inferred a posterior beside its draws."""
+    """Write the name of the inference method into the attributes of a posterior."""
     for name in ("posterior", "sample_stats"):
         tree[name].attrs["inference_method"] = method

@@ -14,11 +14,11 @@ class ConvergenceWarning(UserWarning):
 
 
 LARGEST_R_HAT, BAD_R_HAT = 1.01, 1.05
-"""R-hat up to which chains agree, and above which they do not; between, longer chains will do
-(Vehtari et al., 2021, want 1.01)."""
+"""R-hat up to which chains agree, and above which they disagree. Longer chains help in between
+(Vehtari et al., 2021, recommend 1.01)."""
 
 FEWEST_EFFECTIVE, BAD_EFFECTIVE = 400, 100
-"""Effective draws from which intervals are stable, and below which means are not, either."""
+"""Effective draws above which intervals are stable, and below which means are unstable."""
 
 CONVERGED, BORDERLINE, NOT_CONVERGED = "converged", "borderline", "not converged"
 """Values of the attribute `convergence` of a fit by NUTS."""
@@ -121,7 +121,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
 
 
 def _identified(posterior):
-    """The variables whose places and signs are known: not those of factors that outputs share."""
+    """The variables with identified positions and signs: all but factors that outputs share."""
     of_factors = [
         name for name, v in posterior.items() if any(str(d).endswith("factor") for d in v.dims)
     ]

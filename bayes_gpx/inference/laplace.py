@@ -40,12 +40,12 @@ NEGLIGIBLE = 500.0
 
 @dataclass(frozen=True)
 class WeightedLaplace(Method):
-    """Draw around the mode of the unconstrained density, weighted by that density.
+    """Draw around the mode of the unconstrained density, weighted by this density.
 
-    Proposals come from multivariate t distributions: the tails of a normal one are lighter than a
-    posterior's, and no weight makes up for draws that are not there. Half of them lie around the
-    mode, scaled by Laplace's approximation, and half where the first half's weights put the
-    posterior. Weights are smoothed by PSIS, and the draws resampled, so that all count alike.
+    Proposals are multivariate t: a normal has lighter tails than a posterior, and no weight makes
+    up for missing draws. Half of the proposals are around the mode, scaled by Laplace's
+    approximation. The other half are around the posterior as weighted by the first half. Weights
+    are smoothed by PSIS, and the draws resampled, so all have equal weight.
 
     References
     ----------
@@ -187,15 +187,9 @@ def _workers(n):
 def mode_and_spread(
     density: Density, starts: Sequence[Start], executor: Elsewhere | None, progressbar: bool
 ) -> tuple[list[Optimum], np.ndarray, np.ndarray]:
-    """Mode, and a square root of the inverse negative Hessian there, by differences of slopes.
+    """Optima, mode (d,), and a square root (d, d) of the inverse negative Hessian at the mode.
 
-    Returns
-    -------
-    optima : list of Optimum
-    mode : array (d,)
-        On the unconstrained scale.
-    spread : array (d, d)
-        The square root.
+    The mode is on the unconstrained scale; the Hessian comes from differences of slopes.
     """
     optima = climb(density, starts, elsewhere=executor, progressbar=progressbar)
     mode = max(optima, key=lambda o: o.log_density).x

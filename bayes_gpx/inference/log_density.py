@@ -1,9 +1,9 @@
-"""The functions of a PyMC model that inference runs on, compiled for few calls or for many.
+"""Compiled functions of a PyMC model for inference, for few calls or for many.
 
-PyTensor's Python linker compiles in a moment, and what is heavy in these functions (LAPACK,
-BLAS, large elementwise operations) releases Python's lock. Numba takes seconds, and repays
-them where a sampler calls thousands of times from parallel threads. Data are constants of
-the compiled function, so whatever depends on them alone is computed once.
+PyTensor's Python linker compiles quickly, and the expensive operations of these functions (LAPACK,
+BLAS, large elementwise operations) release Python's lock. Numba compiles for seconds, and pays off
+if a sampler calls thousands of times from parallel threads. Data are constants of the compiled
+function, so everything that depends only on data is computed once.
 """
 
 from collections import OrderedDict
@@ -32,10 +32,7 @@ NATIVE_BELOW = 1000
 """Observations below which machine code is faster; from there on NumPy and LAPACK are as fast."""
 
 LAST = 4096
-"""Points of which a density keeps what it found there.
-
-As many as four trajectories of depth 10 visit.
-"""
+"""Number of points for which a density keeps its results: four trajectories of depth 10."""
 
 BUFFERED_BELOW = 2000
 """Observations below which arrays are kept for the next call; larger ones take too much memory."""
@@ -44,17 +41,10 @@ BUFFERED_BELOW = 2000
 class Density:
     """A model's log density on the unconstrained vector, compiled.
 
-    Parameters
-    ----------
-    model : pymc.Model
-    jacobian : bool
-        Whether the density is of the unconstrained variables (True) or of the
-        hyperparameters themselves (False).
-    long_run : bool
-        Whether there will be thousands of calls, so that log density and gradient are worth
-        compiling to machine code, where that is faster.
-    changing : list of shared variables
-        Data that will be replaced between calls; all other data are constants.
+    `jacobian` selects the density of the unconstrained variables (True) or of the hyperparameters
+    themselves (False). `long_run` compiles log density and gradient to machine code if this is
+    faster for thousands of calls. `changing` are shared variables with data that will be replaced
+    between calls; all other data are constants.
     """
 
     def __init__(
@@ -156,11 +146,11 @@ class Density:
         return evaluate
 
     def left_out(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Function x -> log density of each response given the others (n,), for one thread.
+        """Function x -> log density of each response given the others (n,), or None.
 
-        None but for one normal density that is compiled to machine code, which has all that this
-        takes: a sampler draws points where the density was evaluated, of which the last are kept.
-        Responses are as the density sees them.
+        It is for one thread. It exists only for a joint normal density that is compiled to machine
+        code. A sampler draws points at which the density was evaluated, and the last results are
+        kept. Responses are as in the density.
         """
         if not self._leaves_out:
             return None

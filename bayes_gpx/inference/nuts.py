@@ -22,7 +22,7 @@ from bayes_gpx.numerics.progress import foretell
 from bayes_gpx.system.warning import warn
 
 WORTHWHILE = 1000
-"""Steps of a sampler from which machine code is worth its compilation."""
+"""Fewest steps of a sampler for which machine code is worth its compilation."""
 
 LEAPS = 8
 """About how often NUTS evaluates the density for a draw, where it starts scaled at the mode."""
@@ -38,8 +38,8 @@ LEFT_OUT = "left_out"
 class NUTS(Method):
     """Sample by NUTS, from overdispersed points around the mode; diagnose the draws.
 
-    Where the sampler's own density knows it, the result has a group `left_out`, with the log
-    density of each response given the others as `terms` (chain, draw, response).
+    If the sampler's density provides them, the result has a group `left_out`, with the log density
+    of each response given the others as `terms` (chain, draw, response).
     """
 
     gives = "chains"
@@ -72,14 +72,14 @@ class NUTS(Method):
         Parameters
         ----------
         around : dict, optional
-            Constrained values by variable name, in the place of the mode; the rest at prior
-            centres. For a model with so many variables that its mode would be far from its mass.
+            Constrained values by variable name that replace the mode; other variables start at
+            prior centers. For a model with so many variables that its mode is far from its mass.
         nuts_sampler : str
-            "nutpie", or what `pymc.sample` knows: "pymc", "numpyro", "blackjax".
+            "nutpie", or a sampler of `pymc.sample`: "pymc", "numpyro", "blackjax".
         target_accept : float
-            0.8, the samplers' own default, leaves stray divergences on real data.
+            The samplers' own default, 0.8, gives stray divergences on real data.
         **kwargs
-            Passed on to `nutpie.sample` or `pymc.sample`.
+            Passed to `nutpie.sample` or `pymc.sample`.
         """
         cores = cores or min(chains, os.cpu_count() or 1)
         kwargs["target_accept"] = target_accept
@@ -135,7 +135,7 @@ class NUTS(Method):
 
 
 def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs):
-    """Sample z of x = mode + spread z: what is correlated in x near the mode is not in z.
+    """Sample z of x = mode + spread z, which is uncorrelated near the mode.
 
     The mode (d,) and the square root (d, d) of `mode_and_spread`.
     """
@@ -193,10 +193,10 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
 
 
 def _drawn(idata, draws):
-    """Cut a fit to draws that are not NaN, as an interruption leaves the rest.
+    """Cut an interrupted fit to draws that are not NaN.
 
-    Of the first k draws of all chains that have so many, the k that keeps most draws in all. Raises
-    KeyboardInterrupt if there are none.
+    Keeps the first k draws of all chains that have them, for the k with the most draws in total.
+    Raises KeyboardInterrupt if there are none.
     """
     posterior = idata["posterior"].to_dataset().drop_vars(LEFT_OUT, errors="ignore")
     known = xr.concat(

@@ -25,8 +25,8 @@ EVALUATIONS = 30
 of real data, 15 to 50."""
 
 ENOUGH, TOGETHER = 1e-3, 3
-"""Where there are several starts, each climbs until so many iterations together gain no more than
-this, in nats; that is near its end, and enough to see which is the highest."""
+"""With several starting points, optimization pauses once this number of iterations together gain at
+most this many nats: close enough to the optimum to find the best one."""
 
 TOLERANCE = 1e-11
 """Gain of an iteration, as a share of the value, below which a climb has arrived."""
@@ -41,7 +41,7 @@ class NowhereFinite(ValueError):
 
 @dataclass(frozen=True)
 class Optimum:
-    """Where one start of the optimiser ended."""
+    """The optimum from one starting point."""
 
     x: np.ndarray
     log_density: float
@@ -66,22 +66,12 @@ def climb(
     elsewhere: Elsewhere | None = None,
     progressbar: bool = True,
 ) -> list[Optimum]:
-    """Maximise from every start by L-BFGS with exact gradients, several starts at a time.
+    """Optimize from every starting point by L-BFGS with exact gradients, several at a time.
 
-    Of several starts, only the one that came highest climbs the last thousandths of a nat, which
-    take half as many evaluations as the way there.
-
-    Parameters
-    ----------
-    density : Density
-    starts : list of dict
-        Constrained values by variable name.
-    elsewhere : Elsewhere, optional
-        Runs the starts, in the place of threads; its processes compile the density anew.
-
-    Returns
-    -------
-    list of Optimum, in the order of the starts
+    Only the best of several optima is optimized to convergence; the last thousandths of a nat take
+    half as many evaluations as the rest. Starting points are constrained values by variable name.
+    `elsewhere` runs them instead of threads, in processes that compile the density again. Optima
+    are in the order of the starting points.
     """
     n = observations(density.model)
     workers = min(len(starts), parallel_densities(n))
@@ -119,7 +109,7 @@ def climb(
 
 
 def _mapped(pool, density, starts, elsewhere):
-    """Where the starts end, in their order."""
+    """Optima of the starting points, in their order."""
     enough = ENOUGH if len(starts) > 1 else 0.0
     if elsewhere is None:
         return pool.map(partial(ascend, density, enough=enough), starts)
@@ -128,7 +118,7 @@ def _mapped(pool, density, starts, elsewhere):
 
 
 def _ascend_of(shared, start):
-    """Where a start ends, in the process that this is called in."""
+    """The optimum of a starting point, computed in the current process."""
     model, jacobian, enough = shared
     return ascend(Density(model(), jacobian=jacobian), start, enough=enough)
 
@@ -156,10 +146,10 @@ class Climbable(Protocol):
 def ascend(
     density: Climbable, start: Start, tolerance: float = TOLERANCE, enough: float = 0.0
 ) -> Optimum:
-    """Climb from one start; each call has functions of its own and may run in a thread.
+    """Optimize from one starting point; each call has separate functions and may run in a thread.
 
-    It ends where an iteration gains less than `tolerance`, as a share of the value, or where
-    `TOGETHER` of them gain no more than `enough`.
+    It stops once an iteration gains less than `tolerance`, relative to the value, or `TOGETHER`
+    iterations gain at most `enough`.
     """
     return _ascend(density.value_and_slope(), density.unconstrain(start), tolerance, enough)
 
@@ -216,12 +206,12 @@ def _ascend(value_and_slope, x0, tolerance=TOLERANCE, enough=0.0):
 
 @dataclass(frozen=True)
 class Maximum(Method):
-    """Maximise the density of the hyperparameters; one chain, one draw.
+    """Maximize the density of the hyperparameters; one chain, one draw.
 
-    That of the unconstrained variables, which are logs of all that is above 0: a mode is not the
-    same in other coordinates. In the hyperparameters themselves it is at the lowest of these where
-    data say little, so that noise of 0 and short lengthscales win, and where the least value is 0
-    the density may have no maximum at all: `jacobian=False` asks for that.
+    The density is of the unconstrained variables, which are logs of positive ones; the mode depends
+    on this choice. The mode of the hyperparameters themselves (`jacobian=False`) is at their
+    smallest values if data are uninformative: noise of 0 and short lengthscales win, and the
+    density may have no maximum at all.
     """
 
     gives = "mode"

@@ -4,20 +4,10 @@ import numpy as np
 
 
 def resampled(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Positions of `count` draws, in proportion to their weights, by systematic resampling.
+    """Positions of `count` draws, in proportion to weights (S,) >= 0, by systematic resampling.
 
-    Each is taken ``count`` times its share of the weights, rounded up or down; in random order.
-
-    Parameters
-    ----------
-    weights : array (S,)
-        Not negative.
-    count : int
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    integer array (count,)
+    Each is taken ``count`` times its proportion of the weights, rounded up or down; in random
+    order.
     """
     ends = np.cumsum(weights)
     at = (np.arange(count) + rng.uniform()) / count * ends[-1]

@@ -31,7 +31,7 @@ from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count
 
 CLIMBED = 2
-"""Number of starts, those of largest bound, that a fit with all rows climbs from."""
+"""Number of starting points, with the largest bounds, from which a fit of all rows is optimized."""
 
 STEPS, LEARNING_RATE = 2000, 0.02
 """Defaults of a fit by minibatches."""
@@ -116,9 +116,9 @@ class BoundByRows(NamedTuple):
     """The symbols of a batch, a `bayes_gpx.posteriors.minibatch.Batch`: its share of the rows, and
     the coefficients' mean and root of their precision."""
     data: Mapping
-    """All rows of what symbols and shared variables of the graph stand for."""
+    """All rows for symbols and shared variables of the graph."""
     sizes: tuple[int, int, int]
-    """Of a batch; number M of coefficients; number C of classes, 1 without any."""
+    """Rows of a batch; number M of coefficients; number C of classes, 1 without any."""
 
 
 class Ascent:
@@ -140,14 +140,10 @@ class Ascent:
         self._at = ThreadedFunction(inputs, outputs)
 
     def __call__(self, start, *, steps, rate, seed, progressbar):
-        """Return hyperparameters by name, the bound plus log prior density, and the latter's trace.
+        """Return hyperparameters by name, the bound plus log prior density, and the bound's trace.
 
-        The first two are averages over the last quarter of the steps.
-
-        Raises
-        ------
-        NowhereFinite
-            If the bound is not finite at the start.
+        The first two are averages over the last quarter of the steps. Raises NowhereFinite if the
+        bound is not finite at the start.
         """
         x, rng = self._density.unconstrain(start), np.random.default_rng(seed)
         n, eye = len(next(iter(self._data.values()))), np.eye(self._M)

@@ -1,4 +1,4 @@
-"""The types of a posterior: what is observed, asked and found, and how data become one."""
+"""Types of a posterior: data, requests, results, and strategies from data to a posterior."""
 
 from __future__ import annotations
 
@@ -19,36 +19,36 @@ from bayes_gpx.processes.grouped_process import in_groups
 from bayes_gpx.processes.operators import Operator, evaluate, stack
 
 WHITENED = "white"
-"""Name, beside the hyperparameters, of whitened latent values or coefficients that were sampled."""
+"""Name of sampled whitened latent values or coefficients, next to the hyperparameters."""
 
 OWN_WHITENED = "own_white"
-"""Name, beside those, of samples' own deviations from the smooth part, divided by their sd."""
+"""Name of sampled deviations of rows from the smooth part, divided by their sd."""
 
 LATENT = "latent"
-"""Name, beside those, of latent values at the observations that were sampled as what they are."""
+"""Name of sampled latent values at the observations, not whitened."""
 
 
 CONSTRAINED = "constrained"
-"""Name, beside those, of noisy values, drawn between the bounds of constraints."""
+"""Name of noisy values, drawn between the bounds of constraints."""
 
 CONSTRAINED_WHITENED = "constrained_white"
-"""Name, beside those, of whitened values that constraints are about, sampled with latent values."""
+"""Name of whitened constrained quantities, sampled with latent values."""
 
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
-    """A process and what was observed of it: symbolic, for one draw of the hyperparameters.
+    """A process and its observations: symbolic, for one draw of the hyperparameters.
 
     Attributes
     ----------
     process : Process
         The prior, on the model's scale.
     likelihood : ScalarLikelihood or VectorLikelihood
-        How y varies around the process's values; see `bayes_gpx.likelihoods`.
+        Distribution of y given the process's values; see `bayes_gpx.likelihoods`.
     theta : dict of tensors
-        Hyperparameters by name and, where they were sampled, latent values by the names above.
+        Hyperparameters by name and, if they were sampled, latent values by the names above.
     X : tensor (n, d)
-        With the codes of groups as a last column, where the process is one of groups.
+        With the codes of groups as a last column, for a process of groups.
     y : tensor (n,)
         As the likelihood codes it, on the model's scale.
     Z : tensor (n, p) or None
@@ -58,12 +58,12 @@ class Conditioning:
     jitter : scalar
         Added to variances, as a multiple of their mean.
     sums : Sums or None
-        All that a strategy `by_sums` needs of the rows; X, y and Z may be missing then.
+        The sums over rows that a strategy `by_sums` needs; X, y and Z may be missing then.
     constraints : Constraints or None
         Constraints on the process, in addition to the data.
     parts : variable or None
-        Has all rows, where these are read in parts: X, y and Z are symbols of a block of rows then.
-        See `bayes_gpx.numerics.row_sums.PARTS`.
+        Out-of-core rows: X, y and Z are then symbols of a block of rows. See
+        `bayes_gpx.numerics.row_sums.PARTS`.
     """
 
     process: Process
@@ -86,7 +86,7 @@ class Conditioning:
 
     @cached_property
     def smooth(self) -> Operator:
-        """The smooth part of what was observed."""
+        """The smooth part at the observations."""
         return evaluate(self.X, self.Z, smooth=True)
 
     @cached_property
@@ -132,10 +132,10 @@ def inducing_operator(
 
 
 class Found(NamedTuple):
-    """What the data left behind: `alpha` and `root`, for k rows or coefficients.
+    """Summary of the data: `alpha` and `root`, for k rows or coefficients.
 
-    `alpha` is (k,), or (k, C) for classes; `root` is triangular, (k, k), or a stack of such if each
-    class has its own. What they mean is up to the strategy's `posterior`.
+    `alpha` is (k,), or (k, C) for classes; `root` is triangular, (k, k), or a stack with one for
+    each class. Their meaning depends on the strategy's `posterior`.
     """
 
     alpha: Any
@@ -143,7 +143,7 @@ class Found(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What is known of each observation from the others.
+    """Leave-one-out predictions of each observation.
 
     Attributes
     ----------
@@ -152,7 +152,7 @@ class LeftOut(NamedTuple):
     terms : tensor (n,)
         Log density of each y_i given the others.
     mean, spread : tensor (n,)
-        Mean and variance of f_i given the others; of C classes (n, C), and a square root (n, C, C)
+        Mean and variance of f_i given the others; for C classes (n, C), and a square root (n, C, C)
         of the covariance.
     """
 
@@ -163,16 +163,16 @@ class LeftOut(NamedTuple):
 
 
 class GroupsLeft(NamedTuple):
-    """What is known of each observation from those of other groups.
+    """Predictions of each observation given the other groups.
 
     Attributes
     ----------
     joint : tensor (n,)
-        Log density of all y of its group given those of the others.
+        Log density of all y of the group given the other groups.
     terms : tensor (n,)
-        Log density of y_i alone, given them.
+        Log density of y_i alone, given the other groups.
     mean, spread : tensor (n,)
-        Mean and variance of f_i given them.
+        Mean and variance of f_i given the other groups.
     """
 
     joint: Any
@@ -183,20 +183,20 @@ class GroupsLeft(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Points at which a process is asked for something, as symbols.
+    """Points at which a process is evaluated, as symbols.
 
     Attributes
     ----------
     X : tensor (m, d)
     Z : tensor (m, p) or None
     positions : tensor (m,) or None
-        Positions of training samples; None for new ones.
+        Positions of training rows; None for new ones.
     baseline : tensor (d,) or (b, d), or None
-        Where attributions start.
+        Baseline of attributions.
     intercept : bool
-        Whether Z, where it is X, has a column of ones too.
+        If Z is X, it has an additional column of ones.
     group : tensor (m,) or None
-        Codes of the groups that the points belong to.
+        Codes of the points' groups.
     """
 
     X: Any
@@ -227,7 +227,7 @@ class Asked:
 class Values(Protocol):
     """The posterior of an operator's values, for m observations with c components each.
 
-    Attributes are those of `bayes_gpx.posteriors.gaussian.Gaussian`.
+    Attributes as in `bayes_gpx.posteriors.gaussian.Gaussian`.
     """
 
     @property
@@ -248,9 +248,9 @@ class Values(Protocol):
 
 
 class Strategy(ABC):
-    """How data become a posterior: graphs for one draw of the hyperparameters.
+    """A strategy from data to a posterior: graphs for one draw of the hyperparameters.
 
-    Strategies have no state and compare equal by their class. They know no random variables of a
+    Strategies have no state and compare equal by their class. They use no random variables of a
     PyMC model; see `bayes_gpx.model.observed_response`.
     """
 
@@ -278,15 +278,12 @@ class Strategy(ABC):
 
     @abstractmethod
     def leave_one_out(self, given: Conditioning) -> LeftOut:
-        """What is known of each observation from the others: `LeftOut`."""
+        """Leave-one-out predictions of each observation."""
 
     def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        """What is known of each observation from the others' groups, whose codes are (n,).
+        """Predictions of each observation given the other groups, with codes (n,).
 
-        Raises
-        ------
-        ValueError
-            Where a strategy has no closed form for it.
+        Raises ValueError for a strategy without a closed form.
         """
         raise ValueError(
             "Groups cannot be left out of this fit in closed form: its latent values were sampled, "
@@ -299,8 +296,8 @@ class Strategy(ABC):
     def update(self, given: Conditioning, found: Found, fresh: Any) -> Tensor:
         """Weights that move a prior function to the posterior, with a column for each class.
 
-        `fresh` gives random numbers, of which the prior function takes its own first, so that
-        `function` can draw the same one again.
+        The prior function takes the first random numbers from `fresh`, so `function` can draw it
+        again.
         """
 
     @abstractmethod
@@ -323,7 +320,7 @@ class Collapsed(Strategy):
 
     @abstractmethod
     def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
-        """Log density of y, or what stands in for it: a scalar."""
+        """Log density of y, or its approximation or bound: a scalar."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,7 +356,7 @@ class OneDraw:
     target: tuple | None = None
 
     def posterior(self, label: TensorLike | None = None) -> Callable[[Operator], Values]:
-        """The posterior, of one class, from what was found before."""
+        """The posterior, of one class, from the stored summary."""
         return self.strategy.posterior(self.given, cast(Found, self.found), label)
 
 

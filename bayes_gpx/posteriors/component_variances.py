@@ -1,13 +1,13 @@
 """Variances of the components of an orthogonal additive kernel, expected over the posterior.
 
 Under the product of the measures, a component f_u of features u has the variance V_u, the integral
-of f_u^2. With s_u the kernel's variance of its order, C and alpha of the posterior, and for each
-feature v_i = E_s k_i(s, s) and G_i = E_s k_i(X, s) k_i(s, X'),
+of f_u^2. Let s_u be the kernel's variance of this order, C and alpha of the posterior, and for each
+feature v_i = E_s k_i(s, s) and G_i = E_s k_i(X, s) k_i(s, X'). Then
 
     E[V_u] = s_u prod_i v_i + s_u^2 sum(Q o G_i o G_j o ...),    Q = alpha alpha' - C,
 
-products being over the features of u. All components together are a sum over subsets, as the kernel
-is, so that no order is left out of the total.
+with products over the features of u. All components together are a sum over subsets, like the
+kernel, so the total includes every order.
 """
 
 from __future__ import annotations
@@ -33,12 +33,9 @@ from bayes_gpx.posteriors.low_rank import LowRank
 
 
 def orthogonal(kernel: Kernel, d: int) -> Term:
-    """The term of a kernel that is orthogonal and additive, all others being constants.
+    """The term of a kernel that is orthogonal and additive, if all others are constants.
 
-    Raises
-    ------
-    ValueError
-        For any other kernel.
+    Raises ValueError for any other kernel.
     """
     varying = [term for term in terms(kernel, d) if not isinstance(term.kernel, Constant)]
     if len(varying) == 1 and isinstance(varying[0].kernel, ElementarySymmetric):
@@ -54,18 +51,9 @@ def orthogonal(kernel: Kernel, d: int) -> Term:
 def component_variances(posterior: Posterior | LowRank, order: int) -> list[Tensor]:
     """Expected variances of components, on the model's scale.
 
-    Parameters
-    ----------
-    posterior : Posterior or LowRank
-        Of a `GaussianProcess` given values at rows, with or without noise; or through its values at
-        inducing points.
-    order : int
-
-    Returns
-    -------
-    list of tensors
-        Of each component of up to `order` features (k,); of f, a scalar; of all components that a
-        feature has no part in (d,).
+    The posterior is a `GaussianProcess` given values at rows, with or without noise, or through
+    inducing values. Returns tensors: of each component of up to `order` features (k,); of f, a
+    scalar; and of all components without a feature (d,).
     """
     process, u, Q = _given(posterior)
     term = orthogonal(process.kernel, u.x.type.shape[1])
@@ -93,8 +81,8 @@ def component_variances(posterior: Posterior | LowRank, order: int) -> list[Tens
 def _given(posterior):
     """The process, the values it is conditioned on, and Q.
 
-    Through inducing values with the Cholesky factor R of their covariance, the coefficients
-    R^-1 u have a posterior N(a, V), so that Q = R^-T (a a' - I + V) R^-1.
+    For inducing values with the Cholesky factor R of their covariance, the coefficients R^-1 u have
+    a posterior N(a, V), so Q = R^-T (a a' - I + V) R^-1.
     """
     alpha, root = posterior.alpha, posterior.root
     outer = alpha[:, None] * alpha

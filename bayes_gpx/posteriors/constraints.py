@@ -22,7 +22,7 @@ from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.processes.operators import Combination, Operator, Stack, evaluate, gradient, hessian
 
 SLOPES = {"gradient": (gradient, 1), "hessian": (hessian, 2)}
-"""Operators whose components constraints are about, beside values, and their order."""
+"""Operators of constrained slopes and their order; values are constrained too."""
 
 
 @dataclass(frozen=True)
@@ -32,21 +32,21 @@ class Statement:
     Attributes
     ----------
     name : str
-        Of the constraint that it is part of.
+        Name of the constraint that contains it.
     operator : {"value", "gradient", "hessian"}
     x : tuple of float (d,)
     z : tuple of float (p,) or None
-        Where features are weighed; the value is that of z' g(x).
+        For a GPX; the value is z' g(x).
     component : int
-        Among those of the operator at a point; 0 of a value.
+        Position among the operator's components at a point; 0 for a value.
     low, high : float
-        Bounds; where they are equal, the value that is observed.
+        Bounds; equal for an observed value.
     sd : float
-        Of the noise around L f.
+        Standard deviation of the noise around L f.
     tied : bool
-        Whether slopes are those of a function whose z moves with x.
+        Slopes are of a function with z moving with x.
     unit, center : float
-        In user units a value is `center` plus `unit` times the one here.
+        In user units a value is `center` plus `unit` times the value on the model's scale.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Statement:
 
 
 class Sites(NamedTuple):
-    """Constraints as normal observations: values and variances beside `sd`, and a log factor."""
+    """Constraints as normal observations: values, variances besides `sd`, and a log factor."""
 
     mean: Tensor
     variance: Tensor
@@ -100,13 +100,13 @@ class Constraints:
 
     @property
     def values(self) -> Constraints | None:
-        """Those whose value is known; None without any."""
+        """The constraints with known values; None without any."""
         own = tuple(s for s in self.statements if s.known)
         return Constraints(own) if own else None
 
     @property
     def bounded(self) -> Constraints | None:
-        """Those of which bounds are known; None without any."""
+        """The constraints with bounds; None without any."""
         own = tuple(s for s in self.statements if not s.known)
         return Constraints(own) if own else None
 
@@ -142,9 +142,9 @@ class Constraints:
         return Stack(tuple(_of_run(*kind, list(run)) for kind, run in runs))
 
     def log_probability(self, values: Tensor) -> Tensor:
-        """Log probability, or density, of each statement given what it is about, (k,).
+        """Log probability, or density, of each statement given its quantity, (k,).
 
-        Of densities, that of the value in user units.
+        Densities are of the value in user units.
         """
         low, high, sd = self.low, self.high, self.sd
         above, below, known = (values - low) / sd, (high - values) / sd, low == high

@@ -1,4 +1,4 @@
-"""Several classes that correlate beforehand, conditioned on labels or on latent values."""
+"""Several a priori correlated classes, conditioned on class labels or on latent values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bayes_gpx.processes.operators import Operator
 
 @dataclass(frozen=True, eq=False)
 class Correlated:
-    """The joint posterior of C processes that correlate, seen at u.
+    """The joint posterior of C correlated processes, observed at u.
 
     Attributes
     ----------
@@ -26,10 +26,10 @@ class Correlated:
     u : Operator
     alpha : tensor (n, C)
     root : tensor (n C, n C)
-        Lower triangular: of I + A' K A, where labels were seen, see
-        `bayes_gpx.posteriors.evidence.correlated`; of K, where latent values were.
+        Lower triangular. For observed labels the root of I + A' K A, see
+        `bayes_gpx.posteriors.evidence.correlated`; for observed latent values the root of K.
     p : tensor (n, C) or None
-        Probabilities, of which the rows of A are made; None where latent values were seen.
+        Probabilities, from which the rows of A are made; None for observed latent values.
     """
 
     process: ClassProcess
@@ -62,14 +62,7 @@ class Correlated:
 
 @dataclass(frozen=True, eq=False)
 class OfCorrelatedClass:
-    """The posterior of an operator's values, of one class: as `Gaussian`, which says what is what.
-
-    Attributes
-    ----------
-    joint : Correlated
-    operator : Operator
-    label : int
-    """
+    """The posterior of an operator's values for one class; see `Gaussian`."""
 
     joint: Correlated
     operator: Operator
@@ -80,7 +73,7 @@ class OfCorrelatedClass:
 
     @cached_property
     def K_uL(self) -> Tensor:  # noqa: N802
-        """Prior covariance of what was seen with the values asked for, (n, C, m c)."""
+        """Prior covariance of the observations with the requested values, (n, C, m c)."""
         u, L = self.joint.u, self.operator
         own = self.joint.process.shared[:, self.label]
         return self.joint.process.summed(
@@ -89,7 +82,7 @@ class OfCorrelatedClass:
 
     @cached_property
     def _explained(self):
-        """Columns (n C, m c), whose products are what the data take from prior covariances."""
+        """Columns (n C, m c) with products that the data subtract from prior covariances."""
         return self.joint.half(self.K_uL)
 
     @cached_property
@@ -132,7 +125,7 @@ class OfCorrelatedClass:
         return prior - (self._explained * other._explained).sum(axis=0)
 
     def cov_beyond(self, other):
-        """Covariances of all values with those of another class."""
+        """Covariances of all values with the values of another class."""
         L = self.operator
         prior = self._between(lambda part: part.covariance(L, L), other)
         return prior - pt.dot(self._explained.T, other._explained)

@@ -42,17 +42,17 @@ def exact(
     *,
     jitter: TensorLike = 0.0,
 ) -> Posterior:
-    """Condition a process on observations with normal noise.
+    """Condition a process on observations with a Gaussian likelihood.
 
     Parameters
     ----------
     gp : GaussianProcess or WeightProcess
     X : array or tensor (n, d), or Operator
-        Training points, or any operator whose values were observed.
+        Training points, or any operator with observed values.
     y : array or tensor (n,)
         Observed values, zero prior mean.
     sigma : scalar or tensor (n,)
-        Noise standard deviation, in units of y; of each value, where they differ.
+        Noise standard deviation, in units of y; one for each value if they differ.
     Z : array or tensor (n, p), optional
         Features of a `WeightProcess`.
     jitter : scalar
@@ -61,7 +61,7 @@ def exact(
     Returns
     -------
     Posterior
-        Called with an operator, gives its posterior `Gaussian`.
+        Call it with an operator for the posterior `Gaussian` of its values.
 
     Notes
     -----

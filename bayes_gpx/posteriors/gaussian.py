@@ -1,11 +1,11 @@
-"""The one formula: a Gaussian process conditioned on what was seen of it.
+"""The central formula: a Gaussian process conditioned on observed quantities.
 
 For any linear operator L and observed quantities u,
 
     mean = K_Lu alpha          cov = K_LL - K_Lu C K_uL
 
-`alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). C is never formed: it is
-`root^-T root^-1` with a triangular root.
+`alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). C is never formed: it is `root^-T
+root^-1` with a triangular root.
 """
 
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class Gaussian:
 
     @cached_property
     def _explained(self):
-        """root^-1 K_uL, (n, c m), whose products are what the data take from prior covariances."""
+        """root^-1 K_uL, (n, c m), with products that the data subtract from prior covariances."""
         return solve_root(self.root, self.K_Lu.T)
 
     @cached_property

@@ -39,7 +39,9 @@ def laplace(
     exposure: TensorLike | None = None,
     jitter: TensorLike = 0.0,
 ) -> Posterior:
-    """Condition a process on observations, normally approximated at the posterior's mode.
+    """Condition a process on observations by Laplace's approximation.
+
+    The posterior is approximated by a normal distribution at its mode.
 
     Parameters
     ----------
@@ -54,7 +56,7 @@ def laplace(
     theta : dict of tensors, optional
         Hyperparameters of the likelihood.
     exposure : array or tensor (n,), optional
-        Of counts.
+        Exposure of counts.
     jitter : scalar
         Added to the latent values' variance, as a multiple of its mean.
 
@@ -66,14 +68,14 @@ def laplace(
     Returns
     -------
     Posterior
-        Called with an operator, gives its posterior `Gaussian`.
+        Call it with an operator for the posterior `Gaussian` of its values.
 
     Notes
     -----
     The slope of log p(y | f) at the mode is `alpha`, and C is (K + W^-1)^-1 with the information W
-    there. Where a likelihood is not log-concave W is Fisher's. The posterior of a classifier is
-    skewed, which a normal one misses: its mode is nearer to the prior than the mean. The posterior
-    has no gradient in hyperparameters: explain after fitting.
+    at the mode. W is Fisher's information if the likelihood is not log-concave. The posterior of a
+    classifier is skewed, and a normal approximation is not: its mode is nearer to the prior than
+    the mean. The posterior has no gradient in hyperparameters: explain after fitting.
 
     References
     ----------

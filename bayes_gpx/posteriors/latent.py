@@ -24,9 +24,9 @@ def latent(
     ----------
     gp : GaussianProcess or WeightProcess
     X : array or tensor (n, d), or Operator
-        Points, or any operator whose values are known.
+        Points, or any operator with known values.
     f : array or tensor (n,)
-        Values there, `eps_w` of these samples included, zero prior mean.
+        Values there, including `eps_w` of these rows, zero prior mean.
     Z : array or tensor (n, p), optional
         Features of a `WeightProcess`.
     jitter : scalar
@@ -35,7 +35,7 @@ def latent(
     Returns
     -------
     Posterior
-        Called with an operator, gives its posterior `Gaussian`.
+        Call it with an operator for the posterior `Gaussian` of its values.
     """
     u, f = X if isinstance(X, Operator) else evaluate(X, Z, sample="train"), pt.as_tensor(f)
     K = informed(gp, Z).covariance(u, u)

@@ -1,9 +1,9 @@
 """Conditioning through few coefficients: basis functions, and inducing points.
 
-In both, what is asked of the process is a `design` matrix times M standard normal
-coefficients. With basis functions that is all of the process. With inducing values
-u = f(U), the coefficients are ``K_UU^-1/2 u``, and the rest of the process stays as it
-was a priori: the variational approximation of Titsias (2009), collapsed.
+In both, values of the process are a `design` matrix times M standard normal coefficients. With
+basis functions this is the whole process. With inducing values u = f(U), the coefficients are
+``K_UU^-1/2 u``, and the rest of the process keeps its prior: the variational approximation of
+Titsias (2009), collapsed.
 """
 
 from dataclasses import dataclass, replace
@@ -33,15 +33,15 @@ LEAST_VARIANCE = 1e-280
 
 @dataclass(frozen=True, eq=False)
 class LowRankDesign:
-    """Noisy values y of a process, seen through coefficients.
+    """Noisy values y of a process, observed through coefficients.
 
     Attributes
     ----------
     process : BasisProcess; or GaussianProcess or WeightProcess, with inducing points
     y : tensor (n,) or None
-        None where they are seen through a likelihood, and say nothing of samples' own noise.
+        None for values observed through a likelihood, which do not inform the rows' own noise.
     sigma : scalar
-        Standard deviation of normal noise; 0 for other likelihoods.
+        Standard deviation of Gaussian noise; 0 for other likelihoods.
     X, Z : tensor (n, d), (n, p) or None
     inducing : Operator or None
         The inducing values u; None for a BasisProcess.
@@ -86,12 +86,12 @@ class LowRankDesign:
 
     @cached_property
     def smooth(self) -> Operator:
-        """The smooth part of what was observed, an operator."""
+        """The smooth part at the observations, an operator."""
         return evaluate(self.X, self.Z, smooth=True)
 
     @cached_property
     def F(self) -> Tensor:
-        """Design of the smooth part of what was observed, (n, M)."""
+        """Design of the smooth part at the observations, (n, M)."""
         return self.design(self.smooth)
 
     @cached_property
@@ -104,7 +104,7 @@ class LowRankDesign:
 
     @cached_property
     def unseen(self) -> Tensor:
-        """Prior variance of the smooth part that no coefficient knows of, (n,)."""
+        """Prior variance of the smooth part that is independent of all coefficients, (n,)."""
         if self.inducing is None:
             return pt.zeros(self.X.shape[0])
         known = pt.sqr(self.F).sum(axis=1)
@@ -118,7 +118,7 @@ def sparse(
     S_chol: TensorLike,
     Z: TensorLike | None = None,
 ) -> "LowRank":
-    """Posterior of a process by that of its values u at inducing points, N(a, S).
+    """Condition a process on a posterior N(a, S) of values at inducing points.
 
     Parameters
     ----------
@@ -128,19 +128,19 @@ def sparse(
     a : array or tensor (M,)
         Posterior mean of u, zero prior mean.
     S_chol : array or tensor (M, M)
-        Lower triangular factor of its covariance S; 0 where u is known.
+        Lower triangular factor of its covariance S; 0 if u is known.
     Z : array or tensor (M, p), optional
         Features at the inducing points, for a `WeightProcess`.
 
     Returns
     -------
     LowRank
-        Called with an operator, gives its posterior.
+        Call it with an operator for the posterior of its values.
 
     Notes
     -----
-    mean = K_Lu K_uu^-1 a, cov = K_LL - K_Lu K_uu^-1 (K_uu - S) K_uu^-1 K_uL, of the smooth part:
-    samples' own noise stays as it is a priori.
+    mean = K_Lu K_uu^-1 a, cov = K_LL - K_Lu K_uu^-1 (K_uu - S) K_uu^-1 K_uL, of the smooth part;
+    the rows' own noise keeps its prior.
 
     References
     ----------
@@ -155,21 +155,20 @@ def sparse(
 
 
 def basis(gp: BasisProcess, beta_mean: TensorLike, beta_chol: TensorLike) -> "LowRank":
-    """Posterior of a process by that of its basis functions' coefficients.
+    """Condition a process on a posterior of its basis functions' coefficients.
 
     Parameters
     ----------
     gp : BasisProcess
-        What `bayes_gpx.expanded` returns.
+        A result of `bayes_gpx.expanded`.
     beta_mean : array or tensor (M,)
     beta_chol : array or tensor (M, k)
-        A factor of the coefficients' covariance, such as its lower Cholesky factor; 0 for a draw of
-        them.
+        A factor of the coefficients' covariance, such as its lower Cholesky factor; 0 for a draw.
 
     Returns
     -------
     LowRank
-        Called with an operator, gives its posterior.
+        Call it with an operator for the posterior of its values.
     """
     if not isinstance(gp, BasisProcess):
         raise ValueError(
@@ -192,9 +191,9 @@ class LowRank:
     root : tensor (M, M) or None
         Lower Cholesky factor of their posterior precision.
     spread : tensor (M, k) or None
-        In the place of `root`: a factor of their posterior covariance.
+        Replaces `root`: a factor of their posterior covariance.
     deviates : bool
-        Whether samples may have deviations of their own from the smooth part.
+        Rows may deviate from the smooth part.
     """
 
     seen: LowRankDesign
@@ -274,25 +273,25 @@ class LowRank:
 
 @dataclass(frozen=True, eq=False)
 class LowRankGaussian:
-    """As `Gaussian`, where data were seen through M standard normal coefficients only.
+    """As `Gaussian`, for data observed only through M standard normal coefficients.
 
-    The operator's values are `design` times the coefficients, whose posterior is
-    N(coefficients, (root root')^-1) or N(coefficients, spread spread'), and what no coefficient
-    knows of, `rest`.
+    The operator's values are `design` times the coefficients, with posterior N(coefficients, (root
+    root')^-1) or N(coefficients, spread spread'), plus `rest`, which is independent of the
+    coefficients.
 
     Attributes
     ----------
     process : Process
     operator : Operator
     seen : object
-        Its ``design(L)`` is what multiplies the coefficients in L's values, (c m, M);
-        ``summed(L, W)`` the sums of that over coefficients times weights (m | 1, M), (m, c).
+        Its ``design(L)`` multiplies the coefficients in L's values, (c m, M); ``summed(L, W)`` is
+        the sum of the design over coefficients times weights (m | 1, M), (m, c).
     coefficients : tensor (M,)
     root : tensor (M, M) or None
     rest : bool
-        Whether the process varies beyond its coefficients.
+        The process varies beyond its coefficients.
     spread : tensor (M, k) or None
-        In the place of `root`.
+        Replaces `root`.
     """
 
     process: Process

@@ -37,12 +37,10 @@ def batch_of(class_shape: tuple[int, ...]) -> Batch:
 
 
 def bound_of(strategy: Variational, given: Conditioning, batch: Batch) -> tuple[Tensor, ...]:
-    """Estimate of the expected log likelihood of all rows, and what its gradient is made of.
+    """Estimate of the expected log likelihood of all rows, and the parts of its gradient.
 
-    Returns
-    -------
-    scalar, tensor (b, M), and two tensors (b,) or (b, C)
-        The estimate; the design of the rows; slopes in the means of f, -2 times in variances.
+    Returns the scalar estimate; the design (b, M) of the rows; slopes in the means of f, and -2
+    times slopes in the variances, (b,) or (b, C).
     """
     observation, seen = given.likelihood, strategy.design(given)
     rest, found = seen.unseen + seen.D, Coefficients(batch.coefficients, batch.root)

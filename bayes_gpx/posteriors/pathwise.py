@@ -1,10 +1,10 @@
-"""Random functions of a posterior: a prior function, moved by what the data say of it.
+"""Random functions of a posterior: a prior function, corrected by the data.
 
 Matheron's rule: with f drawn from the prior, and noise e from its distribution,
 
     f(.) + K_.u (alpha - C (f(u) + e))
 
-is a draw from the posterior, as a function (alpha = C y, where noise is normal).
+is a draw from the posterior, as a function (alpha = C y for a Gaussian likelihood).
 
 References
 ----------

@@ -14,14 +14,13 @@ from bayes_gpx.processes.basis_process import own_variances
 class Sensitivity:
     """Mean m and variance V of f at new points, with their derivatives: a build function.
 
-    With f_d and f_de short for the derivatives of f, all from the one formula,
+    With f_d and f_de short for the derivatives of f, given y, the central formula yields
 
         m_d = E f_d           V_d = 2 Cov(f_d, f)
         m_de = E f_de         V_de = 2 Cov(f_de, f) + 2 Cov(f_d, f_e)
 
-    given y. In a GPX the new sample's own `eps_w` is part of f, but for `smooth`: V has
-    ``sum_l sigma_w,l^2 z_l^2`` too, which changes with x where z is x. The variance of Hessians is
-    never asked for.
+    In a GPX f contains the new row's `eps_w`, except with `smooth`: V then adds ``sum_l sigma_w,l^2
+    z_l^2``, which changes with x if z is x. The variance of Hessians is never needed.
 
     Attributes
     ----------
@@ -29,7 +28,7 @@ class Sensitivity:
     tied : bool
         Z is X, perhaps with a last column of ones.
     smooth : bool
-        Of z' g(x) alone.
+        Only z' g(x).
     """
 
     order: int
@@ -65,14 +64,14 @@ class Sensitivity:
 
 @dataclass(frozen=True)
 class ClassSensitivity:
-    """As `Sensitivity`, of several classes: means, and covariances between classes.
+    """As `Sensitivity`, for several classes: means, and covariances between classes.
 
     With j and k for classes, V_jk = Cov(f_j, f_k) has the derivatives
 
         V_jk,d = Cov(f_j,d, f_k) + Cov(f_j, f_k,d)
         V_jk,de = Cov(f_j,de, f_k) + Cov(f_j,d, f_k,e) + Cov(f_j,e, f_k,d) + Cov(f_j, f_k,de)
 
-    of which those with j = k are `Sensitivity`'s, and those of classes that are independent are 0.
+    For j = k these are `Sensitivity`'s, and for independent classes they are 0.
     """
 
     order: int

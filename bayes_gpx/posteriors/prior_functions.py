@@ -1,6 +1,6 @@
-"""Random functions of a prior: sums of waves whose frequencies are drawn anew for each function.
+"""Random functions of a prior: random Fourier features with new frequencies for each function.
 
-Mean and covariance over functions are those of the prior, whatever the number of waves.
+Mean and covariance over functions are the prior's, for any number of waves.
 """
 
 from __future__ import annotations
@@ -24,13 +24,9 @@ WAVES = 512
 
 
 class Fresh:
-    """Random frequencies and coefficients; from the same generator and in the same order, the same.
+    """Random frequencies and coefficients, reproducible from the same generator in the same order.
 
-    Parameters
-    ----------
-    waves : int
-        Sines and cosines for each summand of the kernel.
-    rng : symbolic generator
+    `waves` is the number of sines and cosines for each summand of the kernel.
     """
 
     def __init__(self, waves, rng):
@@ -53,8 +49,8 @@ class Fresh:
 def prior_function(given, fresh):
     """A function of the prior, to be called with an operator.
 
-    With classes, one for each, of the same waves with coefficients of their own, which correlate as
-    the classes do.
+    Several classes have one function each, with shared waves and separate coefficients, which
+    correlate as the classes do.
     """
     if isinstance(given.process, ClassProcess):
         return _correlated_function(given, fresh)
@@ -82,7 +78,7 @@ def by_class(
     weights: Tensor,
     given: Conditioning,
 ) -> Tensor:
-    """Values of an operator for weights (k,), or as columns for those of each class (k, C)."""
+    """Values of an operator for weights (k,), or as columns for weights (k, C) of classes."""
     if weights.ndim == 1:
         return values(operator, weights)
     return pt.stack([values(operator, weights[:, c]) for c in given.labels], axis=1)

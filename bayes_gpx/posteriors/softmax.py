@@ -20,14 +20,10 @@ from bayes_gpx.processes.operators import Operator
 
 @dataclass(frozen=True, eq=False)
 class OfOneClass(Gaussian):
-    """As `Gaussian`, for one of several coupled classes: its own information, and what they share.
+    """As `Gaussian`, for one of several coupled classes, with separate and shared information.
 
-    Attributes
-    ----------
-    root : tensor (n, n)
-        Of K + D_c^-1.
-    joint : tensor (n, n)
-        Of S, see `bayes_gpx.posteriors.evidence.softmax`.
+    `root` (n, n) is of K + D_c^-1 and `joint` (n, n) of S, see
+    `bayes_gpx.posteriors.evidence.softmax`.
     """
 
     joint: Any = None
@@ -39,7 +35,7 @@ class OfOneClass(Gaussian):
 
     @cached_property
     def shared(self):
-        """Columns (n, c m), whose products are covariances that classes have through each other."""
+        """Columns (n, c m) with products that are covariances of classes through each other."""
         back = pt.linalg.solve_triangular(self.root, self.alone._explained, lower=True, trans="T")
         return solve_root(self.joint, back)
 
@@ -63,7 +59,7 @@ class OfOneClass(Gaussian):
         return (self.shared * other.shared).sum(axis=0)
 
     def beyond(self, value):
-        """As `cross`, with f of another class, with which there is no prior covariance."""
+        """As `cross`, with f of another class, which has no prior covariance."""
         gain = solve(self.root, solve(self.joint, solve(value.root, value.K_Lu.T)))
         return self.process.summed(self.operator, self.u, gain.T)
 
@@ -77,12 +73,8 @@ class OfOneClass(Gaussian):
 def across(parts: Sequence[Any], joint: bool = False) -> tuple[Tensor, Tensor]:
     """Means (m C,) of all classes at each observation, and their covariances (m, C, C).
 
-    Parameters
-    ----------
-    parts : list
-        The posterior of one operator for each class, its values one for each observation.
-    joint : bool
-        Covariances between observations too, (m C, m C).
+    `parts` has the posterior of one operator for each class, with one value for each observation.
+    With `joint`, covariances are also between observations, (m C, m C).
     """
     mean = pt.stack([part.mean for part in parts], axis=1)
     if isinstance(parts[0], OfCorrelatedClass):
@@ -108,7 +100,7 @@ def _jointly(parts):
 
 
 def _alone(part):
-    """A class's posterior without what classes share."""
+    """A class's posterior without the information that classes share."""
     return part.alone if isinstance(part, OfOneClass) else part
 
 
@@ -119,17 +111,10 @@ def _shared(parts):
 
 @dataclass(frozen=True, eq=False)
 class Coupled:
-    """The joint posterior of C processes with one prior, seen through labels at u.
+    """The joint posterior of C processes with one prior, given class labels (codes y) at u.
 
-    Attributes
-    ----------
-    process : Process
-    u : Operator
-    alpha : tensor (n, C)
-    root : tensor (C + 1, n, n)
-        Of K + D_c^-1 for each class, and of S; see `bayes_gpx.posteriors.evidence.softmax`.
-    y : tensor (n,)
-        Codes.
+    `alpha` is (n, C). `root` (C + 1, n, n) is of K + D_c^-1 for each class, and of S; see
+    `bayes_gpx.posteriors.evidence.softmax`.
     """
 
     process: Process
