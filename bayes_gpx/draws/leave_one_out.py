@@ -40,15 +40,17 @@ def log_likelihood(
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
-    """Leave-one-out predictive log densities, and the log marginal likelihood, of y.
+    """Compute leave-one-out log predictive densities for `arviz.loo`.
 
-    The observations of a Gaussian process are correlated, so the terms that `arviz.loo`
-    needs are ``log p(y_i | y_-i, theta)``, in closed form for each hyperparameter draw theta. With
-    an approximation they are those of the approximate process, with inducing points plus the
-    variance that these leave; the log marginal likelihood is then Titsias' lower bound on it. Where
-    noise is not normal both are Laplace's, each observation taken out at the mode, or the
-    variational bound's; where latent values were sampled, ``log p(y_i | f_-i, theta)``, which is
-    integrated over f_i given the other latent values, and ``log p(y | f)``.
+    Use it if a fit contains no such terms. The observations of a Gaussian process are correlated,
+    so `arviz.loo` needs ``log p(y_i | y_-i, theta)``, which has a closed form for each
+    hyperparameter draw theta. The result also contains the log marginal likelihood.
+
+    With an approximation, the terms belong to the approximate process; with inducing points they
+    add the residual variance, and the log marginal likelihood is Titsias' lower bound. For a
+    non-Gaussian likelihood both come from Laplace's approximation, with each observation removed at
+    the mode, or from the variational bound. If latent values were sampled, they are ``log p(y_i |
+    f_-i, theta)``, integrated over f_i given the other latent values, and ``log p(y | f)``.
 
     Parameters
     ----------
@@ -56,25 +58,28 @@ def log_likelihood(
     idata : xarray.DataTree or dict
         A fit by "laplace" or "nuts"; or a dict of fixed hyperparameters.
     obs : label, list of labels or mask, optional
-        Only the terms of these rows, which is cheaper where rows enter the density by sums: with
-        `HSGP` and normal noise. `arviz.loo` of a random sample of m rows, times n / m, estimates
-        that of all. Rows that are read in parts are numbered from 0; of these some must be named.
+        Only the terms of these rows, which is faster if the density needs only sufficient
+        statistics: with `HSGP` and a Gaussian likelihood. `arviz.loo` of a random sample of m rows,
+        times n / m, estimates the value for all rows. Out-of-core rows are numbered from 0, and
+        `obs` is required.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     progressbar : bool
+        Show progress.
 
     Returns
     -------
     xarray.Dataset
-        `log_likelihood` (chain, draw, obs) and `log_marginal_likelihood` (chain, draw), of y
-        in user units. Of several outputs the former has a last dim `output`: each value given all
-        others, those of its row among them, and NaN where none was observed.
+        `log_likelihood` (chain, draw, obs) and `log_marginal_likelihood` (chain, draw), of y in
+        user units. Models with several outputs add a last dim `output` to `log_likelihood`: each
+        value is given all others, including the other outputs of its row, and missing values are
+        NaN.
 
     Raises
     ------
     ValueError
-        If `idata` holds a single draw, as from MAP: importance weights need a posterior. For rows
-        in parts without `obs`, or that do not enter the density by sums.
+        If `idata` has a single draw, as from MAP: importance weights need a posterior. Also for
+        out-of-core rows without `obs`, or without sufficient statistics.
 
     References
     ----------
@@ -142,7 +147,7 @@ def of_responses(model: ModelLike, idata: Draws, *, progressbar: bool = True) ->
 def responses_labelled(
     training: TrainingData, terms: np.ndarray, draws: xr.DataTree
 ) -> xr.DataArray:
-    """Log densities (chain, draw, response) of scaled responses as those in user units, labelled.
+    """Log densities (chain, draw, response) of scaled responses, in user units and labelled.
 
     The draws have the dims `chain` and `draw`.
     """
@@ -157,9 +162,9 @@ def _by_response(training, terms, draws):
 
 
 def by_row(training: TrainingData, variables: dict, coords: dict, attrs: dict) -> xr.Dataset:
-    """A Dataset of what is known of each response; of several outputs with a dim `output`.
+    """A Dataset of results for each response; several outputs add a dim `output`.
 
-    NaN where an output was not observed. Where one output is asked for, of that one.
+    Missing outputs are NaN. A model of one output returns only this output.
     """
     outputs = training.outputs
     if outputs is None:
@@ -190,17 +195,9 @@ def held_out_log_likelihood(
     *,
     progressbar: bool = True,
 ) -> xr.DataArray:
-    """Log predictive densities of responses that the model was fitted without, each by itself.
+    """Log predictive densities log p(y_i | y, theta) of new responses, (chain, draw, obs).
 
-    Parameters
-    ----------
-    rows : TrainingData
-        Samples beside the model's, on its scale.
-
-    Returns
-    -------
-    xarray.DataArray
-        ``log p(y_i | y, theta)`` of y_i in user units, (chain, draw, obs).
+    `rows` are scaled as the model's rows; y_i is in user units.
     """
     observation, scaled = model.specification.observation, rows.scaled()
     refuse_outside(model, rows.X.values, "The rows left out")
@@ -221,7 +218,7 @@ def held_out_log_likelihood(
 
 
 def averaged(terms: xr.DataArray) -> np.ndarray:
-    """Log of the mean over draws of densities whose logs are (chain, draw, obs): (obs,)."""
+    """Log of the mean over draws of densities, from logs (chain, draw, obs): (obs,)."""
     each = terms.transpose("chain", "draw", "obs").values.reshape((-1, terms.sizes["obs"]))
     return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
 
@@ -229,19 +226,11 @@ def averaged(terms: xr.DataArray) -> np.ndarray:
 def log_likelihood_given(
     model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray, *, smooth: bool = True
 ) -> np.ndarray:
-    """Log density of each response given the values of functions at its row.
+    """Log density (chain, draw * k, n) of each response given values of functions at its row.
 
-    Parameters
-    ----------
-    f : array (chain, draw * k, n[, C])
-        On the model's scale, k for each draw of the hyperparameters.
-    smooth : bool
-        Whether f lacks the deviations of the training rows, which are then integrated out.
-
-    Returns
-    -------
-    array (chain, draw * k, n)
-        Of y in user units.
+    f is (chain, draw * k, n[, C]) on the model's scale, with k functions for each hyperparameter
+    draw; y is in user units. With `smooth`, f lacks the deviations of the training rows, which are
+    integrated out.
     """
     model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
     training, structure = model.training, Structure.of(model, hyper)
@@ -267,16 +256,16 @@ def log_likelihood_given(
 
 
 def _own_variance(draw):
-    """By how much what was observed varies around its smooth part."""
+    """Variance of the observations around their smooth part."""
     process, given = draw.given.process, draw.given
     return [process.variance(given.observed) - process.variance(given.smooth)]
 
 
 @lru_cache(maxsize=8)
 def _predictive_density(observation):
-    """Function from moments of f, y, exposure and hyperparameters to log p(y) where f is normal.
+    """Function from moments of normal f, y, exposure and hyperparameters to log p(y).
 
-    Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
+    f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
     """
     if observation.class_shape:
         moments = pt.dmatrix("mean"), pt.dtensor3("root")

@@ -27,17 +27,10 @@ LEAD = ("chain", "draw")
 
 
 def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarray, np.ndarray]:
-    """Codes 0, 1, ... of each response's group (n,), and the groups' labels as they appear.
+    """Codes 0, 1, ... of each response's group (n,), and the labels in order of appearance.
 
-    Parameters
-    ----------
-    groups : str, or series or array (n,)
-        A column of X or Z, or a label for each row.
-
-    Raises
-    ------
-    ValueError
-        For another number of rows, missing labels, and a single group.
+    `groups` is a column of X or Z, or a label for each row. Raises ValueError for another number of
+    rows, missing labels, and a single group.
     """
     codes, labels = pd.factorize(_by_row(training, groups, "groups"))
     if training.outputs is not None:  # a group holds all outputs of its rows that were observed
@@ -52,17 +45,10 @@ def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarra
 
 
 def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
-    """Rank 0, 1, ... of each row, (n,); rows that come at the same time share one.
+    """Rank 0, 1, ... of each row, (n,); rows at the same time share a rank.
 
-    Parameters
-    ----------
-    order : str, or series or array (n,)
-        A column of X or Z, or a number or date for each row.
-
-    Raises
-    ------
-    ValueError
-        For another number of rows, missing values, and what is neither numbers nor dates.
+    `order` is a column of X or Z, or a number or date for each row. Raises ValueError for another
+    number of rows, missing values, and other types.
     """
     training.refuse_outputs("order=", "Pass groups=, or no order.")
     given = _by_row(training, order, "order")
@@ -131,12 +117,9 @@ def _in_order(draw):
 def densities_of_groups(
     model: ModelLike, idata: Draws, groups: str | Column, *, progressbar: bool = True
 ) -> xr.DataArray:
-    """Log density of all responses of a group given those of the others.
+    """Log density of all responses of a group given the other groups, (chain, draw, group).
 
-    Returns
-    -------
-    xarray.DataArray
-        ``log p(y_G | y_-G, theta)`` of y in user units, (chain, draw, group).
+    This is ``log p(y_G | y_-G, theta)`` of y in user units.
     """
     codes, labels = read_groups(model.training, groups)
     (joint,), hyper, _ = at_training_rows(
@@ -167,17 +150,11 @@ def densities_in_order(
     *,
     progressbar: bool = True,
 ) -> tuple[xr.DataArray, xr.DataArray]:
-    """Log density of responses given all that come before them.
+    """Log density of responses given all earlier ones, and of all later ones.
 
     Responses at the same time are predicted together. The first `start` rows are not scored; half
-    of all rows by default.
-
-    Returns
-    -------
-    terms : xarray.DataArray
-        ``log p(y_t | y_<t, theta)`` of y in user units, (chain, draw, time).
-    later : xarray.DataArray
-        ``log p(y_>=t | y_<t, theta)``: what draws know of the responses from then on.
+    of all rows by default. Returns ``log p(y_t | y_<t, theta)`` of y in user units, (chain, draw,
+    time), and ``log p(y_>=t | y_<t, theta)``, for importance weights.
     """
     training = model.training
     ranks = read_order(training, order)

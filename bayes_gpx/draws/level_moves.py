@@ -46,11 +46,11 @@ def contrast_weights(model: ModelLike, where: Points, column: str) -> np.ndarray
 
 
 def level_deviation(model: ModelLike, column: str) -> float:
-    """What a categorical column has in the place of a standard deviation.
+    """Equivalent of a standard deviation for a categorical column.
 
-    Contrasts times this are to contrasts what slopes times the standard deviation are to slopes:
-    of two levels it is that of their 0 and 1. With levels' shares pi it is
-    ``sqrt((1 - sum pi^2) / 2)``; two training rows at random differ with twice its square.
+    It scales contrasts as the sd scales slopes; for two levels it is the sd of 0 and 1. With
+    proportions pi of the levels it is ``sqrt((1 - sum pi^2) / 2)``; two random training rows differ
+    with twice its square.
     """
     return float(np.sqrt((1.0 - (level_shares(model, column) ** 2).sum()) / 2.0))
 

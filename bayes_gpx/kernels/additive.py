@@ -1,7 +1,7 @@
 """The additive kernel: interactions of every order between one-dimensional kernels.
 
-Elementary symmetric polynomials of the features' own kernels, by recursion over features: never
-2^d terms, and no division or difference, so that nothing cancels.
+Elementary symmetric polynomials of the features' kernels are computed by recursion over features.
+This avoids 2^d terms, and divisions or differences that would lose digits.
 
 References
 ----------
@@ -29,11 +29,13 @@ from bayes_gpx.kernels.tensor_products import on_diagonal, partitions, sum_of_pr
 
 
 class Additive(pm.gp.cov.Covariance):
-    """Sum over orders r of variance_r times all products of r different features' kernels.
+    """Build an additive kernel: main effects and interactions up to an order.
 
-    ``k(x, x') = sum_r variances_r e_r(k_1(x_1, x'_1), ..., k_d(x_d, x'_d))`` with the elementary
-    symmetric polynomials e_r: order 1 holds main effects, order 2 interactions of two features, and
-    so on [1]_. Derivatives exist as far as those of each feature's kernel.
+    Use it with `components` to separate effects, or with `measure` for `sobol_indices`. ``k(x, x')
+    = sum_r variances_r e_r(k_1(x_1, x'_1), ..., k_d(x_d, x'_d))`` with the elementary symmetric
+    polynomials e_r, sums over all products of r different features' kernels: order 1 contains main
+    effects, order 2 interactions of two features, and so on [1]_. The kernel is as often
+    differentiable as the kernel of each feature.
 
     Parameters
     ----------
@@ -44,19 +46,19 @@ class Additive(pm.gp.cov.Covariance):
     order : int, optional
         Highest order of interaction; d by default.
     variances : tensor (order,), optional
-        Variance of each single product of that order. By default all orders have the same share
-        of a total variance of 1, given kernels of variance 1.
+        Variance of each single product of this order. By default all orders contribute equally to a
+        total variance of 1, given kernels of variance 1.
     base : callable
         One feature's covariance function, ``base(1, ls=ls_i)``.
     active_dims : list of int, optional
-        The d columns that the kernel sees; all by default.
+        The d columns of the kernel; all by default.
     measure : str, tuple or array, optional
         With a measure for each column, the additive kernel is orthogonal: each feature's kernel is
-        constrained to functions whose mean under the measure is zero [2]_ [3]_. One of "gaussian"
-        or ``("gaussian", mean, sd)``; "uniform" or ``("uniform", low, high)``; or rows of data
-        (S, d), for the empirical measure of each column. Numbers are in the units of the kernel's
-        points, and may be one for each column: a model with ``scale=True`` standardises columns,
-        and "gaussian" and "uniform" alone have mean 0 and variance 1.
+        constrained to functions with mean zero under the measure [2]_ [3]_. One of "gaussian" or
+        ``("gaussian", mean, sd)``; "uniform" or ``("uniform", low, high)``; or rows of data (S, d),
+        for the empirical measure of each column. Numbers are in the units of the kernel's points,
+        and may be one for each column. A model with ``scale=True`` standardizes columns; "gaussian"
+        and "uniform" alone have mean 0 and variance 1.
 
     Raises
     ------
@@ -65,16 +67,16 @@ class Additive(pm.gp.cov.Covariance):
 
     Notes
     -----
-    Without a measure, data cannot tell effects, interactions and constants apart: a main effect can
-    be moved into a constant or an interaction, at nearly no cost. With one, each of them has mean
-    zero along each of its features for any values of the others. Components are then identified and
-    uncorrelated under the product of the measures, and `sobol_indices` computes their variances.
-    The kernel has no constant of its own; add ``pm.gp.cov.Constant``. A constrained kernel varies
-    less than its base, most where lengthscales are long.
+    Without a measure, data cannot distinguish effects, interactions and constants: a main effect
+    can be moved into a constant or an interaction, at almost no cost. With a measure, each of them
+    has mean zero along each of its features for any values of the others. Components are then
+    identified and uncorrelated under the product of the measures, and `sobol_indices` computes
+    their variances. The kernel has no constant; add ``pm.gp.cov.Constant``. A constrained kernel
+    varies less than its base, especially for long lengthscales.
 
-    A normal measure is held as 241 weighted points, a uniform one as 100, an empirical one as its
-    values. The constraint holds exactly for these points. For a squared exponential they give
-    expectations to 1e-8 where lengthscales are at least a tenth of the sd of a normal measure, or a
+    A normal measure is represented by 241 weighted points, a uniform one by 100, an empirical one
+    by its values. The constraint is exact for these points. For a squared exponential they give
+    expectations to 1e-8 if lengthscales are at least a tenth of the sd of a normal measure, or a
     thirtieth of the width of a uniform one; for Matern kernels of such lengthscales to 1e-3.
 
     References
@@ -247,9 +249,9 @@ def _value(each, weights):
 def _without(each, weights, q):
     """Derivative of `_value` in q different arrays, (..., d repeated q times); None is 0.
 
-    It is sum_r weights_r e_{r-q} of the d - q arrays that are left. For left-out arrays whose last
-    is number i, those after i are absorbed into the weights (`behind`), and the e_r of those before
-    i are built forward (`grown`): ``grown[k]`` holds them for each choice of k left-out arrays.
+    It is sum_r weights_r e_{r-q} of the d - q remaining arrays. If i is the last left-out array,
+    later arrays are absorbed into the weights (`behind`), and the e_r of earlier arrays are built
+    forward (`grown`): ``grown[k]`` contains them for each choice of k left-out arrays.
     """
     d, top = len(each), weights.type.shape[0]
     if q > min(d, top - 1):

@@ -29,7 +29,7 @@ HIGHEST_ORDER = 2
 """Kernels are differentiated at most twice in each point: for Hessians, the highest asked for."""
 
 CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
-"""By the order of a derivative: what kernels lack that are too rough for it, and kernels to use."""
+"""By the order of a derivative: the derivative's name, and kernels that are smooth enough."""
 
 
 class _Pairs(NamedTuple):
@@ -69,17 +69,9 @@ class Kernel(ABC):
     def derivative(self, x: TensorVariable, xs: TensorVariable, i: int, j: int) -> TensorVariable:
         """Covariance of derivatives, d^i/dx^i d^j/dx'^j k(x, x'), built from differences.
 
-        Parameters
-        ----------
-        x, xs : tensor (..., d)
-            Points; their leading axes broadcast.
-        i, j : int
-            Orders in x and in xs, each at most 2. Orders (0, 0) give the value.
-
-        Returns
-        -------
-        tensor (..., d repeated i + j times)
-            The axes of x come first. In units of k per unit of each feature.
+        Leading axes of the points (..., d) broadcast. The orders i and j are at most 2; (0, 0) is
+        the value. The result is (..., d repeated i + j times), axes of x first, in units of k per
+        unit of each feature.
         """
         order = i + j
         if max(i, j) > HIGHEST_ORDER:
@@ -97,19 +89,9 @@ class Kernel(ABC):
     def summed(
         self, x: TensorVariable, xs: TensorVariable, weights: TensorVariable, order: int
     ) -> TensorVariable:
-        """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), order 1 or 2.
+        """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), (m, d, ...).
 
-        Parameters
-        ----------
-        x : tensor (m, d)
-        xs : tensor (n, d)
-        weights : tensor (m, n) or (1, n)
-        order : int
-
-        Returns
-        -------
-        tensor (m, d repeated `order` times)
-            Of most kernels by matrix products, without an array of all derivatives.
+        `order` is 1 or 2. Most kernels use matrix products, without an array of all derivatives.
         """
         terms = self._terms(_Pairs(x[:, None], xs[None]), (0,) * order)
         shape = (x.shape[0], *[x.shape[1]] * order)
@@ -139,9 +121,9 @@ class Kernel(ABC):
 
 
 def autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> TensorVariable:
-    """Derivative in slots of a function of single points, whose value has this shape.
+    """Derivative in slots of a function of single points, with values of this shape.
 
-    Vectorised over batches of points; also over the rows of each Jacobian, one gradient for all.
+    Vectorized over batches of points; also over the rows of each Jacobian, one gradient for all.
     """
     cells = [pt.tensor(shape=point.type.shape[-1:]) for point in points]
     result = function(*cells)

@@ -1,4 +1,4 @@
-"""Kernels of one column whose functions have mean zero under a measure, held as weighted points.
+"""Kernels of one column for functions with mean zero under a measure of weighted points.
 
 References
 ----------
@@ -19,13 +19,13 @@ from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.numerics.quadrature import gauss_legendre
 
 STEPS, REACH = 240, 9.0
-"""Of the trapezoid rule for a normal measure: how many, and how many sd to each side."""
+"""Number of steps of the trapezoid rule for a normal measure, and its range in sds to each side."""
 
 NODES = 100
 """Gauss-Legendre nodes of a uniform measure."""
 
 HALF_WIDTH = 3.0**0.5
-"""Of the uniform measure that has mean 0 and variance 1, as standardised columns have."""
+"""Half-width of the uniform measure with mean 0 and variance 1, for standardized columns."""
 
 
 class Measure(NamedTuple):
@@ -38,10 +38,7 @@ class Measure(NamedTuple):
 def measures(measure: str | tuple | TensorLike, d: int) -> list[Measure]:
     """The measure of each of d columns; see `bayes_gpx.Additive`.
 
-    Raises
-    ------
-    ValueError
-        For an unknown measure, and for numbers that do not make one.
+    Raises ValueError for an unknown measure or invalid numbers.
     """
     if isinstance(measure, str) or (isinstance(measure, tuple) and isinstance(measure[0], str)):
         kind, *numbers = (measure,) if isinstance(measure, str) else measure
@@ -100,16 +97,10 @@ PARAMETERS = {
 
 
 class Centred(pm.gp.cov.Covariance):
-    """A covariance function of one column, given that the mean under a measure is zero.
+    """A covariance function of one column, conditioned on a mean of zero under a measure.
 
     k(x, x') - E_s k(x, s) E_s k(s, x') / E_st k(s, t), with s and t from the measure: the
-    covariance of f - E_s f(s) k_s(x), and of f if its mean is known to be zero.
-
-    Parameters
-    ----------
-    base : pymc.gp.cov.Covariance
-        Of one column.
-    measure : Measure
+    covariance of f if its mean under the measure is known to be zero.
     """
 
     def __init__(self, base: pm.gp.cov.Covariance, measure: Measure):

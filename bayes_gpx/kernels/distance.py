@@ -1,9 +1,9 @@
 """Squared Euclidean distances between the rows of matrices, as one operation.
 
 They come from inner products of rows: one BLAS product and no array with both row axes and the
-column axis. Inner products lose the digits of a distance that is small beside the rows' distances
-from their center, as within one of two clusters far apart. These pairs alone are computed again,
-from differences.
+column axis. Inner products lose digits if a distance is small relative to the rows' distances from
+their center, for example within one of two distant clusters. Only these pairs are recomputed, from
+differences.
 """
 
 from collections.abc import Sequence
@@ -26,12 +26,12 @@ BLOCK = 2**20
 
 
 class SquaredDistances(Op):
-    """(X,) or (X, Xs) -> |x_i - xs_j|^2, (n, m); of X with itself, exactly 0 on the diagonal.
+    """(X,) or (X, Xs) -> |x_i - xs_j|^2, (n, m); for X with itself, exactly 0 on the diagonal.
 
-    With ``scaled``, a last input `scale` (d,) divides the columns of all differences. Distances
-    are then in units that matter, and an error of 1e-12 is allowed (`LEAST`); without it, every
-    distance that lost digits is computed again. Round-off below 0 is clipped. The pullback is that
-    of the unclipped distance, which is continuous where rows coincide.
+    With ``scaled``, a last input `scale` (d,) divides the columns of all differences, and an error
+    of 1e-12 is allowed (`LEAST`). Without it, every distance that lost digits is recomputed.
+    Round-off below 0 is clipped. The pullback differentiates the unclipped distance, which is
+    continuous at coinciding rows.
     """
 
     __props__ = ("scaled",)
@@ -100,16 +100,7 @@ def squared_distances(
 ) -> TensorVariable:
     """Squared distances of rows X (n, d) from each other, or from rows Xs (m, d).
 
-    Parameters
-    ----------
-    *points : tensors
-        X, or X and Xs.
-    scale : tensor (d,), optional
-        What differences are divided by.
-
-    Returns
-    -------
-    tensor (n, n) or (n, m)
+    `scale` (d,) divides differences.
     """
     if scale is None:
         return cast(TensorVariable, SquaredDistances()(*points))
@@ -117,7 +108,7 @@ def squared_distances(
 
 
 def _squared(points, scale, least):
-    """Squared distances (n, m), with those of `_close_pairs` computed again."""
+    """Squared distances (n, m), with recomputed `_close_pairs`."""
     (A, a), (B, b) = _centered(points, scale)
     left = np.concatenate([-2.0 * A, a, np.ones_like(a)], axis=1)
     right = np.concatenate([B, np.ones_like(b), b], axis=1)

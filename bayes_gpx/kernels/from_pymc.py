@@ -22,13 +22,9 @@ from bayes_gpx.kernels.stationary import Stationary
 def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
     """Translate a PyMC covariance function into a kernel with exact derivatives.
 
-    Derivatives of covariance functions that are not PyMC's own are automatic, and are offered as
-    far as they agree with finite differences, which are taken here.
-
-    Parameters
-    ----------
-    cov_func : pymc.gp.cov.Covariance
-        Also sums, products, powers, and multiples by numbers or random variables.
+    It may be a sum, product, power, or multiple by numbers or random variables. Derivatives of
+    covariance functions outside PyMC are automatic; they are available only if they agree with
+    finite differences, which are computed here.
     """
     kind = type(cov_func)
     if kind in COMBINATIONS:

@@ -1,4 +1,4 @@
-"""A covariance between labelled objects that was computed beforehand: a kernel of their labels."""
+"""A precomputed covariance between labelled objects: a kernel of their labels."""
 
 from dataclasses import dataclass
 
@@ -12,22 +12,23 @@ from bayes_gpx.aliases import TensorLike
 from bayes_gpx.kernels.base import Kernel
 
 ROUND_OFF = 1e-8
-"""Share of the largest entry, or eigenvalue, by which a covariance may miss what it should be."""
+"""Largest violation of symmetry or definiteness, relative to the largest entry or eigenvalue."""
 
 
 class Precomputed(pm.gp.cov.Covariance):
-    """Covariance between labelled objects, such as words, graphs or sets, as a model's kernel.
+    """Use a precomputed covariance between labelled objects as a kernel.
 
-    Any measure of similarity will do that is symmetric and positive semi-definite. X is then one
-    column of labels, and new rows are labels that K knows, also those without a training row::
+    Objects may be words, graphs or sets, and the covariance any measure of similarity that is
+    symmetric and positive semi-definite. X is then one column of labels. New rows are labels in K,
+    including labels without a training row::
 
         model = bx.GP(words, y, kernel=bx.Precomputed(K))
 
     Parameters
     ----------
     K : pandas.DataFrame (N, N)
-        Covariance of each object with each other, with their labels as its index and its columns.
-        The only hyperparameter is `amplitude`: the model's kernel is ``amplitude**2 * K``.
+        Covariance of all pairs of objects, with their labels as its index and its columns. The only
+        hyperparameter is `amplitude`: the model's kernel is ``amplitude**2 * K``.
 
     Attributes
     ----------
@@ -37,15 +38,15 @@ class Precomputed(pm.gp.cov.Covariance):
     Raises
     ------
     ValueError
-        If K is no frame of finite numbers, if its index and its columns are not the same different
+        If K is no frame of finite numbers, if its index and its columns are not the same unique
         labels, or if it is not symmetric or has a negative eigenvalue.
 
     Notes
     -----
     The column of labels is a categorical one. Predictions, comparisons of labels, weights and
-    contributions of Z (which a `GPX` needs here) and `Inducing` points work as for any X. There are
-    no points between two labels, so there are no derivatives and no attributions in X; `HSGP`,
-    `RandomFeatures` and random functions need a spectral density, which K has not.
+    contributions of Z (which a `GPX` needs here) and `Inducing` points work as for any X. Not
+    supported: derivatives and attributions in X, because there are no points between two labels;
+    `HSGP`, `RandomFeatures` and random functions, because K has no spectral density.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Profiles of stationary kernels: all that depends on their shape, one class for each.
+"""Profiles of stationary kernels: everything that depends on their shape, one class for each.
 
-A profile rho(s) is a function of the scaled distance s, 1 at s = 0. A new stationary kernel is one
-class here and one line of `PROFILES`. Its values and derivatives are enough; what it may know
-beyond makes attributions fast (`side_nodes`, `step`, `long_bend`, `slopes_of_path`), or offers
-basis functions (`SpectralProfile`).
+A profile rho(s) is a function of the scaled distance s, 1 at s = 0. To add a stationary kernel,
+write one class here and one line of `PROFILES`. Values and derivatives are required. Other methods
+make attributions fast (`side_nodes`, `step`, `long_bend`, `slopes_of_path`), or provide basis
+functions (`SpectralProfile`).
 """
 
 import math
@@ -23,7 +23,7 @@ from bayes_gpx.numerics.special import gamma_quantile
 
 APART_NODES = 24, 4
 """Gauss-Legendre nodes in each panel, and panels, for the distance between two points of one path.
-Steps follow the kernel's fall (`RadialProfile.apart`), so that long paths need no more."""
+Steps follow the kernel's decay (`RadialProfile.apart`), so long paths need no more nodes."""
 
 EXPONENT = 41.5
 """Nodes end where a rational quadratic's slope has fallen to exp(-41.5), 1e-18: below round-off."""
@@ -56,9 +56,9 @@ class RadialProfile(ABC):
     def radial(self, s2: TensorVariable, order: int) -> TensorVariable:
         """F_order at s^2, where F_0 = rho and F_{k+1} = -F_k'(s) / s; orders 0 to 4.
 
-        That is minus the derivative of F_k with respect to s^2 / 2. Where it grows without bound
-        at s = 0 (Matern32's F_2, Matern52's F_3 and F_4) it is finite there, and meets
-        differences that are 0.
+        F_{k+1} is minus the derivative of F_k with respect to s^2 / 2. If it is unbounded at s = 0
+        (Matern32's F_2, Matern52's F_3 and F_4), a finite value is returned there, multiplied by
+        differences of 0.
         """
 
     def step(
@@ -66,15 +66,9 @@ class RadialProfile(ABC):
     ) -> tuple[TensorVariable, TensorVariable]:
         """Steps along a path from its point nearest to another one, and their rates in y.
 
-        Parameters
-        ----------
-        room : tensor (m, n)
-            Share of the path on this side, which y = 1 reaches unless nothing is left there.
-        r : tensor (m, 1)
-            Length of the path.
-        least : tensor (m, n)
-            Squared distance of the two points.
-        y : array (nodes, 1, 1)
+        `room` (m, n) is the proportion of the path on this side, which y = 1 reaches unless the
+        kernel has decayed before. `r` (m, 1) is the length of the path, `least` (m, n) the squared
+        distance of the two points, and `y` (nodes, 1, 1) the nodes.
         """
         raise NotImplementedError
 
@@ -108,13 +102,9 @@ class RadialProfile(ABC):
     ) -> tuple | None:
         """Closed forms of int F_1 dt and int t F_1 dt along paths, or None.
 
-        Parameters
-        ----------
-        length : tensor (m, 1)
-        start, end : tensor (m, n)
-            Components, along the path, of the scaled differences of both ends from other points.
-        from_start, from_end : tensor (m | 1, n), (m, n)
-            Squared distances of both ends from the other points.
+        `length` is (m, 1). `start` and `end` (m, n) are the components, along the path, of the
+        scaled differences of both ends from other points; `from_start` (m | 1, n) and `from_end`
+        (m, n) are the squared distances of both ends from the other points.
         """
         return None
 
@@ -141,14 +131,10 @@ class SpectralProfile(RadialProfile):
 
 
 class DecayingProfile(SpectralProfile):
-    """A profile that falls exponentially.
+    """A profile that decays exponentially.
 
-    Attributes
-    ----------
-    clip : float
-        Scaled distance at which it has fallen below round-off, so that nodes end there.
-    grading : int
-        Nodes lie at the power y^grading: so dense that its kink at s = 0 is integrated exactly.
+    `clip` is the scaled distance at which it is below round-off, the last node. Nodes lie at the
+    power y^`grading`: dense enough to integrate its kink at s = 0 exactly.
     """
 
     clip: ClassVar[float]

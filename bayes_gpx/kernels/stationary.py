@@ -88,7 +88,7 @@ class Stationary(Kernel):
         return [[(rate, ()), (Differences((x - xs[0]) / metric, (xs - xs[0]) / metric), (0,))]]
 
     def _chained(self, pairs, slots):
-        """Terms of a derivative of F_0, whose k-th derivative in s^2 / 2 is (-1)^k F_k."""
+        """Terms of a derivative of F_0, with k-th derivative (-1)^k F_k in s^2 / 2."""
         self._require(slots, once=True)
         s2, rate = self._rates(pairs.x - pairs.xs)
 

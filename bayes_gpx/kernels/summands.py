@@ -1,4 +1,4 @@
-"""A kernel as the sum that f is split by: what its summands are, see, and are called."""
+"""Summands of a kernel, into which f is split: their kernels, columns and names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Summand:
         return own if term.variance is None else Product(Constant(term.variance), own)
 
     def called(self, features: Sequence[str]) -> str:
-        """Its name, given those of all columns."""
+        """The summand's name, from the names of all columns."""
         if self.name is not None:
             return self.name
         if self.effect:
@@ -104,7 +104,7 @@ def _own(term, d):
 
 
 def _seen(kernel, columns):
-    """Positions of the columns that a kernel varies with, given those of its points."""
+    """Positions of the columns that a kernel depends on, from the columns of its points."""
     if isinstance(kernel, Active):
         return _seen(kernel.kernel, columns[kernel.columns])
     if isinstance(kernel, Sum | Product):

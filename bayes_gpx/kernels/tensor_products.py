@@ -1,7 +1,7 @@
-"""Sums of tensor products, by which derivatives of kernels are written down.
+"""Sums of tensor products, the notation for derivatives of kernels.
 
-A term is a list of pairs (factor, block), whose product it is: the factor's last axes lie on the
-axes `block` of the result, a tuple of integers, and its leading axes are a batch of points.
+A term is a list of pairs (factor, block) to multiply. The factor's last axes are the axes `block`
+of the result, a tuple of integers, and its leading axes are a batch of points.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Differences(NamedTuple):
 
 
 def sum_of_products(terms, order: int) -> TensorVariable | None:
-    """Sum of terms, whose blocks share out `order` axes; None is 0, as a factor and as the sum."""
+    """Sum of terms with blocks that partition `order` axes; None is 0, factor or sum."""
 
     def spread(factor, block):
         return pt.expand_dims(factor, [p - order for p in range(order) if p not in block])
@@ -82,7 +82,7 @@ def _nonzero(terms):
 
 
 def on_diagonal(each: TensorVariable, order: int, d: int) -> TensorVariable:
-    """Derivatives (..., d repeated `order` times) of a sum over features, from those of each."""
+    """Derivatives (..., d repeated `order` times) of a sum over features, from each feature's."""
     places = (np.arange(d),) * order
     same = np.zeros((d,) * order)
     same[places] = 1.0

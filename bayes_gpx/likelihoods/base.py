@@ -33,17 +33,17 @@ class Response(NamedTuple):
 
 
 class DefaultPrior(NamedTuple):
-    """The default prior of a positive hyperparameter that a likelihood has of its own.
+    """The default prior of a positive hyperparameter of a likelihood.
 
     Attributes
     ----------
     prior : callable
-        From the hyperparameter's name to a PyMC variable, on the model's scale. That of normal
-        noise takes `dims` too, for several outputs; and one in units of y takes `least`, the
-        smallest value it may have, where the response is rounded.
+        From the hyperparameter's name to a PyMC variable, on the model's scale. The prior of
+        Gaussian noise takes `dims` too, for several outputs. A prior in units of y takes `least`,
+        the smallest allowed value, for a rounded response.
     in_units_of_y : bool
-        Whether the hyperparameter is in units of y, as a standard deviation is. Optimisers start
-        such a one at shares of the standard deviation of y, and others at the prior's centre.
+        The hyperparameter is in units of y, like a standard deviation. Optimizers then start at
+        multiples of the standard deviation of y, and otherwise at the prior's center.
     """
 
     prior: Callable[..., pt.TensorVariable]
@@ -51,33 +51,33 @@ class DefaultPrior(NamedTuple):
 
 
 class Likelihood(ABC):
-    """What the two kinds of likelihoods share.
+    """Base class of both kinds of likelihoods.
 
     Attributes
     ----------
     units : str
-        Units of f, where ``{y}`` stands for the name of the response. Must be given.
+        Units of f; ``{y}`` is replaced by the name of the response. Required.
     hyperparameters : dict
-        The `DefaultPrior` of each of its own by name; none by default.
+        The `DefaultPrior` of each hyperparameter by name; none by default.
     mean_name : str or None
-        What the mean response is called, such as "rate". None, the default, where it is f itself; y
-        then varies around f with a variance that does not depend on f.
+        Name of the mean response, such as "rate". None, the default, if it is f itself; y then
+        varies around f with a variance that does not depend on f.
     scaled : bool
-        Whether y is standardised, and f and hyperparameters are on that scale. False by default.
+        y is standardized, and f and hyperparameters are on this scale. False by default.
     concave : bool
-        Whether `logp` is concave in f, as by default. If not, Newton's method and Laplace's
-        approximation take `fisher` for the curvature, and `steps` for the steps.
+        `logp` is concave in f, as by default. If not, Newton's method and Laplace's approximation
+        take `fisher` for the curvature, and `steps` for the steps.
     exposed : bool
-        Whether the mean response is multiplied by an exposure, 1 unless one is given; else False.
+        The mean response is multiplied by an exposure, 1 unless one is given; False by default.
     discrete : bool
-        Whether y are whole numbers. False by default.
+        y are whole numbers. False by default.
     ordered : bool
-        Whether "at most y" is a meaningful event, as it is not for labels, so that there is a
+        "At most y" is a meaningful event, as it is not for classes, and there is a
         `cumulative_predictive`. True by default.
     labelled : bool
-        Whether y holds labels, coded 0, 1, ... by `read`. False by default.
+        y contains class labels, coded 0, 1, ... by `read`. False by default.
     normal : bool
-        Whether f integrates out of the density of y in closed form: true of `Normal` alone.
+        f integrates out of the density of y in closed form: only for `Normal`.
     classes : int or None
         Number of latent values of a row; None for one.
     """
@@ -133,8 +133,7 @@ class Likelihood(ABC):
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Check and encode y; return it with its labels, None by default.
 
-        `labels` are those of the training data, where they are known. Finite real numbers by
-        default.
+        `labels` are the labels of the training data, if known. By default y is finite real numbers.
         """
         return read_reals(y), None
 
@@ -147,9 +146,9 @@ class Likelihood(ABC):
         return 0.0
 
     def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Any:
-        """Distribution of y where f ~ N(mean, variance), jets, as a `Predictive`.
+        """Distribution of y for f ~ N(mean, variance), jets, as a `Predictive`.
 
-        Needed for relevance alone, beside ``parameters`` and ``divergence`` of its family in
+        Only relevance needs it, with ``parameters`` and ``divergence`` of its family in
         `bayes_gpx.likelihoods.predictive`.
         """
         raise ValueError(
@@ -199,7 +198,7 @@ class ScalarLikelihood(Likelihood):
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """E `logp` where f ~ N(mean, sd^2), its slope in mean, and -2 times that in variance."""
+        """E `logp` for f ~ N(mean, sd^2), its slope in mean, and -2 times its slope in variance."""
         f, weights = _nodes(mean, sd)
         given = (y[:, None], theta, _column(exposure))
         slopes = self.derivatives(f, *given)[0]
@@ -276,11 +275,11 @@ class VectorLikelihood(Likelihood):
 
     @abstractmethod
     def contracted(self, f: Tensor, M: Tensor) -> Tensor:
-        """Derivative of ``trace(M fisher)`` in f, M (n, C, C) held: (n, C).
+        """Derivative of ``trace(M fisher)`` in f, with M (n, C, C) fixed: (n, C).
 
-        It is minus the third derivatives of `logp`, summed against M, where these do not depend on
-        y: what the gradient of Laplace's approximation needs, and, with M_jk = Cov(df_j / dx, f_k),
-        the chain rule of a Gaussian expectation.
+        It is minus the third derivatives of `logp`, summed against M, if these do not depend on y.
+        The gradient of Laplace's approximation needs it, and the chain rule of a Gaussian
+        expectation with M_jk = Cov(df_j / dx, f_k).
         """
 
     def logp_and_slopes(self, f: Tensor, y: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:
@@ -299,9 +298,9 @@ class VectorLikelihood(Likelihood):
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """E `logp` where f ~ N(mean, sd^2), its slope in mean, and -2 times that in variance.
+        """E `logp` for f ~ N(mean, sd^2), its slope in mean, and -2 times its slope in variance.
 
-        Of independent f (n, C): (n,), and two (n, C).
+        For independent f (n, C): (n,), and two (n, C).
         """
         f, weights = self._independent(mean, sd)
         logp, slopes = self.logp_and_slopes(f, y[:, None], theta)

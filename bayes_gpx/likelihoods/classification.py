@@ -159,10 +159,10 @@ class Categorical(Labelled, VectorLikelihood):
     def contracted(self, f, M):
         """Third derivatives of log sum exp f, summed against M (n, C, C), as (n, C).
 
-        Entry c is ``sum_jk M_jk d2 S_c / df_j df_k``, S the probabilities: what the chain rule of
-        a Gaussian expectation needs, with M_jk = Cov(df_j / dx, f_k). It is also the derivative
-        of ``trace(M fisher)`` in f_c, minus the third derivative of `logp` against M: what the
-        gradient of a Laplace approximation needs, with M the posterior covariance of f.
+        Entry c is ``sum_jk M_jk d2 S_c / df_j df_k``, S the probabilities. The chain rule of a
+        Gaussian expectation needs it, with M_jk = Cov(df_j / dx, f_k). It is also the derivative of
+        ``trace(M fisher)`` in f_c, minus the third derivative of `logp` against M. The gradient of
+        a Laplace approximation needs it, with M the posterior covariance of f.
         """
         p = pt.exp(log_softmax(f))
         diagonal = pt.diagonal(M, axis1=-2, axis2=-1)
@@ -171,7 +171,7 @@ class Categorical(Labelled, VectorLikelihood):
         return p * (centered - (p * centered).sum(axis=-1, keepdims=True))
 
     def predictive(self, mean, variance, theta):
-        """Probabilities of all labels, jets, from those of f with its covariances."""
+        """Probabilities of all classes, jets, from the jets of f with its covariances."""
         return Predictive(expected_probabilities(mean, variance))
 
     def draw(self, f, theta, rng, exposure=None):

@@ -147,9 +147,9 @@ class StudentT(_Real):
         return pm.StudentT(name, nu=theta["nu"], mu=f, sigma=theta["sigma"], **kwargs)
 
     def predictive(self, mean, variance, theta):
-        """Student-t distribution of y where f ~ N(mean, variance), jets.
+        """Student-t distribution of y for f ~ N(mean, variance), jets.
 
-        Its squared scale is sigma^2 plus the variance of f: an approximation, that of the paper
-        which `relevance` follows.
+        Its squared scale is sigma^2 plus the variance of f: the approximation of the paper that
+        `relevance` follows.
         """
         return Predictive((mean,), variance.shifted(theta["sigma"] ** 2), 1.0 / theta["nu"])

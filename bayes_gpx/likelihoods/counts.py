@@ -74,22 +74,17 @@ class _Counts(Counted, ScalarLikelihood):
         return pt.switch(sd < width, over_f, over_g)
 
     def predictive(self, mean, variance, theta):
-        """Distribution of y at exposure 1 where f ~ N(mean, variance), jets: of the same mean.
+        """Distribution of y at exposure 1 for f ~ N(mean, variance), jets, with the exact mean.
 
-        The exact one has more variance: an approximation, that of the paper `relevance` follows.
+        The exact distribution has more variance: this is the approximation of the paper that
+        `relevance` follows.
         """
         rate = np.exp(mean.value + variance.value / 2.0)
         excess = 1.0 / theta["dispersion"] if self.hyperparameters else 0.0
         return Predictive((expectation(mean, variance, rate, [rate] * 4),), None, excess)
 
     def center(self, y, exposure=None):
-        """Log of the mean count, or of counts per exposure.
-
-        Raises
-        ------
-        ValueError
-            If every count is 0.
-        """
+        """Log of the mean count, or of counts per exposure; raises if all counts are 0."""
         total = np.sum(y)
         if total == 0:
             raise ValueError(
@@ -138,7 +133,7 @@ class Poisson(_Counts):
         return _rate(f, exposure)
 
     def expected_log(self, mean, sd, y, theta, exposure):
-        """E `logp` where f ~ N(mean, sd^2), its slope in mean, and -2 times that in variance."""
+        """E `logp` for f ~ N(mean, sd^2), its slope in mean, and -2 times its slope in variance."""
         rate = self.expected(mean, pt.sqr(sd), exposure).value
         return y * _log_rate(mean, exposure) - rate - pt.gammaln(y + 1.0), y - rate, rate
 
@@ -173,9 +168,9 @@ class NegativeBinomial(_Counts):
         return constant + y * log_rate - (a + y) * growth
 
     def expected_log(self, mean, sd, y, theta, exposure):
-        """E `logp` where f ~ N(mean, sd^2), its slope in mean, and -2 times that in variance.
+        """E `logp` for f ~ N(mean, sd^2), its slope in mean, and -2 times its slope in variance.
 
-        By the nodes of all likelihoods, but for what is linear in f.
+        By quadrature as for all likelihoods, except the terms that are linear in f.
         """
         (x, weights), a = standard_nodes(), theta["dispersion"]
         log_rate = _log_rate(mean, exposure)

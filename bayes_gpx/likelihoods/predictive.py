@@ -17,14 +17,14 @@ WIDTH / sqrt(nu), and it ends where the integrand has fallen to exp(-DROP) of it
 
 
 class Predictive(NamedTuple):
-    """The distribution of a new sample's y at m points, by jets of its parameters.
+    """The distribution of a new row's y at m points, by jets of its parameters.
 
     Attributes
     ----------
     means : tuple of Jet
-        Location or mean of y, or the probability of each label.
+        Location or mean of y, or the probability of each class.
     variance : Jet or None
-        Squared scale, where it is a parameter of its own.
+        Squared scale, if it is a separate parameter.
     excess : float
         1 / nu of Student's t, 1 / dispersion of a negative binomial; 0 for a normal, a Poisson.
     """

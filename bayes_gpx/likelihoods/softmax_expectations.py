@@ -1,7 +1,7 @@
-"""Expected probabilities of several classes, E softmax(f), and how they change with x.
+"""Expected probabilities of several classes, E softmax(f), and their derivatives in x.
 
-In NumPy, for normal f, by quasi-random points: f = m + R z with R R' = V, so that derivatives are
-those of the sum over points itself.
+In NumPy, for normal f, by quasi-random points: f = m + R z with R R' = V. Derivatives are exact for
+this sum over points.
 """
 
 import numpy as np
@@ -19,17 +19,7 @@ STEP = 1e-4
 
 
 def expected_probabilities(mean: Jet, variance: Jet) -> tuple[Jet, ...]:
-    """Jets of each class's expected probability.
-
-    Parameters
-    ----------
-    mean, variance : Jet
-        Of f, with last dims (C,) and (C, C).
-
-    Returns
-    -------
-    tuple of C Jets
-    """
+    """Jets of each class's expected probability, from jets of f with last dims (C,) and (C, C)."""
     if mean.first is None:
         value = _at(mean.value, variance.value)[0]
         return tuple(Jet(value[:, c]) for c in range(value.shape[1]))

@@ -1,1 +1,1 @@
-"""Prior processes, and the covariances of everything that is asked of them."""
+"""Prior processes, and the covariances of all linear operators on them."""

@@ -1,4 +1,4 @@
-"""Ways to make a Gaussian process cheap: what a model's `approximation=` can be."""
+"""Approximations of a Gaussian process: the argument `approximation` of models."""
 
 from dataclasses import dataclass
 from typing import cast
@@ -11,7 +11,9 @@ LARGEST_BASIS = 5000
 
 @dataclass(frozen=True)
 class RandomFeatures:
-    """Random Fourier features: a stationary kernel by sines and cosines of random frequencies.
+    """Approximate a stationary kernel by random Fourier features.
+
+    Use it for many rows and a stationary kernel, and `HSGP` for few columns.
 
     Parameters
     ----------
@@ -22,7 +24,7 @@ class RandomFeatures:
 
     Notes
     -----
-    The error decreases with the root of m. The features do not decay away from the data, so that
+    The error decreases with the root of m. The features do not decay away from the data, so
     variances there are too small if m is small.
 
     References
@@ -51,20 +53,22 @@ class RandomFeatures:
 
 @dataclass(frozen=True)
 class HSGP:
-    """Hilbert-space approximation: sines on a box around the training rows, as in PyMC.
+    """Approximate a kernel by Hilbert-space basis functions on a bounded domain.
+
+    Use it for many rows and few columns: the number of basis functions is the product of `m` over
+    columns. The domain is a box around the training rows, as in PyMC.
 
     Parameters
     ----------
     m : int or tuple of int
         Number of sines along each column of X; their products are the basis functions.
     c : float
-        Half-widths of the box as multiples of those of the training rows.
+        Half-widths of the box as multiples of the half-widths of the training rows.
 
     Notes
     -----
-    Only for few columns, since the number of basis functions is the product of `m` over columns.
     Shorter lengthscales need a larger m. The approximation is not valid outside its box, and new
-    samples there are refused.
+    rows there are refused.
 
     References
     ----------
@@ -99,24 +103,26 @@ class HSGP:
 
 @dataclass(frozen=True)
 class Inducing:
-    """Inducing points: the process is represented by its values at a few points.
+    """Approximate a process by its values at inducing points.
 
-    Uses the bound on the evidence by Titsias [1]_, in which everything else is integrated out.
+    The density is Titsias' bound on the marginal likelihood [1]_, with everything but these values
+    integrated out.
 
     Parameters
     ----------
     m : int or array (m, d)
-        Number of points, which k-means finds; or the points themselves, in user units. In a GPX
-        with its own Z, points have the columns of X followed by those of Z.
+        Number of points, found by k-means; or the points themselves, in user units. In a GPX with
+        its own Z, points have the columns of X followed by the columns of Z.
     seed : int
         Seed of k-means.
 
     Notes
     -----
-    Few points are not calibrated: the bound prefers smooth functions and much noise where points
-    cannot follow the function. With 8 points for 30 rows of 2 features, 90 % intervals of NUTS hold
-    the lengthscale in 76 % and sigma in 72 % of 200 simulations, both being found too large, and f
-    in 82 %; those of a new y hold 94 %. Use more points, until results stay.
+    Few points are not calibrated: if points cannot follow the function, the bound prefers smooth
+    functions and much noise. With 8 points for 30 rows of 2 features, 90% intervals of NUTS contain
+    the lengthscale in 76% and sigma in 72% of 200 simulations, both estimated too large, and f in
+    82%; intervals of a new y contain it in 94%. Increase the number of points until the results no
+    longer change.
 
     References
     ----------

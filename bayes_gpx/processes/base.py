@@ -46,12 +46,9 @@ class KernelProcess(Process):
         )
 
     def summed(self, L: AtPoints, M: Operator, weights: TensorVariable) -> TensorVariable:
-        """Sum over M's values of weights (m | 1, len M) times their prior covariance with L's.
+        """Sum over M's values of weights (m | 1, len M) times prior covariances with L's, (m, c).
 
-        Returns
-        -------
-        tensor (m, c)
-            For a gradient or Hessian L and values M, the matrix of covariances is not formed.
+        For a gradient or Hessian L and values M, the matrix of covariances is not formed.
         """
         if isinstance(L, Derivative) and isinstance(M, Value):
             return self._summed(L, M, weights)

@@ -26,7 +26,7 @@ NO_POWER = 1e-290
 
 MOVING_NODES = 16, 4
 """Gauss-Legendre nodes in each panel, and panels, of paths on which z moves with x: products of
-waves with x have no closed form here."""
+basis functions with x have no closed form here."""
 
 SPECTRAL = tuple(
     dict.fromkeys(p.__name__ for p in PROFILES.values() if issubclass(p, SpectralProfile))
@@ -59,9 +59,9 @@ class Basis(ABC):
 
     @abstractmethod
     def parted(self) -> "tuple[Basis, TensorVariable]":
-        """The functions without their scales, and the scales (M,), which they are multiplied by.
+        """The functions without their scales, and the scales (M,).
 
-        Of some kinds, no hyperparameter is left in the functions then.
+        For some types, no hyperparameter is left in the functions then.
         """
 
     def slope(self, x: TensorVariable, weights: TensorVariable) -> TensorVariable:
@@ -258,15 +258,8 @@ class Waves(Basis):
 class Sines(Basis):
     """Products over columns of sin(rate (x - center + reach)) / sqrt(reach), each with a scale.
 
-    All combinations of the sines along each column, the last column's running fastest.
-
-    Parameters
-    ----------
-    along : tuple of int
-        Number of sines along each of d columns; M is their product.
-    center, reach : tensor (d,)
-        Middle and half-widths of the box.
-    scales : tensor (M,) or scalar
+    All combinations of the sines along each column (`along`, with M as their product), the last
+    column's running fastest. `center` and `reach` (d,) are the middle and half-widths of the box.
     """
 
     along: tuple[int, ...]
@@ -285,7 +278,7 @@ class Sines(Basis):
         return 0.5 * np.pi * np.arange(1, self.along[a] + 1) / self.reach[a]
 
     def _phase(self, x, a):
-        """Of the sines along a column, (m, along[a])."""
+        """Phases of the sines along a column, (m, along[a])."""
         return (x[:, a] - self.center[a] + self.reach[a])[:, None] * self._of_column(a)
 
     def _times(self, factors):
@@ -411,25 +404,11 @@ def sinc(z):
 
 
 def basis_of(kernel: Kernel, approximation, X: TensorVariable) -> Basis:
-    """Basis functions whose products approximate a kernel.
+    """Basis functions with products that approximate a kernel.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        Sums and multiples of stationary kernels with a spectral density, of linear ones (which
-        are exact) and constants, of some columns or all.
-    approximation : HSGP, RandomFeatures, or an object with the `m` and `standard` of the latter
-    X : tensor (n, d)
-        Training points, around which HSGP has its box.
-
-    Returns
-    -------
-    Basis
-
-    Raises
-    ------
-    NoBasis
-        For a kernel without such functions.
+    Supported: sums and multiples of stationary kernels with a spectral density, of linear kernels
+    (exactly) and constants, of some columns or all; NoBasis otherwise. The approximation has the
+    `m` and `standard` of RandomFeatures, or is HSGP, with its box around X (n, d).
     """
     numbers, d = count(), X.type.shape[1]
     parts = [_of_term(term, approximation, X, numbers) for term in terms(kernel, d)]

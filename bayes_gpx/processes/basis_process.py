@@ -46,8 +46,8 @@ class BasisProcess(Process):
     sources : sequence of (Basis, scalar or (p,))
         Independent summands, each with one amplitude or one for each feature.
     own : WeightProcess, optional
-        The noise `eps_w` of each sample's own weights, as a weight process without kernels; None
-        for a plain process.
+        The noise `eps_w` of each row's weights, as a weight process without kernels; None for a
+        plain process.
     """
 
     sources: Sequence[tuple[Basis, TensorLike]]
@@ -142,13 +142,9 @@ class BasisProcess(Process):
 
 @dataclass(frozen=True)
 class OutputBasis:
-    """The functions of several outputs, mixed from those of basis functions.
+    """The functions of several outputs, mixed from basis functions.
 
-    Parameters
-    ----------
-    parts : sequence of BasisProcess
-        In the place of the parts of the process, with coefficients one after the other.
-    process : OutputProcess
+    `parts` replace the parts of the process, with concatenated coefficients.
     """
 
     parts: Sequence[BasisProcess]
@@ -180,18 +176,18 @@ class OutputBasis:
 def expanded(
     process: KernelProcess, approximation: HSGP | RandomFeatures, X: TensorLike
 ) -> BasisProcess | OutputBasis:
-    """The process with basis functions in the place of its kernels.
+    """Replace the kernels of a process by basis functions.
 
     Parameters
     ----------
     process : GaussianProcess, WeightProcess or OutputProcess
-    approximation : HSGP, RandomFeatures, or an object with the `m` and `standard` of the latter
+    approximation : HSGP, RandomFeatures, or an object with the `m` and `standard` of RandomFeatures
     X : tensor (n, d)
         Training points.
 
     Returns
     -------
-    BasisProcess; or OutputBasis, of several outputs
+    BasisProcess; or OutputBasis, for several outputs
     """
     if isinstance(process, GroupedProcess):
         raise NoBasis("A process of groups has no basis functions; expected one without groups.")
@@ -258,7 +254,7 @@ def _attributions(basis, L):
 
 
 def _components(basis, L):
-    """Each component is made of its own functions, all constant ones being one, the last."""
+    """Each component has separate functions; all constant components are the last one."""
     parts = basis.parts if isinstance(basis, JoinedBasis) else (basis,)
     own = [_values(part, L) for part in parts]
     varying = [k for k, part in enumerate(parts) if not is_constant(part)]
@@ -282,4 +278,4 @@ ROWS = {
     Hessian: _second_derivatives,
     IntegratedGradient: _attributions,
 }
-"""What operators at points make of a basis, (m, c, M); others are opened up until found here."""
+"""Design (m, c, M) of a basis for operators at points; others are opened until found here."""

@@ -15,15 +15,9 @@ from bayes_gpx.processes.operators import Operator
 class ClassProcess(Process):
     """C functions with ``Cov(f_c(x), f_k(x')) = sum_s shared[s, c, k] K_s(x, x')``.
 
-    The intrinsic model of coregionalisation, for each summand s of a kernel. An operator is asked
-    of every class: the vector of its values has the class as its last and fastest axis.
-
-    Parameters
-    ----------
-    parts : sequence of KernelProcess
-        Those with the covariances K_s.
-    shared : tensor (S, C, C)
-        Positive definite.
+    The intrinsic model of coregionalization, for each summand s of a kernel; `parts` have the
+    covariances K_s, and `shared` (S, C, C) is positive definite. Operators apply to every class:
+    the class is the last and fastest axis of their values.
     """
 
     parts: Sequence[KernelProcess]
@@ -55,7 +49,7 @@ class ClassProcess(Process):
     def summed(
         self, of_part: Callable[[KernelProcess], TensorVariable], weights: TensorVariable
     ) -> TensorVariable:
-        """Sum over the parts of what each says, times weights of its own."""
+        """Sum over the parts of a function of each part, with separate weights."""
         return cast(TensorVariable, sum(weights[s] * of_part(p) for s, p in enumerate(self.parts)))
 
     def times(self, K: TensorVariable, values: TensorVariable) -> TensorVariable:

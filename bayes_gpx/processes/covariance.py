@@ -1,7 +1,7 @@
 """Covariances of values, gradients, Hessians and attributions, for every pair of operators.
 
-They are those of a process with one kernel or, where a name says `weighed`, of the smooth part
-z' g(x) of a weight process. Components are obs-major: all of the first point's, then the second's.
+The process has one kernel or, if a name contains `weighed`, is the smooth part z' g(x) of a weight
+process. Components are obs-major: all of the first point's, then the second's.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ from bayes_gpx.processes.players import factors
 
 
 def covariance(kernel: Kernel, L: Operator, M: Operator) -> TensorVariable:
-    """Covariance of the components of L with those of M, (m c, n c')."""
+    """Covariance of the components of L with the components of M, (m c, n c')."""
     return bilinear(partial(_of_pair, kernel), L, M)
 
 
@@ -301,7 +301,7 @@ def weighed_block(summands, L):
 
 
 def _side_by_side(summands, *operators):
-    """Kernel of z' g(x) on points that hold the columns of x and, after them, those of z."""
+    """Kernel of z' g(x) on points with the columns of x, followed by the columns of z."""
     d, p = _widths(*operators)
     products = [
         Product(

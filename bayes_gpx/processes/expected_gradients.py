@@ -1,9 +1,9 @@
-"""Attributions averaged over several baselines: all paths of one x, a fan that it shares.
+"""Attributions averaged over several baselines, with a fan of paths from each x.
 
-The attribution of a path is that of the reversed path with its sign changed. Reversed, all paths
-start at x, so each pair of them is integrated outward from the point where they meet. With the
-ways V_b = b - x, their covariance is the double integral over s and t of
-``V_bi V_cj Cov(df/dx_i(x + s V_b), df/dx_j(x + t V_c))``.
+The attribution of a path is minus the attribution of the reversed path. Reversed, all paths start
+at x, so each pair of them is integrated outward from the point where they meet. With the ways V_b =
+b - x, their covariance is the double integral over s and t of ``V_bi V_cj Cov(df/dx_i(x + s V_b),
+df/dx_j(x + t V_c))``.
 
 References
 ----------
@@ -45,16 +45,9 @@ def cross(
     xs: TensorVariable,
     nodes: Rule | None = None,
 ) -> TensorVariable:
-    """Covariance of averages of attributions at x with values at xs, (m, d, n).
+    """Covariance of averages of attributions at x (m, d) with values at xs (n, d), (m, d, n).
 
-    Parameters
-    ----------
-    kernel : Kernel
-    x : tensor (m, d)
-    baselines : tensor (B, d)
-    xs : tensor (n, d)
-    nodes : Rule, optional
-        A quadrature; the most exact form known otherwise.
+    `nodes` is a quadrature; by default the most exact known form.
     """
     ends, starts = every_path(x, baselines)
     parts = integrated_gradients.cross(kernel, ends, starts, xs, nodes)

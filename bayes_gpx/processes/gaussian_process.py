@@ -19,12 +19,12 @@ from bayes_gpx.processes.base import KernelProcess, diagonals
 
 @dataclass(frozen=True)
 class GaussianProcess(KernelProcess):
-    """A zero-mean Gaussian process with a PyMC covariance function.
+    """Define a zero-mean Gaussian process with a PyMC covariance function.
 
     Parameters
     ----------
     cov_func : pymc.gp.cov.Covariance
-        Complete with its amplitude.
+        Including its amplitude.
     """
 
     cov_func: cov.BaseCovariance

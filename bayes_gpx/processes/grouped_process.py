@@ -11,17 +11,11 @@ from bayes_gpx.processes.base import KernelProcess
 
 @dataclass(frozen=True)
 class GroupedProcess(KernelProcess):
-    """The sum of a process that is the same for all groups and one that is each group's own.
+    """The sum of a process `common` to all groups and independent processes `within` each group.
 
-    Those of different groups are independent of each other. Operators are asked at `in_groups`:
-    points whose last column is the code of the group that each belongs to. A group is held where x
-    varies, so derivatives and attributions have components for the other columns only.
-
-    Parameters
-    ----------
-    common : KernelProcess
-    within : KernelProcess
-        The prior of each group's own part.
+    Operators take `in_groups`: points with the code of their group as the last column. A group is
+    fixed while x varies, so derivatives and attributions have components for the other columns
+    only.
     """
 
     common: KernelProcess

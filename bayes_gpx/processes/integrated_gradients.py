@@ -1,11 +1,11 @@
-"""Integrals of kernels along straight paths: what attributions are made of.
+"""Integrals of kernels along straight paths, for attributions.
 
 The attribution of feature i at x is ``(x_i - b_i) int_0^1 df/dx_i(b + t (x - b)) dt``, for a
-baseline b. For a stationary kernel all that depends on the other point are two scalars, moments
-of the kernel along the path, shared by all features. Closed forms hold for the squared
-exponential; Matern and rational quadratic kernels are integrated outward from the path's point
-nearest to the other point, where their derivatives have a kink; everything else by
-Gauss-Legendre panels, cut at the kinks of all parts.
+baseline b. For a stationary kernel the other point enters only through two scalars, moments of the
+kernel along the path, shared by all features. The squared exponential has closed forms. Matern and
+rational quadratic kernels are integrated outward from the path's point nearest to the other point,
+where their derivatives have a kink. All other kernels use Gauss-Legendre panels, cut at the kinks
+of all parts.
 
 References
 ----------
@@ -34,8 +34,8 @@ from bayes_gpx.processes.path_moments import (
 )
 
 PIECE_NODES, DENSE = 28, 1.5
-"""Each piece of a path between two kinks has 28 nodes, placed by a tanh of slope 1.5 so that they
-are denser at its ends: exponentials that fall by exp(-150) along it are integrated to 1e-11 of
+"""Number of nodes in each piece of a path between two kinks, and the slope of the tanh that makes
+them denser at its ends: exponentials that fall by exp(-150) along it are integrated to 1e-11 of
 their height."""
 
 PIECES = 6
@@ -49,16 +49,10 @@ def cross(
     xs: TensorVariable,
     nodes: Rule | None = None,
 ) -> TensorVariable:
-    """Covariance of the attributions at x with values at xs, (m, d, n).
+    """Covariance of the attributions at x (m, d) with values at xs (n, d), (m, d, n).
 
-    Parameters
-    ----------
-    kernel : Kernel
-    x : tensor (m, d)
-    baseline : tensor (d,), or (m, d) for a baseline of each x
-    xs : tensor (n, d)
-    nodes : Rule, optional
-        A quadrature; the most exact form known otherwise.
+    The baseline is (d,), or (m, d) with one for each x. `nodes` is a quadrature; by default the
+    most exact known form.
     """
 
     def part_of(term):
@@ -86,7 +80,7 @@ def _cross_by_nodes(kernel, x, baseline, xs, nodes):
 def _kinks(kernel, x, baseline, xs):
     """Places in [0, 1] on each path where a part of the kernel is not smooth: a list of (m, n).
 
-    One for each rough stationary kernel; none for parts of which it is not known, as a user's own.
+    One for each rough stationary kernel; none for unknown parts, such as a user's kernel.
     """
     rough = [leaf for leaf in leaves(kernel) if leaf.stationary and leaf.kernel.smoothness < np.inf]
     scaled = (differences(leaf.kernel, *map(leaf.of, (x, baseline, xs))) for leaf in rough)
@@ -148,10 +142,10 @@ def block(
 
 
 def _block_by_nodes(kernel, x, baseline, nodes):
-    """As `block`, of any kernel.
+    """As `block`, for any kernel, by quadrature.
 
-    Without given nodes, over one triangle of the unit square, to which the other is symmetric:
-    kernels have kinks on the diagonal, where both points meet.
+    Without given nodes, over one triangle of the unit square, which is symmetric: kernels have
+    kinks on the diagonal, where both points meet.
     """
     delta, parts = x - baseline, []
     outer = nodes or gauss_legendre(PANEL_NODES, PANELS)
@@ -228,7 +222,7 @@ def between(
     baseline: TensorVariable,
     nodes: Rule | None = None,
 ) -> TensorVariable:
-    """Prior covariance of the attributions at x with those at xs, (m, d, n, d); see `cross`."""
+    """Prior covariance of attributions at x with attributions at xs, (m, d, n, d)."""
 
     def part_of(term):
         closed = term.stationary and nodes is None

@@ -1,9 +1,9 @@
-"""What can be asked of a Gaussian process: linear operators, one class for each question.
+"""Linear operators on a Gaussian process, one class for each question.
 
-An operator names points and says what is wanted there. Operators add, scale and stack:
-``evaluate(X) + -1.0 * evaluate(B)`` is a difference, ``stack(evaluate(X), weight(X))`` asks
-for both jointly. Processes know the covariances (`bayes_gpx.processes.covariance`). An operator
-that they do not know says of which others it is a finite combination (`AtPoints.opened`).
+An operator has points and a quantity there. Operators add, scale and stack: ``evaluate(X) + -1.0 *
+evaluate(B)`` is a difference, ``stack(evaluate(X), weight(X))`` is both jointly. Processes define
+the covariances (`bayes_gpx.processes.covariance`). Other operators are finite combinations of these
+(`AtPoints.opened`).
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +22,7 @@ PATH_NODES = 16
 """Nodes on each path where attributions meet other slopes: their exact forms are for values."""
 
 MOST_PLAYERS = 10
-"""Players up to which all coalitions are gone through."""
+"""Most players for which all coalitions are enumerated."""
 
 
 class Operator(ABC):
@@ -52,7 +52,7 @@ class Composite(Operator):
 
     @abstractmethod
     def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:
-        """The operator's matrix from its parts', in which their values lie along this axis."""
+        """The operator's matrix from its parts' matrices, with their values along this axis."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +101,8 @@ class Combination(Composite):
 class AtPoints(Operator):
     """One group of components at each of m points X (m, d); see the functions below.
 
-    Attributes
-    ----------
-    X : array or tensor (m, d)
-    name : str
-        The function that makes it.
-    by_quadrature : bool
-        Whether `opened` is a quadrature: it then comes last, after what others are exactly.
+    `name` is the function that makes it. With `by_quadrature`, `opened` is a quadrature, and is
+    used only if no exact form is known.
     """
 
     X: TensorLike
@@ -128,16 +123,16 @@ class AtPoints(Operator):
 
 @dataclass(frozen=True, eq=False)
 class OfSamples(AtPoints):
-    """What belongs to samples, which may carry noise of their own.
+    """A quantity of rows, which may have noise `eps_w`.
 
     Attributes
     ----------
     sample : "new" or integer tensor (m,)
-        Which samples these are, hence which have the same noise `eps_w`. Integers are positions
-        in the training set; "new" samples are the same only in operators over the very same `X`
-        object, never by equal coordinates.
+        Rows with equal values share the noise `eps_w`. Integers are positions in the training set.
+        "new" rows are equal only in operators over the identical `X` object, never by equal
+        coordinates.
     smooth : bool
-        Leave the samples' own noise `eps_w` out.
+        Leave the noise `eps_w` out.
     """
 
     sample: str | TensorLike = field(default="new", kw_only=True)
@@ -160,12 +155,9 @@ class Value(OfSamples):
 
 @dataclass(frozen=True, eq=False)
 class Components(AtPoints):
-    """The parts of f that belong to each summand of the kernel; see `bayes_gpx.kernels.summands`.
+    """The parts of f for each summand of the kernel, up to an order of interactions.
 
-    Attributes
-    ----------
-    order : int
-        Highest order of the interactions that are summands of their own.
+    See `bayes_gpx.kernels.summands`; higher orders are one remainder.
     """
 
     order: int
@@ -330,15 +322,14 @@ class ExpectedGradient(Attribution):
 
 @dataclass(frozen=True, eq=False)
 class ShapleyValue(FromBaseline):
-    """Shapley values of the game whose players move from the baseline to x.
+    """Shapley values of the game in which players move from the baseline to x.
 
     Attributes
     ----------
     players : tuple of tuples of int
-        Columns of each; the component of a player stands at its first column, with zeros at the
-        others.
+        Columns of each player; its component is at its first column, with zeros at the others.
     among : Coalitions or None
-        Which coalitions are gone through; None for all of them, or their closed form.
+        The coalitions to enumerate; None for all of them, or their closed form.
     """
 
     players: Players = field(kw_only=True)
@@ -348,13 +339,7 @@ class ShapleyValue(FromBaseline):
     by_quadrature: ClassVar = True  # all coalitions: what others open up comes first
 
     def opened(self, other):
-        """Values of all coalitions.
-
-        Raises
-        ------
-        ValueError
-            For more than `MOST_PLAYERS`.
-        """
+        """Values of all coalitions; raises ValueError for more than `MOST_PLAYERS`."""
         if self.among is None and len(self.players) > MOST_PLAYERS:
             raise ValueError(
                 f"{len(self.players)} features, without a form for products over features: Shapley "
@@ -390,7 +375,7 @@ def every_path(x: TensorVariable, baselines: TensorVariable) -> list[TensorVaria
 
 
 def averaged(parts: TensorVariable, x: TensorVariable, baselines: TensorVariable) -> TensorVariable:
-    """Mean over baselines, (m, ...), of what belongs to the paths of `every_path`, (m B, ...)."""
+    """Mean over baselines, (m, ...), of quantities (m B, ...) on the paths of `every_path`."""
     shape = x.shape[0], baselines.shape[0], *tuple(parts.shape)[1:]
     return parts.reshape(shape).mean(axis=1)
 
@@ -434,13 +419,15 @@ def varying(X: TensorLike) -> Varying:
 
 
 def gradient(X: TensorLike, Z: TensorLike | None = None, *, tied: bool = False) -> Gradient:
-    """Derivatives df/dx_1, ..., df/dx_d at each row of X; of the smooth part z' g(x) in GPX.
+    """Return the derivatives df/dx_1, ..., df/dx_d at each row of X.
+
+    In a GPX they are derivatives of the smooth part z' g(x).
 
     Parameters
     ----------
     X : array or tensor (m, d)
     Z : array or tensor (m, p), optional
-        Features of a weight process, held while x varies.
+        Features of a weight process, fixed while x varies.
     tied : bool
         Z is X, perhaps with a last column of ones, and varies with it.
     """
@@ -461,11 +448,12 @@ def integrated_gradient(
     steps: int | None = None,
     tied: bool = False,
 ) -> Attribution:
-    """Attributions of f(x) - f(baseline) to the features, at each row of X; see `gradient`.
+    """Return the attributions of f(x) - f(baseline) to the features, at each row of X.
 
-    Of several baselines, the average: expected gradients. Covariances between attributions at
-    different points are then integrated with 16 nodes for each path: too few for a rough kernel on
-    paths of many lengthscales, where they can be wrong by any factor.
+    Several baselines are averaged: expected gradients. Covariances between attributions at
+    different points are then integrated with 16 nodes for each path. For a rough kernel on paths of
+    many lengthscales these are too few, and covariances can be wrong by any factor. See `gradient`
+    for the other arguments.
 
     Parameters
     ----------
@@ -488,10 +476,10 @@ def shapley_value(
     among: Coalitions | None = None,
     tied: bool = False,
 ) -> ShapleyValue:
-    """Shapley values of f(x) - f(baseline), at each row of X; see `gradient`.
+    """Return the Shapley values of f(x) - f(baseline), at each row of X.
 
-    Of several baselines (B, d), the average. Features that are not in a coalition are at the
-    baseline.
+    Several baselines (B, d) are averaged. Features outside a coalition are at the baseline. See
+    `gradient` for the other arguments.
     """
     return ShapleyValue(X, Z, tied=tied, baseline=baseline, players=players, among=among)
 

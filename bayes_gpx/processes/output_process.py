@@ -12,24 +12,18 @@ from bayes_gpx.processes.operators import AtPoints
 
 @dataclass(frozen=True)
 class OutputProcess(KernelProcess):
-    """Functions f_o that are mixtures of independent ones: ``f_o(x) = sum_j mixing[o, j] g_j(x)``.
+    """Mixtures of independent functions: ``f_o(x) = sum_j mixing[o, j] g_j(x)``.
 
-    This is the linear model of coregionalisation. Operators are asked at
-    `bayes_gpx.processes.grouped_process.in_groups`: points whose last column is the code of the
-    output that each is about, which is held where x varies.
-
-    Parameters
-    ----------
-    parts : sequence of KernelProcess
-        The priors of g_j.
-    mixing : tensor (q, len(parts))
+    The linear model of coregionalization; `parts` are the priors of g_j. Operators take
+    `bayes_gpx.processes.grouped_process.in_groups`: points with the code of their output as the
+    last column, which is fixed while x varies.
     """
 
     parts: Sequence[KernelProcess]
     mixing: TensorVariable
 
     def shares(self, L: AtPoints) -> list[TensorVariable]:
-        """How much of each part is in the outputs that L is asked of, (m,) each."""
+        """Mixing coefficients of each part in the outputs of L's points, (m,) each."""
         codes = L.x[:, -1].astype("int64")
         return [self.mixing[:, j][codes] for j in range(len(self.parts))]
 
@@ -47,7 +41,7 @@ class OutputProcess(KernelProcess):
         return total
 
     def _summed_parts(self, L, of_part):
-        """Sum over the parts of what each says of L, (m, ...), times its squared share."""
+        """Sum over the parts of a function of L (m, ...), times squared mixing coefficients."""
         bare, total = without_codes(L), 0.0
         for part, share in self._weighed(L):
             own = of_part(part, bare)

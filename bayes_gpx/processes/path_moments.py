@@ -28,8 +28,8 @@ SHORT, SHORT_NODES = 1.5, 24
 """The same length and nodes for prior variances of attributions."""
 
 PAIR_NODES = 40
-"""Where attributions at two points meet, one path has so many Gauss-Legendre nodes on each side of
-its point nearest to the other path: enough for 1e-11 of the largest covariance."""
+"""Gauss-Legendre nodes of one path on each side of its point nearest to another path, for
+attributions at two points: enough for 1e-11 of the largest covariance."""
 
 CORNER_NODES, FAR_CORNER_NODES = 10, 24
 """Gauss-Legendre nodes outward from the point that two paths share: near it, where a closed form
@@ -39,22 +39,15 @@ AT_ONCE = 8
 """So many nodes are evaluated in one array: fewer make larger graphs, more take more memory."""
 
 PANELS, PANEL_NODES = 4, 12
-"""A path along which nothing is known of the kernel's shape has so many panels, with so many
-Gauss-Legendre nodes in each, for a polynomial of degree 23 in each quarter of the path."""
+"""Panels, and Gauss-Legendre nodes in each, of a path for a kernel of unknown shape: exact for a
+polynomial of degree 23 in each quarter of the path."""
 
 
 def along(profile, D, P, Q, terms, nodes=None):
-    """Moments along the paths, one array (m, n) for each term.
+    """Moments along the paths, one array (m, n) for each term (k, i, j).
 
-    Parameters
-    ----------
-    profile : RadialProfile
-    D : tensor (m, d)
-    P : tensor (d, n), or (m, d, n) for a baseline of each path
-    Q : tensor (m, d, n)
-    terms : tuple of (k, i, j)
-    nodes : Rule, optional
-        A quadrature; the most exact form known otherwise.
+    D is (m, d), P (d, n), or (m, d, n) with a baseline for each path, and Q (m, d, n). `nodes` is a
+    quadrature; by default the most exact known form.
     """
     if nodes is None and profile.side_nodes is not None:
         sides = gauss_legendre(profile.side_nodes)
@@ -70,14 +63,7 @@ def along(profile, D, P, Q, terms, nodes=None):
 def slopes_along(kernel, x, baseline, xs, nodes=None):
     """Moments `SLOPE_TERMS` of a stationary kernel along the paths from the baseline to x, (m, n).
 
-    Parameters
-    ----------
-    kernel : Stationary
-    x : tensor (m, d)
-    baseline : tensor (d,) or (m, d)
-    xs : tensor (n, d)
-    nodes : Rule, optional
-        A quadrature; the most exact form known otherwise.
+    The baseline is (d,) or (m, d). `nodes` is a quadrature; by default the most exact known form.
     """
     closed = _closed_slopes(kernel, x, baseline, xs) if nodes is None else None
     if closed is None:
@@ -89,7 +75,7 @@ def slopes_along(kernel, x, baseline, xs, nodes=None):
 
 
 def _closed_slopes(kernel, x, baseline, xs):
-    """Rows too short for the profile's closed form, and what that gives for all; None without."""
+    """Rows too short for the profile's closed form, and its values for all rows; None without."""
     first = pt.atleast_2d(baseline)
     center = first.mean(axis=0)
     start, stop, others = ((point - center) / kernel.lengthscale for point in (first, x, xs))
@@ -134,10 +120,8 @@ def of_length(profile, a):
 def of_two(profile, a):
     """Double integrals over s and t in [0, 1], both along one path of squared length a, (m, 1).
 
-    Returns
-    -------
-    plain, mixed : lists of tensors (m,)
-        Of F_0, F_1, tau^2 F_2 and tau^2 F_1 at a tau^2, with tau = |t - s|; and of t s times these.
+    Returns tensors (m,) of F_0, F_1, tau^2 F_2 and tau^2 F_1 at a tau^2, with tau = |t - s|; and of
+    t s times these.
     """
     tau, stretch, w = profile.apart(pt.sqrt(pt.maximum(a, TINY)))
     s2, rest = a * pt.sqr(tau), 1.0 - tau
@@ -230,15 +214,9 @@ def of_pair(profile, D, E):
 def of_fan(profile, D, terms, nodes=None):
     """Double integrals over each pair of paths that leave one point, (m, paths, paths) each.
 
-    Parameters
-    ----------
-    profile : RadialProfile
-    D : tensor (m, paths, d)
-        Scaled ways from the common point to the paths' ends.
-    terms : tuple of (k, i, j)
-        Ask for the integral of ``s^i t^j F_k(|s D_b - t D_c|^2)`` over s and t in [0, 1].
-    nodes : Rule, optional
-        A quadrature of both, from the paths' ends to the common point.
+    D (m, paths, d) are scaled ways from the common point to the ends. A term (k, i, j) is the
+    integral of ``s^i t^j F_k(|s D_b - t D_c|^2)`` over s and t in [0, 1]. `nodes` is a quadrature
+    of both, from the paths' ends to the common point.
     """
     apart = D[:, :, None] - D[:, None]
     far = pt.sqr(D).sum(axis=2)

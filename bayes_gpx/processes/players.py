@@ -1,10 +1,10 @@
-"""Kernels that are linear in what each player brings to them, for exact Shapley values.
+"""Kernels that are linear in the contribution of each player, for exact Shapley values.
 
 A player is one column, or several that move together. Three shapes are known: a product of one
-factor for each player, interactions of kernels of single columns, and powers of a linear kernel.
-What they have in common is that a player brings `width` numbers, of two points in a pair, and that
-the kernel is linear in those of each player: if each player is at one end of its way with some
-probability, the expected kernel is the kernel of the expected numbers.
+factor for each player, interactions of kernels of single columns, and powers of a linear kernel. In
+all of them a player contributes `width` numbers for two points in a pair, and the kernel is linear
+in each player's numbers. If each player is at one end of its way with some probability, the
+expected kernel is therefore the kernel of the expected numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from bayes_gpx.numerics.coalitions import Players
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre
 
 DEGREES = range(1, 7)
-"""Of powers of a linear kernel."""
+"""Supported degrees of powers of a linear kernel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,9 +42,9 @@ class Factors:
     squares : list of (Stationary, array of int)
         Squared exponentials, which are products over their columns.
     single : list of (Kernel, array of int, int)
-        Kernels of columns of one player, whose position comes last.
+        Kernels of columns of one player, with the player's position.
     linear : (LinearKernel, array of int) or None
-        A sum over columns, and so of as many products.
+        A sum over columns, and hence over as many products.
     """
 
     players: Players
@@ -98,15 +98,8 @@ class Factors:
 class Interactions:
     """Interactions of kernels of one column each, no two of which move together.
 
-    They are linear in every player's kernel, as `Factors` are, with the same methods.
-
-    Attributes
-    ----------
-    players : Players
-    variance : scalar tensor
-    kernel : ElementarySymmetric
-    columns : array of int
-        Those that the kernel sees.
+    They are linear in every player's kernel, like `Factors`, with the same methods. `columns` are
+    the columns of the kernel.
     """
 
     players: Players
@@ -148,19 +141,10 @@ class Interactions:
 class Powers:
     """A whole power of a linear kernel plus a constant, with the same methods.
 
-    A player brings the powers of its own part of the linear kernel up to that degree, each divided
-    by its factorial: the coefficients of a polynomial in t. The kernel is made of the coefficients
-    of the product of all players' polynomials, of which none above the degree matters.
-
-    Attributes
-    ----------
-    players : Players
-    variance : scalar tensor
-    linear : LinearKernel
-    columns : array of int
-        Those that it sees.
-    offset : scalar tensor
-    degree : int
+    A player contributes the powers of its term of the linear kernel up to this degree, each divided
+    by its factorial: the coefficients of a polynomial in t. The kernel follows from the
+    coefficients of the product of all players' polynomials, up to the degree. `columns` are the
+    columns of the kernel.
     """
 
     players: Players
@@ -188,10 +172,10 @@ class Powers:
         return self._slopes(each[..., None, :], np.ones((1, self._width)))[..., 0, :]
 
     def without_two(self, each: TensorVariable) -> TensorVariable:
-        """Slope in two numbers, (..., players degree, players degree); of one player, see `paired`.
+        """Slope in two numbers, (..., players degree, players degree); see also `paired`.
 
-        With only one number of a player's polynomial left, which is 1, slopes in those of others
-        are slopes in both.
+        If only one number of a player's polynomial is left, which is 1, slopes in the others'
+        numbers are slopes in both.
         """
         same = np.eye(self._width, dtype=bool)
         player = np.arange(self._width) // self.degree
@@ -250,7 +234,7 @@ def factors(kernel: Kernel, players: Players) -> list[Factors | Interactions | P
 
 
 def _products(kernel, columns):
-    """Lists of kernels with their columns, whose products add up to a kernel."""
+    """Lists of kernels with their columns; their products add up to a kernel."""
     if isinstance(kernel, Active):
         return _products(kernel.kernel, columns[kernel.columns])
     if isinstance(kernel, Sum):

@@ -1,11 +1,11 @@
 """Covariances of Shapley values between a baseline and x, which are linear in f.
 
-The Shapley value of a player is the integral over q in [0, 1] of the slope, in the player's own
-probability, of the expected f where each player is at x with probability q and at the baseline
-otherwise. For kernels that are linear in what each player brings to them
-(`bayes_gpx.processes.players`), such as products, the integrand is a polynomial in q, so that a
-Gauss-Legendre rule with at most half as many nodes as players is exact. All other kernels go
-through all coalitions.
+Let each player be at x with probability q and at the baseline otherwise. The Shapley value of a
+player is the integral over q in [0, 1] of the slope of the expected f in the player's own
+probability. For kernels that are linear in the contribution of each player
+(`bayes_gpx.processes.players`), such as products, the integrand is a polynomial in q, and a
+Gauss-Legendre rule with at most half as many nodes as players is exact. All other kernels enumerate
+all coalitions.
 
 References
 ----------
@@ -30,7 +30,7 @@ from bayes_gpx.numerics.columns import among_all
 from bayes_gpx.processes.players import Factors, Interactions, Powers
 
 MOST_PAIRED = 7
-"""Players up to which pairs of coalitions of many rows are gone through at once."""
+"""Most players for which pairs of coalitions of many rows are enumerated at once."""
 
 
 class NoProduct(ValueError):
@@ -69,12 +69,7 @@ def paired(
     xs: TensorVariable,
     baselines: TensorVariable,
 ) -> TensorVariable:
-    """Covariance of Shapley values of pairs of points (..., d), each with a baseline of its own.
-
-    Returns
-    -------
-    tensor (..., players, players)
-    """
+    """Covariance (..., players, players) of Shapley values of pairs of points (..., d)."""
 
     def of_product(product):
         ends = [[product.at(p, q) for q in (xs, baselines)] for p in (x, baseline)]
@@ -108,10 +103,7 @@ def block_by_coalitions(
 ) -> TensorVariable:
     """Prior covariance (m, d, d) between the Shapley values of each x, for any kernel.
 
-    Raises
-    ------
-    NoProduct
-        For more than `MOST_PAIRED` players.
+    Raises NoProduct for more than `MOST_PAIRED` players.
     """
     if len(players) > MOST_PAIRED:
         raise NoProduct(

@@ -18,11 +18,10 @@ from bayes_gpx.processes.operators import Smooth, Value, Weight
 
 @dataclass(frozen=True)
 class WeightProcess(KernelProcess):
-    """The GPX prior: f(x, z) = z' w(x), with a Gaussian process on each weight function.
+    """Define the GPX prior: f(x, z) = z' w(x), with a Gaussian process on each weight.
 
-    `w_l(x) = g_l(x) + eps_w,l`, g_l independent with covariance
-    ``sum_s amplitude_sl^2 k_s(x, x')`` and `eps_w,l` noise of each sample's own weight
-    [1]_ (equations 3 to 6).
+    `w_l(x) = g_l(x) + eps_w,l`, with independent g_l of covariance ``sum_s amplitude_sl^2 k_s(x,
+    x')`` and noise `eps_w,l` for each row [1]_ (equations 3 to 6).
 
     Parameters
     ----------
