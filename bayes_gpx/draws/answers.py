@@ -1,4 +1,4 @@
-"""Numbers without a variance of their own, gathered: what a random function answers, or a draw."""
+"""Gather numbers without a variance: values of random functions, or of single draws."""
 
 from __future__ import annotations
 
@@ -37,14 +37,9 @@ def gathered(
 ) -> tuple[xr.Dataset, Memory | Store]:
     """Gather answers about a quantity at points: their draws, means, sds and covariances.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        Chains, and answers in each.
-    answers : iterable
-        Number of an answer, rows of `where`, and components with the total they sum to, if any.
-    ci_prob : float, optional
-        Probability that plots and tables give their intervals, which are quantiles of the draws.
+    `shape` is the number of chains, and of answers in each. `answers` yields the number of an
+    answer, rows of `where`, and components with their total, if any. Intervals are quantiles of the
+    draws.
     """
     one_of("keep", keep, ("draws", "summary"))
     c, m, sampled = quantity.width, len(where.X), keep == "draws"

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def coded(frame: Frame, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Values of the user's columns of these names (..., k), from those of all columns (..., d).
+    """Values of the user's named columns (..., k), from the values of all columns (..., d).
 
-    That of a categorical column is the position of its level, NaN between levels.
+    A categorical column has the position of its level, NaN between levels.
     """
     place = {column: j for j, column in enumerate(frame.columns)}
     parts = []

@@ -1,4 +1,4 @@
-"""What f or the mean response is at coalitions, of which Shapley values are sums."""
+"""Values of f or the mean response at coalitions, with Shapley values as their sums."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ResponseShapley(ResponseQuantity):
         return (quantities.value(self.model, smooth=True).operator,)
 
     def spread(self, where: Points) -> Points:
-        """All coalitions of the first observation, from each baseline, then those of the second."""
+        """All coalitions of the first row, from each baseline, then of the second row."""
         X = np.where(self.among.masks, where.X[:, None, None], self._starts[:, None])
         return self.at(where, X)
 
@@ -81,7 +81,7 @@ class ResponseShapley(ResponseQuantity):
         return response(mean.value + self._center, variance.value, slopes=False)
 
     def by_coalition(self, values: np.ndarray) -> np.ndarray:
-        """Values (m, [C,] s) of coalitions, on average over baselines, from those of all points."""
+        """Values (m, [C,] s) of coalitions, averaged over baselines, from all points."""
         paths = self.together // self.latent.points
         by_row = values.reshape((-1, paths, self.latent.points, *values.shape[1:]))
         return np.moveaxis(by_row.mean(axis=1), 1, -1)
@@ -113,7 +113,7 @@ class LatentShapley(ResponseShapley):
 
 @dataclass(frozen=True, eq=False)
 class _CoalitionMeans(ResponseShapley):
-    """Means over draws of the values at coalitions, of which others are sums."""
+    """Means over draws of the values at coalitions; other means are sums of these."""
 
     asked: ResponseShapley = field(kw_only=True)
 
@@ -137,19 +137,14 @@ class _CoalitionMeans(ResponseShapley):
 def monte_carlo_errors(
     model: Any, idata: Draws, asked: ResponseShapley, **options: Any
 ) -> np.ndarray:
-    """Errors (m, players), or (m, C, players), of mean Shapley values for having tried some orders.
+    """Standard errors (m, [C,] players) of mean Shapley values from random orders.
 
-    Parameters
-    ----------
-    asked : ResponseShapley
-        By random orders.
-    **options
-        See `means`.
+    For the options see `means`.
     """
     each = _CoalitionMeans(model, asked.latent, asked.where, asked=asked)
     return asked.among.errors(means(model, idata, each, **options)[0])
 
 
 def _ends(masks):
-    """Where no player has moved, and where all have."""
+    """The empty and the full coalition."""
     return ~masks.any(axis=1), masks.all(axis=1)

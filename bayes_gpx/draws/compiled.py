@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Build, Strategy
 
 BUFFERED_BELOW = 1000
-"""Observations up to which keeping arrays is worth its memory: it saves a third of the time."""
+"""Rows below which keeping arrays is worth its memory: it saves a third of the time."""
 
 SYMBOLS = {
     "X": pt.dmatrix,
@@ -67,15 +67,15 @@ SYMBOLS = {
     "group": pt.lvector,
     "group_new": pt.lvector,
 }
-"""Kind of each symbol beside the hyperparameters; `_compiled` adds the shapes of some."""
+"""Type of each symbol other than the hyperparameters; `_compiled` adds the shapes of some."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What decides a model's graphs; the key of compiled functions.
+    """Everything that determines a model's graphs; the key of compiled functions.
 
-    A callable kernel may read anything, so what it returned, and the variables below it,
-    belong to the structure: two models share functions only if their kernels have names.
+    A callable kernel may depend on anything, so its result, and the variables below it, belong to
+    the structure: two models share functions only if their kernels have names.
     """
 
     specification: SpecificationLike
@@ -90,7 +90,7 @@ class Structure:
 
     @staticmethod
     def of(model: ModelLike, hyper: HyperparameterDraws) -> Structure:
-        """Structure of a model with such hyperparameters, or latent values beside them."""
+        """Structure of a model with these hyperparameters and latent values."""
         return Structure(
             model.specification,
             model.specification.made_of,
@@ -104,7 +104,7 @@ class Structure:
         )
 
     def __reduce__(self):
-        """Without what names stand for, which the process knows where it arrives."""
+        """Pickle without the objects of names, which the receiving process has."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_of"}
         return _restored, (own,)
 
@@ -138,7 +138,7 @@ CHANGING = (
     "target_mean",
     "target_variance",
 )
-"""Symbols whose values differ from draw to draw."""
+"""Symbols with values that differ from draw to draw."""
 
 
 def compiled(
@@ -146,22 +146,10 @@ def compiled(
 ) -> Staged:
     """Compile a build function's graphs as functions of hyperparameters and `names`.
 
-    The hyperparameters and `CHANGING` change from call to call; what depends on the other
-    symbols alone is computed once for all draws.
-
-    Parameters
-    ----------
-    structure : Structure
-    build : callable
-        From `bayes_gpx.posteriors.base.OneDraw` to a list of graphs; hashable.
-    names : tuple of str
-        Keys of `SYMBOLS`, the arguments after the hyperparameters; those of `CHANGING` first.
-    buffered : bool
-        Keep intermediate arrays between calls, where the structure allows it.
-
-    Returns
-    -------
-    Staged
+    The hyperparameters and `CHANGING` change from call to call; everything that depends only on the
+    other symbols is computed once for all draws. `build` is hashable and maps
+    `bayes_gpx.posteriors.base.OneDraw` to graphs. `names` are keys of `SYMBOLS`, with `CHANGING`
+    first. `buffered` keeps intermediate arrays between calls, if the structure allows it.
     """
     with LOCK:
         return _compiled(structure, build, names, buffered)
@@ -242,9 +230,9 @@ def _one_draw(structure, theta, symbols):
 def data_of(
     model: ModelLike, structure: Structure, rows: TrainingData | None = None
 ) -> dict[str, Any]:
-    """What a model conditions on, by the names of `SYMBOLS`: arrays, or what has rows in parts.
+    """Data that a model conditions on, by the names of `SYMBOLS`: arrays, or out-of-core rows.
 
-    With `rows`, of these alone where the strategy needs sums over all rows, and no more.
+    With `rows`, only these rows, if the strategy needs nothing but sums over all rows.
     """
     corners = {"corners": model.training.corners} if model.specification.expanded else {}
     if not structure.strategy.by_sums:

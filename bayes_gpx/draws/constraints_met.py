@@ -23,7 +23,7 @@ NUM_DRAWS = 200
 """Draws of the hyperparameters that probabilities of constraints are averaged over, at the most."""
 
 UNLIKELY = 0.01
-"""A constraint of which the data alone leave a smaller probability contradicts them."""
+"""Probability given the data alone below which data contradict a constraint."""
 
 
 class ConstraintConflictWarning(UserWarning):
@@ -39,7 +39,7 @@ class _Moments:
     """
 
     collapsed: WithConstraints
-    """The strategy that latent values are no part of, by which the data alone are known."""
+    """The strategy without latent values, which provides the posterior given the data alone."""
 
     def __call__(self, draw: OneDraw) -> list:
         given, constraints = draw.given, cast("Constraints", draw.given.constraints)
@@ -53,24 +53,16 @@ class _Moments:
 
 
 def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.Dataset:
-    """What became of each constraint, averaged over draws of the hyperparameters.
+    """Compare each constraint with the data and the posterior, averaged over hyperparameter draws.
 
-    Returns
-    -------
-    xarray.Dataset
-        By `statement`, one for each point of a constraint, in user units: its `low` and `high`
-        bounds, or `low` and `high` equal to the value that was stated, with the `sd` of its noise;
-        mean and sd of the quantity given the data alone (`data_mean`, `data_sd`) and given the
-        constraints too (`posterior_mean`, `posterior_sd`); and the probability that it lies within
-        the bounds: `prior_probability`, `data_probability`, `posterior_probability`. Of a value it
-        is that of a quantity, its noise included, at least as far from what was expected. By
-        `constraint`: `violation`, the mean over the training rows of the posterior probability that
-        the quantity lies outside the bounds there; NaN for values.
-
-    Warns
-    -----
-    ConstraintConflictWarning
-        For constraints to which the data alone give less than 0.01 at one of their points.
+    The Dataset has, by `statement` (one for each point of a constraint), in user units: the bounds
+    `low` and `high`, both equal to a stated value, and the `sd` of its noise; mean and sd of the
+    quantity given the data alone (`data_mean`, `data_sd`) and given the constraints too
+    (`posterior_mean`, `posterior_sd`); and the probability of the bounds: `prior_probability`,
+    `data_probability`, `posterior_probability`. For a value it is the probability of a quantity,
+    including noise, at least as far from its expectation. By `constraint`, `violation` is the mean
+    over the training rows of the posterior probability that the quantity is outside the bounds; NaN
+    for values. Warns of constraints with a probability below 0.01 at a point, given the data alone.
     """
     constraints = cast("Constraints", model.specification.constraints)
     build = _Moments(cast("WithConstraints", model.specification.strategy_of()))
@@ -117,7 +109,7 @@ def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True)
 
 
 def _probability(mean, variance, low, high, sd):
-    """Probability of bounds, or of a distance from the mean that is at least that of a value."""
+    """Probability of bounds, or of a distance from the mean at least as large as the value's."""
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.sqrt(variance)
         below, above = (low - mean) / spread, (high - mean) / spread

@@ -1,8 +1,7 @@
-"""What is asked of each draw of the hyperparameters, evaluated at points in blocks of rows.
+"""Evaluate a request for each hyperparameter draw, at points in blocks of rows.
 
-One draw after the other; or blocks of draws as tasks of an executor, for rows that are few. What is
-found of a draw does not depend on the block that it is in, so that blocks may be as long as a task
-should take.
+Draws are evaluated one by one, or in blocks as tasks of an executor if there are few rows. The
+result for a draw does not depend on its block, so blocks may have any length.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Build
 
 LONG_ENOUGH = 0.3
-"""Seconds that a task should take at least: sending it, and what it finds, takes milliseconds."""
+"""Shortest time of a task in seconds: sending it and its result takes milliseconds."""
 
 MOST_TOGETHER = 100
-"""Draws of a task at the most, so that no process is left with all of them."""
+"""Most draws of a task, so all processes share them."""
 
 _EXECUTOR: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
 
 @contextmanager
 def by_executor(executor: Executor) -> Iterator[None]:
-    """Context in which blocks of draws are evaluated by an executor."""
+    """Context in which an executor evaluates blocks of draws."""
     token = _EXECUTOR.set(executor)
     try:
         yield
@@ -58,9 +57,9 @@ def draws_together(seconds: float) -> int:
 
 
 def factors_of(model: ModelLike, structure: Structure, data: dict[str, Any]) -> Callable:
-    """Function from a list of hyperparameters to (alpha, root) and the jitter that they took.
+    """Function from a list of hyperparameters to (alpha, root) and their jitter.
 
-    Rows that are read in parts are read once for each such list, and what they leave is kept.
+    Out-of-core rows are read once for each list, and the results are kept.
     """
     factors = _factors(structure, data)
     return partial(_once, model.found, factors) if "parts" in data else factors
@@ -89,7 +88,7 @@ def _once(found, factors, given):
 
 
 def condition_on_parts(model: ModelLike, hyper: HyperparameterDraws) -> dict[str, tuple]:
-    """What rows read in parts leave behind at each draw of hyperparameters, by their digests."""
+    """Summaries of out-of-core rows at each hyperparameter draw, by the draws' digests."""
     structure = Structure.of(model, hyper)
     if structure.strategy.by_sums:
         return {}
@@ -178,18 +177,10 @@ def in_blocks(
 
 @dataclass(frozen=True, eq=False)
 class _Asked:
-    """What is asked of each draw; can be pickled.
+    """A request for each draw, which can be pickled.
 
-    Attributes
-    ----------
-    structure : Structure
-    build : Build
-    data : dict
-        What is conditioned on.
-    at_points, common : dict
-        From `symbols_of`.
-    labels : tuple of int
-        Classes.
+    `data` is conditioned on, `at_points` and `common` come from `symbols_of`, and `labels` are
+    positions of classes.
     """
 
     structure: Structure
@@ -214,7 +205,7 @@ class _Asked:
         return lambda rows: whole
 
     def of_draw(self, function, theta, known, jitter, blocks):
-        """Yield rows, class (0 without classes) and arrays, given what data left behind."""
+        """Yield rows, class (0 without classes) and arrays, given the summary of the data."""
         for rows in blocks:
             at_rows = function(rows)
             for label in self.labels or (0,):

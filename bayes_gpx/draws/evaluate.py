@@ -49,8 +49,8 @@ LARGEST_JOINT = 5000
 class _PosteriorMoments:
     """Posterior moments of an operator: the build function of an explanation.
 
-    `second` is the operator of a total; or with `beside` of the same without deviations, whose
-    prior variances come last, and whose covariance is asked where that of the quantity is.
+    `second` is the operator of a total. With `beside` it is the operator without deviations; its
+    prior variances come last, and its covariance is computed with the covariance of the quantity.
     """
 
     operator: Callable
@@ -107,8 +107,8 @@ def explain(
     quantity : Quantity
     where : Points
     draws : int
-        With a single hyperparameter draw: how many conditional draws to take. With more,
-        each hyperparameter draw gives one.
+        Number of conditional draws if there is a single hyperparameter draw. Otherwise each
+        hyperparameter draw gives one.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     features : list of str, optional
@@ -116,17 +116,16 @@ def explain(
     covariance : bool
         Also the covariance between components, `name_cov`.
     joint : bool
-        Draw all observations jointly.
+        Draw all rows jointly.
     keep : {"draws", "summary"}
     on : {"response", "latent"}
-        Whether of the mean response or of f, which are the same where noise is normal.
+        The mean response or f, which are equal for a Gaussian likelihood.
     path : str or path, optional
-        Stream the draws to a new zarr store there, instead of holding them in memory. It grows
-        beside its place, in `path` with ".unfinished" added, what is not written yet being NaN.
-        Asked for the same again after an interruption, it goes on from there, to the same numbers;
-        derivatives and attributions of the response of labels and counts begin again. Once finished
-        it replaces an earlier store; anything that the package did not write is left alone and
-        refused.
+        Stream the draws to a new zarr store, instead of keeping them in memory. It grows in `path`
+        with ".unfinished" added; missing values are NaN. A repeated call continues an interrupted
+        one, with the same numbers; derivatives and attributions of the response of classes and
+        counts start again. A finished store replaces an earlier store. Files that the package did
+        not write are left alone and refused.
     seed : int, optional
     progressbar : bool
     response : NewResponses, optional
@@ -137,24 +136,24 @@ def explain(
     Returns
     -------
     xarray.Dataset
-        Besides what the verb names, for each quantity `name_interval` (..., ci_bound): equal-tailed
-        quantiles of the mixture of normals over hyperparameter draws (at most 400 of them), which
-        no seed changes. What is not linear in f has none; nor have results in memory of very many
-        rows, for which a `path` has room.
+        The variables of the explanation function and, for each quantity, `name_interval` (...,
+        ci_bound): equal-tailed quantiles of the mixture of normals over hyperparameter draws (at
+        most 400 of them), independent of the seed. Quantities that are not linear in f have no
+        interval, nor do results in memory with very many rows; pass a `path` for these.
 
     Notes
     -----
     `bayes_gpx.predictions`, `weights`, `contributions`, `derivatives`, `attributions` and
     `shapley_values` take `executor` too: a `concurrent.futures.Executor`, for Dask
-    ``client.get_executor()``. Its workers explain more than 16,384 rows in parts: of 512 to 16,384
-    rows, so many that draws and moments of a part take about 128 MiB, or what 512 rows take, if
-    that is more. Draws then need a `path`, which all workers can write to; what ``keep="summary"``
-    gives may go to one. `obs` and `joint` are refused. Training rows that were read in parts are
-    explained so without an executor as well. Of fewer rows, workers take blocks of draws of the
-    hyperparameters, as many as take 0.3 seconds, and what they find is put together here, so that
-    everything is as without an executor, but for round-off.
-    `seed` gives the same draws for any number of workers; of labels and counts, whose posterior is
-    searched for from that of the draw before, to about nine digits.
+    ``client.get_executor()``. Its workers explain more than 16,384 rows in chunks of 512 to 16,384
+    rows, such that draws and moments of a chunk take about 128 MiB, or the memory of 512 rows if
+    this is more. Draws then need a `path` that all workers can write to; it is optional with
+    ``keep="summary"``. `obs` and `joint` are not supported. Out-of-core training rows are explained
+    in chunks without an executor as well. For fewer rows, workers take blocks of hyperparameter
+    draws of about 0.3 seconds, and the results are combined here; they equal the results without an
+    executor, except for round-off. `seed` gives the same draws for any number of workers. For
+    classes and counts, where each posterior is found starting from the previous draw's, they agree
+    to about nine digits.
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
@@ -282,7 +281,7 @@ def by_class(model, path, make, across=False):
 
 
 def joined(model, gathered, where, place):
-    """Name what was gathered, of all classes, `class` being the last dim."""
+    """Name the gathered results of all classes, with `class` as the last dim."""
     parts = [g.dataset(model, where, s) for g, s in zip(gathered, place.held, strict=True)]
     if len(parts) == 1:
         return parts[0]
@@ -296,10 +295,10 @@ def joined(model, gathered, where, place):
 
 
 def keep_freed_memory():
-    """Have the C library keep what arrays free, by freeing one block of just under 32 MiB.
+    """Make the C library keep freed memory, by freeing one block of just under 32 MiB.
 
-    glibc gives blocks back to the system and takes them again page by page, which is half of
-    the time of an explanation, until it has seen a block of that size freed.
+    Until glibc has freed a block of this size, it returns blocks to the system and takes them again
+    page by page, half of the time of an explanation.
     """
     np.empty(32 * 2**20 - 2**16, np.uint8)
 
@@ -352,15 +351,9 @@ def jets(
 ) -> Iterator[tuple[tuple[int, int], dict[str, Any], Jet, Jet, float]]:
     """Yield mean and variance of f, with derivatives up to `order`, for each draw of `hyper`.
 
-    With `smooth` those of its smooth part; with `only` for the draws at these positions.
-
-    Yields
-    ------
-    at : (chain, draw)
-    theta : dict of hyperparameters
-    mean, variance : Jet
-        Of f, on the model's scale; with a last dim of classes, and two for their covariances.
-    jitter : float
+    With `smooth` only the smooth part, with `only` the draws at these positions. Yields (chain,
+    draw), the hyperparameters, jets of mean and variance on the model's scale (with a last dim of
+    classes, and two for their covariances), and the jitter.
     """
     kind = Sensitivity if model.specification.classes is None else ClassSensitivity
     build = kind(order, model.training.tied, smooth)
@@ -386,7 +379,7 @@ def jets(
 
 
 def finished(dataset, model, quantity, hyper, each, sampled, place, attrs):
-    """Name the draws, say what the numbers are, and put a store with them in its place."""
+    """Name the draws, describe the numbers, and move a store with them to its place."""
     if sampled:
         draw = np.arange(each) if hyper.alone else hyper.draw
         dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)

@@ -58,21 +58,9 @@ def hyperparameter_draws(
 ) -> HyperparameterDraws:
     """Hyperparameters of every draw, checked to belong to the model.
 
-    Parameters
-    ----------
-    idata : xarray.DataTree or dict
-        A fit of this model, or fixed hyperparameters (one draw).
-    num_draws : int, optional
-        Thin evenly to at most this many.
-
-    Returns
-    -------
-    HyperparameterDraws
-
-    Raises
-    ------
-    ValueError
-        If `idata` belongs to another model, has no dims chain and draw, or is not finite.
+    `idata` is a fit of this model, or fixed hyperparameters (one draw), thinned evenly to at most
+    `num_draws`. Raises ValueError if it belongs to another model, has no dims chain and draw, or is
+    not finite.
     """
     if num_draws is not None:
         count("num_draws", num_draws)
@@ -117,7 +105,7 @@ def hyperparameter_draws(
 
 
 def _short(value):
-    """A part of a signature, cut to what a reader can compare."""
+    """A component of a signature, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
@@ -136,9 +124,9 @@ def _of_each(value, h, model):
 
 
 def refuse_swapped(model: ModelLike, idata: Draws | None) -> None:
-    """Raise if what stands for the model is none, or if model and idata are in each other's place.
+    """Raise if the model argument is no model, or if model and idata are swapped.
 
-    The first line of every verb, before it reads anything of the model.
+    The first line of every explanation function, before it reads anything of the model.
     """
     if hasattr(model, "training"):
         return

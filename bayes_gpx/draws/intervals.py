@@ -30,9 +30,9 @@ def interval_probability(ci_prob: float | None, dataset: xr.Dataset | None = Non
 
 
 def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
-    """Equal-tailed interval: the dataset's own, that of its draws, or of a normal variable.
+    """Equal-tailed interval: the dataset's own, from its draws, or from a normal variable.
 
-    NaN of what has no spread, such as relevance at one draw of the hyperparameters.
+    NaN for quantities without spread, such as relevance at one hyperparameter draw.
     """
     if f"{name}_interval" in dataset and np.isclose(dataset.attrs.get("ci_prob", np.nan), prob):
         return dataset[f"{name}_interval"]
@@ -45,6 +45,6 @@ def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
 def interval_of_sum(
     dataset: xr.Dataset, name: str, features: np.ndarray, prob: float
 ) -> xr.DataArray:
-    """Equal-tailed interval of the sum over some features, by position: that of its draws."""
+    """Equal-tailed interval of the sum over features at some positions, from its draws."""
     drawn = dataset[name].isel(feature=features).sum("feature")
     return drawn.azstats.eti(prob=prob, dim=["chain", "draw"])

@@ -22,7 +22,7 @@ from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.validation import one_of
 
 ROUND_OFF = 16 * np.finfo(float).eps
-"""Share of the largest variance up to which one counts as 0."""
+"""Largest variance that counts as 0, relative to the largest variance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +101,9 @@ class LogVarianceShapley(_LogVariance, ResponseShapley):
 
 
 def is_of_y(model: ModelLike, on: str) -> bool:
-    """Whether the variance of y is meant, rather than that of f.
+    """Whether the variance is of y, rather than of f.
 
-    Raises
-    ------
-    ValueError
-        Of several classes, and of y where noise is not normal.
+    Raises ValueError for several classes, and for y with a non-Gaussian likelihood.
     """
     one_of("on", on, ("response", "latent"))
     specification = model.specification
@@ -134,12 +131,9 @@ def explained(
     progressbar: bool = True,
     **options: Any,
 ) -> xr.Dataset:
-    """One value for each draw of the hyperparameters; options as those of `gathered`.
+    """One value for each hyperparameter draw; options as in `gathered`.
 
-    Raises
-    ------
-    ValueError
-        For options of conditional draws, which there are none of.
+    Raises ValueError for options of conditional draws, which do not exist here.
     """
     unused = [name for name in ("draws", "joint") if options.pop(name, None)]
     if unused:

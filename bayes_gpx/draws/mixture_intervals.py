@@ -13,14 +13,13 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 MOST_DRAWS, LEAST_DRAWS = 400, 50
-"""Hyperparameter draws that are taken into a mixture, evenly chosen: at most, and where room is
-short."""
+"""Most hyperparameter draws in a mixture, evenly chosen, and the fewest if room is short."""
 
 MOST_NUMBERS = 2**23
 """Means, and as many variances, that are kept in memory until all draws are there."""
 
 BLOCK_NUMBERS = 2**20
-"""Means, and as many variances, whose quantiles are found at once."""
+"""Number of means, and of variances, for which quantiles are computed at once."""
 
 STEPS, TOLERANCE = 60, 1e-10
 """At most so many Newton steps; they end when one is smaller than this share of the largest sd."""
@@ -29,20 +28,9 @@ STEPS, TOLERANCE = 60, 1e-10
 class MixtureIntervals:
     """Means and variances of a quantity (obs, component), kept until all draws are there.
 
-    Parameters
-    ----------
-    shape : (obs, component)
-    draws : int
-        Hyperparameter draws that will be added.
-    room : float
-        Means, and as many variances, for which there is room.
-    made : callable
-        From a shape (2, draw, obs, component) to the array that is to hold them.
-
-    Attributes
-    ----------
-    known : bool
-        Whether there is room for enough of them.
+    `draws` hyperparameter draws will be added. There is `room` for this many means, and as many
+    variances; `made` creates the array from a shape (2, draw, obs, component). `known` is true if
+    there is room for enough of them.
     """
 
     def __init__(

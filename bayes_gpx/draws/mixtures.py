@@ -15,18 +15,9 @@ from bayes_gpx.numerics.linear_algebra import sqrt_psd
 class Conditional:
     """A quantity's normal distribution for one hyperparameter draw, in user units.
 
-    Parameters
-    ----------
-    mean : array (m * c,)
-        Obs-major, on the model's scale.
-    second : array
-        What `moment` says, on the model's scale.
-    moment : {"variance", "block", "cov"}
-        (m * c,), (m, c, c) or (m * c, m * c).
-    picked : integer array
-        Which components are wanted.
-    quantity : Quantity
-        Has the factor to user units, and says which numbers add up to one component.
+    `mean` (m * c,) is obs-major, on the model's scale. `second` is the "variance" (m * c,), "block"
+    (m, c, c) or "cov" (m * c, m * c), as named by `moment`. `picked` are the requested components.
+    `quantity` has the factor to user units, and the numbers that add up to one component.
     """
 
     def __init__(self, mean, second, moment, picked, quantity):
@@ -84,12 +75,12 @@ class Conditional:
 class Beside:
     """f and its smooth part z' g at the same rows, for one hyperparameter draw, in user units.
 
-    ``f_i = s_i + d_i`` with deviations d_i of variance D_i, independent of each other. All that
-    data say of d_i they say of f_i, as a normal site of precision W_i (0 at a new row), so that
+    ``f_i = s_i + d_i`` with deviations d_i of variance D_i, independent of each other. The data
+    inform d_i only through f_i, as a normal site of precision W_i (0 at a new row), so
 
         f_i | s_i ~ N(E f_i + u_i (s_i - E s_i), D_i u_i),    u_i = 1 / (1 + D_i W_i)
 
-    independently over rows. The variances of both tell u_i: ``Var f_i = u_i^2 Var s_i + D_i u_i``.
+    independently over rows. Both variances determine u_i: ``Var f_i = u_i^2 Var s_i + D_i u_i``.
 
     Parameters
     ----------
@@ -99,7 +90,7 @@ class Beside:
         The D_i, on the model's scale.
     moment : {"variance", "cov"}
     quantity : Quantity
-        Of f.
+        The quantity f.
     part : Conditional
         f.
     """
@@ -122,11 +113,7 @@ class Beside:
 class Mixture:
     """Exact moments of a quantity (obs, component) over all its conditionals.
 
-    Parameters
-    ----------
-    shape : (obs, component)
-    covariance : bool
-        Also the covariance between the components of each observation.
+    With `covariance` also the covariance between the components of each row.
     """
 
     def __init__(self, shape: tuple[int, int], covariance: bool) -> None:

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 
 class NewResponses:
-    """A new response y and its mean, gathered beside f over draws and blocks of rows.
+    """A new response y and its mean, gathered with f over draws and blocks of rows.
 
-    Parameters
-    ----------
-    model : Model
-    exposure : array (m,)
-        Of counts; else 1.
+    `exposure` (m,) is for counts; else 1.
     """
 
     def __init__(self, model: ModelLike, exposure: np.ndarray) -> None:
@@ -49,7 +45,7 @@ class NewResponses:
         return [*self._moments.sums, *self._drawn.sums]
 
     def add(self, rows: slice, part: Conditional, theta: Mapping[str, Any]) -> None:
-        """Add one draw of the hyperparameters, for which f is a `Conditional`."""
+        """Add one hyperparameter draw, with f as a `Conditional`."""
         if self._name is None:
             noise = self._training.y_scaling.scale**2 * self._observation.variance(0.0, theta)
             self._moments.add(rows, part.mean, part.variance + noise)
@@ -64,7 +60,7 @@ class NewResponses:
     def sample(
         self, rows: slice, f: np.ndarray, theta: Mapping[str, Any], rng: np.random.Generator
     ) -> dict[str, np.ndarray]:
-        """Draws by name, from those of f (draw, k) or (draw, k, C)."""
+        """Draws by name, from draws of f (draw, k) or (draw, k, C)."""
         scale, exposure = self._training.y_scaling.scale, self.exposure[rows]
         found = {"y": self._observation.draw(f / scale, theta, rng, exposure) * scale}
         if self._name is not None:
@@ -74,7 +70,7 @@ class NewResponses:
         return found
 
     def named(self, dataset: xr.Dataset, held: Mapping[str, np.ndarray]) -> xr.Dataset:
-        """Add what was gathered to f's Dataset; `held` are the arrays in memory, by name."""
+        """Add the gathered results to f's Dataset; `held` are the arrays in memory, by name."""
         dims = dataset["f_mean"].dims
         own = {"y": dims[:1], self._name: dims}
         found = {name: (("chain", "draw", *own[name]), held[name]) for name in own if name in held}
@@ -109,7 +105,7 @@ class NewResponses:
 def _expectation(observation):
     """Function from moments of f, and exposure, to the mean response.
 
-    Of f's mean and variance (k,); of several classes mean (k, C) and root (k, C, C).
+    f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
     """
     if observation.class_shape:
         moments = pt.dmatrix("mean"), pt.dtensor3("root")

@@ -1,8 +1,8 @@
-"""A zarr store whose rows are written in parts, in any order and by several processes.
+"""A zarr store with rows written in chunks, in any order and by several processes.
 
-It grows in a folder beside its place, `name.unfinished`, as other stores do. Parts are whole
-chunks, so that no two writers touch the same file, and each leaves a mark when it is written, which
-says of which rows: asked for the same again, only parts without such a mark are computed.
+It grows in the folder `name.unfinished`, like other stores. Chunks of rows are whole zarr chunks,
+so no two writers touch the same file. Each written chunk leaves a mark with a digest of its rows; a
+repeated call computes only chunks without this mark.
 """
 
 from __future__ import annotations
@@ -29,25 +29,16 @@ from bayes_gpx.system.files import replaced
 
 
 class PartStore:
-    """A store on its way to a path; can be pickled, for those who write parts.
+    """A store in progress, which can be pickled for writers of chunks.
 
-    Parameters
-    ----------
-    path : str or path
-        A new one, or that of an earlier store.
-    asked : str
-        Digest of all that decides the numbers but the seed: what is unfinished of the same is
-        resumed.
-    entropy : int
-        What the seeds of a new store are made from; an unfinished one has its own.
-    rows : int
-        Of a part of a new store; an unfinished one has its own.
+    `path` is new, or an earlier store's. An unfinished store with the same digest `asked`, of
+    everything but the seed, is resumed with its own `entropy` (for seeds) and `rows` of a chunk.
 
     Raises
     ------
     ValueError
-        If there is something at the path that the package did not write, or beside it an
-        unfinished store that was asked for otherwise.
+        If there is something at the path that the package did not write, or an unfinished store of
+        another request.
     """
 
     def __init__(self, path: str | PathLike, asked: str, entropy: Any, rows: int) -> None:
@@ -80,7 +71,7 @@ class PartStore:
         return mark.exists() and mark.read_text() == rows
 
     def begin(self, part: xr.Dataset, rows: int) -> None:
-        """Make the arrays of all rows, as those of one part are; nothing if they are there."""
+        """Create the arrays of all rows like the arrays of a chunk, unless they exist."""
         with self._claim.held():
             if not (self.folder / "begun").exists():
                 self._begin(part, rows)
@@ -117,7 +108,7 @@ class PartStore:
         (self.folder / "begun").touch()
 
     def write(self, number: int, part: xr.Dataset, rows: str) -> None:
-        """Write what was found of a part, and mark it as written, of rows with this digest."""
+        """Write the results of a chunk, and mark it as written, with the digest of its rows."""
         with self._claim.held():
             self._write(number, part, rows)
 
@@ -135,7 +126,7 @@ class PartStore:
             mark.write(rows.encode())
 
     def finished(self, labels: np.ndarray) -> xr.Dataset:
-        """Write the labels of all rows, put the store in its place, and return what it holds."""
+        """Write the labels of all rows, move the store to its place, and return its content."""
         import zarr
 
         with self._claim.held():

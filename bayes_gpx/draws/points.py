@@ -21,26 +21,26 @@ from bayes_gpx.validation import one_of, one_output
 
 @dataclass(frozen=True, eq=False)
 class Points:
-    """Samples to explain, on the model's scale, with what names them.
+    """Rows to explain, on the model's scale, with their labels.
 
     Attributes
     ----------
     X, Z : array
-        Z is None where none is needed.
+        Z is None if none is needed.
     positions : integer array or None
-        Positions in the training set; None for new samples.
+        Positions in the training set; None for new rows.
     X_values, Z_values : array
         The same in user units.
     index : array
         Labels of the rows.
     baseline : array (d,), (B, d) or None
-        Where the paths of attributions start, on the model's scale; several are averaged over.
+        Start of the paths of attributions, on the model's scale; several are averaged over.
     baseline_values : array or None
         The same in user units.
     rows : integer array or None
-        Which of the given samples these are.
+        Positions among the rows that were passed.
     group : integer array or None
-        Codes of their groups, or of the output that is asked for; None where the model has none.
+        Codes of their groups, or of the explained output; None for a model without either.
     """
 
     X: np.ndarray
@@ -92,7 +92,7 @@ def points(
 
 
 def _at_hand(training):
-    """The training data; of data read in parts, the part that is explained."""
+    """The training data; for out-of-core data, the chunk that is explained."""
     if not isinstance(training, StreamedData):
         return training
     if training.part is not None:
@@ -106,9 +106,9 @@ def _at_hand(training):
 
 
 def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray) -> Points:
-    """Samples at other X, in user units, each with z and group of one of the rows of `where`.
+    """Rows at other X, in user units, each with z and group of one of the rows of `where`.
 
-    Where z is x, it moves with x.
+    If z is x, it moves with x.
     """
     training, held, groups = model.training, None, None
     if not training.tied and where.Z_values is not None:
@@ -130,18 +130,8 @@ BASELINES = {
 def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:
     """Point (d,) or points (B, d) in user units.
 
-    Parameters
-    ----------
-    model : Model
-    baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or frame row
-        "mean" and "median" are those of the training rows; one row is one point.
-    name : str
-        What error messages call it.
-
-    Raises
-    ------
-    ValueError
-        For an unknown name, and rows that are not one finite number for each feature.
+    "mean" and "median" are over the training rows; one row is one point. Error messages use `name`.
+    Raises ValueError for an unknown name, and rows without one finite number for each feature.
     """
     X = model.training.X
     if isinstance(baseline, str):
@@ -169,7 +159,7 @@ def from_baseline(
 
 
 def refuse_outside(model: ModelLike, values: np.ndarray, name: str) -> None:
-    """Raise if rows lie outside of the box on which an HSGP's basis functions are meant."""
+    """Raise if rows lie outside of the box of an HSGP's basis functions."""
     approximation = model.specification.approximation
     if not isinstance(approximation, HSGP):
         return
@@ -185,7 +175,7 @@ def refuse_outside(model: ModelLike, values: np.ndarray, name: str) -> None:
 
 
 MARGIN = 0.3
-"""Share of a column's range by which some row must leave it before anything is said.
+"""Distance outside of a column's range, relative to the range, above which a warning is given.
 
 In 20 random splits of the diabetes and of the Boston housing data into four fifths and one fifth no
 held-out row leaves by more; by a tenth of the range, one does in every other split.
@@ -193,24 +183,19 @@ held-out row leaves by more; by a tenth of the range, one does in every other sp
 
 
 FORECAST = 5
-"""Rows of which a majority beyond the range of one column counts as a forecast, however near."""
+"""Fewest rows for which a majority outside of one column's range counts as a forecast."""
 
 MOST_COLUMNS = 6
-"""Columns that are named, of those in which rows leave the training data."""
+"""Most columns that a warning names, among columns in which rows leave the training data."""
 
 
 def rows_outside(model: ModelLike, where: Points) -> str | None:
-    """Say which rows leave the training data: how many, in which columns and how far.
+    """Describe the rows outside of the training data: how many, in which columns and how far.
 
-    A row leaves the data where a number lies outside of its column's range in the training data, in
-    X or in a Z of its own. Nothing is said unless one does so by more than `MARGIN` of the range,
-    or more than half of `FORECAST` or more rows do so in the same column; then all of them count.
+    A row leaves the data if a number is outside of its column's range in the training data, in X or
+    in a separate Z. The result is None unless one does so by more than `MARGIN` of the range, or
+    more than half of `FORECAST` or more rows do so in one column; then all of them count.
     Categories have no range, and a row within all ranges may still be far from every training row.
-
-    Returns
-    -------
-    str or None
-        None where nothing is said.
     """
     training, left, said = model.training, np.zeros(len(where.X), bool), []
     tables = [(training.X, training.moments.low, training.moments.high, where.X_values)]
@@ -302,7 +287,7 @@ def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
 
 
 def rows_numbered(n: int, obs: Labels) -> np.ndarray:
-    """Positions of rows by their numbers from 0, or by a mask: rows in parts have no labels."""
+    """Positions of rows by numbers from 0, or by a mask: out-of-core rows have no labels."""
     wanted = np.atleast_1d(np.asarray(obs))
     if wanted.dtype == bool and wanted.shape == (n,):
         wanted = np.flatnonzero(wanted)
@@ -316,7 +301,7 @@ def rows_numbered(n: int, obs: Labels) -> np.ndarray:
 
 
 def refuse_classes(model: ModelLike, what: str) -> None:
-    """Raise for a model of several classes, for which something is not known."""
+    """Raise for a model of several classes, which does not support the request."""
     if model.specification.classes is not None:
         raise ValueError(
             f"{what} with likelihood='categorical'; expected another likelihood, since several "
@@ -325,19 +310,10 @@ def refuse_classes(model: ModelLike, what: str) -> None:
 
 
 def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
-    """Responses observed where a dataset predicts, (obs,); labels as their codes.
+    """Observed responses at a dataset's predictions, (obs,); classes as their codes.
 
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        What `bayes_gpx.predictions` returned.
-    y : array or pandas.Series (m,)
-        In the order of the dataset's observations.
-
-    Raises
-    ------
-    ValueError
-        For another length or index, unknown labels, and what the model's own `y` may not be.
+    y (m,) is in the order of the dataset's rows. Raises ValueError for another length or index,
+    unknown labels, and values that are invalid in the model's own `y`.
     """
     one_output(dataset)
     index = dataset["obs"].values

@@ -1,4 +1,4 @@
-"""What is read of a model where draws are evaluated: the model's wing is above this one."""
+"""Attributes of a model that the evaluation of draws uses; the model layer is above this one."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class SpecificationLike(Protocol):
         """How many values a hyperparameter has along a dim."""
 
     def of_outputs(self, theta: Mapping[str, Any], codes: Any) -> Mapping[str, Any]:
-        """Hyperparameters, those of noise being the ones of outputs with such codes."""
+        """Hyperparameters with the noise of the outputs with these codes."""
 
     @property
     def expanded(self) -> bool:
         """Whether the process is a sum of basis functions."""
 
     def strategy_of(self, names: Any = ()) -> Strategy:
-        """How data become a posterior whose draws hold such names."""
+        """Strategy from data to a posterior, for draws with these names."""
 
 
 class ModelLike(Protocol):
@@ -66,22 +66,22 @@ class ModelLike(Protocol):
     hyperparameters : dict
         Name -> number of dimensions of one draw.
     fixed : dict of arrays
-        Those that are not inferred.
+        Hyperparameters that are not inferred.
     posterior_names : dict
-        Name -> that of its variable in a fit.
+        Name -> name of its variable in a fit.
     latent_names : dict
-        Names of `bayes_gpx.posteriors.base` -> variables of latent values that a fit may hold.
+        Names of `bayes_gpx.posteriors.base` -> variables of latent values that a fit may contain.
     inducing : dict of arrays
-        Inducing points `U` and `U_Z` on the model's scale, where there are any.
+        Inducing points `U` and `U_Z` on the model's scale, if any.
     found : dict of tuples
-        What rows that are read in parts left behind, by digests of the hyperparameters: alpha,
-        root and jitter, kept for the next verb.
+        Summaries of out-of-core rows, by digests of the hyperparameters: alpha, root and jitter,
+        kept for the next explanation.
     called_kernel : object or None
-        What a callable kernel returned.
+        Result of a callable kernel.
     own_variables : tuple
         Random variables that it created.
     signature, signature_key : str
-        What tells the model from others, and where a fit holds it.
+        Text that identifies the model, and its place in a fit.
     """
 
     training: TrainingData

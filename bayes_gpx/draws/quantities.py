@@ -1,4 +1,4 @@
-"""The quantities that verbs ask for: which operator, in which units, under which names."""
+"""The quantities of explanation functions: operators, units and names."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ class _Difference:
 
 @dataclass(frozen=True, eq=False)
 class Quantity:
-    """What a verb asks for and how its numbers are named.
+    """A quantity to explain, and the names of its numbers.
 
     Attributes
     ----------
@@ -321,39 +321,39 @@ class Quantity:
     operator : callable
         From `bayes_gpx.posteriors.base.Asked` to an Operator; hashable.
     components : tuple of str or None
-        Labels along `feature`; None for one number at each observation.
+        Labels along `feature`; None for one number at each row.
     factor : array (c,)
         From the model's scale to user units.
     mixes : array (c, width) or None
-        Which sums of the operator's numbers the components are, on the model's scale, as indicators
-        add to their categorical column; None where each number is a component.
+        Sums of the operator's numbers that make the components, on the model's scale, as indicators
+        add to their categorical column; None if each number is a component.
     units : str
     offset : float or array (c,)
         Added after the factor.
     center : array (c,) or None
-        What the components' features are centred at, kept beside the numbers.
+        Centers of the components' features, kept with the numbers.
     noisy : str or None
         Name of the same quantity with observation noise.
     samples : str or None
-        What attrs say about the samples' own noise, if not the usual.
+        Text in attrs about the rows' own noise, if not the usual one.
     total : tuple of (str, callable) or None
-        Name and operator of what the components sum to.
+        Name and operator of the components' sum.
     beside : tuple of (str, callable) or None
-        Name and operator of the same without the samples' own deviations.
+        Name and operator of the same quantity without the rows' deviations.
     of_z : bool
-        Whether the components are Z's columns, not X's.
+        The components are Z's columns, not X's.
     square : bool
-        Whether there is a component for each pair of features, row-major and symmetric.
+        There is a component for each pair of features, row-major and symmetric.
     bends : bool
-        Whether the mean response, not being linear in f, has it by the chain rule alone.
+        The mean response is not linear in f, and needs the chain rule.
     across : bool
-        Whether the components are all classes' values, jointly, instead of features.
+        The components are all classes' values, jointly, instead of features.
     points : int
-        How many points each row stands for, where all of them are gone through.
+        Number of points for each row, if all of them are enumerated.
     summands : bool
-        Whether they are summands of f, along `component`, instead of features.
+        The components are summands of f, along `component`, instead of features.
     attrs : dict
-        What else the result's attrs say.
+        Further attrs of the result.
     """
 
     name: str

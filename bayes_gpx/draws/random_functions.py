@@ -38,21 +38,10 @@ EXACT = "means exact over the normal approximation of f"
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """Random functions of a posterior, one or more for each draw of the hyperparameters.
+    """Random functions of a posterior, `each` for every draw of the hyperparameters.
 
-    Attributes
-    ----------
-    model : Model
-    hyper : HyperparameterDraws
-    each : int
-        Functions for each of them.
-    waves : int
-    updates : list of arrays
-        What `bayes_gpx.posteriors.pathwise.Update` found, for each function.
-    jitters : list of float
-        Of each draw of the hyperparameters.
-    entropy : int
-        Seed of all functions.
+    `updates` are from `bayes_gpx.posteriors.pathwise.Update`, one for each function; `jitters`
+    belong to the hyperparameter draws; `entropy` is the seed of all functions.
     """
 
     model: ModelLike
@@ -137,18 +126,10 @@ def answer(
     exact: Sequence[np.ndarray] | None = None,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Ask all functions for something at points; options and result as those of `explain`.
+    """Evaluate a request for all functions at points; options and result as in `explain`.
 
-    Means, standard deviations and covariances are those of the functions, but for `exact` means.
-
-    Parameters
-    ----------
-    functions : Functions
-    asked : LatentQuantity or ResponseQuantity
-        See `bayes_gpx.draws.response_scale`.
-    where : Points
-    exact : list of arrays, optional
-        Means of the quantity (m, c), and of its total (m,).
+    Moments are computed over functions, except for `exact` means: of the quantity (m, c), and of
+    its total (m,). For requests see `bayes_gpx.draws.response_scale`.
     """
     model, each, quantity = functions.model, functions.each, asked.quantity
     answers = _answers(functions, asked, where, progressbar)
@@ -197,7 +178,7 @@ def log_statements(functions: Functions) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _AtConstraints:
-    """Log probability of what constraints state given a random function: a build function."""
+    """Log probability of constraints given a random function: a build function."""
 
     waves: int
 
@@ -248,7 +229,7 @@ def by_functions(
 
 
 def with_means(dataset, quantity, exact):
-    """Put exact means in their places; what they miss in adding up counts as that of draws does."""
+    """Insert exact means; their completeness residual counts like the draws' residual."""
     names = [quantity.name, *([quantity.total[0]] if quantity.total else [])]
     labels = {"feature": list(quantity.components)}
     dims = ("obs", "class", "feature") if "class" in dataset.dims else ("obs", "feature")
@@ -264,7 +245,7 @@ def with_means(dataset, quantity, exact):
 
 
 def _answers(functions, asked, where, progressbar):
-    """Yield position of a function, rows of `where`, and what it answers there."""
+    """Yield position of a function, rows of `where`, and the function's answer."""
     c = asked.quantity.width
     if isinstance(asked, LatentQuantity):
         for number, rows, found in _evaluated(functions, asked, c, where, progressbar):

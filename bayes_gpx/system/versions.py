@@ -1,10 +1,10 @@
-"""Versions of what numbers may depend on: for reports, and for those who report a problem."""
+"""Versions of the packages that results depend on, for reports and for bug reports."""
 
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
 PACKAGES = ("bayes_gpx", "pymc", "pytensor", "arviz", "nutpie", "numba", "numpy", "scipy", "xarray")
-"""Packages whose versions are stated."""
+"""Packages with reported versions."""
 
 
 def versions() -> dict[str, str]:
@@ -19,9 +19,9 @@ def versions() -> dict[str, str]:
 
 
 def show_versions() -> None:
-    """Print the versions of Python, the operating system and the packages that this one stands on.
+    """Print the versions of Python, the operating system and the dependencies.
 
-    For reports of problems, beside ``repr(model)``.
+    Include them in bug reports, with ``repr(model)``.
 
     Examples
     --------

@@ -18,10 +18,10 @@ class ExtrapolationWarning(UserWarning):
 
 
 class FitWarning(UserWarning):
-    """A fit is not what it seems, such as one with noise of 0; says what to do.
+    """Warn of a fit with problems, such as a noise of 0, and suggest fixes.
 
-    ``model.fit`` gives it once, with all that it found. The attribute `examination` of the fit
-    holds the same, and so do the command line and the report.
+    ``model.fit`` gives it once, with all findings. The attribute `examination` of the fit contains
+    the same text, and so do the command line and the report.
     """
 
 
@@ -36,5 +36,5 @@ class PosteriorPredictiveWarning(UserWarning):
 def warn(
     message: str, category: type[Warning] = UserWarning, *, through: tuple[str, ...] = ()
 ) -> None:
-    """Warn where this package was called; or what is `through`, folders of other packages."""
+    """Warn at the caller of this package, or of the packages in the folders `through`."""
     warnings.warn(message, category, stacklevel=2, skip_file_prefixes=(PACKAGE, *through))
