@@ -38,13 +38,7 @@ def indicator(column: str, level: str) -> str:
 def codes(
     values: Any, levels: Sequence[str], where: str, index: Sequence[Any] | np.ndarray
 ) -> np.ndarray:
-    """Position of each value among the levels, NaN where it is missing, (n,).
-
-    Raises
-    ------
-    ValueError
-        For a value that is none of the levels.
-    """
+    """Position of each value among the levels (n,), NaN if missing; raises for unknown values."""
     known = {level: float(code) for code, level in enumerate(levels)}
     found = np.empty(len(values))
     for i, value in enumerate(values):

@@ -34,7 +34,7 @@ def days_since(values: Any, origin: np.datetime64) -> np.ndarray:
 
 
 def first_date(values: Any) -> np.datetime64:
-    """The first date that is not missing, from which days are counted, in its coarsest unit."""
+    """The first date that is not missing, the origin of days, in its coarsest unit."""
     days, time, missing = _days_and_time(values)
     if missing.all():
         return np.datetime64(0, "D")

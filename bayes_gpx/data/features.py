@@ -1,6 +1,6 @@
-"""Names, checks and units of what the user hands over; the same door for X and X_new.
+"""Names, checks and units of the user's tables; X and X_new use the same functions.
 
-What cannot be used is refused here, before any sampling, naming the row or column and the cure.
+Invalid input is refused here, before any sampling, with the row or column and a suggested fix.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -37,11 +37,11 @@ class Frame:
     index : array (n,)
         Labels of the rows: the frame's index, or 0..n-1.
     labelled : bool
-        Whether the rows came with labels of their own.
+        The user's rows had labels.
     levels : dict
-        Levels of each categorical column, whose indicators are among the columns.
+        Levels of each categorical column; its indicators are among the columns.
     origins : dict
-        Of each column of dates, the date from which days are counted.
+        Origin of the days of each column of dates.
     """
 
     values: np.ndarray
@@ -114,23 +114,19 @@ def read_features(
     ----------
     X : pandas or polars frame, xarray.DataArray (n, d) or array (n, d)
     name : str
-        What error messages call it.
+        Name in error messages.
     prefix : str
         Columns of arrays are named prefix0, prefix1, ...
     like : Frame, optional
-        Training features: a frame is matched to their columns by name, in any order, extra columns
-        ignored; an array by position. Categorical columns may be given as their indicators, and
-        one that is alone as a series or list.
+        Training features: a frame is matched to their columns by name, in any order, and extra
+        columns are ignored; an array is matched by position. Categorical columns may be given as
+        their indicators, and a single one as a series or list.
     minimum_rows : int
     levels : tuple of str, optional
         For a table of one column, or a series or list: its levels, whatever its type.
     dates : bool
-        Whether columns may hold dates, which are read as days since the first row's. Those of
-        `like` are days since the same date; as an array without names they may be such days.
-
-    Returns
-    -------
-    Frame
+        Columns may contain dates, which are read as days since the first row's. Dates for `like`
+        are days since its origin; an array without names may contain such days.
 
     Raises
     ------
@@ -191,13 +187,8 @@ def read_response(
 ) -> Any:
     """Read the response: one finite number for each row of the frame X, (n,).
 
-    With `read`, whatever that makes of the values.
-
-    Raises
-    ------
-    ValueError
-        If y is not one-dimensional, numeric and finite, if its length differs from the
-        number of rows, or if it carries another index than X.
+    With `read`, the result of its conversion. Raises ValueError if y is not one-dimensional,
+    numeric and finite, or if its length or index differs from X's.
     """
     if np.ma.isMaskedArray(y) and read is None:
         y = np.ma.filled(y.astype(float), np.nan)
@@ -229,11 +220,8 @@ def read_response(
 def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, tuple[str, ...]]:
     """Read several responses of each row of the frame X, (n, q), with NaN at gaps; their names.
 
-    Raises
-    ------
-    ValueError
-        If Y is no table of numbers, if its number of rows differs from X's, or if it carries
-        another index than X.
+    Raises ValueError if Y is no table of numbers, or if its number of rows or index differs from
+    X's.
     """
     table = _open(Y, name, name)
     _refuse_repeated(table.columns, name)
@@ -255,7 +243,7 @@ def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, t
 
 
 def refuse_words(values: Iterable[Any], name: str) -> None:
-    """Raise for a response that holds words where numbers are expected, and say what takes them."""
+    """Raise for a response of words instead of numbers, and name the likelihoods that take them."""
     words = [value for value in values if isinstance(value, str)]
     if words and all(map(is_number, words)):
         raise ValueError(

@@ -8,21 +8,14 @@ import numpy as np
 import pandas as pd
 
 BASE = 0x9E3779B97F4A7C15
-"""Odd, so that its powers modulo 2^64 are never zero."""
+"""Odd, so its powers modulo 2^64 are never zero."""
 
 
 class Fingerprint(NamedTuple):
-    """Of some rows, or none: how many, and two numbers made of their hashes, modulo 2^64.
+    """Fingerprint of rows: their number `n`, and two numbers from their hashes, modulo 2^64.
 
-    Neither depends on how the rows are divided into parts.
-
-    Attributes
-    ----------
-    n : int
-    total : int
-        The sum of the hashes, which is the same in any order of the rows.
-    value : int
-        A polynomial of the hashes, which depends on their order.
+    `total` is the sum of the hashes, equal in any order of the rows. `value` is a polynomial of the
+    hashes, which depends on their order. Both are independent of chunks.
     """
 
     n: int = 0
@@ -30,14 +23,14 @@ class Fingerprint(NamedTuple):
     value: int = 0
 
     def joined(self, other: Fingerprint) -> Fingerprint:
-        """Of these rows, and of others after them."""
+        """Fingerprint of these rows, followed by others."""
         total = self.total + other.total
         value = self.value * pow(BASE, other.n, 2**64) + other.value
         return Fingerprint(self.n + other.n, total % 2**64, value % 2**64)
 
 
 def fingerprint(frame: pd.DataFrame) -> Fingerprint:
-    """Of the rows of one part; its index is not looked at."""
+    """Fingerprint of the rows of one chunk, without its index."""
     hashes = pd.util.hash_pandas_object(frame, index=False).to_numpy()
     powers = np.full(len(frame), BASE, dtype=np.uint64)
     powers[-1:] = 1
@@ -46,9 +39,9 @@ def fingerprint(frame: pd.DataFrame) -> Fingerprint:
 
 
 def refuse_other(found: Fingerprint, first: Fingerprint | None) -> None:
-    """Raise where rows are not those of the first reading; nothing where there was none.
+    """Raise if rows differ from the first reading, in any order; nothing without a first reading.
 
-    Their order is not looked at. Where there are more rows, the rest need not have been read.
+    If there are more rows, the rest need not have been read.
     """
     if first is None or found[:2] == first[:2]:
         return
@@ -63,7 +56,7 @@ def refuse_other(found: Fingerprint, first: Fingerprint | None) -> None:
 
 
 def refuse_reordered(found: Fingerprint, first: Fingerprint | None, cure: str) -> None:
-    """Raise where rows are not those of the first reading, or not in their order."""
+    """Raise if rows, or their order, differ from the first reading."""
     refuse_other(found, first)
     if first is None or found == first:
         return

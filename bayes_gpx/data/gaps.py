@@ -1,4 +1,4 @@
-"""Missing values of a sheet, filled in by what the training rows hold."""
+"""Imputation of missing values of a data file from the training rows."""
 
 from __future__ import annotations
 
@@ -32,13 +32,7 @@ class Imputation:
 
     @classmethod
     def learned(cls, table: Any, how: str) -> Imputation:
-        """Learn from the features of training rows.
-
-        Raises
-        ------
-        ValueError
-            If an indicator has the name of another column.
-        """
+        """Learn from the features of training rows; raises if an indicator's name is taken."""
         gaps = table.isna().any()
         marked = tuple(gaps.index[gaps]) if how == "indicator" else ()
         if taken := [indicator_of(name) for name in marked if indicator_of(name) in table]:

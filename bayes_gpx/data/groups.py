@@ -11,34 +11,21 @@ from bayes_gpx.data.features import Frame, read_response
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The group of each row.
-
-    Attributes
-    ----------
-    codes : integer array (n,)
-        Positions among the labels.
-    labels : tuple of str
-        Of the known groups and, after them, of new ones.
-    """
+    """The group of each row: `codes` (n,) among the `labels` of known, then new groups."""
 
     codes: np.ndarray
     labels: tuple[str, ...]
 
     def rows(self, positions: np.ndarray | slice) -> "Groups":
-        """Of some of the rows alone, with the labels of all."""
+        """Groups of some rows, with the labels of all."""
         return replace(self, codes=self.codes[positions])
 
 
 def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = ()) -> Groups:
-    """Read a label for each row of the frame; those that are not known come after those that are.
+    """Read a label for each row of the frame; unknown labels come after the known ones.
 
-    Labels are compared as text, whole numbers without a decimal point.
-
-    Raises
-    ------
-    ValueError
-        For another number of rows, another index, missing labels and, where no groups are known
-        yet, a single group.
+    Labels are compared as text, whole numbers without a decimal point. Raises ValueError for
+    another number of rows, another index, missing labels and, without known groups, a single group.
     """
     if isinstance(groups, str):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Moments of columns, which those of several tables add up to."""
+"""Moments of columns, which can be combined over tables."""
 
 from __future__ import annotations
 
@@ -7,19 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 MOMENTS = "mean", "sd", "low", "high"
-"""Names of what is known of each column."""
+"""Names of the moments of each column."""
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """What is known of each of d columns of n rows.
-
-    Attributes
-    ----------
-    n : int
-    mean, sd, low, high : array (d,)
-        `sd` with ddof 0; the least and the largest value.
-    """
+    """Mean, sd (ddof 0), smallest and largest value of each of d columns of n rows, each (d,)."""
 
     n: int
     mean: np.ndarray
@@ -29,13 +22,13 @@ class Moments:
 
     @classmethod
     def of(cls, values: np.ndarray) -> Moments:
-        """Of an array (n, d)."""
+        """Moments of an array (n, d)."""
         with np.errstate(over="ignore", invalid="ignore"):
             mean, sd = values.mean(axis=0), values.std(axis=0)
         return cls(len(values), mean, sd, values.min(axis=0), values.max(axis=0))
 
     def joined(self, other: Moments) -> Moments:
-        """Of the rows of both: Chan, Golub and LeVeque (1983), without squares of the means."""
+        """Moments of both sets of rows: Chan, Golub and LeVeque (1983), without squared means."""
         n = self.n + other.n
         share, apart = other.n / n, other.mean - self.mean
         within = (1.0 - share) * self.sd**2 + share * other.sd**2

@@ -1,4 +1,4 @@
-"""Numbers of columns; text and missing values are refused with their places and the cure."""
+"""Read numbers of columns; text and missing values are refused with their places and a fix."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -47,7 +47,7 @@ def refuse_infinite(values: np.ndarray, where: str, index: Sequence[Any] | np.nd
 
 
 IMPUTE = "impute the values several times (IterativeImputer), fit each, and use bx.combined"
-"""What can be done about missing features of training rows, beside leaving the rows out."""
+"""Advice for missing features of training rows, other than leaving the rows out."""
 
 FILL_IN = "fill in the values, for example with the medians of the training rows"
 """What can be done about missing features of other rows."""
@@ -87,7 +87,7 @@ CATEGORIES = "in pandas .astype('category'), in polars .cast(pl.Categorical)"
 
 
 def _from_objects(values, where, index, cure=None):
-    """Numbers out of an object column; anything else is refused with its first row, and a cure."""
+    """Numbers from an object column; raises with the first invalid row, and a fix."""
     numbers = np.empty(len(values))
     for i, value in enumerate(values):
         missing = is_missing(value)

@@ -17,11 +17,11 @@ class Remote(NamedTuple):
     columns : tuple of str
         This package's names of its columns, the response last.
     sha256 : str
-        Of the values, see `digest`.
+        Checksum of the values, see `digest`.
     rows : slice
-        Which rows to take.
+        Rows to take.
     labels : tuple of int or None
-        Which values of the response to keep; None for all.
+        Values of the response to keep; None for all.
     """
 
     data_id: int
@@ -62,25 +62,16 @@ REMOTE = {
 
 
 def fetch(name: str) -> pd.DataFrame:
-    """Fetch a data set of `REMOTE`.
-
-    Parameters
-    ----------
-    name : str
-
-    Returns
-    -------
-    pandas.DataFrame
-        Rows and columns as in the source, the response last.
+    """Fetch a data set of `REMOTE`: rows and columns as in the source, the response last.
 
     Raises
     ------
     ImportError
         If scikit-learn is not installed.
     OSError
-        If OpenML cannot be reached.
+        If OpenML is unreachable.
     ValueError
-        If what came is not the data set that was verified.
+        If the data differ from the verified data set.
     """
     from sklearn.datasets import fetch_openml
 
@@ -103,16 +94,7 @@ def fetch(name: str) -> pd.DataFrame:
 
 
 def digest(frame: pd.DataFrame) -> str:
-    """SHA-256 of a frame's values, whatever the names of its columns.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-
-    Returns
-    -------
-    str
-    """
+    """SHA-256 of a frame's values, for any names of its columns."""
     text = frame.apply(_plain).to_csv(index=False, header=False, lineterminator="\n")
     return hashlib.sha256(text.encode()).hexdigest()
 

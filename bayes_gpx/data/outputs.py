@@ -1,4 +1,4 @@
-"""Several responses of each row, some of which may be missing."""
+"""Several responses of each row, possibly with missing values."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +14,7 @@ from bayes_gpx.validation import one_of
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """The responses of n rows: q outputs, of which those that were observed are cells.
+    """The responses of n rows: q outputs, with observed values as cells.
 
     Cells are in the order of the rows and, within a row, of the outputs.
 
@@ -22,13 +22,13 @@ class Outputs:
     ----------
     names : tuple of str
     values : array (n, q)
-        In user units; NaN where an output was not observed.
+        In user units; NaN if missing.
     scaling : Scaling
         Centers and scales (q,).
     index : array (n,)
         Labels of the rows.
     asked : int or None
-        Position of the one output that is asked for.
+        Position of the one output to explain.
     """
 
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ class Outputs:
         return Scaling(center[self.codes], scale[self.codes])
 
     def asking(self, name: str) -> "Outputs":
-        """The same, of which one output is asked for."""
+        """The same outputs, with one output to explain."""
         one_of("output", name, self.names)
         return replace(self, asked=self.names.index(name))
 
@@ -79,7 +79,7 @@ class Outputs:
         return replace(self, values=self.values[positions], index=self.index[positions])
 
     def table(self, cells: np.ndarray) -> np.ndarray:
-        """From numbers of the cells (..., N) to those of all outputs (..., n, q), NaN at gaps."""
+        """Convert numbers of the cells (..., N) to all outputs (..., n, q), NaN at gaps."""
         found = np.full((*cells.shape[:-1], *self.values.shape), np.nan)
         found[..., self.observed] = cells
         return found
@@ -98,7 +98,7 @@ def read_outputs(
     ------
     ValueError
         For anything but numbers and gaps; for another number of rows or another index than X's; and
-        for an output with fewer than three observed values or, where it is scaled, a constant one.
+        for an output with fewer than three observed values or, if scaled, a constant one.
     """
     values, names = read_responses(Y, frame)
     for name, column in zip(names, values.T, strict=True):

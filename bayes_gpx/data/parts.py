@@ -1,4 +1,4 @@
-"""Parts of a data set: which columns mean what, how each part is read, and what a pass finds."""
+"""Chunks of a data set: the roles of columns, reading of a chunk, and results of a pass."""
 
 from __future__ import annotations
 
@@ -67,12 +67,9 @@ class Names:
         return [name for name in frame.columns if name not in own]
 
     def read(self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None) -> Rows:
-        """Read the rows of a part; with the columns and levels of others, where these are given.
+        """Read the rows of a chunk, optionally with the columns and levels of other frames.
 
-        Raises
-        ------
-        ValueError
-            For what cannot be used; the message begins with the part's name.
+        Raises ValueError for invalid values; the message begins with the chunk's name.
         """
         try:
             return self._read(frame, X, Z)
@@ -92,7 +89,7 @@ class Names:
         return Rows(own, weighed, y, read_exposure(exposure, own, self.observation), labels)
 
     def _response(self, y, frame):
-        """Response (b,) with its labels, which are those of the part where no others are known."""
+        """Response (b,) with its labels, which are the chunk's if no others are known."""
         if self.observation.normal:
             return read_response(y, frame), None
         if self.observation.labelled and self.labels is None:
@@ -103,7 +100,7 @@ class Names:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """What the first pass finds of some rows.
+    """Results of the first pass over some rows.
 
     Attributes
     ----------
@@ -112,15 +109,15 @@ class Seen:
     sources : tuple of str
         The data set's own columns, in their order.
     levels : dict
-        Of each categorical one.
+        Levels of each categorical column.
     sample : pandas.DataFrame
-        Rows with the smallest of random keys, at most `SAMPLE`.
+        Rows with the smallest random keys, at most `SAMPLE`.
     keys : array
         Their keys.
     part : str
-        Name of the first part.
+        Name of the first chunk.
     labels : array or None
-        Of a response that holds labels, sorted.
+        Sorted class labels of the response, if any.
     rows : Fingerprint
     """
 

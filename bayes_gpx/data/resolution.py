@@ -1,4 +1,4 @@
-"""The step that a response was recorded to, below which nothing is known of it."""
+"""The rounding step of a response, below which it has no information."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 MOST_STEPS = 200
-"""Steps between the least and the largest value from which on a grid is too fine to matter: its
+"""Steps between the smallest and the largest value above which a grid is too fine to matter: its
 rounding errors are then below a hundredth of the standard deviation."""
 
 ALIKE = 1e-6
-"""Part of a range below which differences are those of floating-point numbers."""
+"""Proportion of a range below which differences are floating-point errors."""
 
 
 def resolution_of(values: np.ndarray) -> float:
@@ -37,12 +37,9 @@ def _common(one: float, other: float) -> float:
 
 
 def read_resolution(given: Any, columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Resolution of each response: as given, or found from its values, (q,).
+    """Resolution of each response (q,): as given, or found from its values.
 
-    Raises
-    ------
-    ValueError
-        For what is neither None nor a finite number of at least 0, or one for each response.
+    Raises ValueError unless it is None, a finite number of at least 0, or one for each response.
     """
     if given is None:
         return np.array([resolution_of(values) for values in columns])

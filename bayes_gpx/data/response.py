@@ -1,4 +1,4 @@
-"""Reading a response: real numbers, counts or labels; everything else is refused with its cure."""
+"""Read a response of real numbers, counts or class labels; other values are refused with a fix."""
 
 from typing import Any
 
@@ -17,10 +17,7 @@ KINDS = {
 def read_reals(y: Any, name: str = "y") -> np.ndarray:
     """Finite real numbers, (n,).
 
-    Raises
-    ------
-    ValueError
-        For anything that is not a number, and for missing or infinite values.
+    Raises ValueError for anything that is not a number, and for missing or infinite values.
     """
     values = _plain(y, name)
     entries = values.tolist() if values.dtype.kind not in "biuf" else ()
@@ -44,10 +41,7 @@ def read_reals(y: Any, name: str = "y") -> np.ndarray:
 def read_counts(y: Any, name: str = "y") -> np.ndarray:
     """Whole numbers of at least 0, as floats (n,).
 
-    Raises
-    ------
-    ValueError
-        For negative or fractional numbers, and as `read_reals`.
+    Raises ValueError for negative or fractional numbers, and as `read_reals`.
     """
     counts = read_reals(y, name)
     bad = np.flatnonzero((counts < 0) | (counts != np.floor(counts)))
@@ -65,30 +59,11 @@ def read_counts(y: Any, name: str = "y") -> np.ndarray:
 def read_labels(
     y: Any, known: Any = None, *, two: bool = False, name: str = "y"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Labels as codes in sorted order.
+    """Codes (n,) of class labels, as floats, and the distinct labels (C,), sorted.
 
-    Parameters
-    ----------
-    y : array (n,)
-        Strings, booleans or whole numbers.
-    known : array (C,), optional
-        Labels of the training data; no other may appear then, and not all need to.
-    two : bool
-        Exactly two labels are expected.
-    name : str
-
-    Returns
-    -------
-    codes : array (n,)
-        Positions in `labels`, as floats.
-    labels : array (C,)
-        The distinct labels, sorted.
-
-    Raises
-    ------
-    ValueError
-        For missing, fractional, mixed or unknown labels, for fewer than two distinct ones, and
-        for more where two are expected.
+    Labels are strings, booleans or whole numbers. With `known` labels of the training data no other
+    may appear, and not all need to. `two` requires exactly two. Raises ValueError for missing,
+    fractional, mixed or unknown labels, and for a wrong number of distinct ones.
     """
     if known is None:
         codes, found = labels_of_part(y, name)
@@ -106,12 +81,9 @@ def read_labels(
 
 
 def labels_of_part(y: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
-    """Codes and labels as `read_labels` does, of rows that need not have all labels.
+    """Codes and labels as from `read_labels`, for rows that need not have all labels.
 
-    Raises
-    ------
-    ValueError
-        For missing, fractional or mixed labels.
+    Raises ValueError for missing, fractional or mixed labels.
     """
     values = _as_labels(_plain(y, name), name)
     found = np.unique(values)

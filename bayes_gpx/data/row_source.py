@@ -1,4 +1,4 @@
-"""Tables that are read in parts, again and again: files, Arrow's, Dask's, iterables of frames."""
+"""Out-of-core tables, read repeatedly: files, Arrow's, Dask's, iterables of frames."""
 
 from __future__ import annotations
 
@@ -46,17 +46,10 @@ class RowSource(ABC):
     def reduce[Found](
         self, of_frame: Callable[[pd.DataFrame], Found], join: Callable[[Found, Found], Found]
     ) -> Found:
-        """Join, in the order of the frames, what is found of each.
+        """Combine, in the order of the frames, the results for each frame.
 
-        Parameters
-        ----------
-        of_frame, join : callable
-            That can be pickled, since they may run on other machines.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows.
+        Both functions can be pickled, since they may run on other machines. Raises ValueError
+        without rows.
         """
         frames = self.frames()
         first = next(frames, None)
@@ -158,12 +151,7 @@ class GivenFrames(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class DaskRows(RowSource):
-    """A Dask DataFrame; what is found of its partitions is found where they lie.
-
-    Attributes
-    ----------
-    frame : dask.dataframe.DataFrame
-    """
+    """A Dask DataFrame; its partitions are processed on the workers that have them."""
 
     frame: Any
 
@@ -210,41 +198,31 @@ def _batches(opened, part, columns=None):
 
 
 def _named(frame, part):
-    """A frame with strings as names of its columns, and a name of its own for error messages."""
+    """A frame with strings as names of its columns, and a name for error messages."""
     named = frame.set_axis([str(name) for name in frame.columns], axis=1)
     named.attrs = {PART: part}
     return named
 
 
 def _of_partition(of_frame, number, frame):
-    """What is found of a partition; None of one without rows."""
+    """Result for a partition; None without rows."""
     return of_frame(_named(frame, f"Partition {number}")) if len(frame) else None
 
 
 def _of_both(join, one, other):
-    """What is found of two parts, each of which may have no rows."""
+    """Combined result for two partitions, each of which may have no rows."""
     if one is None or other is None:
         return other if one is None else one
     return join(one, other)
 
 
 def row_source(X: Any, by_name: bool = False) -> RowSource | None:
-    """What X is read from in parts; None where it is a table.
+    """The out-of-core source of X; None for a table.
 
-    Parameters
-    ----------
-    X : RowSource, str or path, dask.dataframe.DataFrame, iterable of frames, or a table
-        A file, a folder or a glob of Parquet or Arrow files, or a list of files; or a pyarrow
-        Dataset or Table.
-    by_name : bool
-        Whether y is the name of a column: a pyarrow Table is then read in parts, and what is none
-        of these is refused.
-
-    Raises
-    ------
-    ValueError
-        For paths without such files, for what is lazy, and for iterators, which can be read once
-        only.
+    X is a file, a folder or a glob of Parquet or Arrow files, a list of files, a pyarrow Dataset or
+    Table, a Dask data frame, an iterable of frames, or a table. With `by_name`, y is the name of a
+    column: a pyarrow Table is then out-of-core, and other types are refused. Raises ValueError for
+    paths without such files, lazy frames, and iterators, which can be read only once.
     """
     if isinstance(X, RowSource):
         return X

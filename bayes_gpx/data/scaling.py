@@ -31,7 +31,7 @@ def standard_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
     """Center and standard deviation (ddof 0) of each column; constant columns are refused.
 
     All indicators of a categorical column have one scale, the root of their summed variances, so
-    that two rows at random are as far apart in it as in any other column.
+    two random rows are as far apart in it as in any other column.
     """
     scale = moments.sd
     if frame.levels:
@@ -72,7 +72,7 @@ def warn_of_copies(frame: Frame, name: str, moments: Moments) -> None:
 
 
 DECIMALS = 8
-"""Columns whose values, in standard deviations, agree to so many decimals hold the same."""
+"""Columns with values that agree to this number of decimals, in sds, are duplicates."""
 
 MOST_COPIES = 3
 """So many sets of copies are named."""

@@ -30,11 +30,8 @@ LOOKED_AT = 50
 def read_sheet(path: str | PathLike) -> Any:
     """Rows of a CSV or Parquet file, numbered from 1.
 
-    Raises
-    ------
-    ValueError
-        If the file cannot be read as a table, or is Parquet without pyarrow; if names repeat, or
-        rows have more fields than there are names.
+    Raises ValueError if the file cannot be read as a table, or is Parquet without pyarrow; if names
+    repeat, or rows have more fields than there are names.
     """
     path = Path(path)
     try:
@@ -91,21 +88,21 @@ def _csv(path):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A column of a sheet, and what is to be read in it.
+    """A column of a data file, and its expected content.
 
     Attributes
     ----------
     name : str
     kind : {"numbers", "counts", "category", "labels", "two labels", "dates", "id", "group", "any"}
-        Numbers to learn from may be dates. An id differs in every row; "any" is not looked at.
+        Numbers to learn from may be dates. An id differs in every row; "any" is not checked.
     target : bool
-        Whether it is the column to predict; else it is a feature.
+        The column to predict; else a feature.
     levels : collection of str, optional
-        What a category may be; anything by default.
+        Allowed levels of a category; anything by default.
     fitted : bool
-        Whether a model is to learn from the column, which then must vary.
+        A model learns from the column, which then must vary.
     filled : bool
-        Whether missing values are filled in later, and no fault.
+        Missing values are filled in later, and are no fault.
     """
 
     name: str
@@ -128,7 +125,7 @@ class Wanted:
 def columns_of(
     sheet: Any, wanted: Sequence[Wanted], what: str, *, drop_missing: bool = False
 ) -> tuple[Any, str | None]:
-    """Columns of a sheet in the order in which they are wanted, numbers as floats.
+    """Columns of a data file in the requested order, numbers as floats.
 
     Parameters
     ----------
@@ -136,21 +133,21 @@ def columns_of(
         As `read_sheet` returns it.
     wanted : sequence of Wanted
     what : str
-        What error messages call the sheet.
+        Name of the file in error messages.
     drop_missing : bool
-        Leave out rows in which a wanted column has no entry.
+        Leave out rows in which a requested column has no entry.
 
     Returns
     -------
     columns : pandas.DataFrame
         Rows keep their numbers.
     dropped : str or None
-        How many rows were left out and where entries were missing, in a sentence.
+        Number of rows left out and places of missing entries, in a sentence.
 
     Raises
     ------
     ValueError
-        If columns are not there or hold what cannot be used: all of them, each with its cure.
+        For missing columns and invalid content: all of them, each with a fix.
     """
     present = [column for column in wanted if column.name in sheet.columns]
     faults = [
@@ -196,7 +193,7 @@ def _nearest(name, known):
 
 
 def _faults(column: Any, wanted: Wanted) -> Iterator[str]:
-    """What is wrong with a column that has entries, each fault with its cure."""
+    """Faults of a column that has entries, each with a fix."""
     name, held = repr(wanted.name), column.dropna()
     if wanted.kind == "any":
         return

@@ -1,4 +1,4 @@
-"""Training data that are read in parts: only moments and a sample of the rows are held."""
+"""Out-of-core training data: only moments and a sample of the rows are in memory."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ from bayes_gpx.data.training import (
 from bayes_gpx.numerics.threads import in_order
 
 HELD = 2**25
-"""Numbers up to which rows that are needed again and again are held all the same, 256 MB."""
+"""Most numbers, 256 MB, for which rows that are needed repeatedly stay in memory."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StreamedData(TrainingData):
-    """Training samples in a `RowSource`; `X`, `Z`, `y`, `exposure` are those of a seeded sample.
+    """Training rows in a `RowSource`; `X`, `Z`, `y`, `exposure` are those of a seeded sample.
 
     Attributes
     ----------
     held : Moments
-        Of X's columns, over all rows.
+        Moments of X's columns, over all rows.
     source : RowSource or None
-        None where a fit was loaded: then there are no rows.
+        None for a loaded fit, which has no rows.
     names : Names or None
-        Of the columns in the source.
+        Names of the columns in the source.
     first : Fingerprint or None
-        Of the rows as they were read first.
+        Fingerprint of the rows at the first reading.
     part : TrainingData or None
-        Rows that are explained, as samples whose responses are known.
+        Rows to explain, as rows with known responses.
     """
 
     held: Moments | None = None
@@ -68,11 +68,11 @@ class StreamedData(TrainingData):
 
     @cached_property
     def moments(self) -> Moments:
-        """Of X's columns, over all parts."""
+        """Moments of X's columns, over all chunks."""
         return cast(Moments, self.held)
 
     def rows(self, positions: np.ndarray | slice) -> TrainingData:
-        """Refuse: rows in parts are not at hand."""
+        """Refuse, because out-of-core rows are not in memory."""
         raise ValueError(
             "The training rows are read in parts, and this needs to pick some of them; expected "
             "rows in memory. Pass rows as X_new where a verb takes it, or fit a sample of the rows."
@@ -116,7 +116,7 @@ class StreamedData(TrainingData):
         return self._of(X, Z, y, exposure)
 
     def with_part(self, X: np.ndarray, Z: np.ndarray, y: np.ndarray) -> StreamedData:
-        """The same data, of which some rows are explained: in user units, as `read` has them."""
+        """The same data with rows to explain: in user units, as from `read`."""
         index = np.arange(len(y))
         own = replace(self.X, values=X, index=index)
         weighed = replace(cast(Frame, self.Z), values=Z, index=index)
@@ -140,18 +140,15 @@ class StreamedData(TrainingData):
         )
 
     def parts(self) -> Iterator[pd.DataFrame]:
-        """Frames of all rows, one after the other, for what goes by the order of rows.
+        """Yield frames of all rows, for results that depend on the order of rows.
 
-        Raises
-        ------
-        ValueError
-            If the model was loaded, without its rows; at the end, if they are not those that were
-            read first, in the same order.
+        Raises ValueError if the model was loaded without its rows; at the end, if rows or their
+        order differ from the first reading.
         """
         yield from self._frames(partial(refuse_reordered, cure=self._source.to_keep_order))
 
     def _frames(self, refuse):
-        """Frames of all rows, whose fingerprint is compared with the first at the end."""
+        """Yield frames of all rows, and compare their fingerprint with the first at the end."""
         found = Fingerprint()
         for frame in self._source.frames():
             found = found.joined(fingerprint(frame))
@@ -178,9 +175,9 @@ class StreamedData(TrainingData):
         of_part: Callable[[Mapping[str, np.ndarray]], Found],
         join: Callable[[Found, Found], Found],
     ) -> Found:
-        """Join what is found of the arrays of each part, on the model's scale.
+        """Combine the results for the arrays of each chunk, on the model's scale.
 
-        Parts are read anew, unless they are few enough to be held. See
+        Chunks are read again, unless they fit into memory. See
         `bayes_gpx.numerics.row_sums.RowParts`.
         """
         columns = self.d + self.p + 1 + (self.exposure is not None)
@@ -191,18 +188,11 @@ class StreamedData(TrainingData):
     def joined[Found](
         self, of_rows: Callable[[TrainingData], Found], join: Callable[[Found, Found], Found]
     ) -> Found:
-        """Join what is found of the rows of each part, which are read anew.
+        """Combine the results for the rows of each chunk, which are read again.
 
-        Parameters
-        ----------
-        of_rows, join : callable
-            That can be pickled, since they may run on other machines. Rows may have another order
-            than they had, as Dask's have after a merge: what is found is not to depend on it.
-
-        Raises
-        ------
-        ValueError
-            If the rows are not those that were read first.
+        Both functions can be pickled, since they may run on other machines. The order of rows may
+        change, as Dask's does after a merge, so results must not depend on it. Raises ValueError if
+        the rows differ from the first reading.
         """
         of_frame = partial(_of_frame, of_rows, self._light.read)
         whole, found = self._source.reduce(of_frame, partial(_of_both, join))
@@ -263,20 +253,9 @@ def read_streamed(
 ) -> StreamedData:
     """Read the moments of a data set, in one pass, and a sample of its rows.
 
-    Parameters
-    ----------
-    source : RowSource
-    y : str
-        Name of the response's column.
-    observation : Reader
-        Reads the response. Its `center` is asked for that of one row, of mean count and exposure.
-    Z : list of str, optional
-        Columns that have weights, where these are not those of X.
-    exposure : str, optional
-        Name of its column.
-    weighs, intercept, scale : bool
-    resolution : float, optional
-        As for `bayes_gpx.data.training.read_training`; found from the sample by default.
+    `y` and `exposure` are names of columns; `Z` names columns with weights if they are not X's. The
+    `center` of `observation` takes one row, of mean count and exposure. `resolution` is as in
+    `bayes_gpx.data.training.read_training`; by default it is found from the sample.
     """
     if not isinstance(y, str):
         raise ValueError(
@@ -333,7 +312,7 @@ def read_streamed(
 
 
 def _response_scaling(observation, names, seen):
-    """Scaling of a response by its moments: its own, or that of f where there is an exposure."""
+    """Scaling of a response from its moments, or of f if there is an exposure."""
     if observation.scaled:
         return response_scaling(seen.of([names.y]))
     if not observation.exposed:
@@ -355,9 +334,9 @@ def read_data(
     resolution: Any = None,
     **options: Any,
 ) -> TrainingData:
-    """Read the training data of a model: a table, or what is read in parts.
+    """Read the training data of a model: a table, or out-of-core data.
 
-    Arguments are those of `bayes_gpx.data.training.read_training` and of `read_streamed`.
+    Arguments as in `bayes_gpx.data.training.read_training` and `read_streamed`.
     """
     source = row_source(X, by_name=isinstance(y, str))
     if source is not None and options.get("groups") is not None:

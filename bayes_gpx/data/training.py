@@ -24,7 +24,7 @@ INTERCEPT = "intercept"
 
 
 class Reader(Protocol):
-    """What is asked of a likelihood where a response is read."""
+    """Attributes of a likelihood that reading a response uses."""
 
     normal: bool
     labelled: bool
@@ -40,33 +40,33 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """Training samples in user units, with the scaling that was frozen on them.
+    """Training rows in user units, with the scaling that was frozen on them.
 
     Attributes
     ----------
     X : Frame
     Z : Frame or None
-        Features that GPX weighs, with the intercept column if there is one.
+        Features with weights in a GPX, with the intercept column if there is one.
     y : array (n,)
     y_name : str
     X_scaling, y_scaling, Z_scaling : Scaling
         The last is None without Z.
     z_is_x : bool
-        Whether the features that are weighed are X itself.
+        The features with weights are X itself.
     intercept : bool
     labels : tuple or None
-        Labels that y codes as 0, 1, ...; None where y holds numbers.
+        Labels that y codes as 0, 1, ...; None for numbers.
     exposure : array (n,) or None
-        Of counts, or ones; None where noise is normal.
+        Exposure of counts, or ones; None for a Gaussian likelihood.
     scales_y : bool
-        Whether y itself is scaled; else its scaling is that of the latent values alone.
+        y itself is scaled; else its scaling is for the latent values alone.
     groups : Groups or None
-        Which rows belong together, where the model has groups.
+        Groups of rows, for models with groups.
     outputs : Outputs or None
-        Where each row has several responses. y are then those that were observed, and the scaling
-        of y is that of all outputs, (q,), or of the one that is asked for.
+        For several responses in each row. y are then the observed values, and the scaling of y is
+        the scaling of all outputs, (q,), or of the one to explain.
     resolution : float or array (q,)
-        The step that y, or each output, was recorded to; 0 where there is none.
+        The rounding step of y, or of each output; 0 without rounding.
     """
 
     X: Frame
@@ -86,10 +86,10 @@ class TrainingData:
     resolution: np.ndarray | float = 0.0
 
     streamed = False
-    """Whether the rows are read in parts, and only a sample of them is held."""
+    """Whether the data are out-of-core, with only a sample in memory."""
 
     stored = True
-    """Whether there are rows: not where a fit of rows in parts was loaded, or sent to a worker."""
+    """Whether there are rows: not for a loaded fit of out-of-core data, or one sent to a worker."""
 
     @property
     def n(self) -> int:
@@ -111,18 +111,15 @@ class TrainingData:
         return self.outputs.codes if self.outputs.asked is None else self.outputs.asked
 
     def of_output(self, name: str) -> "TrainingData":
-        """The same data, of which one output is asked for, in its units."""
+        """The same data, with one output to explain, in its units."""
         outputs = cast(Outputs, self.outputs).asking(name)
         center, scale = (v[outputs.asked] for v in (outputs.scaling.center, outputs.scaling.scale))
         return replace(self, outputs=outputs, y_scaling=Scaling(center, scale), y_name=name)
 
     def codes_at(self, m: int, groups: Groups | None) -> np.ndarray | None:
-        """Codes of the groups of m rows, or of the output that they are asked of; or None.
+        """Codes of the groups of m rows, or of the output to explain; or None.
 
-        Raises
-        ------
-        ValueError
-            Where there are several outputs, and none of them is asked for.
+        Raises ValueError for several outputs without one to explain.
         """
         if self.outputs is None:
             return None if groups is None else groups.codes
@@ -146,7 +143,7 @@ class TrainingData:
             )
 
     def refuse_outputs(self, what: str, cure: str) -> None:
-        """Raise for what is not known of a table of outputs, and say what to do instead."""
+        """Raise for requests that a table of outputs does not support, with a fix."""
         if self.outputs is not None:
             raise ValueError(
                 f"{what} with a model of several outputs; expected a model of one response. {cure}"
@@ -154,7 +151,7 @@ class TrainingData:
 
     @cached_property
     def moments(self) -> Moments:
-        """Of X's columns, in user units."""
+        """Moments of X's columns, in user units."""
         return Moments.of(self.X.values)
 
     @property
@@ -179,19 +176,19 @@ class TrainingData:
 
     @property
     def tied(self) -> bool:
-        """Whether the features that are weighed are X itself, so that z changes with x."""
+        """Whether the features with weights are X itself, and z changes with x."""
         return self.Z is not None and self.z_is_x
 
     @property
     def response_scaling(self) -> Scaling:
-        """Scaling of y itself: that of the latent values, or none where y is not scaled."""
+        """Scaling of y itself: the latent values' scaling, or none if y is not scaled."""
         if self.outputs is not None:
             return self.outputs.scaling_of_cells
         return self.y_scaling if self.scales_y else Scaling(0.0, 1.0)
 
     @property
     def least_noise(self) -> np.ndarray | float:
-        """Standard deviation of rounding errors on the model's scale, that of uniform ones."""
+        """Standard deviation of uniform rounding errors on the model's scale."""
         scaling = self.y_scaling if self.outputs is None else self.outputs.scaling
         return self.resolution / np.sqrt(12.0) / scaling.scale
 
@@ -251,18 +248,10 @@ class TrainingData:
     def read_new(
         self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True
     ) -> tuple[Frame, Frame | None]:
-        """Read new samples in user units.
+        """Read new rows X and Z in user units.
 
-        Returns
-        -------
-        X : Frame
-        Z : Frame or None
-            None for a model without Z, or where Z_new is absent and ``needs_z`` is False.
-
-        Raises
-        ------
-        ValueError
-            If columns are missing, rows do not match, or Z_new is missing or superfluous.
+        Z is None for a model without Z, or without Z_new if ``needs_z`` is False. Raises ValueError
+        if columns are missing, rows do not match, or Z_new is missing or superfluous.
         """
         X = read_features(X_new, "X_new", like=self.X, minimum_rows=1)
         if Z_new is not None and (self.Z is None or self.z_is_x):
@@ -286,12 +275,9 @@ class TrainingData:
         return X, with_intercept(Z) if self.intercept else Z
 
     def read_groups(self, groups_new: Any, X: Frame) -> Groups | None:
-        """Read the groups of new samples X; None for a model without groups.
+        """Read the groups of new rows X; None for a model without groups.
 
-        Raises
-        ------
-        ValueError
-            If groups are missing or superfluous, or do not fit the rows.
+        Raises ValueError if groups are missing or superfluous, or do not fit the rows.
         """
         if self.groups is None:
             if groups_new is not None:
@@ -342,30 +328,26 @@ def read_training(
     Parameters
     ----------
     X, Z : frame, DataArray or array
-    y : series or array; or a table of outputs, if noise is normal and nothing is weighed
+    y : series or array; or a table of outputs, for a Gaussian likelihood without weights
     observation : Reader
-        Reads and centres y.
+        Reads and centers y.
     weighs : bool
-        Whether features are weighed: Z, or X itself where Z is None.
+        Features have weights: Z, or X itself if Z is None.
     exposure : array (n,), optional
-        Where the likelihood is `exposed`.
+        For a likelihood that is `exposed`.
     intercept : bool
-        Weigh a constant 1 too, neither centred nor scaled.
+        Add a constant 1 with a weight, without centering or scaling.
     scale : bool
-        Standardise X, Z and y.
+        Standardize X, Z and y.
     levels : tuple of str, optional
-        Labels that X's one column may hold; they are not scaled.
+        Allowed labels of X's one column; they are not scaled.
     groups : series or array (n,), optional
         A label for each row.
     scalings : tuple of Scaling, optional
-        Of X, y and Z, where they were frozen before.
+        Frozen scalings of X, y and Z.
     resolution : float or sequence, optional
-        The step that the response, or each of several outputs, was recorded to; found from the
-        values by default.
-
-    Returns
-    -------
-    TrainingData
+        The rounding step of the response, or of each of several outputs; by default found from the
+        values.
     """
     if len(getattr(X, "shape", ())) == 1 and len(getattr(y, "shape", ())) == 2:
         raise ValueError(
@@ -430,7 +412,7 @@ def read_training(
 def resolution_of_y(
     given: Any, response: np.ndarray, outputs: Outputs | None, observation: Reader
 ) -> np.ndarray | float:
-    """Resolution of the response, or of each output; 0 where noise has no scale of its own."""
+    """Resolution of the response, or of each output; 0 if noise has no separate scale."""
     if not observation.scaled:
         if given is not None:
             raise ValueError(

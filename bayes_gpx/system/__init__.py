@@ -1,1 +1,1 @@
-"""What the package asks of the machine: files, digests, memory, and where compiled code is kept."""
+"""Operating system and machine: files, digests, memory, and folders of compiled code."""

@@ -1,4 +1,4 @@
-"""Where compiled code is kept, where the home folder cannot be written."""
+"""Folder of compiled code, if the home folder is not writable."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all: written beside their place, and renamed at the end."""
+"""Write files atomically: next to their place, and renamed at the end."""
 
 import os
 import secrets
@@ -11,25 +11,16 @@ from typing import IO
 
 
 def read_path(path: str | PathLike) -> Path:
-    """The path that a user names.
-
-    Raises
-    ------
-    ValueError
-        For what is no path.
-    """
+    """Convert the user's path; raises ValueError for other types."""
     if not isinstance(path, str | PathLike):
         raise ValueError(f"path is a {type(path).__name__}; expected the name of a file.")
     return Path(path)
 
 
 def writable(path: str | PathLike) -> Path:
-    """Check, before anything is computed, that a file can be written there; return its path.
+    """Check, before any computation, that a file can be written, and return its path.
 
-    Raises
-    ------
-    ValueError
-        If it cannot; the message says why.
+    Raises ValueError with the reason if it cannot.
     """
     path = read_path(path)
     if not path.parent.is_dir() or path.is_dir():
@@ -52,10 +43,10 @@ def writable(path: str | PathLike) -> Path:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a binary file, which takes the place of `path` once the block has ended.
+    """Yield a binary file that replaces `path` once the block has ended.
 
-    Where the block fails, what was there stays, and what was written is removed. Of several
-    writers to one path the last to end wins, and its file is whole.
+    If the block fails, the old file stays and the new one is removed. With several writers to one
+    path the last to end wins, and its file is whole.
     """
     path = Path(path)
     if _takes_bytes_only(path):

@@ -18,7 +18,7 @@ MATRICES_OF_A_CLASS = 1
 """Matrices (n, n) that a fit holds besides, for each of several classes; measured: 1.0."""
 
 WORTH_ASKING = LEAST_MATRICES * 8 * 2000**2
-"""Bytes for which no machine is too small: those of 2000 rows."""
+"""Bytes, for 2000 rows, for which the free memory is not checked."""
 
 APPROXIMATE = (
     "Pass approximation=bx.Inducing(m), with some hundred points, or bx.HSGP for few columns; or "
@@ -35,22 +35,17 @@ LIMITS = {
         "total_inactive_file",
     ),
 }
-"""Files of control groups, of version 2 and 1: by the limit's, those of what is used and of its
-parts, and the part that the system gives up first (pages of files)."""
+"""Files of control groups, of version 2 and 1: by the file of the limit, the files of memory in use
+and of its categories, and the category that the system frees first (pages of files)."""
 
 
 @contextmanager
 def room_for_pairs(n: int, approximation: Any, classes: int = 0) -> Iterator[None]:
-    """Refuse a block whose matrices (n, n) exceed memory; if it runs out anyway, name the cure.
+    """Refuse a block with matrices (n, n) that exceed memory; if it runs out anyway, suggest a fix.
 
-    `classes` is the number of functions that several classes have, 0 if there is one function.
-
-    Raises
-    ------
-    ValueError
-        If more is needed than is free; the block is not begun then.
-    MemoryError
-        If memory runs out inside the block.
+    `classes` is the number of functions for several classes, 0 for one function. Raises ValueError
+    if more memory is needed than is free, before the block; MemoryError if it runs out inside the
+    block.
     """
     matrices = LEAST_MATRICES + MATRICES_OF_A_CLASS * classes
     needed = matrices * 8 * n**2

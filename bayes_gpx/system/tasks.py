@@ -23,26 +23,12 @@ def in_turn[Found](
     executor: Executor | None,
     waiting: int = WAITING,
 ) -> Iterator[Found]:
-    """Results of ``task(shared, *arguments)``, in the order of `each`.
+    """Yield results of ``task(shared, *arguments)``, in the order of `each`.
 
-    Parameters
-    ----------
-    task : callable
-        Importable by other processes.
-    shared : object
-        What all tasks are given first. Dask sends it to each worker once; to other processes it
-        goes with each task, but is pickled once, and made anew once by each of them.
-    each : iterable of tuples
-        Further arguments of each task.
-    executor : concurrent.futures.Executor or None
-        Dask's ``client.get_executor()`` too.
-    waiting : int
-        Tasks that are with the executor at a time, at most.
-
-    Raises
-    ------
-    RuntimeError
-        If a Dask cluster has had no workers for `PATIENCE` seconds.
+    The task is importable by other processes. Dask sends `shared` to each worker once; other
+    processes receive it with each task, but it is pickled once, and unpickled once by each of them.
+    At most `waiting` tasks are submitted at a time. Raises RuntimeError if a Dask cluster has had
+    no workers for `PATIENCE` seconds.
     """
     if executor is None:
         for own in each:
@@ -125,6 +111,6 @@ def _arrived(name, pickled):
 
 
 def _of_shared(given, *own):
-    """What a task finds, of its own arguments and of those that all are given."""
+    """Result of a task, from its own arguments and the shared ones."""
     task, shared = given.value
     return task(shared, *own)
