@@ -1,4 +1,4 @@
-"""Means of what is asked of the mean response, over all draws: exact, or by Taylor expansion."""
+"""Means of quantities of the mean response, over all draws: exact, or by Taylor expansion."""
 
 from __future__ import annotations
 
@@ -31,26 +31,20 @@ def means(
     taylor: bool = False,
     progressbar: bool = True,
 ) -> list[np.ndarray]:
-    """Means over draws of what a `ResponseQuantity` asks for, where f is normal given each of them.
+    """Means over draws of a `ResponseQuantity`, for f normal given each draw.
 
-    Parameters
-    ----------
-    asked : ResponseQuantity
-    taylor : bool
-        By expansion of the response around the mean of f to second order, instead of exactly:
+    With `taylor`, the response is expanded around the mean of f to second order, instead of
+    exactly:
 
-            E S(f) = S + V / 2 S''      E S'(f) = S' + V / 2 S'''      E S''(f) = S''
+        E S(f) = S + V / 2 S''      E S'(f) = S' + V / 2 S'''      E S''(f) = S''
 
-    Returns
-    -------
-    array (m, c) of components and, for attributions, the difference (m,); of several classes
-    (m, C, c) and (m, C); in user units
+    Returns components (m, c) and, for attributions, the difference (m,); for several classes (m, C,
+    c) and (m, C); in user units.
 
     References
     ----------
-    Seitz, "Gradient-based explanations for Gaussian process regression and classification
-    models" (2022), equation 35 with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its
-    right.
+    Seitz, "Gradient-based explanations for Gaussian process regression and classification models"
+    (2022), equation 35 with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its right.
     """
     hyper = hyperparameter_draws(model, idata, num_draws)
     observation = model.specification.observation
@@ -82,12 +76,9 @@ def by_draw(
     response: Any,
     progressbar: bool,
 ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
-    """Yield number of a draw, rows, and what `asked` expects there of a normal f.
+    """Yield number of a draw, rows, and the expectation of `asked` there for a normal f.
 
-    Parameters
-    ----------
-    response : callable or None
-        See `ResponseQuantity.expected`; None where nothing is asked of the response.
+    For `response` see `ResponseQuantity.expected`; None if the response is not needed.
     """
 
     def ask(parts, numbers):

@@ -1,7 +1,7 @@
 """Derivatives and attributions of the mean response, which is not linear in f.
 
-They are computed on random functions: the chain rule at a point, or at nodes along a path. For
-each function, attributions add up to the response at x less that at the baseline.
+They are computed on random functions: the chain rule at a point, or at nodes along a path. For each
+function, attributions add up to the response at x minus the response at the baseline.
 """
 
 from __future__ import annotations
@@ -29,33 +29,27 @@ if TYPE_CHECKING:
     from bayes_gpx.numerics.jets import Jet
 
 LEVELS = (8, 16, 32, 64, 128)
-"""Degrees of the polynomials that stand in for f, or for its moments, along a path."""
+"""Degrees of the polynomials that approximate f, or its moments, along a path."""
 
 TRIALS = 8
-"""Functions or draws by which degrees are chosen."""
+"""Number of functions or draws that choose the degrees."""
 
 CLOSE, NEAR = 1e-9, 1e-7
 """Shares of the largest difference that attributions may miss in all: in trials, and later."""
 
 
 def bends(model: ModelLike, quantity: Quantity, on: str) -> bool:
-    """Whether the quantity of the mean response is asked for, and is not that of f.
+    """Whether the quantity of the mean response is requested, and differs from the quantity of f.
 
-    Raises
-    ------
-    ValueError
-        If `on` is unknown.
+    Raises ValueError if `on` is unknown.
     """
     return responds(model, on) and quantity.bends
 
 
 def responds(model: ModelLike, on: str) -> bool:
-    """Whether the mean response is asked about, and is not f itself.
+    """Whether the mean response is explained, and is not f itself.
 
-    Raises
-    ------
-    ValueError
-        If `on` is unknown.
+    Raises ValueError if `on` is unknown.
     """
     one_of("on", on, ("response", "latent"))
     return on == "response" and model.specification.observation.mean_name is not None
@@ -91,18 +85,18 @@ class LatentQuantity:
 
     @property
     def operators(self) -> tuple[Callable, ...]:
-        """What each function is asked for: the quantity, and what it sums to."""
+        """Operators for each function: the quantity, and its total."""
         total = self.quantity.total
         return (self.quantity.operator, *(total[1:] if total else ()))
 
     def spread(self, where: Points) -> Points:
-        """Points at which functions are asked: those of the observations."""
+        """Points at which functions are evaluated: the rows."""
         return where
 
     def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Components of the observations in `rows`, and their total where there is one.
+        """Components of the rows in `rows`, and their total if there is one.
 
-        Of several classes (k, C, c) and (k, C).
+        For several classes (k, C, c) and (k, C).
         """
         first, *total = values
         if first.ndim == 1:
@@ -113,17 +107,10 @@ class LatentQuantity:
 
 @dataclass(frozen=True, eq=False)
 class ResponseQuantity:
-    """What is asked of the mean response, by the chain rule; methods as those of `LatentQuantity`.
+    """A quantity of the mean response, by the chain rule; methods as in `LatentQuantity`.
 
-    Attributes
-    ----------
-    model : Model
-    latent : Quantity
-        The same of f: its derivatives or attributions.
-    where : Points
-        Where it is asked.
-    degree : int
-        Of the polynomials along paths.
+    `latent` is the quantity of f, derivatives or attributions, at the points `where`; `degree` is
+    for the polynomials along paths.
     """
 
     model: Any
@@ -165,19 +152,13 @@ class ResponseQuantity:
     def answers(
         self, ask: Callable[..., Iterator], count: int
     ) -> Iterator[tuple[int, np.ndarray, list[np.ndarray]]]:
-        """Yield number, rows and answers of functions or draws, each by the degree that it needs.
+        """Yield number, rows and answers of functions or draws, each with the degree that it needs.
 
-        A few of them choose a degree for each row. Then all are asked, and where attributions still
-        miss their sum, that row of that function is asked again by the next degree.
-
-        Parameters
-        ----------
-        ask : callable
-            From a list of `ResponseQuantity` and numbers (None for all) to number, position in the
-            list, a slice of rows, and the answers: shares (k, d) and the differences (k,) to sum
-            to; or, of several classes, (k, C, d) and (k, C).
-        count : int
-            How many there are.
+        Some of the `count` functions choose a degree for each row. Then all are evaluated. If
+        attributions still miss their sum, the row of this function is evaluated again with the next
+        degree. `ask` maps a list of `ResponseQuantity` and numbers (None for all) to number,
+        position in the list, a slice of rows, and the answers: attributions (k, d) and their
+        differences (k,), or (k, C, d) and (k, C) for several classes.
         """
         rows = np.arange(len(self.where.X))
         if not self.latent.total:
@@ -229,11 +210,11 @@ class ResponseQuantity:
         return True
 
     def noise(self, theta: Mapping[str, Any]) -> float:
-        """Variance of what is beside f in what is asked about, on the model's scale."""
+        """Variance of the noise that is added to f, on the model's scale."""
         return 0.0
 
     def spread(self, where: Points) -> Points:
-        """All places on the path of the first observation, then those of the second."""
+        """All places on the path of the first row, then on the path of the second row."""
         if not self.latent.total:
             return where
         t = chebyshev(self.degree)[:, None]
@@ -251,10 +232,10 @@ class ResponseQuantity:
         return replace(where, X=X, Z=Z, baseline=None, group=group)
 
     def combine(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Slopes of the response times those of f, at the point or along the path.
+        """Slopes of the response times slopes of f, at the point or along the path.
 
-        Values and gradients of f at t places for each of k rows, (k t,) and (k t d,), become shares
-        (k, d) and, along paths, differences (k,).
+        Values and gradients of f at t places for each of k rows, (k t,) and (k t d,), become
+        attributions (k, d) and, along paths, differences (k,).
         """
         if self.model.specification.classes is not None:
             return self._combine_classes(rows, *values)
@@ -283,21 +264,14 @@ class ResponseQuantity:
         return [self._way[rows][:, None] * shares, self._between(ends, rows)]
 
     def expected(self, mean: Jet, variance: Jet, response: Callable[..., Any]) -> list[np.ndarray]:
-        """Means of what `combine` gives where f is normal, by Stein's identity.
+        """Means of the results of `combine` for normal f, by Stein's identity.
 
             E[dS(f)/dx_d] = m_d E S'(f) + V_d / 2 E S''(f)
 
-        Parameters
-        ----------
-        mean, variance : Jet
-            Of f, at the points of `spread`, on the model's scale.
-        response : callable
-            From mean and variance of f to E S(f), and to E S'(f) with E S''(f), if asked for.
-
-        Returns
-        -------
-        array (m, d), and for attributions the differences (m,); of several classes (m, C, d) and
-        (m, C), by quasi-random points
+        Jets are at the points of `spread`, on the model's scale. `response` maps mean and variance
+        of f to E S(f), and to E S'(f) with E S''(f), if requested. Returns (m, d), and for
+        attributions the differences (m,); for several classes (m, C, d) and (m, C), by quasi-random
+        points.
 
         References
         ----------
@@ -322,7 +296,7 @@ class ResponseQuantity:
         return [self._way * shares, self._between(ends, slice(None))]
 
     def _between(self, ends, rows):
-        """Difference of both ends (m, 2[, C]) of paths; 0, not round-off, of those of no length."""
+        """Difference of both ends (m, 2[, C]) of paths; exactly 0 for paths of no length."""
         moved = self._way[rows].any(axis=1)
         return np.where(moved.reshape((-1, *[1] * (ends.ndim - 2))), ends[:, 1] - ends[:, 0], 0.0)
 
@@ -364,7 +338,7 @@ def _jacobian(f):
 
 @lru_cache(maxsize=16)
 def fine(degree: int, panels: int) -> tuple[np.ndarray, np.ndarray]:
-    """Matrix from a polynomial's values to those at nodes of a quadrature, and its weights."""
+    """Matrix from a polynomial's values to its values at nodes of a quadrature, and the weights."""
     t, w = gauss_legendre(16, panels)
     return interpolation(degree, t), w
 

@@ -1,4 +1,4 @@
-"""What a verb asks for, what is gathered of it over draws, and how that is named."""
+"""Requests of explanation functions, their results over draws, and the names of these."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,32 +16,21 @@ from bayes_gpx.draws.mixtures import Mixture
 from bayes_gpx.validation import one_of
 
 RESPONSE = "response"
-"""What the mean response is called beside its own name, whatever the likelihood."""
+"""Second name of the mean response, for every likelihood."""
 
 
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Mean and sd of y, a probability or a rate, as those of the response."""
+    """Copy mean and sd of y, a probability or a rate as moments of the response."""
     return {f"{RESPONSE}_{part}": variables[f"{name}_{part}"] for part in ("mean", "sd")}
 
 
 class ResultBuilder:
-    """All that is gathered of a quantity and of what goes with it, over draws and blocks of rows.
+    """Gather the moments and draws of a quantity, over draws and blocks of rows.
 
-    Parameters
-    ----------
-    quantity : Quantity
-    features : list of str or None
-        Which components are wanted; all by default.
-    m : int
-        Number of observations.
-    covariance : bool
-
-    Attributes
-    ----------
-    drawn : integer array
-        Components that are to be drawn: the wanted ones; all, where they sum to a total; or of a
-        symmetric matrix one of each pair. `_kept` picks the wanted ones from all, and `_place` says
-        where in what was kept each number of the result is.
+    `features` are the requested components, all by default, and `m` is the number of rows. `drawn`
+    are the components to draw: the requested ones; all, if they sum to a total; or one of each pair
+    of a symmetric matrix. `_kept` picks the requested ones from all, and `_place` is the position
+    of each result among these.
     """
 
     def __init__(self, quantity, features, m, covariance):
@@ -88,8 +77,8 @@ class ResultBuilder:
     def add(self, rows, part, noise, total, number=0):
         """Add the normal of one draw, counted from 0; `noise` and `total` on the model's scale.
 
-        `total` holds the mean and the variance (k,) of what the components of k rows sum to; or
-        the `Conditional` of the quantity without deviations.
+        `total` contains the mean and the variance (k,) of the components' sum for k rows, or the
+        `Conditional` of the quantity without deviations.
         """
         quantity, factor = self._quantity, self._quantity.factor[0]
         found = {quantity.name: part.moments(self._kept)}
@@ -130,7 +119,7 @@ class ResultBuilder:
         return {self._drawn_as(name): values for name, values in found.items()}
 
     def dataset(self, model, where, stores):
-        """Name what was gathered."""
+        """Name the gathered results."""
         quantity, training = self._quantity, model.training
         wide = quantity.components is not None and not quantity.across
         labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
@@ -191,7 +180,7 @@ class ResultBuilder:
 
 
 def _values_of(frame, values, labels):
-    """Values of the components (m, c), from those of all columns; an intercept's are 1."""
+    """Values of the components (m, c), from the values of all columns; 1 for an intercept."""
     columns = [*frame.columns, INTERCEPT]
     values = np.append(values, np.ones((len(values), 1)), axis=1)
     return values[:, [columns.index(label) for label in labels]]

@@ -1,9 +1,9 @@
-"""Where draws go: into memory, or to a zarr store that appears whole and can be resumed.
+"""Destinations of draws: memory, or a zarr store that appears whole and can be resumed.
 
-A store grows in a folder beside its place, `name.unfinished`, together with who asked for it, with
-the sums over draws so far, and with the moments of single draws that intervals are made of. What is
-not written yet is NaN: chunks that are being filled are in memory until the sums are kept. The
-finished store is renamed to its place, and only then is an earlier one removed.
+A store grows in the folder `name.unfinished`, with its request, the sums over draws so far, and the
+moments of single draws for intervals. Missing values are NaN: incomplete chunks stay in memory
+until the sums are written. The finished store is renamed to its place, and only then is an earlier
+one removed.
 """
 
 import json
@@ -25,7 +25,7 @@ from bayes_gpx.draws.mixture_intervals import MOST_NUMBERS
 from bayes_gpx.system.files import replaced
 
 DIMS = ("chain", "draw", "obs")
-"""The first dims of stored draws; what follows belongs to the quantity."""
+"""The first dims of stored draws, before the dims of the quantity."""
 
 WRITTEN = "bayes_gpx_arrays"
 """Attribute of a store: all that the package wrote into it, and so may remove."""
@@ -44,15 +44,10 @@ HELD = 2**23
 
 
 class Claim:
-    """A call's claim on a folder of what is unfinished: the last call that made one has it.
+    """A call's claim on the folder of an unfinished store; the last claim wins.
 
-    Each write is within `held`, so that of two calls the earlier ends and spoils nothing.
-
-    Parameters
-    ----------
-    folder : Path
-    path : Path
-        Where the finished store will stand.
+    Each write is within `held`, so the earlier of two calls ends without damage. The finished store
+    will be at `path`.
     """
 
     def __init__(self, folder: Path, path: Path) -> None:
@@ -69,7 +64,7 @@ class Claim:
             yield
 
     def moved_away(self) -> Path:
-        """Rename the folder, so that no other call finds it; returns where it is then."""
+        """Rename the folder to a place that no other call uses, and return it."""
         away = self._folder.with_name(f".{secrets.token_hex(8)}.unfinished")
         with self.held():
             self._folder.rename(away)
@@ -114,25 +109,11 @@ class _Claimed:
 
 
 class Memory:
-    """Arrays in memory.
+    """Arrays in memory, one dict of `shapes` by name for each class.
 
-    Parameters
-    ----------
-    shapes : list of dict
-        Of the arrays, by name; one dict for each class.
-    seed : int or None
-
-    Attributes
-    ----------
-    arrays : list of dict of arrays (chain, draw, obs[, feature[, feature_bis]])
-    held : list of dict
-        Those that the result is to be made with.
-    entropy : int
-        What the draws' seeds are made from.
-    done : tuple of int
-        Hyperparameter draws that are done, and rows of the next.
-    room : float
-        Means and variances that can be kept beside the arrays, for intervals.
+    `arrays` are (chain, draw, obs[, feature[, feature_bis]]), and `held` those in the result.
+    `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of the
+    next. `room` is the number of means and variances that can be kept in addition, for intervals.
     """
 
     def __init__(self, shapes, seed):
@@ -147,7 +128,7 @@ class Memory:
         return np.zeros(shape)
 
     def keep(self, done, sums):
-        """Keep nothing: what is in memory cannot be resumed."""
+        """Do nothing: results in memory cannot be resumed."""
 
     def finished(self, dataset):
         """Return the dataset, which has the arrays."""
@@ -155,28 +136,17 @@ class Memory:
 
 
 class Store:
-    """Arrays of a zarr store on its way to a path; attributes and methods as those of `Memory`.
+    """Arrays of a zarr store on its way to a path; attributes and methods as in `Memory`.
 
-    Parameters
-    ----------
-    path : str or path
-        A new one, or that of an earlier store.
-    shapes : dict of tuples
-        Of the arrays, by name.
-    seed : int or None
-    asked : str or None
-        Digest of all that decides the numbers: an unfinished store of the same is resumed. None
-        where the sums cannot be resumed: it then begins again.
-    sums : list of arrays
-        Filled with those that an unfinished store kept.
-    along : str
-        The dim after `obs`.
+    `path` is new, or an earlier store's. `asked` is a digest of everything that determines the
+    numbers: an unfinished store with this digest is resumed, and its sums are copied to `sums`.
+    None starts again. `along` is the dim after `obs`.
 
     Raises
     ------
     ValueError
-        If there is something at the path that the package did not write, or beside it an
-        unfinished store that was asked for otherwise.
+        If there is something at the path that the package did not write, or an unfinished store of
+        another request.
     """
 
     def __init__(self, path, shapes, seed, asked=None, sums=(), along="feature", together=1):
@@ -236,7 +206,7 @@ class Store:
         self._kept = time.monotonic()
 
     def finished(self, dataset):
-        """Write the rest, and put the store in its place; returns what it holds."""
+        """Write the rest, move the store to its place, and return its content."""
         self._write()
         names = [*self.arrays[0], *dataset.variables]
         with self._claim.held():
@@ -302,12 +272,9 @@ class Store:
 
 
 def appear(made: Path, folder: Path, path: Path) -> None:
-    """Rename a folder that is whole, in the place of an earlier one, which is removed.
+    """Rename a complete folder, and remove an earlier one in its place.
 
-    Raises
-    ------
-    ValueError
-        If another call was faster.
+    Raises ValueError if another call was faster.
     """
     try:
         if folder.exists():
@@ -332,16 +299,11 @@ def put_in_place(claim: Claim, path: Path) -> None:
 
 
 class ChunkedArray:
-    """An array of a store, whose chunks are written when there is no more room to hold them.
+    """An array of a store with chunks that are written when memory is full.
 
-    Where draws come one by one, and a chunk has several, it would be read and compressed again with
-    each of them. Chunks are written in the order in which they were begun.
-
-    Parameters
-    ----------
-    array : zarr.Array (chain, draw, obs, ...)
-    room : int
-        Numbers that are held at most, but for one more chunk.
+    If draws come one by one, and a chunk has several, each draw would read and compress its chunk
+    again. Chunks are written in the order in which they were begun. At most `room` numbers are in
+    memory, and one more chunk.
     """
 
     def __init__(self, array, room):
@@ -393,7 +355,7 @@ def append(store: str | PathLike, variables: xr.Dataset) -> None:
 
 
 def with_more(path: str | PathLike, variables: xr.Dataset) -> xr.Dataset:
-    """Write further variables, a Dataset, into a finished store; returns what it holds then."""
+    """Write further variables, a Dataset, into a finished store, and return its content."""
     import zarr
 
     written = cast(list[str], zarr.open_group(path, mode="r").attrs[WRITTEN])
@@ -403,12 +365,9 @@ def with_more(path: str | PathLike, variables: xr.Dataset) -> xr.Dataset:
 
 
 def made_beside(folder: Path) -> Path:
-    """Make a folder beside another one, to be renamed to it once it is whole.
+    """Make a folder next to another one, to be renamed to it once it is complete.
 
-    Raises
-    ------
-    ValueError
-        If it cannot be made there.
+    Raises ValueError if it cannot be made there.
     """
     made = folder.with_name(f".{secrets.token_hex(8)}.unfinished")
     try:

@@ -1,4 +1,4 @@
-"""Graphs of the training rows alone, at every draw: what each row is given the others."""
+"""Graphs of the training rows, at every draw, such as leave-one-out predictions."""
 
 from __future__ import annotations
 
@@ -38,22 +38,12 @@ def at_training_rows(
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> tuple[list[np.ndarray], HyperparameterDraws, float]:
-    """Evaluate ``build``, a list of graphs of the training data alone, at every draw.
+    """Evaluate ``build``, graphs of numbers or arrays from the training data alone, at every draw.
 
-    Parameters
-    ----------
-    build : Build
-        Graphs of one number, or of arrays.
-    rows : array of int, optional
-        Positions of the only rows that the arrays are wanted for, whose first axis is over rows.
-    groups : array of int (n,), optional
-        Codes of groups of rows, for graphs that need all rows of a group at once.
-    order : array of int (n,), optional
-        Positions of all rows in the order in which graphs are given them.
-
-    Returns
-    -------
-    list of arrays (chain, draw, ...), the HyperparameterDraws, and the largest relative jitter
+    `rows` are positions of the requested rows, the first axis of the arrays. `groups` (n,) are
+    codes of groups, for graphs that need all rows of a group at once. `order` (n,) are positions of
+    all rows in the order of the graphs. Returns arrays (chain, draw, ...), the HyperparameterDraws,
+    and the largest relative jitter.
     """
     hyper, n = hyperparameter_draws(model, idata, num_draws), model.training.n
     structure = Structure.of(model, hyper)
@@ -120,7 +110,7 @@ def _joined_blocks(arrays, blocks):
 
 
 def _row_blocks(model, rows):
-    """The rows in blocks whose design has `BLOCK_BYTES` at the most."""
+    """The rows in blocks with a design of at most `BLOCK_BYTES`."""
     size = _block_size(model)
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bayes_gpx.posteriors.constraints import Constraints
 
 STATEMENT = "statement"
-"""Dim of what constraints state, one thing at a point each."""
+"""Dim of statements of constraints, each at one point."""
 
 
 def _untruncated(draw: OneDraw) -> list:
@@ -40,28 +40,13 @@ def with_truncated(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """The fit with a draw, for each of its draws, of the noisy values of bounded constraints.
+    """Add a draw of the noisy values of bounded constraints to each draw of a fit.
 
-    Given hyperparameters and such values all that is asked of the process is normal again, and the
-    mixture over draws is the truncated posterior. Hyperparameters stay as they are; they are
-    weighed by the probability of the bounds that expectation propagation finds.
-
-    Parameters
-    ----------
-    model : Model
-        With constraints in bounds and normal noise.
-    idata : xarray.DataTree
-        A fit of it.
-    draws : int
-        Where the fit holds a single draw, it is repeated so often.
-    seed : int, optional
-    progressbar : bool
-
-    Returns
-    -------
-    xarray.DataTree
-        With `constrained` (chain, draw, statement) in the group `posterior`, in user units; the
-        statements are those of the group `constraints` that have bounds.
+    Given hyperparameters and these values the process is normal again, and the mixture over draws
+    is the truncated posterior. Hyperparameters are unchanged; they are weighed by the probability
+    of the bounds from expectation propagation. A single draw is repeated `draws` times. The group
+    `posterior` gains `constrained` (chain, draw, statement), in user units, for the bounded
+    statements of the group `constraints`. For a Gaussian likelihood.
     """
     found = _repeated(idata, draws)
     (means, covs), hyper, _ = at_training_rows(model, idata, _untruncated, progressbar=progressbar)

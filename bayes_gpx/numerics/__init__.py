@@ -1,1 +1,1 @@
-"""Numerical tools that know no Gaussian process: linear algebra, quadrature, compilation."""
+"""Numerical tools without Gaussian processes: linear algebra, quadrature, compilation."""

@@ -101,7 +101,7 @@ def coalitions(players: Players, orders: Orders) -> Coalitions:
 def _of_columns(
     players: Players, joined: np.ndarray, shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Masks and shares of columns, from those of players (s, players) and (players, s)."""
+    """Masks and shares of columns, from masks (s, players) and shares (players, s) of players."""
     d = sum(map(len, players))
     masks, wide = np.zeros((len(joined), d), bool), np.zeros((d, len(joined)))
     for k, own in enumerate(players):

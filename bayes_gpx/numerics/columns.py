@@ -12,17 +12,7 @@ from bayes_gpx.aliases import Tensor
 
 
 def among_all(part: Tensor, columns: np.ndarray, d: int | Tensor, *axes: int) -> Tensor:
-    """Widen these axes of an array from some columns to all d columns.
-
-    Parameters
-    ----------
-    part : tensor
-    columns : array of int
-        Which of all columns those of `part` are, in their order.
-    d : int or scalar tensor
-    *axes : int
-        Not negative.
-    """
+    """Widen these non-negative axes of an array from some `columns` to all d columns."""
     for axis in axes:
         sizes = [pt.as_tensor(d if a == axis else part.shape[a]) for a in range(part.ndim)]
         part = _zeros(sizes)[(slice(None),) * axis + (columns,)].set(part)
@@ -30,10 +20,10 @@ def among_all(part: Tensor, columns: np.ndarray, d: int | Tensor, *axes: int) ->
 
 
 def _zeros(sizes):
-    """Zeros of these sizes, of which the type knows those that are plain to see.
+    """Zeros of these sizes, with constant sizes in the type.
 
-    `pytensor.tensor.zeros` infers sizes from all that an array is made of each time that it is
-    called, which takes longer than the array's graph takes to compile.
+    `pytensor.tensor.zeros` infers sizes from the array's whole graph at each call, which takes
+    longer than compiling the graph.
     """
     known = [get_underlying_scalar_constant_value(s, raise_not_constant=False) for s in sizes]
     shape = [None if isinstance(s, Variable) else int(s) for s in known]

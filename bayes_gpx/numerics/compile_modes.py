@@ -1,4 +1,4 @@
-"""How PyTensor compiles what is called few times: in a moment, to NumPy and LAPACK."""
+"""PyTensor modes for functions with few calls: fast compilation, to NumPy and LAPACK."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -32,10 +32,10 @@ def _inlined(fgraph, node):
 
 @node_rewriter([pt.second])
 def _spread(fgraph, node):
-    """Replace `second`, which has no function of NumPy and runs in Python for every number.
+    """Replace `second`, which has no NumPy function and runs in Python for every number.
 
-    The node is made as it is, since `pt.alloc` would infer again what the type knows already, from
-    all of the graph below.
+    The node is made directly, since `pt.alloc` would infer the known type again, from the whole
+    graph below.
     """
     like, values = node.inputs
     both = zip(like.type.broadcastable, like.shape, values.shape, strict=True)
@@ -57,10 +57,10 @@ class SumOfProduct(Op):
 
 @node_rewriter([Sum])
 def _contracted(fgraph, node):
-    """Replace the sum of a product of arrays by a scalar product, which makes one array less.
+    """Replace the sum of a product of arrays by a scalar product, which saves an array.
 
-    The first factors are multiplied first, so that sums which begin alike, as derivatives of one
-    covariance do, share their products.
+    The first factors are multiplied first, so sums with equal first factors, such as derivatives of
+    one covariance, share their products.
     """
     (product,) = node.inputs
     if len(node.op.axis or range(product.ndim)) < product.ndim:
@@ -92,12 +92,9 @@ def _factors(product):
 
 
 class Sloped(Op):
-    """An operation whose slopes may be found by another, which finds its one number first.
+    """An operation with slopes that another operation may compute, after its one number.
 
-    Attributes
-    ----------
-    slopes_of : Sloped or None
-        Where this one finds slopes: what of.
+    `slopes_of` is the operation that this one computes slopes of, or None.
     """
 
     slopes_of: "Sloped | None" = None
@@ -105,7 +102,7 @@ class Sloped(Op):
 
 @node_rewriter(None)
 def _found_beside(fgraph, node):
-    """Replace a number by the same one that is found beside its slopes."""
+    """Replace a number by the equal one that is computed with its slopes."""
     if not isinstance(node.op, Sloped) or not node.inputs:
         return None
     for other, _ in fgraph.clients[node.inputs[0]]:

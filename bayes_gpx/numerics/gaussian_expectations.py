@@ -27,7 +27,7 @@ DROP = 36.0
 """An integrand below exp(-36) of its peak is left out."""
 
 SDS = 9.0
-"""Standard deviations at which a normal density has dropped by more than that."""
+"""Standard deviations at which a normal density is below this limit."""
 
 FURTHEST, FEW = 8.0, 41
 """The trapezoid rule from -8 to 8 with 41 nodes, for a standard normal variable. With a logit link
@@ -44,24 +44,12 @@ def nodes(
     slope: Tensor,
     peak: TensorLike,
 ) -> tuple[Tensor, Tensor]:
-    """Nodes and weights for expectations of g(f) h(f) where f ~ N(mean, variance), of any smooth h.
+    """Nodes and weights for expectations of g(f) h(f) with f ~ N(mean, variance), for any smooth h.
 
-    Parameters
-    ----------
-    log_g : callable
-        Log of a log-concave g, elementwise on (n, K).
-    mean, variance : tensor (n,)
-        The variance may be 0.
-    slope : tensor (n,)
-        Derivative of log_g at the mean.
-    peak : tensor (n,) or float
-        The peak of g times the density lies between `mean` and here; may be infinite.
-
-    Returns
-    -------
-    f : tensor (n, K)
-    log_weights : tensor (n, K)
-        E[g h] is the sum of exp(log_weights) h(f) over the last axis.
+    `log_g` is the log of a log-concave g, elementwise on (n, K), with derivative `slope` (n,) at
+    the mean. The variance (n,) may be 0. The peak of g times the density lies between `mean` and
+    `peak`, which may be infinite. Returns f (n, K) and log_weights (n, K): E[g h] is the sum of
+    exp(log_weights) h(f) over the last axis.
     """
     sd = pt.sqrt(variance)
     # In standard deviations: log g is concave, so its slope at the mean bounds the way to the peak.

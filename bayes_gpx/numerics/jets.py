@@ -30,17 +30,10 @@ class Jet(NamedTuple):
 
 
 def expectation(mean: Jet, variance: Jet, value: np.ndarray, rates: Sequence[np.ndarray]) -> Jet:
-    """Jet of E g(f) where f ~ N(mean, variance), by the chain rule.
+    """Jet of E g(f) for f ~ N(mean, variance), by the chain rule.
 
-    The derivative of E g(f) in the variance is half its second derivative in the mean.
-
-    Parameters
-    ----------
-    mean, variance : Jet
-    value : array (m,)
-        E g(f).
-    rates : sequence of arrays (m,)
-        Expectations of g' and g''; where the jets have second derivatives, of g''' and g'''' too.
+    The derivative of E g(f) in the variance is half its second derivative in the mean. `rates` are
+    expectations (m,) of g' and g''; if the jets have second derivatives, also of g''' and g''''.
     """
     if mean.first is None:
         return Jet(value)

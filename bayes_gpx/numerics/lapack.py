@@ -1,7 +1,7 @@
-"""LAPACK's factors, solutions and inverses by address, so that calls release Python's lock.
+"""LAPACK's factors, solutions and inverses by address; calls then release Python's lock.
 
-SciPy's own wrappers hold the lock, and chains that share a process would wait for each
-other; `ctypes` calls into the same routines do not.
+SciPy's own wrappers hold the lock, and chains that share a process would wait for each other;
+`ctypes` calls into the same routines do not.
 """
 
 import ctypes
@@ -21,7 +21,7 @@ ONE, MINUS = np.array([1.0]), np.array([-1.0])
 """Factors of a product."""
 
 TOGETHER, MANY = 96, 1000
-"""Rows of a triangle that LAPACK inverts best, and from which on its own blocks are as good."""
+"""Rows of a triangle that LAPACK inverts fastest, and above which its own blocks are as fast."""
 
 
 def address(name: str) -> int:
@@ -62,10 +62,10 @@ potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr = (
 
 
 def invert(upper: np.ndarray) -> None:
-    """Have the upper triangle that holds U hold that of (U'U)^-1.
+    """Replace U in the upper triangle by the upper triangle of (U'U)^-1.
 
-    As `potri`, in five sixths of its time for some hundred rows: blocks of columns are multiplied
-    by the inverse of what stands before them.
+    Like `potri`, in five sixths of its time for some hundred rows: blocks of columns are multiplied
+    by the inverse of the columns before them.
     """
     n = len(upper)
     order, info = np.array([n], np.int32), np.zeros(1, np.int32)

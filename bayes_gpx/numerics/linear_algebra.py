@@ -1,4 +1,4 @@
-"""Cholesky factors with adaptive jitter, and what is solved with them."""
+"""Cholesky factors with adaptive jitter, and solutions from them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,21 +28,9 @@ def solve(root: Tensor, B: Tensor) -> Tensor:
 
 
 def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
-    """Call ``attempt(jitter)`` with 0, then with growing jitter, until all is finite.
+    """Call ``attempt(jitter)`` with 0, then with growing relative jitter, until all is finite.
 
-    Parameters
-    ----------
-    attempt : callable
-        Takes the relative jitter, returns a sequence of arrays.
-
-    Returns
-    -------
-    arrays, jitter
-
-    Raises
-    ------
-    ValueError
-        If the largest jitter does not help.
+    Returns the arrays and the jitter; raises ValueError if the largest jitter does not help.
     """
     for jitter in (0.0, *JITTERS):
         arrays = attempt(jitter)
@@ -58,10 +46,10 @@ def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
 def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
     """Square root A of covariances (..., c, c), A A' = covariance.
 
-    A Cholesky factor, or scaled eigenvectors where one is singular; eigenvalues that round-off
-    alone may have made count as 0, since their roots would be 1e-8 rather than 1e-16. Both are of
-    the correlations, so that a component in small units is not lost in the round-off of one in huge
-    units; one without variance keeps exactly none.
+    A Cholesky factor, or scaled eigenvectors of a singular matrix. Eigenvalues within round-off
+    count as 0, since their roots would be 1e-8 rather than 1e-16. Both use the correlations, so
+    components in small units are not lost in the round-off of components in huge units; a component
+    without variance stays exactly 0.
     """
     sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
     scale = np.where(sd > 0, sd, 1.0)

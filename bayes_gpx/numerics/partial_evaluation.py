@@ -1,4 +1,4 @@
-"""Compiled functions in two stages: what depends on fixed arguments alone is computed once."""
+"""Compiled functions in two stages: graphs of fixed arguments alone are computed once."""
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -13,15 +13,9 @@ from bayes_gpx.numerics.threads import LOCK, ThreadedFunction
 
 
 class Staged:
-    """A function that is called many times with some of its arguments the same.
+    """A function for many calls with some constant arguments.
 
     ``Staged(changing, fixed, outputs, mode).given(*fixed)`` is a function of the changing ones.
-
-    Parameters
-    ----------
-    changing, fixed : list of tensor variables
-    outputs : list of tensor variables
-    mode : pytensor Mode
     """
 
     def __init__(self, changing: Sequence, fixed: Sequence, outputs: Sequence, mode: Mode) -> None:

@@ -1,4 +1,4 @@
-"""A progress display that knows when to be silent, and a line before what takes long."""
+"""A progress display that is silent if not useful, and a line before long computations."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -20,18 +20,18 @@ from rich.progress import (
 from bayes_gpx.system.memory import in_words, peak
 
 WORTH_SAYING = 60.0
-"""Seconds from which it is said beforehand how long something will take."""
+"""Seconds above which the duration of a computation is announced."""
 
 
 PROBE = 400
-"""Rows of the matrices whose product tells how fast the machine is."""
+"""Rows of the matrices with a product that measures the machine's speed."""
 
 _CHEAPER: ContextVar[tuple[str, float] | None] = ContextVar("_CHEAPER", default=None)
 
 
 @contextmanager
 def beside(cheaper: tuple[str, float] | None) -> Iterator[None]:
-    """Context in which `foretell` also names what is cheaper, by the share of time it takes."""
+    """Context in which `foretell` also names a cheaper approximation, with its relative time."""
     token = _CHEAPER.set(cheaper)
     try:
         yield
@@ -40,10 +40,10 @@ def beside(cheaper: tuple[str, float] | None) -> Iterator[None]:
 
 
 def progress_bar(wanted: bool) -> Progress:
-    """Progress display on a terminal or in a notebook; silent where output goes to a file.
+    """Progress display on a terminal or in a notebook; silent if output goes to a file.
 
-    Says what is being done, how much of it is done, for how long, and how long it will still take.
-    Silent in all threads but the main one too, as a terminal has one display at a time.
+    Shows the task, its progress, and the elapsed and remaining time. Silent in all threads but the
+    main one, since a terminal has one display at a time.
     """
     console = Console(stderr=True)
     alone = threading.current_thread() is threading.main_thread()
@@ -77,26 +77,12 @@ def foretell(
     wanted: bool,
     quicker: tuple[str, float] | None = None,
 ) -> None:
-    """Say in one line how long something will take, where that is more than a minute.
+    """Announce in one line the duration of a computation, if it is more than a minute.
 
-    And how much memory there was need of, for one evaluation too; and what is cheaper, where
-    `beside` knows.
-
-    Parameters
-    ----------
-    what : str
-        What is about to be done.
-    evaluate : callable
-        What will be called again and again. It is called once, and once more to be timed, since
-        the first call may compile.
-    times : int
-        About how often, in all.
-    at_once : int
-        How many calls run at a time.
-    wanted : bool
-        Whether anything may be said; else nothing is called.
-    quicker : tuple of str and float, optional
-        What else could be called, and the share of the time that it takes.
+    Also announces the memory that one evaluation needed, and a cheaper approximation from `beside`.
+    `evaluate` is called once, and once more for timing, since the first call may compile; about
+    `times` calls will follow, `at_once` at a time. Nothing is called unless `wanted`. `quicker` is
+    an alternative and its relative time.
     """
     if not wanted or threading.current_thread() is not threading.main_thread():
         return

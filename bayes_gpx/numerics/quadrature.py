@@ -44,10 +44,8 @@ def interpolation(n: int, at: np.ndarray) -> np.ndarray:
 def rule(method: str, steps: int | None) -> Rule:
     """Return the nodes of a method by name, with `steps` intervals or Gauss-Legendre nodes.
 
-    Raises
-    ------
-    ValueError
-        For an unknown method, fewer than one step, or an odd number of steps for Simpson's.
+    Raises ValueError for an unknown method, fewer than one step, or an odd number of steps for
+    Simpson's.
     """
     if method not in METHODS:
         raise ValueError(f"Unknown method {method!r}; expected 'exact' or one of {METHODS}.")

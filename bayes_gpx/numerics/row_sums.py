@@ -1,8 +1,8 @@
-"""Sums over rows of data, block after block: no array has an axis of all rows.
+"""Sums over rows of data, block by block: no array has an axis of all rows.
 
 The graph of one block of rows is compiled once and evaluated for each. Derivatives of the sums are
-sums over rows too, of the block's vector-Jacobian product, for which the block is computed anew.
-Rows are arrays, or are read in parts for each sum anew. A largest value is found as a sum is.
+sums of the block's vector-Jacobian products, for which the block is computed again. Rows are
+arrays, or out-of-core and read again for each sum. Maxima are computed like sums.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ ROWS = 4096
 """Rows of a block: the same on every machine, since sums depend on their order."""
 
 PARTS = Generic()
-"""Type of a variable whose value is a `RowParts`."""
+"""Type of a variable with a `RowParts` as its value."""
 
 
 class RowParts(Protocol):
-    """Rows that are read in parts, again and again, always the same ones."""
+    """Out-of-core rows, read repeatedly in chunks, always the same rows."""
 
     def sums[Found](
         self,
         of_part: Callable[[Mapping[str, np.ndarray]], Found],
         join: Callable[[Found, Found], Found],
     ) -> Found:
-        """Join, in an order that workers do not change, what is found of the arrays of each part.
+        """Combine the results for the arrays of each chunk, in an order independent of workers.
 
-        Several parts at a time, which may be elsewhere: both functions can be pickled.
+        Several chunks at a time, possibly on other machines: both functions can be pickled.
         """
 
 
 def parameters_of(outputs: Sequence, symbols: Sequence) -> list:
-    """Variables from which graphs follow beside symbols and constants, the last such ones."""
+    """Variables that graphs depend on, other than symbols and constants, closest to the outputs."""
     depends, fixed, needed = {*symbols}, set[Any](), dict[Any, None]()
     for node in io_toposort([], outputs):
         fixed.update(v for v in node.inputs if isinstance(v, Constant))
@@ -65,13 +65,13 @@ class RowGraph:
     Parameters
     ----------
     parameters, held, rows : list of tensor variables
-        Inputs: what the graphs depend on beside rows, of which `held` counts as constant where
-        there are derivatives, and arrays whose first axis is that of rows.
+        Inputs: `parameters` and `held` are independent of rows, and `held` is constant in
+        derivatives; `rows` are arrays with rows as their first axis.
     outputs : list of tensor variables
     size : int, optional
         Rows of a block; `ROWS` by default.
     joins : list of ufuncs or None, optional
-        What joins each output of two blocks, `numpy.add` by default; None keeps both, in a list.
+        Combine each output of two blocks, `numpy.add` by default; None keeps both, in a list.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class RowGraph:
         return hash(self._shape())
 
     def __getstate__(self):
-        """Without what threads hold."""
+        """Pickle without the objects of threads."""
         return self.parameters, self.held, self.rows, self.outputs, self.size, self.joins
 
     def __setstate__(self, state):
@@ -153,9 +153,9 @@ class RowGraph:
         return [[v] if join is None else v for join, v in zip(self.joins, found, strict=True)]
 
     def total(self, *values: Any) -> list[np.ndarray]:
-        """Sums of the outputs over all blocks, in their order, or what their `joins` make of them.
+        """Sums of the outputs over all blocks, in their order, or their combination by `joins`.
 
-        In the place of each array of rows may be the `RowParts` that have it, by its symbol's name.
+        Instead of arrays of rows, a `RowParts` may be passed, with arrays by the symbols' names.
         """
         self.pool  # noqa: B018 compiled now: the caller may hold what threads would wait for
         joined = partial(_joined, self.joins)
@@ -202,16 +202,9 @@ def _joined(joins, one, other):
 class RowSums(Sloped):
     """(*parameters, *held, *rows) -> sums of a `RowGraph`'s outputs over all blocks of rows.
 
-    Sums are differentiable in the parameters, once.
-
-    Parameters
-    ----------
-    graph : RowGraph
-    slopes_of : RowSums, optional
-        The sums of which these are derivatives: behind the sum itself, where that is one number.
-    parts : RowParts, optional
-        Has the rows, which are no inputs then: of code in which Python's objects are none, as
-        numba's.
+    Sums are differentiable in the parameters, once. `slopes_of` are the sums of which these are
+    derivatives, placed after a sum that is one number. `parts` has the rows, which are then no
+    inputs: for code without Python objects, such as numba's.
     """
 
     __props__ = ("graph", "slopes_of", "parts")
@@ -233,7 +226,7 @@ class RowSums(Sloped):
             storage[0] = np.asarray(total)
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Not of rows that are read in parts: compiling reads nothing."""
+        """Not for out-of-core rows: compiling reads nothing."""
         return self.parts is None
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
@@ -282,18 +275,12 @@ def row_sums(
     held: dict[Tensor, Any] | None = None,
     size: int | None = None,
 ) -> list[Tensor]:
-    """Sums over all rows of what graphs give for a block of them.
+    """Sums over all rows of graphs of a block of rows.
 
-    Parameters
-    ----------
-    outputs : list of tensors
-        Graphs of the symbols in `rows`, and of anything else.
-    rows, held : dict
-        From the symbols of a block of rows to the arrays of all rows, or to the variable of type
-        `PARTS` that has these by the symbols' names; and from other symbols to values that count as
-        constant where there are derivatives.
-    size : int, optional
-        Rows of a block; `ROWS` by default.
+    `outputs` are graphs of the symbols in `rows`, and of anything else. `rows` maps symbols of a
+    block to arrays of all rows, or to the variable of type `PARTS` that has these by name; `held`
+    maps other symbols to values that are constant in derivatives. `size` is the number of rows of a
+    block, `ROWS` by default.
     """
     held = held or {}
     graph, parameters = RowGraph.of(outputs, [*rows], [*held], size)

@@ -61,8 +61,8 @@ def log_ndtr_slopes(z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
     """First, second and third derivative of `log_ndtr`.
 
     With the hazard r = pdf / cdf they are r, -r (z + r) and r ((z + r) (z + 2 r) - 1). In the left
-    tail z + r is 1 / |z| and the bracket 2 / z^4, so both come from Laplace's continued fraction
-    r = t + 1 / (t + 2 / (t + 3 / ...)), t = -z, whose levels y_k = k / (t + y_{k+1}) are positive.
+    tail z + r is 1 / |z| and the bracket 2 / z^4, so both come from Laplace's continued fraction r
+    = t + 1 / (t + 2 / (t + 3 / ...)), t = -z, with positive levels y_k = k / (t + y_{k+1}).
     """
     r, excess, bracket = _far(pt.maximum(-z, -FAR))
     near = pt.maximum(z, FAR)

@@ -1,8 +1,8 @@
 """Compiled functions and BLAS for several threads: PyTensor's functions serve one at a time.
 
-A function of PyTensor keeps its arguments and results in storage of its own, so two threads that
-call it at once overwrite each other's numbers. Whatever is compiled once and kept is therefore
-compiled here, and every thread calls a copy of its own.
+A PyTensor function stores its arguments and results, so two threads that call it at once overwrite
+each other's numbers. Functions that are compiled once and kept are therefore compiled here, and
+every thread calls a separate copy.
 """
 
 import os
@@ -33,18 +33,10 @@ def copy(function: Any) -> Callable:
 
 
 class Copies(threading.local):
-    """Copies of compiled functions for each thread, and what the thread keeps for its next call.
+    """Copies of compiled functions for each thread, and an object kept for its next call.
 
-    Parameters
-    ----------
-    compiled : callable
-        Returns the functions to be copied; each thread calls it once.
-
-    Attributes
-    ----------
-    functions : tuple
-    last : object
-        What the thread has stored here, None at first.
+    `compiled` returns the functions to copy; each thread calls it once. `last` is the object that
+    the thread has stored, None at first.
     """
 
     def __init__(self, compiled: Callable[[], Iterable]) -> None:
@@ -58,13 +50,9 @@ POOLS: WeakSet = WeakSet()
 
 
 class Pool:
-    """Copies of a compiled function, made beforehand: threads that take one need no lock.
+    """Copies of a compiled function, made in advance: threads that take one need no lock.
 
     For threads that work for a caller who may hold `LOCK`, and waits for them.
-
-    Parameters
-    ----------
-    function : compiled function
     """
 
     def __init__(self, function: Any) -> None:
@@ -78,7 +66,7 @@ class Pool:
             self._free.put(copy(self._function))
 
     def complete(self) -> None:
-        """Have all copies again, after threads that took some were left behind by a fork."""
+        """Restore all copies, after a fork lost threads that had taken some."""
         if self._free.qsize() < self._number:
             self._fill()
 
@@ -93,15 +81,7 @@ class Pool:
 
 
 class ThreadedFunction:
-    """A compiled function that any thread may call.
-
-    Parameters
-    ----------
-    inputs, outputs : as `pytensor.function` takes them
-    mode : pytensor Mode
-    **options
-        Of `pytensor.function`.
-    """
+    """A compiled function that any thread may call; arguments as in `pytensor.function`."""
 
     def __init__(
         self, inputs: Sequence, outputs: Any, *, mode: Mode | str = MODE, **options: Any
@@ -148,7 +128,7 @@ class _Limit:
     def held(self, number: int, *, shared: bool = False) -> Iterator[None]:
         """Context in which BLAS uses at most `number` threads.
 
-        Where several threads share it, the limit does not change: sums of products depend on it.
+        If several threads share it, the limit does not change: sums of products depend on it.
         """
         asked = number, threading.get_ident(), shared
         with LOCK:
@@ -183,7 +163,7 @@ class _Limit:
 
 @cache
 def _controller():
-    """Of the libraries that are loaded when it is first asked for: to look for them takes 5 ms."""
+    """Controller of the libraries that are loaded at the first call; the search takes 5 ms."""
     return ThreadpoolController()
 
 
@@ -205,7 +185,7 @@ def _any_thread():
 
 
 def _limit(number):
-    """Set the limit; returns what restores each library's own."""
+    """Set the limit; returns a function that restores each library's own."""
     with _any_thread():
         return _controller().limit(limits=number, user_api="blas")
 
@@ -229,17 +209,11 @@ if "register_at_fork" in vars(os):  # a child must not inherit a lock that anoth
 def in_order[Found](
     function: Callable[[Any], Found], join: Callable[[Found, Found], Found], parts: Iterable
 ) -> Found:
-    """Join, in their order, what a function finds of each part, several parts at a time.
+    """Combine, in their order, the results of a function for each part, several parts at a time.
 
-    Which parts are worked on at the same time changes no bit, and only these are held.
-
-    Parameters
-    ----------
-    function : callable
-        Called by as many threads as BLAS may have, each with BLAS to itself; by the caller's alone
-        where chains share BLAS.
-    join : callable
-    parts : iterable, not empty
+    Results are bitwise identical for any parallelism, and only current parts are in memory. As many
+    threads call the function as BLAS may have, each with BLAS to itself; only the caller's thread
+    if chains share BLAS. `parts` is not empty.
     """
     workers = BLAS.workers
     if workers == 1:
@@ -250,7 +224,7 @@ def in_order[Found](
 
 
 PARALLEL_FROM = 200
-"""Observations from which several densities at a time are faster than one after the other.
+"""Observations above which several densities at a time are faster than one by one.
 
 With fewer, most of the time is Python's own, which runs one thread at a time.
 """
@@ -262,14 +236,14 @@ def parallel_densities(n: int) -> int:
 
 
 THREADED_FROM = 3000
-"""Observations from which BLAS is given more than one thread."""
+"""Observations above which BLAS has more than one thread."""
 
 
 def blas_threads(n: int, parallel: int = 1) -> AbstractContextManager[None]:
     """Context in which BLAS uses as many threads as n observations are worth.
 
-    Factors of small matrices gain little by more than one thread, and lose much by it
-    where another process wants the processor; `parallel` chains share the processors.
+    Factors of small matrices gain little from several threads, and lose much if another process
+    wants the processor; `parallel` chains share the processors.
     """
     enough = n >= THREADED_FROM
     number = max(1, (os.cpu_count() or 1) // parallel) if enough else 1

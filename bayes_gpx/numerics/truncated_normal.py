@@ -22,31 +22,18 @@ def truncated_normal(
     rng: np.random.Generator,
     steps: int = STEPS,
 ) -> np.ndarray:
-    """Draw from normals between bounds, one draw from each.
+    """Draw from normals between bounds, one draw (D, k) from each.
 
-    Parameters
-    ----------
-    mean : array (D, k)
-    cov : array (D, k, k)
-        Positive definite.
-    low, high : array (k,)
-        Bounds, `low` below `high`; infinite where there are none.
-    rng : numpy.random.Generator
-    steps : int
-        Of a quarter period each. Without bounds one step ends at an independent draw.
-
-    Returns
-    -------
-    array (D, k)
-        Between the bounds.
+    `mean` is (D, k), `cov` (D, k, k) positive definite, and `low` and `high` (k,) may be infinite.
+    Each of the `steps` is a quarter period. Without bounds one step ends at an independent draw.
 
     Notes
     -----
     In the potential ``-log N(x | mean, cov)``, with velocities drawn from ``N(0, cov)``, paths are
-    ellipses, ``x(t) - mean = (x(0) - mean) cos t + v(0) sin t``, and the times at which they reach
-    a bound are known. There the velocity is reflected, ``v - 2 cov_i v_i / cov_ii``. No step is
-    ever rejected: Pakman and Paninski, "Exact Hamiltonian Monte Carlo for truncated multivariate
-    Gaussians" (2014), sections 2 and 3.1.
+    ellipses, ``x(t) - mean = (x(0) - mean) cos t + v(0) sin t``, and reach bounds at known times.
+    There the velocity is reflected, ``v - 2 cov_i v_i / cov_ii``. No step is ever rejected: Pakman
+    and Paninski, "Exact Hamiltonian Monte Carlo for truncated multivariate Gaussians" (2014),
+    sections 2 and 3.1.
     """
     sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
     inset = INSET * np.minimum(sd, high - low)
@@ -81,7 +68,7 @@ def _quarter_period(x, v, cov, low, high):
 
 
 def _times_to(x, v, low, high):
-    """Times in (0, 2 pi] at which ``x cos t + v sin t`` leaves its bounds, infinite where never."""
+    """Times in (0, 2 pi] at which ``x cos t + v sin t`` leaves its bounds, infinite if never."""
     radius, phase = np.hypot(x, v), np.arctan2(v, x)
     found = np.inf
     for bound, sign in ((high, 1.0), (low, -1.0)):

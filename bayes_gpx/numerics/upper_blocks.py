@@ -27,13 +27,13 @@ from bayes_gpx.numerics.compile_modes import SumOfProduct
 from bayes_gpx.numerics.threads import in_order
 
 NUMBERS = 2**17
-"""Of an array in a block of rows, so that some arrays stay in the processor's cache."""
+"""Numbers of an array in a block of rows; some arrays then fit into the processor's cache."""
 
 LEAST_ROWS = 16
 """Rows of a block at least: with fewer, most of the time would be Python's own."""
 
 FROM = 500
-"""Rows from which blocks are worth their Python."""
+"""Fewest rows for which blocks are worth their Python overhead."""
 
 
 class UpperOp(Op):
@@ -44,17 +44,11 @@ class UpperOp(Op):
 
 
 class UpperBlocks(Op):
-    """Operations on the numbers of square matrices, done block after block of rows.
+    """Elementwise operations on square matrices, done block by block of rows.
 
-    Parameters
-    ----------
-    group : list of nodes
-        In their order.
-    inputs : list of variables
-        Matrices of all rows and columns, of all rows or of all columns; single numbers.
-    outputs : list of variables
-        Matrices, which are zero before a block's first column, and otherwise anything below the
-        diagonal; and sums over matrices that are zero there.
+    `group` are nodes in their order. `inputs` are matrices, with all rows and columns, one row or
+    one column, and single numbers. `outputs` are matrices, zero before a block's first column and
+    arbitrary below the diagonal otherwise, and sums over matrices that are zero there.
     """
 
     def __init__(self, group: Sequence[Apply], inputs: Sequence, outputs: Sequence) -> None:
@@ -83,7 +77,7 @@ class UpperBlocks(Op):
             storage[0] = np.asarray(total) if matrix is None else matrix
 
     def _of_block(self, inputs, matrices, rows):
-        """Write the block of each matrix; returns what is to be added."""
+        """Write the block of each matrix; returns the summands of the sums."""
         at = rows, slice(rows.start, None)
         values = [
             v[tuple(which if own else slice(None) for which, own in zip(at, shared))]  # noqa: B905
@@ -119,7 +113,7 @@ def _with_diagonal(replaced, block, values):
 
 
 def _kept(storage, n):
-    """The matrix of the last call, whose numbers will be replaced, or one of zeros."""
+    """The matrix of the last call, to be overwritten, or a matrix of zeros."""
     (kept,) = storage
     return np.zeros((n, n)) if kept is None or kept.shape != (n, n) else kept
 
@@ -129,7 +123,7 @@ def _added(one, other):
 
 
 class ByUpperBlocks(GraphRewriter):
-    """Have `UpperBlocks` compute what an `UpperOp` reads, and what follows from its slopes."""
+    """Use `UpperBlocks` for the inputs of an `UpperOp`, and for functions of its slopes."""
 
     def apply(self, fgraph: FunctionGraph) -> None:
         """Rewrite a graph with matrices of many rows; leave others as they are."""
@@ -165,7 +159,7 @@ def _zero_below(nodes, slopes):
 
 
 def _inside(fgraph, nodes, zero_below):
-    """Nodes whose results are needed on and above the diagonal alone, in their order."""
+    """Nodes with results needed only on and above the diagonal, in their order."""
     found = set()
     for node in reversed(nodes):
         (*_, out) = node.outputs
@@ -186,7 +180,7 @@ def _inside(fgraph, nodes, zero_below):
 
 
 def _number_by_number(node):
-    """Whether a node makes a matrix of others, each number from those at the same place."""
+    """Whether a node is elementwise: each number of its matrix depends on numbers at its place."""
     (*_, out) = node.outputs
     if out.type.ndim != 2 or any(out.type.broadcastable) or out.type.dtype != "float64":
         return False
