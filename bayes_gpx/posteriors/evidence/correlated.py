@@ -1,14 +1,13 @@
-"""Laplace's approximation for several classes that correlate beforehand.
+"""Laplace's approximation for several a priori correlated classes.
 
 The prior covariance of the latent values f (n, C), rows first, is a sum of Kronecker products,
 
     K = sum_s K_s (x) B_s,     K_s (n, n), B_s (C, C)
 
 The information at the mode is block-diagonal, W_i = diag(p_i) - p_i p_i' = A_i A_i' in row i with
-probabilities p_i. With M = I + A' K A the posterior is the prior conditioned through
-C = A M^-1 A', and the determinant of I + K W is that of M. Newton steps to the mode are found by
-conjugate gradients, of which an iteration takes S C n^2. Then time grows with (n C)^3, and memory
-with (n C)^2.
+probabilities p_i. With M = I + A' K A the posterior is the prior conditioned through C = A M^-1 A',
+and det(I + K W) = det(M). Newton steps to the mode use conjugate gradients, with S C n^2 operations
+for each iteration. In total, time grows with (n C)^3, and memory with (n C)^2.
 
 References
 ----------
@@ -42,17 +41,16 @@ def climb_together(local, K, rest, begun, concave):
 
 
 class _OfCorrelated(FindsModeOfClasses):
-    """(K, shared, y) -> what is found at the mode; K (S, n, n), shared (S, C, C), codes y (n,)."""
+    """(K, shared, y) -> results at the mode; K (S, n, n), shared (S, C, C), codes y (n,)."""
 
     climb = staticmethod(climb_together)
 
 
 class CorrelatedMode(_OfCorrelated):
-    """(K, shared, y) -> log evidence, and what the data leave behind; no gradient.
+    """(K, shared, y) -> log marginal likelihood, and a summary of the data; no gradient.
 
-    Outputs, after the log evidence: alpha (n, C), the slope of log p(y | f) at the mode, where f is
-    K alpha; and the lower triangular root (n C, n C) of M. Where no mode is found the log evidence
-    is -inf.
+    The other outputs are alpha (n, C), the slope of log p(y | f) at the mode, where f is K alpha;
+    and the lower triangular root (n C, n C) of M. Without a mode the first output is -inf.
     """
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix)
@@ -69,12 +67,12 @@ class CorrelatedMode(_OfCorrelated):
 
 
 class CorrelatedEvidence(_OfCorrelated):
-    """(K, shared, y) -> log evidence, and what its gradient is made of.
+    """(K, shared, y) -> log marginal likelihood, and the parts of its gradient.
 
-    Outputs, after the log evidence: its derivatives in K and in `shared`; alpha (n, C), the slope
-    of log p(y | f) at the mode, where f is K alpha; the posterior covariances of each row's latent
-    values (n, C, C). Where no mode is found the log evidence is -inf and the gradient zero. Only
-    the log evidence is differentiable.
+    The other outputs are its derivatives in K and in `shared`; alpha (n, C), the slope of log p(y |
+    f) at the mode, where f is K alpha; and the posterior covariances of each row's latent values
+    (n, C, C). Without a mode the first output is -inf and the gradient zero. Only the first output
+    is differentiable.
     """
 
     outputs = (pt.dscalar, pt.dtensor3, pt.dtensor3, pt.dmatrix, pt.dtensor3)

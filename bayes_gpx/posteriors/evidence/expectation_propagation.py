@@ -38,7 +38,7 @@ LARGEST_MISS = 1e-5
 """Sites that still move by more than this after all passes count as not found."""
 
 LEAST_SITE = 1e-9
-"""Information of an observation's site at the least, as a share of what is known without it."""
+"""Smallest information of an observation's site, relative to the information without it."""
 
 LEAST_STEP = 0.1
 """Sites of all observations move at once, by at least this share of the way to their new values:
@@ -56,13 +56,13 @@ class AllSites(NamedTuple):
     Attributes
     ----------
     mean, variance : (n + k,)
-        Of the sites; first those of the n observations.
+        Moments of the sites; first of the n observations.
     center, spread : (n,)
         Mean and variance of f at each observation given all others.
     log_factor : scalar
-        Log of what the sites' normal densities are multiplied by.
+        Log factor of the sites' normal densities.
     of_rows : (n,)
-        The share of the observations in it.
+        The observations' contributions to it.
     """
 
     mean: Tensor
@@ -84,30 +84,12 @@ def _given_y(likelihood):
 
 
 def propagate(given_y, m, S, n, low, high):
-    """Sites for values ~ N(m, S): n with likelihoods, and others that lie between bounds.
+    """Sites for values ~ N(m, S): n with likelihoods, and k others between bounds.
 
-    Parameters
-    ----------
-    given_y : callable
-        From mean and variance of the first n values to those given their own observation.
-    m : array (n + k,)
-    S : array (n + k, n + k)
-    n : int
-    low, high : array (k,)
-
-    Returns
-    -------
-    mean, variance : array (n + k,)
-        Of the sites.
-    center, spread : array (n,)
-        Mean and variance of the first n values given all sites but their own.
-    log_factor : float
-        That of the bounds' sites.
-
-    Raises
-    ------
-    LinAlgError
-        Where no sites are found.
+    `given_y` maps mean and variance of the first n values to their moments given their own
+    observation. Returns mean and variance (n + k,) of the sites; center and spread (n,), the
+    moments of the first n values given all sites but their own; and the log factor of the bounds'
+    sites. Raises LinAlgError if no sites are found.
     """
     scale, of_bounds = np.sqrt(np.diag(S)[:n]), None
     tau, nu = np.zeros(n), np.zeros(n)
@@ -146,7 +128,7 @@ def propagate(given_y, m, S, n, low, high):
 def _given_rows(m, S, tau, nu):
     """Mean (n + k,), variances (n,) and covariances with the last k (n + k, k) of all values.
 
-    Of N(m, S) times sites of the first n of precision tau and mean nu / tau.
+    The distribution is N(m, S) times sites of the first n of precision tau and mean nu / tau.
     """
     n, root = len(tau), np.sqrt(tau)
     factor = cholesky(np.eye(n) + root[:, None] * S[:n, :n] * root, lower=True)
@@ -158,18 +140,13 @@ def _given_rows(m, S, tau, nu):
 
 
 class PropagatedSites(Op):
-    """(C, y, exposure, low, high, *hyperparameters) -> what `propagate` finds, for all values.
+    """(C, y, exposure, low, high, *hyperparameters) -> results of `propagate`, for all values.
 
-    C is the prior covariance of f at the observations y (n,), and of k values after it, which lie
-    between bounds, noise of the latter included. Where the bounds are equal the value is known, and
-    its site has no variance. Nothing is differentiable: at the fixed point the derivative of the
-    log evidence in C, and in the likelihood's hyperparameters, is that with all sites held.
-    Variances are NaN and the log factor is -inf where no sites are found.
-
-    Parameters
-    ----------
-    likelihood : ScalarLikelihood
-        Log-concave.
+    C is the prior covariance of f at the observations y (n,), followed by k values between bounds,
+    with their noise. If the bounds are equal the value is known, and its site has no variance.
+    Nothing is differentiable: at the fixed point the derivative of the log marginal likelihood in
+    C, and in the hyperparameters of the (log-concave) likelihood, is the derivative with all sites
+    fixed. Without sites, variances are NaN and the log factor is -inf.
     """
 
     __props__ = ("likelihood",)
@@ -232,7 +209,7 @@ def all_sites(
 ) -> AllSites:
     """Sites of observations and constraints, for symbolic arguments.
 
-    Of these the log factors alone have a derivative, in the likelihood's hyperparameters; see
+    Only the log factors have a derivative, in the likelihood's hyperparameters; see
     `PropagatedSites` for arguments and for the meaning of this derivative.
     """
     own = [theta[name] for name in likelihood.hyperparameters]

@@ -102,26 +102,13 @@ def _left_out_by_coefficients(sign, own, H, alpha, extra):
 def groups_left_out(
     precision: Precision, alpha: Tensor, groups: Tensor, extra: Tensor | None = None
 ) -> list[Tensor]:
-    """What the other groups say of each observation, and of each group.
+    """Predictions of each observation, and of each group, given the other groups.
 
-    Parameters
-    ----------
-    precision : Precision
-    alpha : tensor (n,)
-        It times the observations.
-    groups : tensor (n,)
-        Codes.
-    extra : tensor (n,), optional
-        Variances that are added to those of an observation that was left out.
-
-    Returns
-    -------
-    shift : (n,)
-        By how much an observation is above its mean given the other groups, ``P_GG^-1 alpha_G``.
-    variance : (n,)
-        Diagonal of its covariance with the others of its group, ``P_GG^-1``.
-    joint : (n,)
-        Log density of all observations of its group given the other groups.
+    `alpha` (n,) is the precision P times the observations, `groups` (n,) are codes, and `extra`
+    (n,) adds variances to observations that are left out. Returns shift (n,), the observation minus
+    its mean given the other groups, ``P_GG^-1 alpha_G``; variance (n,), the diagonal of
+    ``P_GG^-1``; and joint (n,), the log density of all observations of its group given the other
+    groups.
     """
     extra = pt.zeros_like(alpha) if extra is None else extra
     node = GroupsLeftOut(precision.sign).make_node(precision.own, precision.H, alpha, extra, groups)

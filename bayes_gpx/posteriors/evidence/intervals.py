@@ -1,6 +1,6 @@
-"""Normal values of which only an interval is known, by expectation propagation.
+"""Normal values with known intervals, by expectation propagation.
 
-Each interval becomes a normal site, a value observed with noise, so that what follows is normal.
+Each interval becomes a normal site, a value observed with noise, so all results are normal.
 
 References
 ----------
@@ -29,12 +29,12 @@ LARGEST_MISS = 1e-6
 """Sites that still move by more than this after all passes count as not found."""
 
 LEAST_SITE = 1e-10
-"""Information of a site at the least, as a share of the prior's: a site of less says nothing."""
+"""Smallest information of a site, relative to the prior's; smaller sites are negligible."""
 
 FAR, NARROW = 5.0, 3e-3
-"""Beyond so many sds into a tail moments are a continued fraction, and for intervals so narrow that
-the density hardly changes in them a series: differences of distribution functions would lose them.
-"""
+"""Number of sds in a tail above which moments use a continued fraction, and width of intervals
+below which they use a series, because the density is almost constant. Differences of distribution
+functions would lose all digits."""
 
 NEGLIGIBLE = 37.0
 """A bound beyond which exp(-this) of the probability lies is none."""
@@ -81,17 +81,12 @@ def _of_tail(t):
 
 
 def sites_of(m, S, low, high, begun=None):
-    """Normal sites for g ~ N(m, S) that lies between bounds, (k,) each.
+    """Normal sites for g ~ N(m, S) between bounds, (k,) each.
 
-    The search begins at sites of such means and variances, where there are any.
-
-    Returns
-    -------
-    mean, variance : array (k,)
-        Each site is N(g_i | mean, variance), up to a factor.
-    log_factor : float
-        Sum of the logs of these factors; -inf where no sites were found. The log probability of the
-        box is this plus the log density of `mean` under N(m, S + diag(variance)).
+    The search begins at the sites with the moments `begun`, if any. Returns mean and variance (k,),
+    each site being N(g_i | mean, variance) up to a factor, and the sum of the logs of these
+    factors, -inf if no sites were found. The log probability of the box is this plus the log
+    density of `mean` under N(m, S + diag(variance)).
     """
     k, scale = len(m), np.sqrt(np.diag(S))
     tau, nu = np.zeros(k), np.zeros(k)
@@ -148,10 +143,10 @@ def times_sites(m, S, tau, nu):
 class IntervalSites(Op):
     """(C, y, low, high) -> means and variances of sites (k,), and the log of their factors.
 
-    C is the covariance of y (n,) and, after it, of k values that lie between bounds. Where the
-    bounds are equal the value is known, and its site has no variance. Sites are differentiated
-    nowhere: at a fixed point of expectation propagation the derivative of the log evidence in C is
-    the one with the sites held.
+    C is the covariance of y (n,), followed by k values between bounds. If the bounds are equal the
+    value is known, and its site has no variance. Sites have no derivatives: at a fixed point of
+    expectation propagation the derivative of the log marginal likelihood in C is the derivative
+    with fixed sites.
     """
 
     __props__ = ()

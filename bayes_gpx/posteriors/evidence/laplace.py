@@ -54,16 +54,11 @@ REMEMBERED = 2**25
 
 
 class Search:
-    """The search for modes under one likelihood, each of which it makes once for each thread.
+    """The search for modes under one likelihood, with one search for each thread.
 
-    It begins where the running thread's last one ended. That is a matter of time alone: a
-    log-concave likelihood has one mode. Others begin at 0.
-
-    Parameters
-    ----------
-    likelihood : Likelihood
-    graph, climb : callable
-        As `local_graph` and `climb` below.
+    It begins at the thread's last mode, which only saves time: a log-concave likelihood has one
+    mode. For other likelihoods it begins at 0. `graph` and `climb` are like `local_graph` and
+    `climb` below.
     """
 
     def __init__(self, likelihood, graph, climb):
@@ -127,28 +122,12 @@ def local_graph(likelihood):
 
 
 def climb(local, K, rest, begun, concave):
-    """Search for the mode of p(f | y) by damped Newton steps; here and below, numba can compile it.
+    """Search for the mode of p(f | y) by damped Newton steps; numba can compile this function.
 
-    Apart from `newton.ascend`: numba takes minutes where a climb is handed its steps as functions.
-
-    Parameters
-    ----------
-    local : callable
-        See `local_graph`.
-    K : array (n, n)
-        Prior covariance of f.
-    rest : tuple
-        What `local` takes besides f.
-    begun : array (n,)
-        K^-1 f to begin at, where that is higher than at 0.
-    concave : bool
-        Whether the likelihood is log-concave.
-
-    Returns
-    -------
-    arrived : bool
-    f, alpha : array (n,)
-        The mode, and K^-1 f.
+    It duplicates `newton.ascend`, because numba takes minutes if steps are passed as functions.
+    `local` is a `local_graph` with arguments f and `rest`, and K (n, n) the prior covariance of f.
+    The search begins at K^-1 f = `begun`, if this is better than 0. Returns whether it converged,
+    the mode f, and alpha = K^-1 f.
     """
     n = len(K)
     f, alpha = np.zeros(n), np.zeros(n)
@@ -227,12 +206,9 @@ def nothing(n):
 
 
 class FindsMode(Op):
-    """(K, y, ...) -> what is found at the mode.
+    """(K, y, ...) -> results at the mode.
 
-    Parameters
-    ----------
-    likelihood : object
-        See `bayes_gpx.likelihoods`; elementwise, unless `graph` and `climb` are others.
+    The likelihood is elementwise, unless `graph` and `climb` are others.
     """
 
     __props__ = ("likelihood",)
@@ -262,7 +238,7 @@ class FindsMode(Op):
             )
 
     def __getstate__(self):
-        """Without what threads hold."""
+        """Pickle without the objects of threads."""
         return {"likelihood": self.likelihood}
 
     def __setstate__(self, state):
@@ -287,19 +263,14 @@ class LaplaceMode(FindsMode):
 
 
 class LaplaceEvidence(FindsMode):
-    """(K, y, exposure, *hyperparameters) -> log evidence, and what its gradient is made of.
+    """(K, y, exposure, *hyperparameters) -> log marginal likelihood, and parts of its gradient.
 
-    K (n, n) is the prior covariance of the latent values f at the observations. Outputs, after the
-    log evidence: its derivative in K; the mode f; alpha, the slope of log p(y | f) there; W, the
-    information there; the posterior variances of f; the pull of the mode on the evidence; and the
-    share of each prior variance that the other observations leave, 1 - W variance, (n,) each. Where
-    no mode is found the log evidence is -inf and the gradient zero. Only the log evidence is
-    differentiable.
-
-    Parameters
-    ----------
-    likelihood : object
-        Elementwise; see `bayes_gpx.likelihoods`.
+    K (n, n) is the prior covariance of the latent values f at the observations. The other outputs
+    are its derivative in K; the mode f; alpha, the slope of log p(y | f) there; W, the information
+    there; the posterior variances of f; the derivative of the log marginal likelihood through the
+    mode; and the proportion of each prior variance left by the other observations, 1 - W variance,
+    (n,) each. Without a mode the first output is -inf and the gradient zero. Only the first output
+    is differentiable. The likelihood is elementwise.
     """
 
     outputs = (pt.dscalar, pt.dmatrix, *[pt.dvector] * 6)
@@ -392,21 +363,10 @@ class Sites(NamedTuple):
 
 
 def laplace_sites(likelihood, K, y, theta, exposure):
-    """Laplace's approximation for symbolic arguments.
+    """Laplace's approximation for symbolic arguments, as `Sites`.
 
-    Parameters
-    ----------
-    likelihood : object
-    K : tensor (n, n)
-    y : tensor (n,)
-    theta : dict of tensors
-        The likelihood's hyperparameters, and perhaps others.
-    exposure : tensor (n,)
-
-    Returns
-    -------
-    Sites
-        Of which only the log evidence is differentiable.
+    `theta` contains the likelihood's hyperparameters, and perhaps others. Only the log marginal
+    likelihood is differentiable.
     """
     own = [theta[name] for name in likelihood.hyperparameters]
     logp, _, f, alpha, W, variance, _, left = LaplaceEvidence(likelihood)(K, y, exposure, *own)

@@ -5,29 +5,12 @@ SLACK = 1e-12
 
 
 def ascend(state, direction, step, given, steps, halvings, tolerance):
-    """Climb from a state by steps that are halved until they do not go down.
+    """Ascend from a state by steps that are halved until they do not go down.
 
-    Parameters
-    ----------
-    state : tuple
-        Begins with its height and its distance from the state before, as a share of its size.
-    direction : callable
-        From a state and `given` to whether there is a direction, and that, as `step` takes it.
-    step : callable
-        From a state, a direction, a share of it and `given` to whether there is a state, and that.
-    given : tuple
-        What both callables take besides.
-    steps, halvings : int
-        Most steps, and most halvings of one step.
-    tolerance : float
-        Two states at most this far apart end the climb.
-
-    Returns
-    -------
-    bool
-        Whether there was a direction at every state.
-    tuple
-        The last state, which is the highest.
+    A state begins with its height and its relative distance from the previous state. `direction`
+    maps a state and `given` to whether there is a direction, and the direction. `step` maps a
+    state, a direction, a fraction and `given` to whether there is a state, and the state. Returns
+    whether there was a direction at every state, and the last state, which is the highest.
     """
     for _ in range(steps):
         there, way = direction(state, given)

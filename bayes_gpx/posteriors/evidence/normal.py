@@ -18,7 +18,7 @@ from bayes_gpx.numerics import lapack
 from bayes_gpx.numerics.upper_blocks import UpperOp
 
 ROWS = 512
-"""Rows that a low-rank density works on at a time, so that they stay in the processor's cache."""
+"""Rows in a block of a low-rank density, which fits into the processor's cache."""
 
 
 def _address(array):
@@ -50,15 +50,15 @@ class _Factored:
         self.logp = -0.5 * (y @ self.alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
 
     def invert(self):
-        """Have the factor's triangle hold that of C^-1."""
+        """Replace the factor's triangle by the triangle of C^-1."""
         lapack.invert(self.factor)
 
     def invert_factor(self):
-        """Have the factor's triangle hold that of its own inverse, transposed."""
+        """Replace the factor's triangle by its inverse, transposed."""
         self._call(lapack.trtri, _address(lapack.PLAIN))
 
     def add_square(self):
-        """Add alpha alpha' to what the factor's triangle holds."""
+        """Add alpha alpha' to the factor's triangle."""
         k, one, unit = _address(self._order), np.array(1, np.int32), np.array(1.0)
         alpha, root = _address(self.alpha), _address(self.factor)
         lapack.syr(_address(lapack.LOWER), k, _address(unit), alpha, _address(one), root, k)
@@ -72,7 +72,7 @@ def normal_logp_and_slopes(C, y, over=None):
     """Return log N(y | 0, C) with its derivatives in C's upper triangle (n, n) and -y (n,).
 
     A matrix that is not positive definite has log density -inf and zero slopes. The derivatives may
-    be written over those of the last call.
+    overwrite those in `over`, the last call's.
     """
     found = _Factored(C, y, over)
     if found.logp == -np.inf:
@@ -88,9 +88,8 @@ class NormalEvidence(UpperOp):
     """(C, y) -> log N(y | 0, C), its derivative in C, and C^-1 y.
 
     C (n, n) is taken as symmetric and only its upper triangle is read: the derivative is zero below
-    the diagonal, and twice as large above it as if both triangles counted. Where C is not positive
-    definite the log density is -inf and the gradient zero. Only the first output is
-    differentiable.
+    the diagonal, and twice as large above it as if both triangles counted. If C is not positive
+    definite the log density is -inf and the gradient zero. Only the first output is differentiable.
     """
 
     __props__ = ()
@@ -116,19 +115,10 @@ class NormalEvidence(UpperOp):
 
 
 def terms_left_out(slope: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """Log density of each y_i given the others, (n,), from what `NormalEvidence` finds.
+    """Log density of each y_i given the others, (n,), from the results of `NormalEvidence`.
 
-    Parameters
-    ----------
-    slope : array (n,)
-        Derivatives of log N(y | 0, C) in C's diagonal, half of ``alpha_i^2 - (C^-1)_ii``.
-    alpha : array (n,)
-        C^-1 y.
-
-    Returns
-    -------
-    array (n,)
-        NaN where round-off leaves (C^-1)_ii no sign.
+    `slope` (n,) are derivatives of log N(y | 0, C) in C's diagonal, half of ``alpha_i^2 -
+    (C^-1)_ii``, with alpha = C^-1 y. NaN if (C^-1)_ii is lost in round-off.
 
     References
     ----------
@@ -148,8 +138,8 @@ def normal_logp(y, C):
 class NormalLeftOut(Op):
     """(C, y) -> log N(y | 0, C), C^-1 y, and the diagonal of C^-1.
 
-    As `NormalEvidence`, in two thirds of its time: of the inverse no more than that is computed.
-    Where C is not positive definite the log density is -inf and the rest zero.
+    As `NormalEvidence`, in two thirds of its time, because it needs only this diagonal. If C is not
+    positive definite the log density is -inf and the rest zero.
     """
 
     __props__ = ()
@@ -183,10 +173,10 @@ class NormalLeftOut(Op):
 
 
 class NormalLeftOutSlopes(Op):
-    """Derivatives in C (n, n) and y (n,) of a weighed sum of what `NormalLeftOut` finds.
+    """Derivatives in C (n, n) and y (n,) of a weighted sum of the outputs of `NormalLeftOut`.
 
-    (C, y, w, a, q) -> those of ``w log N(y | 0, C) + a' C^-1 y + sum_i q_i (C^-1)_ii``, zero where
-    C is not positive definite.
+    (C, y, w, a, q) -> derivatives of ``w log N(y | 0, C) + a' C^-1 y + sum_i q_i (C^-1)_ii``, zero
+    if C is not positive definite.
     """
 
     __props__ = ()
@@ -218,12 +208,8 @@ class NormalLeftOutSlopes(Op):
 def leave_one_out(y, C):
     """Log density of y under N(0, C), and mean and variance of each y_i given the others.
 
-    Returns
-    -------
-    logp : scalar
-        -inf where C is not positive definite.
-    mean, variance : (n,)
-        ``y_i - alpha_i / (C^-1)_ii`` and ``1 / (C^-1)_ii``.
+    Mean and variance (n,) are ``y_i - alpha_i / (C^-1)_ii`` and ``1 / (C^-1)_ii``. The log density
+    is -inf if C is not positive definite.
 
     References
     ----------
@@ -237,8 +223,8 @@ def leave_one_out(y, C):
 def low_rank_logp_and_slopes(F, D, y):
     """Return log N(y | 0, F F' + diag(D)) with its derivatives in F (n, M), D and -y (n,).
 
-    Where D is so far below F F' that round-off leaves no factor, the log density is -inf and the
-    slopes are zero.
+    If D is so small relative to F F' that round-off leaves no factor, the log density is -inf and
+    the slopes are zero.
     """
     n, M = F.shape
     inner, right = np.eye(M), np.zeros(M)

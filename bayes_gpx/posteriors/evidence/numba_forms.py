@@ -1,7 +1,7 @@
 """Machine code by numba: the form of `NormalEvidence`, and a mode for functions run in threads.
 
-Importing this file registers the forms with PyTensor. It takes over a second, so only what
-draws many times imports it, and a model that a user is about to sample by PyMC.
+Importing this file registers the forms with PyTensor. It takes over a second, so only samplers
+import it, and models that a user samples by PyMC.
 """
 
 from hashlib import sha256
@@ -85,7 +85,7 @@ for _name, _number in lapack.ARGUMENTS.items():
 
 @register_funcify_and_cache_key(NormalEvidence)
 def _normal_evidence(op, node, **kwargs):
-    """Of C (n, n) and y (n,): the log density, its derivative in C, and C^-1 y."""
+    """For C (n, n) and y (n,): the log density, its derivative in C, and C^-1 y."""
 
     @numba_njit
     def normal_evidence(C, y):
@@ -344,7 +344,7 @@ LARGEST_KEPT = 10**6
 
 
 class _Released(NumbaLinker):
-    """Functions that release Python's lock, so that chains run in threads."""
+    """Functions that release Python's lock, for chains in threads."""
 
     def jit_compile(self, fn_and_cache):
         function, key = fn_and_cache

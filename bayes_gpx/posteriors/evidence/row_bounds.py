@@ -1,10 +1,10 @@
-"""The evidence of data that are seen through coefficients, as sums over blocks of rows.
+"""Bounds on the marginal likelihood through coefficients, as sums over blocks of rows.
 
-For a Gaussian q(v) = N(m, P^-1) of standard normal coefficients v, the evidence is at least the sum
-of each row's E[log p(y | f)] less the divergence of q from the prior. At the best q that is the
-evidence itself for normal noise, and its bound for other likelihoods; and since no other q is
-better, its derivatives are those with q held as it is. So q is found first, and the sum is made
-around it, which loses no digits to cancellation where noise is small.
+For a Gaussian q(v) = N(m, P^-1) of standard normal coefficients v, the log marginal likelihood is
+at least the sum of each row's E[log p(y | f)] minus the divergence of q from the prior. At the best
+q the bound is exact for a Gaussian likelihood. Because q is optimal, the derivatives of the bound
+are the derivatives with fixed q. So q is found first, and the sum is computed for this q, which
+loses no digits to cancellation if noise is small.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD, Gaussians
 from bayes_gpx.posteriors.evidence.variational import BestCoefficients
 
 Rows = dict[Any, Any]
-"""From the symbols of a block of rows to the arrays of all rows, or to what has them in parts."""
+"""From the symbols of a block of rows to the arrays of all rows, or to out-of-core rows."""
 
 
 class Coefficients(NamedTuple):
     """A Gaussian of M coefficients: mean (M,) and the root (M, M) of its precision.
 
-    Of C classes, whose coefficients are independent: (C, M) and (C, M, M).
+    For C classes with independent coefficients: (C, M) and (C, M, M).
     """
 
     mean: Tensor
@@ -52,9 +52,9 @@ class Coefficients(NamedTuple):
 
 
 def best_normal(F: Tensor, D: Tensor, y: Tensor, rows: Rows) -> Coefficients:
-    """Posterior of the coefficients for normal noise: their precision is I + F' D^-1 F.
+    """Posterior of the coefficients for a Gaussian likelihood, with precision I + F' D^-1 F.
 
-    F (b, M), the noise's variance D (b,) and y (b,) are those of a block of rows.
+    F (b, M), the noise's variance D (b,) and y (b,) belong to a block of rows.
     """
     sd = pt.sqrt(D)
     weighed = F / sd[:, None]
@@ -68,9 +68,9 @@ def best_normal(F: Tensor, D: Tensor, y: Tensor, rows: Rows) -> Coefficients:
 def best_variational(
     likelihood: Any, F: Tensor, rest: Tensor, y: Tensor, theta: dict, exposure: Tensor, rows: Rows
 ) -> tuple[Tensor, Coefficients]:
-    """Bound, -inf where none was found, and the best Gaussian, for another likelihood.
+    """Bound, -inf if none was found, and the best Gaussian, for another likelihood.
 
-    F (b, M), the remainders' variance `rest` (b,), y (b,) and exposure (b,) are those of a block of
+    F (b, M), the remainders' variance `rest` (b,), y (b,) and exposure (b,) belong to a block of
     rows.
     """
     graph, parameters = RowGraph.of([F, rest, y, exposure], [*rows])
@@ -99,16 +99,16 @@ def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, q: Gaussian
 
 
 class AtRows(NamedTuple):
-    """What rows say at a Gaussian of the coefficients; of C classes all but `logp` are (b, C).
+    """Expectations at rows for a Gaussian of the coefficients; (b, C) for C classes but `logp`.
 
     Attributes
     ----------
     logp : tensor (b,)
         E[log p(y | f)], differentiable in all but the coefficients.
     slope, W : tensor (b,)
-        Its slope in f's mean, and -2 times that in f's variance.
+        Its slope in f's mean, and -2 times its slope in f's variance.
     mean, known : tensor (b,)
-        f's mean, and its variance without that of the remainders.
+        f's mean, and its variance without the remainders' variance.
     """
 
     logp: Tensor
@@ -127,10 +127,10 @@ def at_rows(
     exposure: Tensor,
     q: Gaussians,
 ) -> AtRows:
-    """What rows say at the coefficients that were found, by `expected_log` of the likelihood.
+    """Expectations at rows for the optimal coefficients, by `expected_log` of the likelihood.
 
-    Arguments are those of `best_variational`. Its slopes are those that `expected_log` knows, for
-    which nothing is derived once more.
+    Arguments as in `best_variational`. The slopes come from `expected_log`, without further
+    derivatives.
     """
     several = likelihood.class_shape
     inverses = [q.inverse[c] for c in range(likelihood.classes if several else 1)]
@@ -160,9 +160,9 @@ class Variational(NamedTuple):
 def variational(
     likelihood: Any, F: Tensor, rest: Tensor, y: Tensor, theta: dict, exposure: Tensor
 ) -> Variational:
-    """Bound of rows whose F (n, M) is at hand, -inf with slopes of 0 where none was found.
+    """Bound for rows with F (n, M) in memory, -inf with slopes of 0 if none was found.
 
-    Other arguments are those of `best_variational`, of all rows.
+    Other arguments as in `best_variational`, for all rows.
     """
     arrays = [pt.as_tensor_variable(v) for v in (F, rest, y, exposure)]
     own = [v.type.clone(shape=(None, *v.type.shape[1:]))() for v in arrays]

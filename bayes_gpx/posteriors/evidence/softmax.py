@@ -1,18 +1,18 @@
-"""Laplace's approximation for several classes, whose latent values the data couple.
+"""Laplace's approximation for several classes with latent values coupled by the data.
 
 C independent processes have one prior covariance K (n, n) each, and a softmax. The information W at
-the mode is diag(p) - p p' in each row, where p are its probabilities. With D_c the diagonal matrix
-of the probabilities of one class,
+the mode is diag(p) - p p' in each row with probabilities p. With D_c the diagonal matrix of the
+probabilities of one class,
 
     E_c = D_c^1/2 (I + D_c^1/2 K D_c^1/2)^-1 D_c^1/2          S = sum_c E_c
 
-the posterior is the prior conditioned through a matrix C of which the blocks are
+the posterior is the prior conditioned through a matrix C with the blocks
 
     C_cc' = [c = c'] E_c - E_c S^-1 E_c'
 
-The determinant of I + K W is the product of those of I + D_c^1/2 K D_c^1/2 and of S. Time grows
-with C n^3 and memory with C n^2. Newton steps to the mode are found by conjugate gradients, of
-which an iteration takes C n^2.
+The determinant of I + K W is the product of the determinants of I + D_c^1/2 K D_c^1/2 and of S.
+Time grows with C n^3 and memory with C n^2. Newton steps to the mode use conjugate gradients, with
+C n^2 operations for each iteration.
 
 References
 ----------
@@ -127,12 +127,7 @@ def _solved(K, p, target):
 
 
 class FindsModeOfClasses(FindsMode):
-    """(K, ..., y) -> what is found at the mode; y (n,) are codes.
-
-    Parameters
-    ----------
-    likelihood : Categorical
-    """
+    """(K, ..., y) -> results at the mode; y (n,) are codes."""
 
     interpreted = True
     graph, climb = staticmethod(local_graph), staticmethod(climb)
@@ -159,11 +154,11 @@ class FindsModeOfClasses(FindsMode):
 
 
 class SoftmaxMode(FindsModeOfClasses):
-    """(K, y) -> log evidence, and what the data leave behind; no gradient.
+    """(K, y) -> log marginal likelihood, and a summary of the data; no gradient.
 
-    Outputs, after the log evidence: alpha (n, C), the slope of log p(y | f) at the mode, where f is
-    K alpha; and roots (C + 1, n, n), lower triangular: of K + D_c^-1, which is E_c^-1, for each
-    class, and of S. Where no mode is found the log evidence is -inf.
+    The other outputs are alpha (n, C), the slope of log p(y | f) at the mode, where f is K alpha;
+    and roots (C + 1, n, n), lower triangular: of K + D_c^-1, which is E_c^-1, for each class, and
+    of S. Without a mode the first output is -inf.
     """
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dtensor3)
@@ -186,12 +181,11 @@ class SoftmaxMode(FindsModeOfClasses):
 
 
 class SoftmaxEvidence(FindsModeOfClasses):
-    """(K, y) -> log evidence, and what its gradient is made of.
+    """(K, y) -> log marginal likelihood, and the parts of its gradient.
 
-    Outputs, after the log evidence: its derivative in K; alpha (n, C), the slope of log p(y | f)
-    at the mode, where f is K alpha; the posterior covariances of each row's latent values
-    (n, C, C). Where no mode is found the log evidence is -inf and the gradient zero. Only the log
-    evidence is differentiable.
+    The other outputs are its derivative in K; alpha (n, C), the slope of log p(y | f) at the mode,
+    where f is K alpha; and the posterior covariances of each row's latent values (n, C, C). Without
+    a mode the first output is -inf and the gradient zero. Only the first output is differentiable.
     """
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dtensor3)
@@ -246,19 +240,12 @@ def _inverted(upper, sd):
 
 
 def _seen(K, p, blocks, M):
-    """What the data say of each class, with S = M M'; E_c (C, n, n) become K E_c M^-T.
+    """Information of the data about each class, with S = M M'; E_c (C, n, n) become K E_c M^-T.
 
-    Of these products the rows of likely labels follow from E_c K = I - E_c D_c^-1, so that only
-    those of unlikely ones are computed, where rounding would matter.
-
-    Returns
-    -------
-    back : array (n, n)
-        M^-T, so that E_c M^-T is D_c times the difference of this and K E_c M^-T.
-    alone : array (n, C)
-        Posterior variances if all information were D_c.
-    taken : array (n, n)
-        Sum of E_c S^-1 E_c.
+    Rows of likely labels in these products follow from E_c K = I - E_c D_c^-1. Only rows of
+    unlikely ones are computed, because rounding would matter there. Returns back (n, n), which is
+    M^-T, so E_c M^-T is D_c times the difference of back and K E_c M^-T; alone (n, C), the
+    posterior variances if all information were D_c; and taken (n, n), the sum of E_c S^-1 E_c.
     """
     upper, towards = np.ascontiguousarray(M.T), K @ M
     back, taken = half(upper, np.eye(len(K))), np.zeros(K.shape)
@@ -277,7 +264,7 @@ def _seen(K, p, blocks, M):
 
 
 class CoupledSites(NamedTuple):
-    """What Laplace's approximation finds for several classes, of which `logp` has a gradient."""
+    """Results of Laplace's approximation for several classes; `logp` has a gradient."""
 
     logp: pt.TensorVariable
     alpha: pt.TensorVariable

@@ -39,17 +39,11 @@ class Gaussians(NamedTuple):
 
 
 class StepGraphs:
-    """What a search asks of rows, whose F and all else are the outputs of a `RowGraph`.
+    """Graphs of rows for the steps of a search, with F and all else from a `RowGraph`.
 
-    Parameters
-    ----------
-    likelihood : object
-        See `bayes_gpx.likelihoods`.
-    graph : RowGraph
-        Its outputs are F (b, M), the remainders' variances (b,), y (b,) and exposure (b,) of a
-        block of rows.
-    coupled : bool
-        Whether what rows tell of several classes is summed for all pairs of coefficients.
+    The outputs of `graph` are F (b, M), the remainders' variances (b,), y (b,) and exposure (b,) of
+    a block of rows. With `coupled`, the information of rows about several classes is summed for all
+    pairs of coefficients.
     """
 
     def __init__(self, likelihood, graph, coupled=False):
@@ -69,10 +63,10 @@ class StepGraphs:
     def sums(self):
         """(*parameters, *q, *before, *theta, *rows) -> E[log p(y | f)], pull, aim, changes.
 
-        The last are the largest absolute change of f's means since the posterior `before` and the
-        largest of these means, then the same of variances. Of several classes, also what each row
-        tells of f, (b, C, C); or, where they are `coupled`, what all rows tell of the coefficients,
-        the upper half of (C M, C M).
+        The changes are the largest absolute change of f's means since the posterior `before` and
+        the largest of these means, then both for variances. For several classes, also the
+        information of each row about f, (b, C, C); or, if `coupled`, of all rows about the
+        coefficients, the upper half of (C M, C M).
         """
         (F, rest, y, exposure), several = self.graph.outputs, self.likelihood.class_shape
         before, theta = Gaussians.symbols(), dict(zip(self.names, self.theta, strict=True))

@@ -1,7 +1,7 @@
-"""The log density of y where rows enter by sums alone: normal noise, fixed basis functions.
+"""The log density of y from sufficient statistics: Gaussian likelihood, fixed basis functions.
 
-y is N(0, G S^2 G' + v I), where the design G (n, M) knows no hyperparameter and S is diagonal. Then
-rows enter by G'G, G'y and y'y only, and a density costs O(M^3), whatever n is.
+y is N(0, G S^2 G' + v I), with a design G (n, M) independent of hyperparameters and a diagonal S.
+The density then needs only G'G, G'y and y'y, and costs O(M^3) for any n.
 
 References
 ----------
@@ -47,7 +47,7 @@ class Sums(NamedTuple):
 def sums_logp_and_slopes(scales, variance, gram, cross, square, n):
     """Return log p(y) with its derivatives in `scales` (M,) and `variance` ().
 
-    Where round-off leaves no factor, the log density is -inf and the slopes are zero.
+    If round-off leaves no factor, the log density is -inf and the slopes are zero.
     """
     weigh = scales / np.sqrt(variance)
     there, upper = factor(gram, weigh)
@@ -70,8 +70,8 @@ def sums_logp_and_slopes(scales, variance, gram, cross, square, n):
 class SumsEvidence(Op):
     """(scales, variance, gram, cross, square, n) -> log p(y), its slopes in the first two.
 
-    Where there is no factor the log density is -inf and the slopes are zero. Only the first output
-    is differentiable, in scales and variance.
+    If there is no factor the log density is -inf and the slopes are zero. Only the first output is
+    differentiable, in scales and variance.
     """
 
     __props__ = ()
@@ -99,16 +99,9 @@ class SumsEvidence(Op):
 
 
 def sums_logp(sums: Sums, scales: Tensor, variance: TensorLike) -> Tensor:
-    """Log density of y under N(0, G S^2 G' + v I), a scalar graph.
+    """Log density of y under N(0, G S^2 G' + v I), from sums of G and y: a scalar graph.
 
-    Parameters
-    ----------
-    sums : Sums
-        Of G and y.
-    scales : tensor (M,)
-        S's diagonal.
-    variance : scalar
-        v.
+    `scales` (M,) is S's diagonal, and `variance` is v.
     """
     logp, *_ = SumsEvidence().make_node(scales, variance, *sums).outputs
     return cast(Tensor, logp)

@@ -1,9 +1,9 @@
-"""A Gaussian variational posterior of a process's coefficients, and the bound that it reaches.
+"""A Gaussian variational posterior of a process's coefficients, with its bound.
 
 Latent values are ``f = F v + rest``: coefficients v, standard normal a priori, and independent
-normal remainders. q(v) = N(m, P^-1) maximises the bound on the log evidence (ELBO), by natural
-gradients, which for normal noise arrive in one step; the remainders keep their prior. All that a
-step needs of the rows are sums over them, and largest values, so that rows may be read in parts.
+normal remainders. q(v) = N(m, P^-1) maximizes the ELBO by natural gradients, which converge in one
+step for a Gaussian likelihood; the remainders keep their prior. A step needs only sums and maxima
+over rows, so data may be out-of-core.
 
 References
 ----------
@@ -45,23 +45,22 @@ LEAST_SHARE = 0.45
 """Least share that is taken of the precisions' steps, however much these swing to and fro."""
 
 PAIRED = 512
-"""Coefficients of all classes up to which a Newton step needs their curvature as a matrix: of so
-few, that takes less time than some hundred products with it."""
+"""Most coefficients of all classes for which a Newton step computes their curvature as a matrix:
+this then takes less time than some hundred products with it."""
 
 KEPT = 2**22
-"""Numbers in F up to which it is kept from step to step, 32 MB; more are computed anew."""
+"""Most numbers in F, 32 MB, for which it is kept between steps; otherwise it is recomputed."""
 
 
 class _State(NamedTuple):
-    """A variational posterior, and what follows from it.
+    """A variational posterior, and quantities that follow from it.
 
-    Coefficients (C, M), precisions P, root and its inverse (C, M, M), with one class too. From
-    these follow the bound's derivative in the coefficients' share of the latent values, `pull`
-    (C, M), and what the precisions are at the maximum, `aim` (C, M, M). `apart` is how far the
-    latent values are from those of the state before. `information` has what rows tell of several
-    classes, (b, C, C) of each block, or the sum that `StepGraphs` has of these. `swing` is the
-    precisions' last step, None before there was one, and `damping` the share of their next step
-    that is tried first.
+    Coefficients (C, M), precisions P, root and its inverse (C, M, M), also with one class. `pull`
+    (C, M) is the bound's derivative in the coefficients through the latent values, and `aim` (C, M,
+    M) the precisions at the maximum. `apart` is the distance of the latent values from the previous
+    state. `information` is the rows' information about several classes, (b, C, C) of each block, or
+    its sum in `StepGraphs`. `swing` is the precisions' last step, None before the first, and
+    `damping` the fraction of their next step that is tried first.
     """
 
     bound: float
@@ -78,13 +77,7 @@ class _State(NamedTuple):
 
 
 class Search:
-    """Search for the variational posterior with the highest bound.
-
-    Parameters
-    ----------
-    likelihood, graph
-        As for `StepGraphs`.
-    """
+    """Search for the variational posterior with the highest bound; arguments as in `StepGraphs`."""
 
     def __init__(self, likelihood: Any, graph: RowGraph) -> None:
         self.likelihood, self.graph, self.classes = likelihood, graph, likelihood.classes or 1
@@ -93,11 +86,11 @@ class Search:
     def highest(
         self, columns: int, parameters: Sequence, theta: Sequence, rows: Sequence
     ) -> _State | None:
-        """The best variational posterior of so many coefficients; None where none was found.
+        """The best variational posterior of `columns` coefficients; None if none was found.
 
-        `parameters` and `rows` are those of the graph, `theta` hyperparameters of the likelihood.
-        Searched from this thread's last posterior on, a matter of time alone where there is one
-        optimum; from the prior where there may be several, and where none was found.
+        `parameters` and `rows` belong to the graph, `theta` are hyperparameters of the likelihood.
+        With one optimum the search starts at this thread's last posterior, to save time. It starts
+        at the prior if there may be several, and after a failure.
         """
         seen = self._seen(columns, parameters, theta, rows)
         shape = self.classes, columns
@@ -134,7 +127,7 @@ class Search:
 
 
 class _Seen(NamedTuple):
-    """Rows, and what a search asks of them."""
+    """Rows, and their graphs for a search."""
 
     graphs: StepGraphs
     parameters: Sequence
@@ -166,7 +159,7 @@ class _Seen(NamedTuple):
         return _State(bound, apart, coefficients, P, root, inverse, pull, aim + eye, *told)
 
     def curvature(self, state):
-        """Function from v (C, M) to what the bound's curvature in the coefficients makes of it."""
+        """Function from v (C, M) to its product with the bound's curvature."""
         information = np.concatenate(state.information)
 
         def curved(v):
@@ -188,20 +181,11 @@ def _climb(start, seen):
 class BestCoefficients(Op):
     """(columns, *parameters, *hyperparameters, *rows) -> bound, coefficients' mean and root.
 
-    Of so many coefficients, the columns of F. Outputs are the bound on the log evidence, -inf where
-    its maximum is not found; the mean of the coefficients (M,) and the root (M, M) of their
-    precision. With several classes, whose posteriors are independent, these are (C, M) and
-    (C, M, M). Nothing is differentiable: at the maximum the bound's derivatives need no others than
-    those at this posterior.
-
-    Parameters
-    ----------
-    likelihood : object
-        See `bayes_gpx.likelihoods`.
-    graph : RowGraph
-        As for `Search`.
-    parts : RowParts, optional
-        Has the rows, which are no inputs then; see `bayes_gpx.numerics.row_sums.RowSums`.
+    `columns` is the number of coefficients, the columns of F. Outputs are the ELBO, -inf if its
+    maximum is not found; the mean of the coefficients (M,) and the root (M, M) of their precision.
+    Several classes have independent posteriors, (C, M) and (C, M, M). Nothing is differentiable: at
+    the maximum the bound's derivatives are those at a fixed posterior. `parts` has the rows, which
+    are then no inputs; see `bayes_gpx.numerics.row_sums.RowSums`.
     """
 
     __props__ = ("likelihood", "graph", "parts")
@@ -247,14 +231,14 @@ class BestCoefficients(Op):
             storage[0] = np.asarray(value)
 
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
-        """Not of rows that are read in parts: compiling reads nothing."""
+        """Not for out-of-core rows: compiling reads nothing."""
         return self.parts is None
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         return [[False] * 3 for _ in node.inputs]
 
     def __getstate__(self):
-        """Without what threads hold."""
+        """Pickle without the objects of threads."""
         return {"likelihood": self.likelihood, "graph": self.graph, "parts": self.parts}
 
     def __setstate__(self, state):
@@ -284,9 +268,9 @@ def _step(state, way, share, seen):
 def _newton(state, seen):
     """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes.
 
-    Of many classes and columns by conjugate gradients from the steps that classes would take apart,
-    so that nothing of size (C M)^2 is formed. That takes a pass over the rows for each product, too
-    many where these are read in parts.
+    Many classes and columns use conjugate gradients, starting at the steps of separate classes, and
+    form nothing of size (C M)^2. Each product takes a pass over the rows, which is too slow for
+    out-of-core data.
     """
     slope = state.pull - state.coefficients
     if len(state.aim) == 1:

@@ -30,23 +30,11 @@ def strategy_of(
     correlated: bool = False,
     names: Container[str],
 ) -> Strategy:
-    """The strategy for data of a model, and what draws of its posterior hold.
+    """The strategy for the data of a model, and for the names in draws of its posterior.
 
-    Parameters
-    ----------
-    normal : bool
-        Whether noise is normal.
-    classes : int or None
-    approximated, inducing : bool
-        Whether the process is seen through coefficients, and whether of inducing values.
-    fixed_basis : bool
-        Whether they are those of basis functions that no hyperparameter changes.
-    constraints : bool
-        Whether there are constraints.
-    correlated : bool
-        Whether the functions of several classes correlate beforehand.
-    names : container of str
-        Hyperparameters, and latent values beside them where they were sampled.
+    `normal` is a Gaussian likelihood. The process is `approximated` by coefficients, of `inducing`
+    values, or of a `fixed_basis` that no hyperparameter changes. `correlated` classes correlate a
+    priori. `names` are hyperparameters, and latent values if they were sampled.
     """
     sampled = WHITENED in names or LATENT in names
     if correlated:

@@ -1,4 +1,4 @@
-"""Several classes that correlate beforehand, on all rows: labels, or latent values sampled."""
+"""Several a priori correlated classes, on all rows: class labels, or sampled latent values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bayes_gpx.processes.operators import Derivative
 
 
 class _OfCorrelatedClasses(OnRows):
-    """Several classes whose functions correlate beforehand."""
+    """Several classes with a priori correlated functions."""
 
     @abstractmethod
     def joint(self, given: Conditioning, found: Found) -> Correlated:
@@ -107,7 +107,7 @@ class CorrelatedValues(_OfCorrelatedClasses):
         return Correlated(given.process, given.observed, found.alpha, found.root)
 
     def leave_one_out(self, given):
-        """Of f_i given the other latent values, which the prior alone tells."""
+        """Predictions of f_i given the other latent values, from the prior alone."""
         f, root = self.values(given), self._root(given)
         n, C = f.shape
         half = solve_root(root, pt.eye(root.shape[0]))

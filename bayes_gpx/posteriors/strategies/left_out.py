@@ -8,8 +8,8 @@ from bayes_gpx.posteriors.base import GroupsLeft, LeftOut
 from bayes_gpx.posteriors.evidence.groups import groups_left_out, sum_of_group
 
 LEAST_SITE = 1e-9
-"""Information of an observation that is left out, at the least, as a share of what f's variance
-makes of it: less says nothing, and the difference of two covariances would lose it."""
+"""Smallest information of a left-out observation, relative to its product with f's variance: less
+is negligible, and lost in the difference of two covariances."""
 
 
 def with_normal_noise(given, logp, mean, variance):
@@ -66,20 +66,12 @@ def sites_at_mode(f, alpha, W, height):
 
 
 def groups_of_sites(given, groups, precision, alpha, mean, variance, log_factor, rest=0.0):
-    """`GroupsLeft` where each observation is a normal site.
+    """`GroupsLeft` for observations that are normal sites.
 
-    The joint density of a group is that of its sites. With those of Laplace's approximation this is
-    Laplace's approximation too: once a group's sites are removed, the mode of what is left times
-    its likelihood is where it was. A group of one row needs no approximation.
-
-    Parameters
-    ----------
-    precision : Precision
-        Of the sites' means.
-    alpha, mean, variance, log_factor : tensor (n,)
-        The precision times the sites' means; these; and the sites' variances and log factors.
-    rest : tensor (n,) or 0
-        Variances beside those that the sites know of.
+    The joint density of a group is computed from its sites. For sites of Laplace's approximation
+    this is Laplace's approximation too: once a group's sites are removed, the mode of the rest
+    times its likelihood is unchanged. A group of one row needs no approximation. `alpha` is the
+    precision times the sites' `mean`, and `rest` are variances besides the sites' variances.
     """
     shift, own, joint = groups_left_out(precision, alpha, groups)
     center, spread = mean - shift, pt.maximum(own - variance, 0.0) + rest

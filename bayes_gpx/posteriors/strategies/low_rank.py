@@ -80,10 +80,10 @@ class LowRankNormal(ThroughCoefficients, Collapsed):
 
 
 class FixedBasis(LowRankNormal):
-    """Normal noise, and basis functions that no hyperparameter changes: rows enter by sums alone.
+    """Gaussian likelihood and basis functions without hyperparameters: sufficient statistics.
 
-    The functions times `scales`, which hyperparameters do change, are the process, and samples have
-    no deviations of their own from it.
+    The process is the functions times `scales`, which depend on hyperparameters, and rows do not
+    deviate from it.
     """
 
     by_sums = True
@@ -92,7 +92,7 @@ class FixedBasis(LowRankNormal):
         return [self.design(given).F, *self.scales_and_variance(given, ridge)]
 
     def scales_and_variance(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        """What `log_density_by_sums` needs of hyperparameters: scales (M,), and that of noise."""
+        """Hyperparameters for `log_density_by_sums`: scales (M,), and the variance of noise."""
         return [cast(BasisProcess, given.process).parted()[1], pt.sqr(given.theta["sigma"]) + ridge]
 
     def signature(self, likelihood):
@@ -117,7 +117,7 @@ class FixedBasis(LowRankNormal):
         return LowRank(seen, found.alpha, found.root, deviates=False)
 
     def leave_one_out(self, given):
-        """Of rows X and y, among those in the sums: their sites are taken out of the posterior."""
+        """Predictions of rows X and y in the sums: their sites are removed from the posterior."""
         found = self.condition(given)
         q, variance = self.posterior(given, found)(given.smooth), pt.sqr(given.theta["sigma"])
         left = 1.0 - q.variance / variance

@@ -1,4 +1,4 @@
-"""Conditioning on all rows: what strategies share that condition on n latent values."""
+"""Conditioning on all rows: base of strategies that condition on n latent values."""
 
 import pytensor.tensor as pt
 
@@ -26,7 +26,7 @@ class OnRows(Strategy):
         return found.alpha - self._weights(given, found, values, fresh)
 
     def _observed_variance(self, given, found):
-        """Prior variance of what is known, noise included where it is normal."""
+        """Prior variance of the observed quantity, with noise for a Gaussian likelihood."""
         return pt.sqr(found.root).sum(axis=1)
 
     def _weights(self, given, found, values, fresh):

@@ -1,4 +1,4 @@
-"""Labels and counts with constraints beside them, on all rows, by expectation propagation."""
+"""Classes and counts with constraints, on all rows, by expectation propagation."""
 
 from dataclasses import replace
 
@@ -14,11 +14,11 @@ from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraint
 
 
 class Propagation(ExactWithConstraints):
-    """Another likelihood of one latent value, log-concave, and constraints beside it.
+    """Another log-concave likelihood of one latent value, with constraints.
 
-    Every observation and every bound is a site of expectation propagation, so that all is as with
-    normal noise, of a variance of its own for each. Not by Laplace's approximation: where a sign is
-    sharp, the mode is at the bound.
+    Every observation and every bound is a site of expectation propagation, like a Gaussian
+    likelihood with a variance for each. Laplace's approximation would fail: if a sign is sharp, the
+    mode is at the bound.
     """
 
     def around(self, given, constraints):

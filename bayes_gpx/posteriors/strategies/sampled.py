@@ -52,7 +52,7 @@ class SampledValues(OnRows):
         return Found(q.alpha, q.root)
 
     def leave_one_out(self, given):
-        """Of f_i given the other latent values, which the prior alone tells."""
+        """Predictions of f_i given the other latent values, from the prior alone."""
         known, root, n = self.known_values(given), self._root(given), given.y.shape[0]
         inverse = solve_root(root, pt.eye(root.shape[0]))
         own = 1.0 / pt.sqr(inverse).sum(axis=0)[:n]
@@ -98,7 +98,7 @@ class SampledCoefficients(ThroughCoefficients):
         return LowRank(self.design(given, label), alpha, None, found.root)
 
     def leave_one_out(self, given):
-        """Of f_i given the coefficients, which leave samples' own deviations."""
+        """Predictions of f_i given the coefficients, with the rows' deviations."""
         seen, f = super().design(given), self.values(given)
         own = seen.D if self._own_sampled(given) else pt.zeros(given.X.shape[0])
         own = own[:, None] * pt.ones_like(f) if given.columns else own

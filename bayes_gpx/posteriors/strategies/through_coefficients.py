@@ -1,4 +1,4 @@
-"""Conditioning through coefficients: what strategies share that see rows through M of them."""
+"""Conditioning through coefficients: base of strategies that use M of them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class ThroughCoefficients(Strategy):
         """A `LowRank`."""
 
     def through(self, given: Conditioning, found: Found) -> LowRank:
-        """The posterior by what data left behind; of rows in parts, for samples that are new."""
+        """The posterior from a summary of the data; for out-of-core data, at new rows."""
         seen = self.design(given)
         if given.parts is not None:
             seen = replace(seen, X=None, y=None, Z=None)
         return LowRank(seen, *found)
 
     def update(self, given, found, fresh):
-        """Drawn coefficients; with inducing points, less those of the prior function."""
+        """Drawn coefficients; with inducing points, minus the prior function's coefficients."""
         prior = None if given.inducing is None else prior_function(given, fresh)
         normal = fresh.normal((found.alpha.shape[0], *given.columns))
         of_class = [self.posterior(given, found, label) for label in given.labels]
@@ -70,7 +70,7 @@ class ThroughCoefficients(Strategy):
 
 
 def refuse_parts(given: Conditioning) -> None:
-    """Raise where leaving rows out needs all others at hand, and these are read in parts."""
+    """Raise if leaving rows out needs all others in memory, and data are out-of-core."""
     if given.parts is not None:
         raise ValueError(
             "The training rows are read in parts, and leaving one out needs all others at hand; "
@@ -80,10 +80,7 @@ def refuse_parts(given: Conditioning) -> None:
 
 
 def block_of(given: Conditioning) -> tuple[Conditioning, Rows]:
-    """What was observed in a block of rows, in symbols, and the arrays that these stand for.
-
-    Or what has these arrays in parts.
-    """
+    """Symbols of the observations in a block of rows, and their arrays or out-of-core rows."""
     names = [name for name in ("X", "Z", "y", "exposure") if getattr(given, name) is not None]
     if given.parts is not None:
         return given, {getattr(given, name): given.parts for name in names}

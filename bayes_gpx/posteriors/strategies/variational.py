@@ -41,7 +41,7 @@ class Variational(ThroughCoefficients, Collapsed):
         return pt.switch(pt.isinf(bound), -np.inf, bound_around(found, expected, rows))
 
     def _by_rows(self, given, ridge=0.0):
-        """Bound, the best posterior, what rows expect of one, and the rows."""
+        """Bound, the best posterior, expectations at rows, and the rows."""
         block, rows = block_of(given)
         seen = self.design(block)
         rest = seen.unseen + seen.D + ridge
@@ -61,7 +61,7 @@ class Variational(ThroughCoefficients, Collapsed):
         return variational(likelihood, F, rest, y, theta, exposure).bound
 
     def _best(self, given):
-        """Design, variances beside the coefficients', and the best posterior."""
+        """Design, variances besides the coefficients', and the best posterior."""
         seen = self.design(given)
         rest = seen.unseen + seen.D
         data = given.y, given.theta, given.exposure
@@ -84,7 +84,7 @@ class Variational(ThroughCoefficients, Collapsed):
         return scored(given, bound, mean, spread)
 
     def leave_groups_out(self, given, groups):
-        """The joint density is the bound of the group, whose best posterior is the one of all."""
+        """The joint density is the group's bound, at the best posterior of all rows."""
         likelihood = given.likelihood
         if given.columns or not likelihood.concave:
             return super().leave_groups_out(given, groups)

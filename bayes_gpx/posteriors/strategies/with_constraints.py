@@ -1,4 +1,4 @@
-"""Constraints beside normal noise, on all rows or through coefficients of basis functions."""
+"""Constraints with a Gaussian likelihood, on all rows or through coefficients."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from bayes_gpx.processes.operators import Operator
 
 
 class WithConstraints(Collapsed):
-    """Normal noise, and constraints, each of which is a row more.
+    """Gaussian likelihood, with an additional row for each constraint.
 
-    Bounds are sites of expectation propagation, which stay what all rows made them where rows are
-    left out; or values, where a draw holds those.
+    Bounds are sites of expectation propagation from the full fit, also if rows are left out; or
+    values, if a draw contains those.
     """
 
     plain: ClassVar[type[Collapsed]]
@@ -59,7 +59,7 @@ class WithConstraints(Collapsed):
         return [bound[own].set(given.theta[CONSTRAINED]) for bound in bounds]
 
     def log_density(self, likelihood, y, *parts):
-        """Of y given the constraints."""
+        """Log density of y given the constraints."""
         joint = self._joint_logp(likelihood, y, *parts)
         return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_constraint(*parts))
 
@@ -89,7 +89,7 @@ def joint_covariance(given: Conditioning, sigma: TensorLike, **added: TensorLike
 
 
 class ExactWithConstraints(OnRows, WithConstraints):
-    """Constraints beside normal noise on every row."""
+    """Constraints with a Gaussian likelihood on every row."""
 
     plain = Exact
 
@@ -138,7 +138,7 @@ class ExactWithConstraints(OnRows, WithConstraints):
 
 
 class BasisWithConstraints(ThroughCoefficients, WithConstraints):
-    """Constraints beside normal noise, with basis functions."""
+    """Constraints with a Gaussian likelihood and basis functions."""
 
     plain = LowRankNormal
 
