@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pytensor.tensor import TensorVariable
 
 type Draws = xr.DataTree | dict[str, Any]
-"""A fit, whose group `posterior` holds draws of the hyperparameters; or a dict of fixed ones."""
+"""A fit, with hyperparameter draws in its group `posterior`; or a dict of fixed hyperparameters."""
 
 type Table = IntoDataFrame | xr.DataArray | ArrayLike
 """Samples by features: a pandas or polars frame, a DataArray, or an array."""

@@ -1,4 +1,4 @@
-"""The package's functions by other names: what an unknown attribute may have meant."""
+"""Names from other packages and misspellings, with the names here, for unknown attributes."""
 
 import difflib
 from importlib import import_module
@@ -33,7 +33,7 @@ CALLS = {
     "bayes_gpx.plots": "(dataset)",
     "ranking": "(bx.relevance(model, idata))",
 }
-"""How a function, or those of a subpackage, are called."""
+"""Arguments of a function, or of the functions of a subpackage."""
 
 
 def no_attribute(owner: str, name: str) -> AttributeError:

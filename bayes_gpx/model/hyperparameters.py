@@ -17,20 +17,20 @@ class Hyperparameter:
     ----------
     name : str
     kind : str
-        What it is: its name without the prefix of a kernel.
+        Its name without the prefix of a kernel.
     dim : str or None
-        "feature", "z_feature" or "factor" where it has a value for each of these.
+        "feature", "z_feature" or "factor" if it has a value for each of these.
     default : callable or float
-        Its default prior, called as those of `bayes_gpx.model.named_kernels`, or the number that it
-        is fixed at unless a prior is given.
+        Its default prior, called like the priors in `bayes_gpx.model.named_kernels`, or its fixed
+        value unless a prior is given.
     may_be_zero : bool
     each : str or None
-        "output", "class" or "factor" where each of these has such values of its own.
+        "output", "class" or "factor" if it has separate values for each of these.
     signed : bool
-        Whether it is any real number.
+        It may be any real number.
     in_units_of_y : bool
-        Whether it is a standard deviation, or scale, of noise, which is no less than that of the
-        response's rounding errors by its default prior.
+        It is a standard deviation, or scale, of noise. Its default prior keeps it above the
+        rounding error of the response.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Hyperparameter:
 
 
 def sigma_w(name, dims, d, p):
-    """Samples' own deviations of p weights, small beside the amplitudes."""
+    """Deviations of rows from p weight functions, small relative to the amplitudes."""
     return pm.HalfNormal(name, sigma=0.5 / np.sqrt(p), dims=dims)
 
 
@@ -64,7 +64,7 @@ def relative_sigma_w(name, dims, d, p):
 
 
 def loading(rank, growths, sd, name, dims, d, p):
-    """Loadings on so many factors, whose sum has such a standard deviation."""
+    """Loadings on `rank` factors; the sum of the factors has standard deviation `sd`."""
     largest = max(growth(d) for growth in growths)
     return pm.Normal(name, sigma=sd / (largest * np.sqrt(rank)), dims=dims)
 

@@ -1,8 +1,8 @@
-"""Kernels by the names that users give them, with their hyperparameters and default priors.
+"""Kernels by name, with their hyperparameters and default priors.
 
-A new one is a line of `KERNELS`. Priors are on the model's scale, weakly informative for
-standardised data; `docs/priors.md` shows what they imply. They are called with the name and dims of
-the variable, d columns of X and p weighed features.
+To add a kernel, add a line to `KERNELS`. Priors are on the model's scale, weakly informative for
+standardized data; see `docs/priors.md`. They are called with the name and dims of the variable, d
+columns of X and p features with weights.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,9 +21,9 @@ def lengthscale(name, dims, d, p):
 
 
 def amplitude(name, dims, d, p, growth=1.0):
-    """Standard deviations of p weighed functions, whose sum is then of the order of y.
+    """Standard deviations of p weight functions, such that their sum is of the order of y.
 
-    `growth` is the kernel's standard deviation at a standardised row, which may grow with d.
+    `growth` is the kernel's standard deviation at a standardized row, which may grow with d.
     """
     return pm.HalfNormal(name, sigma=2.0 / (growth * np.sqrt(p)), dims=dims)
 
@@ -41,10 +41,10 @@ class NamedKernel:
     covariance : callable
         From d, and its hyperparameters by keyword, to PyMC's covariance function.
     hyperparameters : mapping
-        Default prior by name, or the number that it is fixed at unless a prior is given. Each
-        column may have a `lengthscale` of its own.
+        Default prior by name, or a fixed value unless a prior is given. Each column may have its
+        own `lengthscale`.
     growth : callable
-        From d to the kernel's standard deviation at a standardised row.
+        From d to the kernel's standard deviation at a standardized row.
     may_be_zero : tuple of str
         Hyperparameters that need not be above 0.
     """
