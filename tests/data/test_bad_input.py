@@ -176,7 +176,7 @@ def test_verbs(regression):
         bx.predictions(model, THETA, obs=[99])
     with pytest.raises(ValueError, match="keep: unknown 'all'"):
         bx.predictions(model, THETA, keep="all")
-    with pytest.raises(ValueError, match="leave `features` and `covariance` out"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'features'"):
         bx.predictions(model, THETA, features=["age"])
     gpx = bx.GPX(X, y)
     with pytest.raises(ValueError, match="features: unknown 'ages'.*Did you mean 'age'"):

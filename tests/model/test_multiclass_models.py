@@ -227,8 +227,6 @@ def test_bands_of_each_class_are_those_of_its_draws(on):
 def test_numbers_that_are_not_there_for_classes_are_refused_by_name():
     model, asked = model_of(), {"draws": 5, **QUIET}
     with pytest.raises(ValueError, match="f has no features"):
-        bx.predictions(model, THETA, NEW, features=["ash"], **asked)
-    with pytest.raises(ValueError, match="f has no features"):
         bx.predictions(model, THETA, NEW, covariance=True, **asked)
     with pytest.raises(ValueError, match="taylor.*categorical"):
         bx.attributions(model, THETA, NEW, method="taylor", **QUIET)
