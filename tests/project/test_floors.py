@@ -45,8 +45,8 @@ model: named_kernels hyperparameters specification constraints priors lengthscal
     starting_points given_values signature svgp cheaper examination fitting description model gp
     placement interaction_model refits storage
 explain: options by_output in_parts null predictions weights components sobol derivatives
-    attributions fanova shapley_values sensitivities relevance ranking importances partial_dependence
-    conditional_variance comparisons
+    attributions fanova shapley_values sensitivities relevance ranking importances
+    partial_dependence conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
 assess: removal metrics compare replicates calibrate projection project
 plots: selection layout visuals predictions weights components derivatives slopes attributions
