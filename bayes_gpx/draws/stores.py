@@ -52,13 +52,13 @@ class Claim:
 
     def __init__(self, folder: Path, path: Path) -> None:
         self._folder, self._path, self._own = folder, path, secrets.token_hex(8)
-        with self._lost_if(FileNotFoundError):
+        with self._lost_if_taken():
             (folder / CLAIMED).write_text(self._own)
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Write within the folder; refused if another call has claimed it, or moves it away."""
-        with self._lost_if(FileNotFoundError):
+        with self._lost_if_taken():
             if (self._folder / CLAIMED).read_text() != self._own:
                 raise self._lost
             yield
@@ -74,13 +74,20 @@ class Claim:
         return away
 
     @contextmanager
-    def _lost_if(self, kind):
+    def _lost_if_taken(self):
+        """Refuse an error of a missing file if another call has taken the folder meanwhile."""
         try:
             yield
-        except kind as gone:
-            if (self._folder / CLAIMED).is_file():
+        except (FileNotFoundError, KeyError) as gone:  # zarr says KeyError of a missing array
+            if self._is_own():
                 raise
             raise self._lost from gone
+
+    def _is_own(self):
+        try:
+            return (self._folder / CLAIMED).read_text() == self._own
+        except FileNotFoundError:
+            return False
 
     @property
     def _lost(self):

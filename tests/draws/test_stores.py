@@ -390,3 +390,18 @@ def test_threads_with_one_path_leave_one_whole_store(model, fit, tmp_path):
     assert any(one is not None for one in found)
     xr.testing.assert_allclose(opened(path), expected.load())
     assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
+
+
+@pytest.mark.parametrize("taken", ["moved", "claimed", "kept"])
+def test_an_array_that_vanishes_within_a_write_means_another_call_took_the_folder(tmp_path, taken):
+    """Between the look at the claim and the opening of an array, another call can move both."""
+    folder = tmp_path / "store.unfinished"
+    group = zarr.open_group(folder / "store", mode="w")
+    claim = stores.Claim(folder, tmp_path / "store")
+    error = KeyError if taken == "kept" else ValueError
+    with pytest.raises(error, match="weight" if taken == "kept" else "another call"), claim.held():
+        if taken == "moved":
+            folder.rename(tmp_path / "away")
+        elif taken == "claimed":
+            stores.Claim(folder, tmp_path / "store")
+        group["weight"]
