@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import arviz_stats  # noqa: F401
+import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
+from bayes_gpx.plots.layout import WIDTH, add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import (
     against,
     called,
@@ -21,37 +22,82 @@ from bayes_gpx.plots.selection import (
     short,
     with_values,
 )
-from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
+from bayes_gpx.plots.visuals import (
+    CERTAIN,
+    NEGATIVE,
+    POSITIVE,
+    UNCERTAIN,
+    axis_labels,
+    few_numbers,
+    interval_bars,
+    vertical_zero,
+)
+from bayes_gpx.validation import count
+
+HALF = 0.3
+"""Half of a bar's height."""
+
+VALUES = 0.3
+"""Width of the column of values, as a share of the width of the bars."""
 
 
-def _interval(da, target, *, position, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    return interval_bars(position, bounds, target, across=True, **kwargs)
-
-
-def _points(da, target, *, position, **kwargs):
-    return backend_from_object(target).scatter(da.values, position, target, **kwargs)
-
-
-def _names(da, target, *, position, **kwargs):
+def _sizes(da, target, *, interval):
+    """Bars from 0, red or blue by sign, pale if the interval contains 0."""
     backend = backend_from_object(target)
-    backend.ylim((-0.6, len(position) - 0.4), target)
-    return backend.yticks(position, with_values(da), target, **kwargs)
+    bounds = interval.transpose("feature", "ci_bound").values
+    for row, (size, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
+        artist = backend.fill_between_y(
+            np.array([min(size, 0.0), max(size, 0.0)]),
+            np.full(2, row - HALF),
+            np.full(2, row + HALF),
+            target,
+            color=POSITIVE if size >= 0 else NEGATIVE,
+            alpha=UNCERTAIN if low <= 0 <= high else CERTAIN,
+        )
+    return artist
 
 
-def _title(da, target, *, text, **kwargs):
-    return backend_from_object(target).title(f"{text}: {short(da['obs'])}", target, **kwargs)
+def _interval(da, target, **kwargs):
+    bounds = da.transpose("feature", "ci_bound").values
+    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
+
+
+def _points(da, target, **kwargs):
+    return backend_from_object(target).scatter(da.values, np.arange(da.size), target, **kwargs)
+
+
+def _names(da, target, *, ends, column, **kwargs):
+    """Names of the features, with their values next to them or in a column on the right."""
+    backend, at = backend_from_object(target), np.arange(da.size)
+    backend.xlim(ends, target)
+    backend.ylim((da.size - 0.4, -0.6), target)
+    few_numbers(target)
+    if not column:
+        return backend.yticks(at, with_values(da), target, **kwargs)
+    for row, text in enumerate(with_values(da)):
+        value = text.rpartition(" = ")[2]
+        backend.text(ends[1], row, f"{value} ", target, horizontal_align="right", size=8)
+    return backend.yticks(at, [short(name, 24) for name in da["feature"].values], target, **kwargs)
+
+
+def _title(da, target, **kwargs):
+    total = format(float(da.sum()), "+.3g").replace("-", "\N{MINUS SIGN}")
+    return backend_from_object(target).title(f"obs {short(da['obs'])}: {total} in all", target)
 
 
 def plot_contributions(
     dataset: xr.Dataset,
     *,
     obs: Labels | None = None,
+    max_features: int | None = 10,
     ci_prob: float | None = None,
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
     """Plot contributions with their intervals, one panel for each row.
+
+    Features are sorted by size. Red bars raise the prediction and blue ones lower it; a pale bar
+    has an interval that contains 0. With several rows, the values of the features are on the right.
 
     Parameters
     ----------
@@ -59,6 +105,9 @@ def plot_contributions(
         A result of `bayes_gpx.contributions`, with draws.
     obs : list of labels, optional
         Rows to plot; by default the first six.
+    max_features : int, optional
+        Plot so many features, those with the largest mean absolute values in these rows; None for
+        all.
     ci_prob : float, optional
         Probability of the equal-tailed intervals; by default the dataset's.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
@@ -79,13 +128,14 @@ def plot_contributions(
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 1.
     """
     refuse_no_dataset(dataset, "bx.contributions")
-    return _bars(dataset, "contribution", "", obs, ci_prob, backend, pc_kwargs)
+    return _bars(dataset, "contribution", "", obs, max_features, ci_prob, backend, pc_kwargs)
 
 
 def plot_attributions(
     dataset: xr.Dataset,
     *,
     obs: Labels | None = None,
+    max_features: int | None = 10,
     ci_prob: float | None = None,
     backend: Backend | None = None,
     **pc_kwargs: Any,
@@ -96,7 +146,7 @@ def plot_attributions(
     ----------
     dataset : xarray.Dataset
         A result of `bayes_gpx.attributions`, with draws.
-    obs, ci_prob, backend, **pc_kwargs
+    obs, max_features, ci_prob, backend, **pc_kwargs
         As in `plot_contributions`.
 
     Returns
@@ -112,38 +162,57 @@ def plot_attributions(
     refuse_no_dataset(dataset, "bx.attributions")
     if "attribution" in dataset:
         refuse_several(dataset["attribution"])
-    return _bars(dataset, "attribution", f", {against(dataset)}", obs, ci_prob, backend, pc_kwargs)
+    return _bars(
+        dataset,
+        "attribution",
+        f", {against(dataset)}",
+        obs,
+        max_features,
+        ci_prob,
+        backend,
+        pc_kwargs,
+    )
 
 
-def _bars(dataset, name, added, obs, ci_prob, backend, pc_kwargs):
+def _bars(dataset, name, added, obs, max_features, ci_prob, backend, pc_kwargs):
     if name not in dataset:
         raise ValueError(
             f"The dataset has no draws of `{name}`; expected the result of bx.{name}s with "
             "keep='draws'."
         )
     refuse_several(dataset[name])
+    if max_features is not None:
+        count("max_features", max_features)
     rows = panel_rows(dataset, obs)
-    # Features from top to bottom in their own order.
-    chosen = dataset.isel(obs=rows, feature=slice(None, None, -1))
-    draws = chosen[[name]]
-    backend = backend_named(backend)
-    height = draws.sizes["feature"]
-    size = 5.4, 1.2 + 0.28 * height
-    names = [
-        name for row in range(len(rows)) for name in with_values(chosen["value"].isel(obs=row))
-    ]
-    lay_out(pc_kwargs, len(rows), size, backend=backend, between=beside(names), sharex=True)
-    pc = PlotCollection.wrap(draws, cols=["obs"], backend=backend, **pc_kwargs)
+    chosen, known = dataset.isel(obs=rows), dataset.sizes["feature"]
+    mean = chosen[f"{name}_mean"].transpose("obs", "feature").rename(name)
+    order = np.argsort(-np.abs(mean).mean("obs").values, kind="stable")[:max_features]
     prob = interval_probability(ci_prob, dataset)
-    position = list(range(height))
-    mean = chosen[[f"{name}_mean"]].rename({f"{name}_mean": name})
-    value = chosen[["value"]].rename(value=name)
-    interval = interval_of(chosen, name, prob).rename(name).to_dataset()
-    pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_interval, "credible_interval", data=interval, position=position, color="C0", width=2)
-    pc.map(_points, "point_estimate", data=mean, position=position, color="C0")
-    pc.map(_names, "ticks", data=value, position=position, store_artist=False)
-    pc.map(_title, "title", data=mean, text="obs")
-    pc.map(axis_labels, "xlabel", data=mean, x=f"{name} [{dataset.attrs['units']}]")
-    add_title(pc, f"{called(name, dataset)}{added}: mean and {prob:.0%} interval")
+    interval = interval_of(chosen, name, prob).rename(name).isel(feature=order)
+    whole_mean, mean = mean, mean.isel(feature=order)
+    value = chosen[["value"]].rename(value=name).isel(feature=order)
+
+    several, extent = len(rows) > 1, np.append(interval.values, 0.0)
+    low, high = np.nanmin(extent), np.nanmax(extent)
+    width = (high - low) or 1.0
+    ends = low - 0.05 * width, high + (VALUES if several else 0.05) * width
+    backend = backend_named(backend)
+    columns = min(len(rows), pc_kwargs.setdefault("col_wrap", 3))
+    size = WIDTH / columns, 1.2 + 0.28 * len(order)
+    names = [short(feature, 24) for feature in mean["feature"].values]
+    shared = {"sharex": True, "sharey": several}
+    lay_out(pc_kwargs, len(rows), size, backend=backend, between=beside(names), **shared)
+    pc = PlotCollection.wrap(chosen[[name]], cols=["obs"], backend=backend, **pc_kwargs)
+    means, bounds = mean.to_dataset(), interval.to_dataset()
+    pc.map(vertical_zero, "reference", data=means, color="gray", width=0.8)
+    pc.map(_sizes, "sizes", data=means, interval=interval)
+    pc.map(_interval, "credible_interval", data=bounds, color="black", width=1.2)
+    pc.map(_points, "point_estimate", data=means, color="black", size=12)
+    pc.map(_names, "ticks", data=value, ends=ends, column=several, store_artist=False)
+    pc.map(_title, "title", data=whole_mean.to_dataset())
+    label = f"{name} [{dataset.attrs['units']}]"
+    pc.map(axis_labels, "xlabel", data=means, x=label, size=8 if several else 10)
+    some = f" ({len(order)} largest of {known} features)" if len(order) < known else ""
+    words = f"{called(name, dataset)}{added}{some}: mean and {prob:.0%} interval"
+    add_title(pc, f"{words}; pale: contains 0")
     return pc

@@ -12,6 +12,9 @@ BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
 WITH_IMAGES = ("matplotlib", "plotly", "none")
 """Those of them through which arviz_plots draws images."""
 
+WIDTH = 7.0
+"""Width of a figure, in inches."""
+
 DOTS, LETTER, GAP = 100, 0.085, 0.8
 """For plotly: dots per inch, width of a letter and smallest gap between panels, in inches."""
 

@@ -18,6 +18,9 @@ ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.9, 256)))
 POSITIVE, NEGATIVE = "#b2182b", "#2166ac"
 """Colors of effects by sign, as in `SIGNED`."""
 
+CERTAIN, UNCERTAIN = 0.9, 0.3
+"""Opacity of a bar, by whether its interval excludes 0."""
+
 MOST_TICKS = 5
 """Most ticks of a color bar; numbers with many digits then do not touch."""
 

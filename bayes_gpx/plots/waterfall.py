@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum, interval_probability
-from bayes_gpx.plots.layout import LETTER, add_title, backend_named, lay_out
+from bayes_gpx.plots.layout import LETTER, WIDTH, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import (
     ONE_UNIT,
     against,
@@ -23,10 +23,17 @@ from bayes_gpx.plots.selection import (
     whole,
     with_values,
 )
-from bayes_gpx.plots.visuals import NEGATIVE, POSITIVE, axis_labels, interval_bars
+from bayes_gpx.plots.visuals import (
+    CERTAIN,
+    NEGATIVE,
+    POSITIVE,
+    UNCERTAIN,
+    axis_labels,
+    interval_bars,
+)
 
-WIDTH, SHORT = 7.0, 24
-"""Width of the figure, in inches, if no name of a line has more letters than this."""
+SHORT = 24
+"""Most letters of a line's name in a figure of the usual width."""
 
 HALF = 0.32
 """Half of a bar's height."""
@@ -36,9 +43,6 @@ GAP = 0.06
 
 NUMBERS = 0.38
 """Width of the column of numbers, as a share of the width of the other two."""
-
-CERTAIN, UNCERTAIN = 0.9, 0.3
-"""Opacity of a step, by whether its interval excludes 0."""
 
 
 def _steps(da, target, *, interval, start):

@@ -28,16 +28,44 @@ def test_contributions_have_a_panel_for_each_observation(explained):
     assert list(two.viz["plot"]["obs"].values) == [2, 0]
 
 
-def test_contributions_are_drawn_where_they_are(explained, tmp_path):
+def test_contributions_are_drawn_where_they_are_the_largest_first(explained, tmp_path):
     contributions, _ = explained
     plot = bx.plot_contributions(contributions, obs=[1], backend="matplotlib")
     axes = plot.viz["plot"].sel(obs=1).item()
-    labels = [tick.get_text() for tick in axes.get_yticklabels()]
-    assert labels[-1].startswith("a = ")
-    points = axes.collections[0].get_offsets()
-    assert_allclose(points[::-1, 0], contributions["contribution_mean"].sel(obs=1))
+    mean = contributions["contribution_mean"].sel(obs=1)
+    order = np.argsort(-np.abs(mean.values))
+    names = [tick.get_text().partition(" = ")[0] for tick in axes.get_yticklabels()]
+    assert names == list(mean["feature"].values[order])
+    assert axes.yaxis_inverted()
+    *bars, points = axes.collections
+    assert_allclose(points.get_offsets(), np.column_stack([mean[order], range(len(order))]))
+    ends = np.array([np.sort(np.unique(bar.get_paths()[0].vertices[:, 0])) for bar in bars])
+    assert_allclose(ends, np.sort([[0.0, size] for size in mean.values[order]]))
+    interval = contributions["contribution_interval"].sel(obs=1)[order]
+    for bar, size, (low, high) in zip(bars, mean.values[order], interval.values, strict=True):
+        assert to_hex(bar.get_facecolor()[0]) == (POSITIVE if size > 0 else NEGATIVE)
+        assert (bar.get_alpha() < 0.5) == (low <= 0 <= high)
+    drawn = axes.lines[-1].get_xdata().reshape((-1, 3))[:, :2]
+    assert_allclose(drawn, interval)
     plot.savefig(tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 5000
+
+
+def test_several_rows_share_names_and_show_values_and_totals(explained):
+    contributions, _ = explained
+    plot = bx.plot_contributions(contributions, obs=[0, 2], max_features=2, backend="matplotlib")
+    panels = [plot.viz["plot"].sel(obs=row).item() for row in (0, 2)]
+    sizes = np.abs(contributions["contribution_mean"].sel(obs=[0, 2])).mean("obs")
+    first = contributions["feature"].values[np.argsort(-sizes.values)[:2]]
+    assert [tick.get_text() for tick in panels[0].get_yticklabels()] == list(first)
+    for row, panel in zip((0, 2), panels, strict=True):
+        values = contributions["value"].sel(obs=row, feature=first).values
+        assert [float(text.get_text()) for text in panel.texts] == pytest.approx(values, rel=1e-3)
+        total = float(contributions["contribution_mean"].sel(obs=row).sum())
+        said = panel.get_title().split(": ")[1].split()[0].replace("\N{MINUS SIGN}", "-")
+        assert float(said) == pytest.approx(total, rel=1e-2)
+    with pytest.raises(ValueError, match="max_features"):
+        bx.plot_contributions(contributions, max_features=0)
 
 
 def test_weights_have_a_panel_for_each_feature(explained):
