@@ -46,10 +46,10 @@ def codes(
             near = difflib.get_close_matches(str(value), levels, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"{where} holds {str(value)!r} at row {plain(index[i])!r}; expected one of its "
-                f"levels, {_some(levels)}.{hint} A level without training rows can be explained if "
-                "it was declared, as in pandas.Categorical(..., categories=[...]), or if it is a "
-                "label of bx.Precomputed."
+                f"{where} holds {str(value)!r} at row {plain(index[i])!r}, but its levels are "
+                f"{_some(levels)}.{hint} A level without training rows can be explained if it was "
+                "declared, as in pandas.Categorical(..., categories=[...]), or if it is a label of "
+                "bx.Precomputed."
             )
         found[i] = np.nan if is_missing(value) else known[str(value)]
     return found

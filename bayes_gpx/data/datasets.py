@@ -153,8 +153,8 @@ def _read(name, recipe, file, folder):
     found = hashlib.sha256(full.read_bytes()).hexdigest()
     if found != recipe.files[file]:
         raise ValueError(
-            f"{full} has SHA-256 {found}; expected {recipe.files[file]}. The file was changed or "
-            f"damaged; fetch it again. {cure}"
+            f"{full} has SHA-256 {found}, but must have {recipe.files[file]}. The file was changed "
+            f"or damaged, so fetch it again. {cure}"
         )
     return pd.read_csv(full)
 

@@ -99,9 +99,9 @@ def refuse_zone(column: Any, where: str) -> None:
         zone = next((z for value in column if (z := getattr(value, "tzinfo", None))), None)
     if zone is not None:
         raise ValueError(
-            f"{where} holds times with the time zone {zone}, in which days may have 23 or 25 hours;"
-            " expected times without a zone: in pandas .dt.tz_convert('UTC').dt.tz_localize(None),"
-            " in polars .dt.convert_time_zone('UTC').dt.replace_time_zone(None)."
+            f"{where} holds times with the time zone {zone}, where days may have 23 or 25 hours. "
+            "Pass times without a zone: in pandas .dt.tz_convert('UTC').dt.tz_localize(None), in "
+            "polars .dt.convert_time_zone('UTC').dt.replace_time_zone(None)."
         )
 
 

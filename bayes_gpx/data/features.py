@@ -139,14 +139,14 @@ def read_features(
     _refuse_repeated(table.columns, name)
     if table.n_rows < minimum_rows:
         raise ValueError(
-            f"{name} has {table.n_rows} rows; expected at least {minimum_rows}."
+            f"{name} has {table.n_rows} rows, but needs at least {minimum_rows}."
             + (" Pass X_new=None to explain the training samples." if like else "")
         )
     if not table.columns:
-        raise ValueError(f"{name} has no columns; expected at least one feature.")
+        raise ValueError(f"{name} has no columns. Pass at least one feature.")
     if levels is not None and len(table.columns) > 1:
         raise ValueError(
-            f"{name} has the columns {table.columns}; expected one column, of the kernel's labels."
+            f"{name} has the columns {table.columns}. Pass one column with the kernel's labels."
         )
     if like is None:
         given = [(j, column, levels or table.levels(j)) for j, column in enumerate(table.columns)]
@@ -164,9 +164,8 @@ def read_features(
                 entries = days_since(entries, origins[column])
             elif column in origins and table.named:
                 raise ValueError(
-                    f"{where} holds no dates; expected dates as in the training data, which days "
-                    "are counted from. An array without names may hold days since "
-                    f"{origins[column]}."
+                    f"{where} holds no dates. Pass dates, as in the training data. An array "
+                    f"without names may hold days since {origins[column]}."
                 )
             values.append(numeric(entries, name, column, table.index))
             columns.append(column)
@@ -195,13 +194,14 @@ def read_response(
     values = np.asarray(y)
     if values.ndim != 1:
         raise ValueError(
-            f"{name} has shape {values.shape}; expected one dimension, one value for each row "
-            "of X. For a single column use .ravel(), or pick one column; tables of several outputs "
-            "are for bx.GP with likelihood='normal', not for bx.GPX."
+            f"{name} has shape {values.shape}, but must have one dimension, with one value for "
+            "each row of X. For a single column use .ravel(), or pick one column; tables of "
+            "several outputs are for bx.GP with likelihood='normal', not for bx.GPX."
         )
     if len(values) != len(frame):
         raise ValueError(
-            f"X has {len(frame)} rows and {name} has {len(values)}; expected the same number."
+            f"X has {len(frame)} rows and {name} has {len(values)}. Pass one value for each row of "
+            "X."
         )
     labels = row_labels(y)
     if labels is not None and frame.labelled:
@@ -226,10 +226,11 @@ def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, t
     table = _open(Y, name, name)
     _refuse_repeated(table.columns, name)
     if not table.columns:
-        raise ValueError(f"{name} has no columns; expected at least one output.")
+        raise ValueError(f"{name} has no columns. Pass at least one output.")
     if table.n_rows != len(frame):
         raise ValueError(
-            f"X has {len(frame)} rows and {name} has {table.n_rows}; expected the same number."
+            f"X has {len(frame)} rows and {name} has {table.n_rows}. Pass one row of outputs for "
+            "each row of X."
         )
     if table.labelled and frame.labelled:
         refuse_misaligned(frame.index, table.index, "X", name)
@@ -247,14 +248,14 @@ def refuse_words(values: Iterable[Any], name: str) -> None:
     words = [value for value in values if isinstance(value, str)]
     if words and all(map(is_number, words)):
         raise ValueError(
-            f"{name} holds text, such as {words[0]!r}; expected numbers. Convert it, for example "
+            f"{name} holds text, such as {words[0]!r}, instead of numbers. Convert it, for example "
             "with .astype(float)."
         )
     if words:
         many = len(set(words))
         cure = "'bernoulli', for two labels" if many == 2 else f"'categorical', for {many} labels"
         raise ValueError(
-            f"{name} holds words, such as {words[0]!r}; expected numbers. Pass likelihood={cure}."
+            f"{name} holds words, such as {words[0]!r}, instead of numbers. Pass likelihood={cure}."
         )
 
 
@@ -319,20 +320,20 @@ def refuse_lazy(X: Any, name: str) -> None:
     """Raise for a lazy frame of polars, which has no rows until it is collected."""
     if nw.dependencies.is_polars_lazyframe(X):
         raise ValueError(
-            f"{name} is a LazyFrame of polars; expected rows. Pass .collect() of it; of more rows "
-            "than memory holds, write Parquet files by .sink_parquet(path), which GP and GPX read "
-            "in parts if X is their path."
+            f"{name} is a LazyFrame of polars, which holds no rows. Pass .collect() of it. For "
+            "more rows than memory holds, write Parquet files with .sink_parquet(path) and pass GP "
+            "or GPX their path as X."
         )
 
 
 def _open(X, name, prefix):
     refuse_lazy(X, name)
     if hasattr(X, "dims") and hasattr(X, "data_vars"):  # no import of xarray here, either
-        raise ValueError(f"{name} is an xarray Dataset; expected one table: use .to_dataframe().")
+        raise ValueError(f"{name} is an xarray Dataset, not one table. Use .to_dataframe().")
     labels = row_labels(X)
     if _is_data_array(X):
         if X.ndim != 2:
-            raise ValueError(f"{name} has dims {X.dims}; expected two, (rows, features).")
+            raise ValueError(f"{name} has dims {X.dims}, but must have two, (rows, features).")
         named = X.dims[1] in X.coords
         names = [str(c) for c in X[X.dims[1]].values] if named else None
         values = X.values
@@ -370,13 +371,13 @@ def _array(X, name):
         raise ValueError(f"{name} is not a table: its rows differ in length.") from ragged
     if values.ndim == 0:
         raise ValueError(
-            f"{name} is a {type(X).__name__}; expected a pandas or polars frame, an xarray "
-            "DataArray or an array (rows, features)."
+            f"{name} is a {type(X).__name__}. Pass a pandas or polars frame, an xarray DataArray "
+            "or an array (rows, features)."
         )
     if values.ndim != 2:
         raise ValueError(
-            f"{name} has shape {values.shape}; expected two dimensions, (rows, features). "
-            "For one feature use .reshape(-1, 1) or .to_frame(); for one row use .reshape(1, -1)."
+            f"{name} has shape {values.shape}, but must have two dimensions, (rows, features). For "
+            "one feature use .reshape(-1, 1) or .to_frame(); for one row use .reshape(1, -1)."
         )
     return values
 
@@ -396,7 +397,7 @@ def _matched(table, like, name):
             return [(j, column, None) for j, column in enumerate(like.columns)]
         if len(columns) != len(sources):
             raise ValueError(
-                f"{name} has {len(columns)} columns; expected {len(sources)}: {list(sources)}."
+                f"{name} has {len(columns)} columns, but must have {len(sources)}: {list(sources)}."
             )
         return [(j, column, like.levels.get(column)) for j, column in enumerate(sources)]
     wanted = []
@@ -408,8 +409,8 @@ def _matched(table, like, name):
     missing = [column for column, _ in wanted if column not in columns]
     if missing:
         raise ValueError(
-            f"{name} lacks the columns {missing}; expected {list(sources)}, got {columns}. "
-            "Columns are matched by name; pass an array to match by position."
+            f"{name} lacks the columns {missing}; it has {columns}. Pass all of {list(sources)}, "
+            "or an array to match columns by position instead of by name."
         )
     return [(columns.index(column), column, own) for column, own in wanted]
 

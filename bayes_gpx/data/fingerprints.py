@@ -49,8 +49,8 @@ def refuse_other(found: Fingerprint, first: Fingerprint | None) -> None:
     if found.n != first.n:
         what = f"{'at least ' if found.n > first.n else ''}{found.n} rows and had {first.n}"
     raise ValueError(
-        f"The data set has {what} when the model was made; expected the same rows each time it is "
-        "read. Let them be, or make the model of them again; an iterable has to begin anew each "
+        f"The data set has {what} when the model was made, but must have the same rows each time "
+        "it is read. Restore the rows, or make the model again. An iterable has to begin anew each "
         "time, with the same random numbers if it draws any."
     )
 
@@ -62,6 +62,6 @@ def refuse_reordered(found: Fingerprint, first: Fingerprint | None, cure: str) -
         return
     raise ValueError(
         f"The data set has its {found.n} rows in another order than it had when the model was "
-        "made; expected the same order each time, since rows are explained, and named by obs=, by "
-        f"their numbers. {cure}"
+        "made. Keep their order, because rows are explained, and named by obs=, by their numbers. "
+        f"{cure}"
     )

@@ -29,22 +29,21 @@ def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = (
     """
     if isinstance(groups, str):
         raise ValueError(
-            f"{name} is the text {groups!r}; expected a label for each row, such as "
-            f"frame[{groups!r}]."
+            f"{name} is the text {groups!r}. Pass a label for each row, such as frame[{groups!r}]."
         )
     values = read_response(groups, frame, name, lambda column: np.asarray(column, dtype=object))
     for label, row in zip(values, frame.index, strict=True):
         if is_missing(label):
             raise ValueError(
-                f"{name} has no label at row {plain(row)!r}; expected one for each row. Give rows "
-                "of which the group is unknown a label of their own, or drop them."
+                f"{name} has no label at row {plain(row)!r}. Give each row of an unknown group its "
+                "own label, or drop these rows."
             )
     texts = [_text(label) for label in values]
     labels = tuple(dict.fromkeys([*known, *texts]))
     if len(labels) < 2:
         raise ValueError(
-            f"{name} has the one label {labels[0]!r}; expected at least two groups. Leave groups "
-            "out where all rows belong together."
+            f"{name} has the one label {labels[0]!r}, but needs at least two groups. Leave groups "
+            "out if all rows belong together."
         )
     place = {label: code for code, label in enumerate(labels)}
     return Groups(np.array([place[text] for text in texts], dtype=np.int64), labels)

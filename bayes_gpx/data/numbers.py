@@ -29,7 +29,7 @@ def numeric(
     kind = np.asarray(values).dtype.kind
     if kind in "mM":
         raise ValueError(
-            f"{where} holds dates or durations; expected numbers. Convert them, e.g. to days."
+            f"{where} holds dates or durations instead of numbers. Convert them, e.g. to days."
         )
     if kind not in "biuf":
         values = _from_objects(np.asarray(values, dtype=object), where, index, cure)
@@ -41,8 +41,8 @@ def refuse_infinite(values: np.ndarray, where: str, index: Sequence[Any] | np.nd
     bad = np.flatnonzero(np.isinf(values))
     if len(bad):
         raise ValueError(
-            f"{where} has {len(bad)} infinite values, the first at row {plain(index[bad[0]])!r}; "
-            "expected finite numbers, and NaN where an output was not observed."
+            f"{where} has {len(bad)} infinite values, the first at row {plain(index[bad[0]])!r}. "
+            "Pass finite numbers, and NaN where an output was not observed."
         )
 
 
@@ -98,7 +98,7 @@ def _from_objects(values, where, index, cure=None):
                 i, cure = _of_text(values, i)
             raise ValueError(
                 f"{where} holds {values[i]!r} ({type(values[i]).__name__}) at row "
-                f"{plain(index[i])!r}; expected numbers. {cure}"
+                f"{plain(index[i])!r}, instead of a number. {cure}"
             )
         try:
             numbers[i] = np.nan if missing else value

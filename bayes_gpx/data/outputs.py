@@ -105,7 +105,7 @@ def read_outputs(
         known = np.count_nonzero(~np.isnan(column))
         if known < MINIMUM_ROWS:
             raise ValueError(
-                f"y, column {name!r}, has {known} observed values; expected at least "
+                f"y, column {name!r}, has {known} observed values, but needs at least "
                 f"{MINIMUM_ROWS}. Drop this output."
             )
     if scaling is None and scale:

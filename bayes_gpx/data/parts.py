@@ -61,7 +61,7 @@ class Names:
         missing = [name for name in own if name not in frame.columns]
         if missing:
             raise ValueError(
-                f"The data set lacks the columns {missing}, which y, Z or exposure name; expected "
+                f"The data set lacks the columns {missing}, which y, Z or exposure name. Pass "
                 f"names among {list(frame.columns)}."
             )
         return [name for name in frame.columns if name not in own]
@@ -172,15 +172,15 @@ def seen_of_both(one: Seen, other: Seen) -> Seen:
     if lacks or more:
         differs = [f"lacks the columns {lacks}"] * bool(lacks) + [f"adds {more}"] * bool(more)
         raise ValueError(
-            f"{other.part}: it {' and '.join(differs)}, unlike {one.part}; expected the same "
-            "columns in each part, in any order."
+            f"{other.part}: it {' and '.join(differs)}, unlike {one.part}. Give each of them the "
+            "same columns, in any order."
         )
     if one.levels.keys() != other.levels.keys():
         name = min(one.levels.keys() ^ other.levels.keys())
         with_levels, numbers = (one, other) if name in one.levels else (other, one)
         raise ValueError(
             f"Column {name!r} holds categories in {with_levels.part} and numbers in "
-            f"{numbers.part}; expected the same type in each part."
+            f"{numbers.part}. Use the same type in both."
         )
     levels = {c: tuple(dict.fromkeys(own + other.levels[c])) for c, own in one.levels.items()}
     names = dict.fromkeys([*one.columns, *other.columns])
@@ -207,8 +207,8 @@ def _labels_of_both(one, other):
     if labels is None:
         known, found = (part.labels.tolist()[0] for part in (one, other))
         raise ValueError(
-            f"y holds {found!r} in {other.part} and {known!r} in {one.part}; expected labels of "
-            "one kind. Convert them, for example with .astype(str)."
+            f"y holds {found!r} in {other.part} and {known!r} in {one.part}, but class labels must "
+            "be of one kind. Convert them, for example with .astype(str)."
         )
     return labels
 

@@ -50,7 +50,7 @@ def read_resolution(given: Any, columns: Sequence[np.ndarray]) -> np.ndarray:
     if not (np.isfinite(known).all() and (known >= 0.0).all()):
         each = "" if len(columns) == 1 else f", or {len(columns)} of them, one for each output"
         raise ValueError(
-            f"resolution is {given!r}; expected None, to find it from the response, or the step "
-            f"that the response was recorded to: a number of at least 0{each}. 0 stands for none."
+            f"resolution is {given!r}. Pass None, to find it from the response, or the step that "
+            f"the response was recorded to: a number of at least 0{each}. 0 stands for none."
         )
     return np.array(known)

@@ -25,15 +25,15 @@ def read_reals(y: Any, name: str = "y") -> np.ndarray:
     for value in entries:
         if _kind(type(value)) not in ("booleans", "numbers"):
             raise ValueError(
-                f"{name} holds {value!r} ({type(value).__name__}); expected numbers. For labels "
-                "use likelihood='bernoulli' (two) or 'categorical'."
+                f"{name} holds {value!r} ({type(value).__name__}), instead of a number. For "
+                "classes use likelihood='bernoulli' (two) or 'categorical'."
             )
     numbers = values.astype("float64")
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise ValueError(
-            f"{name} has {len(bad)} infinite values, the first at position {bad[0]}; expected "
-            "finite numbers. Drop those rows."
+            f"{name} has {len(bad)} infinite values, the first at position {bad[0]}. Drop those "
+            "rows."
         )
     return numbers
 
@@ -49,8 +49,8 @@ def read_counts(y: Any, name: str = "y") -> np.ndarray:
         value = float(counts[bad[0]])
         kind = "negative" if value < 0 else "fractional"
         raise ValueError(
-            f"{name} is {kind} at position {bad[0]}: {value!r}; expected counts 0, 1, 2, ... For "
-            "rates, pass counts as y and the time or area as exposure; for real numbers use "
+            f"{name} is {kind} at position {bad[0]}: {value!r}, but counts must be 0, 1, 2, ... "
+            "For rates, pass counts as y and the time or area as exposure; for real numbers use "
             "likelihood='normal'."
         )
     return counts
@@ -74,8 +74,8 @@ def read_labels(
     new = found[~np.isin(found, known)] if _like(found, known) else found
     if len(new):
         raise ValueError(
-            f"{name} has the labels {new.tolist()}, which the training data lack; expected some "
-            f"of {known.tolist()}. Drop these rows, or fit a model whose training data have them."
+            f"{name} has the labels {new.tolist()}, but the training data only have "
+            f"{known.tolist()}. Drop these rows, or fit a model to rows of all these classes."
         )
     return np.searchsorted(known, values).astype("float64"), known
 
@@ -103,8 +103,8 @@ def _check_number(found, two, name):
     shown = found[:6].tolist()
     if len(found) == 1:
         raise ValueError(
-            f"{name} has one class only, {shown[0]!r}; expected at least two different labels. "
-            "Nothing can be learnt from constant labels: add rows of another class."
+            f"{name} has one class only, {shown[0]!r}, but needs at least two. Nothing can be "
+            "learnt from constant labels, so add rows of another class."
         )
     if two and len(found) > 2:
         more = ", ..." if len(found) > 6 else ""
@@ -127,7 +127,8 @@ def _plain(y, name):
         values = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
     if values.ndim != 1:
         raise ValueError(
-            f"{name} has shape {values.shape}; expected one dimension, one value for each row of X."
+            f"{name} has shape {values.shape}, but must have one dimension, with one value for "
+            "each row of X."
         )
     if values.dtype.kind in "biufUT":
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
@@ -152,12 +153,12 @@ def _as_labels(values, name):
     kinds = sorted({_kind(of_value) for of_value in set(map(type, values))})
     if len(kinds) > 1:
         raise ValueError(
-            f"{name} mixes {' and '.join(kinds)}; expected labels of one kind. Convert them, for "
-            "example with .astype(str)."
+            f"{name} mixes {' and '.join(kinds)}, but class labels must be of one kind. Convert "
+            "them, for example with .astype(str)."
         )
     if kinds[0] not in KINDS:
         raise ValueError(
-            f"{name} holds labels of type {kinds[0]}; expected strings, booleans or whole "
+            f"{name} holds labels of type {kinds[0]}, but they must be strings, booleans or whole "
             "numbers. Convert them, for example with .astype(str)."
         )
     values = np.array(values.tolist())
@@ -166,8 +167,8 @@ def _as_labels(values, name):
         if len(bad) or not np.isfinite(values).all():
             value = float(values[bad[0]]) if len(bad) else np.inf
             raise ValueError(
-                f"{name} holds {value!r}; expected labels: strings, booleans or whole numbers. "
-                "For real numbers use likelihood='normal'."
+                f"{name} holds {value!r}, but class labels must be strings, booleans or whole "
+                "numbers. For real numbers use likelihood='normal'."
             )
         values = values.astype("int64")
     return values

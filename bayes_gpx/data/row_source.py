@@ -59,7 +59,7 @@ class RowSource(ABC):
 
 
 NO_ROWS = (
-    "X has no rows in any of its parts; expected some, each time they are read. Check what the "
+    "X has no rows in any of its parts, but must have some each time it is read. Check what the "
     "parts are made from; an iterable has to begin anew each time."
 )
 
@@ -91,8 +91,8 @@ class FileRows(RowSource):
             opened = pyarrow.dataset.dataset(path, format=kind)
         except (pyarrow.ArrowInvalid, OSError) as wrong:
             raise ValueError(
-                f"{path} cannot be read; expected a whole file of the format {kind}, whose columns "
-                f"have different names. Write it anew, or leave it out. {wrong}"
+                f"{path} cannot be read. Write it anew as a whole file of the format {kind}, with "
+                f"different column names, or leave it out. {wrong}"
             ) from wrong
         return opened
 
@@ -141,7 +141,7 @@ class GivenFrames(RowSource):
             refuse_lazy(frame, f"Frame {number}")
             if not hasattr(frame, "columns"):
                 raise ValueError(
-                    f"X holds a {type(frame).__name__}; expected an iterable of pandas or polars "
+                    f"X holds a {type(frame).__name__}. Pass an iterable of pandas or polars "
                     "frames, each with all columns."
                 )
             if len(frame):
@@ -237,8 +237,8 @@ def row_source(X: Any, by_name: bool = False) -> RowSource | None:
         return ArrowRows(X)
     if hasattr(X, "__next__"):
         raise ValueError(
-            f"X is a {type(X).__name__}, which can be read once only; expected an iterable that "
-            "begins anew each time, such as a list of frames or an object with __iter__."
+            f"X is a {type(X).__name__}, which can be read once only. Pass an iterable that begins "
+            "anew each time, such as a list of frames or an object with __iter__."
         )
     if hasattr(X, "columns") or hasattr(X, "shape"):
         return None
@@ -251,11 +251,10 @@ def row_source(X: Any, by_name: bool = False) -> RowSource | None:
         return None
     held = "" if first is None else f" of {type(first).__name__}"
     raise ValueError(
-        f"X is of type {type(X).__name__}{held}, and y names a column; expected what is read in "
-        "parts: the path of a Parquet or Arrow file, of a folder of these or a glob, a list of "
-        "files, a pyarrow Dataset or Table, a Dask data frame, or an iterable of pandas or polars "
-        "frames. "
-        "Pass one of these, or a table in memory with y as values."
+        f"X is of type {type(X).__name__}{held}, but y names a column. Pass out-of-core data as X: "
+        "the path of a Parquet or Arrow file, of a folder of these or a glob, a list of files, a "
+        "pyarrow Dataset or Table, a Dask data frame, or an iterable of pandas or polars frames. "
+        "For a table in memory, pass y as values."
     )
 
 
@@ -272,14 +271,14 @@ def _files(path):
     if not files:
         csv = " CSV files are read by dask.dataframe.read_csv." if ".csv" in path else ""
         raise ValueError(
-            f"X is a str, {path!r}, which names no files that end in {', '.join(ENDINGS)}; "
-            "expected a table, or the path of such a file, of a folder of them, or a glob such as "
+            f"X is a str, {path!r}, which names no files that end in {', '.join(ENDINGS)}. Pass a "
+            "table, or the path of such a file, of a folder of them, or a glob such as "
             f"'rides/*.parquet'.{csv}"
         )
     if len({tuple(name for name in file.parent.parts if "=" in name) for file in files}) > 1:
         raise ValueError(
-            f"{path} holds folders such as {files[0].parent.name!r}, whose names are values of a "
-            "column; expected files that hold all columns. Pass dask.dataframe.read_parquet(path)."
+            f"{path} holds folders such as {files[0].parent.name!r}, and their names are values of "
+            "a column. Pass dask.dataframe.read_parquet(path), or files that hold all columns."
         )
     try:
         import pyarrow.dataset  # noqa: F401

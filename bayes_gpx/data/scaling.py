@@ -39,7 +39,7 @@ def standard_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
             scale = np.sqrt(np.bincount(frame.groups, scale**2))[frame.groups]
     alike, close = indistinct(moments, scale)
     if close.any():
-        raise ValueError(f"{name} has columns {_named(frame, close)} whose values {TOO_CLOSE}")
+        raise ValueError(f"{name} has columns {_named(frame, close)} with values that {TOO_CLOSE}")
     if alike.any():
         raise ValueError(
             f"{name} has constant columns {_named(frame, alike)}, which cannot be scaled. "
@@ -104,7 +104,7 @@ def response_scaling(moments: Moments, name: str = "y") -> Scaling:
         raise ValueError(f"{name} has values that {TOO_CLOSE}")
     if np.any(alike):
         raise ValueError(
-            f"{name} is constant, which cannot be scaled. Expected a varying response."
+            f"{name} is constant, which cannot be scaled. Pass a response that varies."
         )
     return Scaling(center, scale)
 

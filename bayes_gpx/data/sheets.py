@@ -47,8 +47,8 @@ def read_sheet(path: str | PathLike) -> Any:
         ) from binary
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as unreadable:
         raise ValueError(
-            f"{path} cannot be read as a table: {unreadable}. Expected CSV with a first row of "
-            "column names, or Parquet."
+            f"{path} cannot be read as a table: {unreadable}. Pass CSV with a first row of column "
+            "names, or Parquet."
         ) from unreadable
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
@@ -70,7 +70,7 @@ def _csv(path):
     for separator in SEPARATORS:
         if len(names) == 1 and separator in names[0]:
             raise ValueError(
-                f"{path} has {separator!r} between its fields; expected commas. Save it as CSV "
+                f"{path} has {separator!r} between its fields instead of commas. Save it as CSV "
                 "with commas, and with points in decimal numbers."
             )
     try:
@@ -80,9 +80,9 @@ def _csv(path):
             return pd.read_csv(path, index_col=False), names
     except pd.errors.ParserWarning as shifted:
         raise ValueError(
-            f"{path} has rows of more fields than the {len(names)} names in its first row, "
-            f"{', '.join(names)}; expected as many. Look for a missing name, and for commas inside "
-            "of fields that are not in quotes."
+            f"{path} has rows with more fields than the {len(names)} names in its first row, "
+            f"{', '.join(names)}. Look for a missing name, and for commas inside of fields that "
+            "are not in quotes."
         ) from shifted
 
 
@@ -159,7 +159,7 @@ def columns_of(
         faults[-1] += f"; its columns are {', '.join(sheet.columns)}"
     rows = sheet[[column.name for column in present]]
     if not len(rows):
-        raise ValueError(f"{what} has names but no rows; expected rows below the names.")
+        raise ValueError(f"{what} has names but no rows. Add rows below the names.")
     gaps = rows.isna()
     # What a fit has learned can fill in a whole column.
     needed = [c for c in present if c.fitted or not c.filled]

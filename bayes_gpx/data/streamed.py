@@ -74,8 +74,8 @@ class StreamedData(TrainingData):
     def rows(self, positions: np.ndarray | slice) -> TrainingData:
         """Refuse, because out-of-core rows are not in memory."""
         raise ValueError(
-            "The training rows are read in parts, and this needs to pick some of them; expected "
-            "rows in memory. Pass rows as X_new where a verb takes it, or fit a sample of the rows."
+            "The training rows are out-of-core data, but this needs to pick some of them. Pass "
+            "rows as X_new if the explanation function takes it, or fit a sample of the rows."
         )
 
     def picked(self, positions: np.ndarray) -> TrainingData:
@@ -166,8 +166,8 @@ class StreamedData(TrainingData):
         """Raise where there are no rows to be read."""
         if not self.stored:
             raise ValueError(
-                "The training rows were read in parts and not saved with the fit. Pass rows to be "
-                "explained as X_new; fit again with a model of the whole data."
+                "The training rows were out-of-core data and not saved with the fit. Pass rows to "
+                "be explained as X_new, or fit again with a model of the whole data."
             )
 
     def sums[Found](
@@ -259,25 +259,24 @@ def read_streamed(
     """
     if not isinstance(y, str):
         raise ValueError(
-            f"y is a {type(y).__name__}; expected the name of a column, a str, where X is read in "
-            "parts."
+            f"y is a {type(y).__name__}. For out-of-core data, pass the name of a column, a str."
         )
     if Z is not None and not (
         isinstance(Z, list | tuple) and Z and all(isinstance(name, str) for name in Z)
     ):
         raise ValueError(
-            f"Z is a {type(Z).__name__}; expected a list of names of columns, each a str, where X "
-            "is read in parts."
+            f"Z is a {type(Z).__name__}. For out-of-core data, pass a list of names of columns, "
+            "each a str."
         )
     if Z is not None and y in Z:
-        raise ValueError(f"Z names {y!r}, which is the response; expected other columns.")
+        raise ValueError(f"Z names {y!r}, which is the response. Pass other columns.")
     if not isinstance(exposure, str | None):
         raise ValueError(
-            f"exposure is a {type(exposure).__name__}; expected the name of a column, a str, where "
-            "X is read in parts."
+            f"exposure is a {type(exposure).__name__}. For out-of-core data, pass the name of a "
+            "column, a str."
         )
     if exposure is not None and exposure in (y, *(Z or ())):
-        raise ValueError(f"exposure names {exposure!r}, as y or Z does; expected another column.")
+        raise ValueError(f"exposure names {exposure!r}, as y or Z does. Pass another column.")
     names = Names(y, None if Z is None else tuple(Z), exposure, weighs, observation)
     seen = source.reduce(partial(seen_of_part, names), seen_of_both)
     types = {name: pd.CategoricalDtype([*own]) for name, own in seen.levels.items()}
@@ -340,13 +339,15 @@ def read_data(
     """
     source = row_source(X, by_name=isinstance(y, str))
     if source is not None and options.get("groups") is not None:
-        raise ValueError("X is read in parts, and groups was given; expected rows in memory.")
+        raise ValueError(
+            "X is out-of-core data, and groups was given. Pass rows in memory, or leave groups out."
+        )
     known = {"weighs": weighs, "intercept": intercept, "scale": scale, "exposure": exposure}
     known["resolution"] = resolution
     if source is None and isinstance(y, str):
         raise ValueError(
-            f"y is the str {y!r}, which names a column where X is read in parts; expected values, "
-            f"one for each row of a table in memory. Pass the column {y!r}, and X without it."
+            f"y is the str {y!r}, which names a column of out-of-core data, but X is a table in "
+            f"memory. Pass the values of the column {y!r} as y, and X without it."
         )
     if source is None:
         return read_training(X, y, observation, Z, **known, **options)

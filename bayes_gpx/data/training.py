@@ -130,24 +130,22 @@ class TrainingData:
         """Raise where there are several outputs, and none of them is asked for."""
         if self.outputs is not None and self.outputs.asked is None:
             raise ValueError(
-                f"The model has the outputs {list(self.outputs.names)}; expected one of them here. "
-                f"Ask model.of_output({self.outputs.names[0]!r}) in the place of the model."
+                f"The model has the outputs {list(self.outputs.names)}, but this needs one of "
+                f"them. Pass model.of_output({self.outputs.names[0]!r}) instead of the model."
             )
 
     def refuse_one_output(self) -> None:
         """Raise where one of several outputs is asked for."""
         if self.outputs is not None and self.outputs.asked is not None:
             raise ValueError(
-                f"The model is asked for the output {self.y_name!r} alone; expected the model of "
-                "all outputs, as bx.GP made it."
+                f"The model is for the output {self.y_name!r} alone. Pass the model of all "
+                "outputs, as bx.GP made it."
             )
 
     def refuse_outputs(self, what: str, cure: str) -> None:
         """Raise for requests that a table of outputs does not support, with a fix."""
         if self.outputs is not None:
-            raise ValueError(
-                f"{what} with a model of several outputs; expected a model of one response. {cure}"
-            )
+            raise ValueError(f"{what} cannot be used with a model of several outputs. {cure}")
 
     @cached_property
     def moments(self) -> Moments:
@@ -266,7 +264,7 @@ class TrainingData:
             Z = read_features(Z_new, "Z_new", prefix="z", like=weighed, minimum_rows=1)
         elif needs_z:
             raise ValueError(
-                "This model was given a Z beside X; pass Z_new with the columns "
+                "This model was given a Z in addition to X. Pass Z_new with the columns "
                 f"{list(weighed.sources)} as well."
             )
         else:
@@ -351,13 +349,13 @@ def read_training(
     """
     if len(getattr(X, "shape", ())) == 1 and len(getattr(y, "shape", ())) == 2:
         raise ValueError(
-            f"X has shape {X.shape} and y has {y.shape}: are they swapped? Expected X (rows, "
-            "features) and then y (rows,)."
+            f"X has shape {X.shape} and y has {y.shape}: are they swapped? Pass X (rows, features) "
+            "and then y (rows,)."
         )
     frame = read_features(X, "X", levels=levels, dates=True)
     if weighs and Z is None and levels is not None:
         raise ValueError(
-            "X holds labels, which have no weights; expected the features to weigh as Z, (rows, "
+            "X holds labels, which have no weights. Pass the features to weigh as Z, (rows, "
             "features)."
         )
     outputs, labels = None, None
@@ -438,7 +436,7 @@ def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarra
         return None if observation.normal else np.ones(len(frame))
     values = read_response(exposure, frame, "exposure")
     if (values <= 0).any():
-        raise ValueError("exposure has values that are not above 0; expected positive numbers.")
+        raise ValueError("exposure has values that are not above 0. Pass positive numbers.")
     return values
 
 
@@ -450,7 +448,7 @@ def with_intercept(frame: Frame) -> Frame:
 def _refuse_apart(X, Z, name, other):
     if len(Z) != len(X):
         raise ValueError(
-            f"{name} has {len(X)} rows and {other} has {len(Z)}; expected the same number."
+            f"{name} has {len(X)} rows and {other} has {len(Z)}. Pass the same number of both."
         )
     if X.labelled and Z.labelled:
         refuse_misaligned(X.index, Z.index, name, other)

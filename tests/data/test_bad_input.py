@@ -26,7 +26,7 @@ CASES = {
     ),
     "durations": (
         lambda X, y: (X.assign(age=pd.Timedelta("1D")), y),
-        "column 'age'.*dates or durations; expected numbers",
+        "column 'age'.*dates or durations instead of numbers",
     ),
     "constant column": (
         lambda X, y: (X.assign(age=3.0), y),
@@ -34,11 +34,11 @@ CASES = {
     ),
     "numbers of records": (
         lambda X, y: (X.assign(age=2**53 + np.arange(len(X))), y),
-        r"columns \['age'\] whose values are equal, or differ by less than .*Subtract a constant",
+        r"columns \['age'\] with values that are equal, or differ by .*Subtract a constant",
     ),
     "one number for all records": (
         lambda X, y: (X.assign(age=2**53 + np.arange(len(X)) % 2), y),
-        r"columns \['age'\] whose values are equal, or differ by less than",
+        r"columns \['age'\] with values that are equal, or differ by less than",
     ),
     "y far from 0": (
         lambda X, y: (X, 2**53 + np.arange(len(y))),
@@ -63,7 +63,7 @@ CASES = {
     "a Dataset": (lambda X, y: (X.to_xarray(), y), "to_dataframe"),
     "ragged": (lambda X, y: ([[1, 2], [3]], y), "rows differ in length"),
     "one dimension": (lambda X, y: (X["age"].values, y), r"shape \(14,\).*reshape"),
-    "two rows": (lambda X, y: (X[:2], y[:2]), "2 rows; expected at least 3"),
+    "two rows": (lambda X, y: (X[:2], y[:2]), "2 rows, but needs at least 3"),
     "no columns": (lambda X, y: (X[[]], y), "no columns"),
     "repeated names": (
         lambda X, y: (X.set_axis(["a", "a"], axis=1), y),
@@ -131,7 +131,7 @@ def test_options_of_gpx(regression):
         bx.GPX(X, y).fit("mcmc")
     theta = {**THETA, "sigma_w": 0.1}
     model = bx.GPX(X, y, Z)
-    with pytest.raises(ValueError, match=r"pass Z_new with the columns \['a', 'b', 'c'\]"):
+    with pytest.raises(ValueError, match=r"Pass Z_new with the columns \['a', 'b', 'c'\]"):
         bx.contributions(model, theta, X_new)
     with pytest.raises(ValueError, match="X_new has 4 rows and Z_new has 3"):
         bx.contributions(model, theta, X_new, Z_new[1:])
@@ -145,8 +145,8 @@ def test_options_of_gpx(regression):
     ("spoil", "message"),
     [
         (lambda X: X[["age"]], r"lacks the columns \['dose'\]"),
-        (lambda X: X.values[:, :1], "1 columns; expected 2"),
-        (lambda X: X[:0], "0 rows; expected at least 1.*X_new=None"),
+        (lambda X: X.values[:, :1], "1 columns, but must have 2"),
+        (lambda X: X[:0], "0 rows, but needs at least 1.*X_new=None"),
         (lambda X: X.assign(age=np.nan), "column 'age'.*missing"),
     ],
 )

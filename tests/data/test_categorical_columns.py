@@ -315,7 +315,7 @@ REFUSED = {
     "a new level": (lambda X: X.assign(colour=["gren"] * len(X)), r"'gren'.*row 0.*mean 'green'"),
     "a gap": (lambda X: X.assign(colour=X["colour"].where(X.index != 2)), r"'colour', has 1 miss"),
     "another column": (lambda X: X.rename(columns={"colour": "color"}), r"lacks.*'colour'"),
-    "a narrow array": (lambda X: X.to_numpy()[:, :1], r"1 columns; expected 2"),
+    "a narrow array": (lambda X: X.to_numpy()[:, :1], "1 columns, but must have 2"),
 }
 
 

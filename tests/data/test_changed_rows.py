@@ -74,7 +74,7 @@ def test_a_fingerprint_depends_on_the_rows_and_their_order_alone():
 OTHERS = {
     "more": ((FRAME, FRAME[:3]), f"has at least {N + 3} rows and had {N}"),
     "fewer": ((FRAME[:20],), f"has 20 rows and had {N}"),
-    "none": ((), "expected .* each time"),
+    "none": ((), "must have .* each time"),
     "other values": ((FRAME.assign(x=FRAME["x"] + 1e-9),), "has other values in its 60 rows"),
     "exchanged values": ((FRAME.assign(x=FRAME["x"].values[::-1]),), "has other values"),
 }

@@ -127,7 +127,7 @@ def test_what_goes_wrong_is_told(tmp_path, monkeypatch):
     file = tmp_path / next(iter(IN_FOLDER["boston"].files))
     file.parent.mkdir()
     file.write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="SHA-256.*expected ae5202.*changed or damaged"):
+    with pytest.raises(ValueError, match="SHA-256.*must have ae5202.*changed or damaged"):
         bx.datasets.load("boston", path=tmp_path)
 
 

@@ -99,10 +99,10 @@ def test_axes_say_what_days_are_counted_from():
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (X.assign(date=DAYS), "'date', holds no dates; expected dates"),
+        (X.assign(date=DAYS), "'date', holds no dates. Pass dates"),
         (X.assign(date=DATE.tz_localize("Europe/Paris")), "time zone Europe/Paris"),
         (X.assign(date=DATE.where(DATE != DATE[4])), "1 missing or infinite values"),
-        (X.assign(wind=DATE), "'wind', holds dates or durations; expected numbers"),
+        (X.assign(wind=DATE), "'wind', holds dates or durations instead of numbers"),
     ],
 )
 def test_mixtures_are_refused(model, rows, message):

@@ -73,7 +73,7 @@ def test_each_output_has_its_own():
 
 @pytest.mark.parametrize("given", [-1, np.nan, "fine", [1, 2]])
 def test_what_is_no_step_is_refused(given):
-    with pytest.raises(ValueError, match="resolution is .*; expected None, to find it"):
+    with pytest.raises(ValueError, match="resolution is .*. Pass None, to find it"):
         bx.GP(X, Y, resolution=given)
 
 

@@ -38,9 +38,9 @@ def test_new_labels_are_coded_as_the_training_labels():
     found, kept = named("categorical").read(["b", "b"], labels)
     assert_array_equal(found, [1, 1])
     assert_array_equal(kept, labels)
-    with pytest.raises(ValueError, match=r"\['d'\], which the training data lack.*'c'.*Drop"):
+    with pytest.raises(ValueError, match=r"\['d'\], but the training data only have.*'c'.*Drop"):
         named("categorical").read(["b", "d"], labels)
-    with pytest.raises(ValueError, match="which the training data lack"):
+    with pytest.raises(ValueError, match="but the training data only have"):
         named("categorical").read([0, 1], labels)
 
 
@@ -55,18 +55,18 @@ def test_new_labels_are_coded_as_the_training_labels():
         ("categorical", ["a", None, "b"], "1 missing values, the first at position 1"),
         ("categorical", pd.Series([1, pd.NA], dtype="Int64"), "missing values.*position 1"),
         ("categorical", np.ma.masked_array([1, 2], mask=[True, False]), "missing.*position 0"),
-        ("bernoulli", [0.0, 0.5], "holds 0.5; expected labels.*likelihood='normal'"),
-        ("bernoulli", [0.0, np.inf], "holds inf; expected labels"),
+        ("bernoulli", [0.0, 0.5], "holds 0.5, but class labels must.*likelihood='normal'"),
+        ("bernoulli", [0.0, np.inf], "holds inf, but class labels must be"),
         ("categorical", np.array(["a", 1], dtype=object), "mixes numbers and strings.*astype"),
         ("categorical", np.array([True, 1], dtype=object), "mixes booleans and numbers"),
         ("categorical", pd.to_datetime(["2020-01-01", "2021-01-01"]), "type .*astype"),
-        ("categorical", [[0, 1], [1, 0]], r"shape \(2, 2\); expected one dimension"),
-        ("poisson", [1, -2], "negative at position 1: -2.0; expected counts.*'normal'"),
+        ("categorical", [[0, 1], [1, 0]], r"shape \(2, 2\), but must have one dimension"),
+        ("poisson", [1, -2], "negative at position 1: -2.0, but counts must.*'normal'"),
         ("negative_binomial", [1, 2.5], "fractional at position 1: 2.5.*exposure"),
         ("poisson", [1, np.nan], "1 missing values, the first at position 1"),
         ("poisson", [1, np.inf], "1 infinite values, the first at position 1"),
-        ("poisson", ["1", "2"], r"holds text, such as '1'; expected numbers.*astype\(float\)"),
-        ("student_t", ["a", "b"], "expected numbers.*'bernoulli'"),
+        ("poisson", ["1", "2"], r"holds text, such as '1', instead of numbers.*astype\(float\)"),
+        ("student_t", ["a", "b"], "instead of numbers.*'bernoulli'"),
         ("normal", [0.0, None], "1 missing values, the first at position 1"),
     ],
 )

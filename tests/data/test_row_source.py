@@ -192,7 +192,7 @@ def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
     [
         (iter(PARTS), "y", "read once only"),
         (PARTS, "z", r"lacks the columns \['z'\]"),
-        (PARTS, FRAME["y"], "expected the name of a column"),
+        (PARTS, FRAME["y"], "pass the name of a column"),
         ("nowhere/*.parquet", "y", "names no files that end in"),
         ([FRAME[:20], FRAME[20:].assign(b=np.nan)], "y", "Frame 1: X, column 'b', has 70 missing"),
         ([FRAME[:20], FRAME[["far", "y"]][20:]], "y", r"Frame 1: it lacks .*'b'.*unlike Frame 0"),
@@ -200,18 +200,18 @@ def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
         ([FRAME[:0], FRAME[:0]], "y", "no rows in any of its parts"),
         ([], "y", "no rows in any of its parts"),
         (pa.Table.from_pandas(FRAME[:0]), "y", "no rows in any of its parts"),
-        (3, "y", "X is of type int, and y names a column; expected what is read in parts: the"),
-        ({"b": [1.0]}, "y", "X is of type dict of str, and y names a column; .* Pass one of these"),
-        (["a.txt"], "y", "X is of type list of str, and y names"),
+        (3, "y", "X is of type int, but y names a column. Pass out-of-core data as X: the"),
+        ({"b": [1.0]}, "y", "X is of type dict of str, but y names a column. .*pass y as values"),
+        (["a.txt"], "y", "X is of type list of str, but y names"),
         (pl.LazyFrame(FRAME), "y", r"X is a LazyFrame .* Pass .collect\(\) .*sink_parquet"),
         (pl.LazyFrame(FRAME), FRAME["y"], "X is a LazyFrame"),
         ([FRAME[:20], pl.LazyFrame(FRAME)], "y", "Frame 1 is a LazyFrame"),
         ([pl.LazyFrame(FRAME)], "y", "Frame 0 is a LazyFrame"),
-        (arrow.dataset(pa.Table.from_pandas(FRAME)), FRAME["y"], "expected the name of a column"),
+        (arrow.dataset(pa.Table.from_pandas(FRAME)), FRAME["y"], "pass the name of a column"),
         ([FRAME.assign(b=pd.Timestamp(2020, 1, 1))], "y", "Frame 0: X, column 'b', holds dates"),
         ([FRAME.assign(b=[[1.0]] * N)], "y", r"column 'b', holds \[1.0\] \(list\) at row 0"),
         ([FRAME.assign(b=Decimal(3))], "y", r"Decimal.* Convert them by .astype\(float\)"),
-        ([FRAME], 3, "y is a int; expected the name of a column, a str"),
+        ([FRAME], 3, "y is a int. For out-of-core data, pass the name of a"),
         ([FRAME[:20], 3], "y", "holds a int"),
         ([FRAME[:20], FRAME[20:].assign(b=FRAME["colour"])], "y", "categories in Frame 1 and num"),
         ([FRAME.assign(b=1.0)], "y", "constant columns"),
@@ -225,8 +225,8 @@ def test_refuses(source, y, message):
 @pytest.mark.parametrize(
     "Z, message",
     [
-        ("far", "Z is a str; expected a list of names"),
-        (FRAME[["far"]], "Z is a DataFrame; expected a list of names"),
+        ("far", "Z is a str.* pass a list of names"),
+        (FRAME[["far"]], "Z is a DataFrame.* pass a list of names"),
         (["far", "y"], "Z names 'y', which is the response"),
         (["fat"], r"Frame 0: The data set lacks the columns \['fat'\]"),
     ],
@@ -264,7 +264,7 @@ def test_new_rows_that_are_lazy_are_refused():
 
 def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "0.parquet").write_bytes(b"")
-    with pytest.raises(ValueError, match="0.parquet cannot be read; expected a whole file"):
+    with pytest.raises(ValueError, match="0.parquet cannot be read. Write it anew as a whole file"):
         bx.GP(tmp_path, "y", **HSGP)
     (tmp_path / "a.csv").write_text("a,b")
     with pytest.raises(ValueError, match="names no files.*dask.dataframe.read_csv"):
@@ -273,7 +273,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
 
 def test_columns_that_are_names_of_folders_are_not_lost(tmp_path):
     FRAME.to_parquet(tmp_path, partition_cols=["colour"])
-    with pytest.raises(ValueError, match="'colour=blue', whose names are values of a column"):
+    with pytest.raises(ValueError, match="'colour=blue', and their names are values of a column"):
         bx.GP(tmp_path, "y", **HSGP)
     assert bx.GP(tmp_path / "colour=red", "y", **HSGP).training.X.columns == ("far", "b")
     colours = pa.schema([("colour", pa.dictionary(pa.int32(), pa.string()))])
@@ -358,7 +358,7 @@ def test_files_of_fits_hold_no_rows(tmp_path):
         lambda: bx.slopes(again, kept, progressbar=False),
         lambda: bx.report(again, kept, path=tmp_path / "report"),
     ):
-        with pytest.raises(ValueError, match=r"not saved with the fit\. Pass rows .* as X_new;"):
+        with pytest.raises(ValueError, match=r"not saved with the fit\. Pass rows .* as X_new, or"):
             ask()
 
 
@@ -371,7 +371,7 @@ def test_levels_are_those_of_all_parts():
 
 
 def test_a_name_is_no_response_of_a_table():
-    with pytest.raises(ValueError, match="y is the str 'y', .* Pass the column 'y'"):
+    with pytest.raises(ValueError, match="y is the str 'y', .* Pass the values of the column 'y'"):
         bx.GP(FRAME, "y", **HSGP)
 
 

@@ -213,7 +213,7 @@ def test_levels_that_a_fit_has_not_seen_are_named(sheet):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"a;b\n1,5;2\n", "';' between its fields; expected commas"),
+        (b"a;b\n1,5;2\n", "';' between its fields instead of commas"),
         (b"\x89HDF\r\n\x1a\n\xff\xfe", "it is not text in UTF-8"),
         (b"", "cannot be read as a table"),
     ],

@@ -56,7 +56,7 @@ def test_weights_with_features_of_their_own():
     alone = bx.weights(model, theta, X[["a"]], keep="summary", **QUIET)
     with ThreadPoolExecutor(2) as executor:  # weights need no Z_new; contributions do
         shared = bx.weights(model, theta, X[["a"]], keep="summary", executor=executor, **QUIET)
-        with pytest.raises(ValueError, match=r"pass Z_new with the columns \['b'\]"):
+        with pytest.raises(ValueError, match=r"Pass Z_new with the columns \['b'\]"):
             bx.contributions(model, theta, X[["a"]], executor=executor, keep="summary", **QUIET)
     moments_agree(shared, alone)
 

@@ -291,9 +291,9 @@ INDUCING = {"approximation": bx.Inducing(5)}
         (
             [FRAME, FRAME.assign(y=1)],
             {"likelihood": "bernoulli"},
-            "y holds 1 in Frame 1 and 'no' in Frame 0; expected labels of one kind",
+            "y holds 1 in Frame 1 and 'no' in Frame 0, but class labels must be of one kind",
         ),
-        ([FRAME.assign(y=0.5)], {"likelihood": "bernoulli"}, "Frame 0: y holds 0.5; expected lab"),
+        ([FRAME.assign(y=0.5)], {"likelihood": "bernoulli"}, "Frame 0: y holds 0.5, but class lab"),
         (
             [FRAME.assign(y=1), FRAME.assign(y=0.5)],
             {"likelihood": "poisson"},
@@ -303,7 +303,7 @@ INDUCING = {"approximation": bx.Inducing(5)}
         (
             [FRAME.assign(y=1)],
             {"likelihood": "poisson", "exposure": TIME},
-            "exposure is a Series; expected the name of a column",
+            "exposure is a Series.* pass the name of a column",
         ),
         (
             [FRAME.assign(y=1)],
