@@ -88,7 +88,7 @@ def test_model_and_idata_in_each_others_place(name, fitted):
     others = {parameter.name: None for parameter in needed}
     with pytest.raises(ValueError, match="model and idata are swapped"):
         verb(idata, model, **others)
-    with pytest.raises(ValueError, match="model is a ndarray; expected a bx.GP or bx.GPX"):
+    with pytest.raises(ValueError, match="model is a ndarray. Pass a bx.GP or bx.GPX"):
         verb(np.ones(3), idata, **others)
 
 

@@ -160,16 +160,16 @@ def explain(
     observation = model.specification.observation
     if quantity.bends and on == "response" and observation.mean_name is not None:
         raise ValueError(
-            f"{quantity.name} of the {observation.mean_name} cannot be drawn jointly with others; "
-            f"pass on='latent' for that of f, in units of {quantity.units}."
+            f"{quantity.name} of the {observation.mean_name} cannot be drawn jointly with others. "
+            f"Pass on='latent' to draw it for f, in units of {quantity.units}."
         )
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
     if path is not None and keep == "summary":
         raise ValueError(
-            "path was given with keep='summary'; expected one of them, since summaries of rows in "
-            "memory are small. Leave path out, and write what is returned by .to_zarr(path)."
+            "path was given with keep='summary', but summaries of rows in memory are small. Leave "
+            "path out, and write the returned Dataset by .to_zarr(path)."
         )
     prob = interval_probability(ci_prob)
     hyper = hyperparameter_draws(model, idata, num_draws)
@@ -274,8 +274,8 @@ def by_class(model, path, make, across=False):
     number = 1 if across else model.specification.classes or 1
     if path is not None and model.specification.classes is not None:
         raise ValueError(
-            "path with likelihood='categorical'; expected no path: classes are kept in memory. "
-            "Explain fewer observations at a time with obs=, or keep='summary'."
+            "path was given with likelihood='categorical', but classes are kept in memory. Leave "
+            "path out, and explain fewer observations at a time with obs=, or pass keep='summary'."
         )
     return [make() for _ in range(number)]
 

@@ -74,7 +74,7 @@ def hyperparameter_draws(
     kept = draws if num_draws is None else min(num_draws // chains, draws)
     if not kept:
         raise ValueError(
-            f"num_draws is {num_draws} for {chains} chains; expected at least one for each chain."
+            f"num_draws is {num_draws} for {chains} chains. Pass at least one for each chain."
         )
     posterior = posterior.isel(draw=np.linspace(0, draws - 1, kept).round().astype(int))
     known = {h.name: h for h in model.specification.hyperparameters}
@@ -131,10 +131,10 @@ def refuse_swapped(model: ModelLike, idata: Draws | None) -> None:
     if hasattr(model, "training"):
         return
     if hasattr(idata, "training"):
-        raise ValueError("model and idata are swapped; expected the model first, then its idata.")
+        raise ValueError("model and idata are swapped. Pass the model first, then its idata.")
     raise ValueError(
-        f"model is a {type(model).__name__}; expected a bx.GP or bx.GPX, and then the idata that "
-        "its fit returned."
+        f"model is a {type(model).__name__}. Pass a bx.GP or bx.GPX, and then the idata that its "
+        "fit returned."
     )
 
 
@@ -142,12 +142,14 @@ def refuse_other_model(model: ModelLike, idata: Draws) -> None:
     """Raise if a DataTree is not a fit of this model, as far as its contents tell."""
     if "posterior" not in getattr(idata, "children", {}):
         raise ValueError(
-            f"idata is a {type(idata).__name__} without a group `posterior`; expected the DataTree "
-            "of model.fit or pm.sample, or a dict of fixed hyperparameters."
+            f"idata is a {type(idata).__name__} without a group `posterior`. Pass the DataTree of "
+            "model.fit or pm.sample, or a dict of fixed hyperparameters."
         )
     posterior = idata["posterior"]
     if not {"chain", "draw"} <= set(posterior.sizes):
-        raise ValueError(f"idata.posterior has dims {list(posterior.sizes)}; expected chain, draw.")
+        raise ValueError(
+            f"idata.posterior has dims {list(posterior.sizes)}, but must have chain, draw."
+        )
     difference = next(_differences(model, idata), None)
     if difference is not None:
         raise ValueError(

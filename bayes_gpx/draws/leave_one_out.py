@@ -103,13 +103,14 @@ def log_likelihood(
     training = model.training
     if obs is not None and training.outputs is not None:
         raise ValueError(
-            "obs was given, and the model has outputs; expected obs=None. Select from the result."
+            "obs was given, but the model has several outputs. Leave obs out, and select from the "
+            "result."
         )
     if obs is None and training.streamed and model.specification.strategy_of().by_sums:
         raise ValueError(
-            f"The {training.n} training rows are read in parts, and obs was not given; expected "
-            "numbers of some rows, such as obs=numpy.random.default_rng(0).choice("
-            f"{training.n}, {min(training.n, 500)}, replace=False)."
+            f"The {training.n} training rows are out-of-core data, and obs was not given. Pass "
+            f"numbers of some rows, such as obs=numpy.random.default_rng(0).choice({training.n}, "
+            f"{min(training.n, 500)}, replace=False)."
         )
     rows, labels = None, training.X.index
     if obs is not None and training.streamed:

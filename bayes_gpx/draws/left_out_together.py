@@ -38,8 +38,8 @@ def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarra
         labels = np.asarray(labels)[kept]
     if len(labels) < 2:
         raise ValueError(
-            f"groups has the one label {labels[0]}; expected at least two groups, each of which "
-            "is predicted from the others."
+            f"groups has the one label {labels[0]}. Pass at least two groups, because each is "
+            "predicted from the others."
         )
     return codes.astype(np.int64), np.asarray(labels)
 
@@ -56,8 +56,8 @@ def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
     values = pd.Series(days_since(given, first_date(given)) if dated else given).infer_objects()
     if values.dtype.kind not in "iufM":
         raise ValueError(
-            f"order holds values of type {values.dtype}; expected numbers or dates, which say what "
-            "comes first."
+            f"order holds values of type {values.dtype}. Pass numbers or dates, which sort the "
+            "rows."
         )
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
@@ -66,8 +66,7 @@ def _by_row(training, values, argument):
     """Values of a column by its name, or those that were given; none missing."""
     if training.streamed:
         raise ValueError(
-            f"{argument} needs all rows in memory; expected a model of a table, not of rows that "
-            "are read in parts."
+            f"{argument} needs all rows in memory. Use a model of a table, not of out-of-core data."
         )
     if isinstance(values, str):
         return _column(training, values, argument)
@@ -76,7 +75,7 @@ def _by_row(training, values, argument):
     if missing.any():
         raise ValueError(
             f"{argument} is missing in {missing.sum()} rows, first in row "
-            f"{training.X.index[missing][0]}; expected a value for each row."
+            f"{training.X.index[missing][0]}. Pass a value for each row."
         )
     return values
 
@@ -93,8 +92,8 @@ def _column(training, name, argument):
     known = list(dict.fromkeys([*training.X.sources, *of_Z]))
     hint = meant(argument, name, known)
     raise ValueError(
-        f"{argument}: no column {name!r} in the model's tables, which have {known}; expected one "
-        f"of these, or a value for each row.{hint}"
+        f"{argument}: no column {name!r} in the model's tables, which have {known}. Pass one of "
+        f"these, or a value for each row.{hint}"
     )
 
 
@@ -105,8 +104,9 @@ def _joint(draw):
 def _in_order(draw):
     if not isinstance(draw.strategy, Exact):
         raise ValueError(
-            "order needs normal noise on all rows, whose density is a product of terms, each given "
-            "the rows before; expected likelihood='normal', no approximation and no constraints."
+            "order needs normal noise on all rows, because the density is then a product of terms, "
+            "each given the rows before. Use likelihood='normal', no approximation and no "
+            "constraints."
         )
     given = draw.given
     sigma, jitter = given.theta["sigma"], given.jitter
@@ -165,7 +165,7 @@ def densities_in_order(
     kept = begins >= start
     if kept.sum() < 2:
         raise ValueError(
-            f"order leaves {kept.sum()} times after the first {start} rows; expected at least two "
+            f"order leaves {kept.sum()} times after the first {start} rows, but needs at least two "
             f"to score, of {len(begins)} times in all. Pass a smaller start."
         )
     (each,), hyper, _ = at_training_rows(

@@ -110,13 +110,12 @@ def is_of_y(model: ModelLike, on: str) -> bool:
     if specification.classes is not None:
         raise ValueError(
             "of='log_variance' with likelihood='categorical': several classes have no one "
-            "variance. Expected another likelihood, such as 'bernoulli' of one class against the "
-            "others."
+            "variance. Use another likelihood, such as 'bernoulli' of one class against the others."
         )
     if on == "response" and not specification.normal:
         raise ValueError(
             f"of='log_variance' with likelihood={specification.likelihood!r}: the variance of y is "
-            "divided where noise is normal. Expected on='latent', for the variance of f."
+            "divided only for likelihood='normal'. Pass on='latent', for the variance of f."
         )
     return on == "response"
 

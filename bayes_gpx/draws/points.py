@@ -99,9 +99,9 @@ def _at_hand(training):
         return training.part
     training.refuse_without_rows()
     raise ValueError(
-        "The training rows are read in parts; pass rows as X_new. Predictions, weights, "
-        "contributions, derivatives, attributions and Shapley values of all of them go to a path=, "
-        "or are summaries with keep='summary'."
+        "The training rows are out-of-core data. Pass rows as X_new. For predictions, weights, "
+        "contributions, derivatives, attributions and Shapley values of all of them, pass a path=, "
+        "or keep='summary'."
     )
 
 
@@ -270,18 +270,18 @@ def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
     if wanted.dtype == bool:
         if wanted.shape != index.shape:
             raise ValueError(
-                f"obs is a mask of shape {wanted.shape}; expected one value for each of "
-                f"{len(index)} rows, or labels."
+                f"obs is a mask of shape {wanted.shape}. Pass one value for each of {len(index)} "
+                "rows, or labels."
             )
         wanted = index[wanted]
     if wanted.ndim != 1:
-        raise ValueError(f"obs has shape {wanted.shape}; expected a label or a list of labels.")
+        raise ValueError(f"obs has shape {wanted.shape}. Pass a label or a list of labels.")
     rows = [np.flatnonzero(index == label) for label in wanted]
     missing = [str(label) for label, found in zip(wanted, rows, strict=True) if not len(found)]
     if missing or not len(wanted):
         examples = ", ".join(map(str, index[:3]))
         raise ValueError(
-            f"obs: no rows labelled {missing}; expected labels of the index, such as {examples}."
+            f"obs: no rows labelled {missing}. Pass labels of the index, such as {examples}."
         )
     return np.concatenate(rows)
 
@@ -294,8 +294,8 @@ def rows_numbered(n: int, obs: Labels) -> np.ndarray:
     wrong = wanted.dtype.kind not in "iu" or wanted.ndim != 1 or not len(wanted)
     if wrong or wanted.min() < 0 or wanted.max() >= n:
         raise ValueError(
-            f"obs: {obs!r} does not number rows that are read in parts; expected integers from 0 "
-            f"to {n - 1}, at least one, or a mask of {n} values."
+            f"obs: {obs!r} does not number rows of out-of-core data. Pass integers from 0 to "
+            f"{n - 1}, at least one, or a mask of {n} values."
         )
     return wanted
 
@@ -304,8 +304,8 @@ def refuse_classes(model: ModelLike, what: str) -> None:
     """Raise for a model of several classes, which does not support the request."""
     if model.specification.classes is not None:
         raise ValueError(
-            f"{what} with likelihood='categorical'; expected another likelihood, since several "
-            "classes are not supported here. Use bx.derivatives or bx.attributions."
+            f"{what} with likelihood='categorical': several classes are not supported here. Use "
+            "bx.derivatives or bx.attributions."
         )
 
 
@@ -319,8 +319,8 @@ def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
     index = dataset["obs"].values
     if np.shape(y) != index.shape:
         raise ValueError(
-            f"y has shape {np.shape(y)}; expected one value for each of the dataset's observations,"
-            f" {index.shape}."
+            f"y has shape {np.shape(y)}. Pass one value for each of the dataset's observations, "
+            f"{index.shape}."
         )
     labels = row_labels(y)
     if labels is not None:

@@ -54,7 +54,7 @@ def latent_units(model):
 def derivative(model: Any, order: int = 1) -> Quantity:
     """Derivatives in each feature, or of order 2 in each pair of them."""
     if isinstance(order, bool) or order not in (1, 2):
-        raise ValueError(f"order is {order!r}; expected 1 or 2.")
+        raise ValueError(f"order is {order!r}. Pass 1 or 2.")
     if order == 2:
         return _second_derivative(model)
     training = model.training
@@ -222,7 +222,7 @@ def _columns(frame):
 def _refuse_gp(model, verb):
     if model.training.Z is None:
         raise ValueError(
-            f"{verb} are defined for GPX; a GP has no weights. Expected a bx.GPX, got a bx.GP."
+            f"{verb} are defined for GPX; a GP has no weights. Pass a bx.GPX instead of a bx.GP."
         )
 
 

@@ -97,7 +97,7 @@ def draw_functions(
         update_of = compiled(structure, Update(waves), names).given(*data.values())
     except NoBasis as none:
         raise NoBasis(
-            "The model has no random functions; expected a kernel of sums and multiples of "
+            "The model has no random functions. Use a kernel of sums and multiples of "
             f"{', '.join(SPECTRAL)}, Linear and Constant, and no groups."
         ) from none
     keep_freed_memory()

@@ -197,7 +197,7 @@ def _picked(quantity, features, covariance):
     if features is None:
         return np.arange(len(quantity.components))
     if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
-        raise ValueError(f"features is {features!r}; expected a list of different names.")
+        raise ValueError(f"features is {features!r}. Pass a list of different names.")
     for feature in features:
         one_of("features", feature, quantity.components)
     return np.array([quantity.components.index(f) for f in features])

@@ -381,8 +381,8 @@ def made_beside(folder: Path) -> Path:
         made.mkdir(parents=True)
     except OSError as wrong:
         raise ValueError(
-            f"path: nothing can be written in {folder.parent} ({wrong.strerror}); expected a place "
-            "in a folder that may be written to. Pass another path."
+            f"path: nothing can be written in {folder.parent} ({wrong.strerror}). Pass a path in a "
+            "folder that may be written to."
         ) from wrong
     return made
 
@@ -399,8 +399,8 @@ def refuse_foreign(path):
         )
     others = {entry.name for entry in path.iterdir()} - {"zarr.json", *written} if written else None
     if others != set():
-        what = f"holds {', '.join(sorted(others))} beside one" if others else "is none"
+        what = f"holds {', '.join(sorted(others))} next to a store" if others else "is no store"
         raise ValueError(
-            f"path: expected a new path, or a store that this package wrote alone; {path} {what}. "
-            "It is left as it is: pass a new path, or remove it yourself."
+            f"path: {path} {what} that this package wrote, and is left as it is. Pass a new path, "
+            "or remove it yourself."
         )

@@ -60,8 +60,8 @@ def with_truncated(
         values = truncated_normal(mean, cov, bounded.low, bounded.high, np.random.default_rng(seed))
     except np.linalg.LinAlgError as singular:
         raise ValueError(
-            "What constraints are about is linearly dependent at their points, up to round-off; "
-            "expected a larger strength, or fewer points."
+            "The constraints are linearly dependent at their points, up to round-off. Use a larger "
+            "strength, or fewer points."
         ) from singular
     name, dim = model.in_model(CONSTRAINED), model.in_model(STATEMENT)
     drawn = xr.DataArray(

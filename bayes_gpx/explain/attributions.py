@@ -177,8 +177,8 @@ def attributions(
     if isinstance(baseline, Mapping):
         if method == "taylor":
             raise ValueError(
-                "method='taylor' with a dict of baselines; expected one. Call attributions for "
-                "each."
+                "method='taylor' takes one baseline, not a dict of baselines. Call attributions "
+                "for each."
             )
         explained = partial(_explained, method=method, steps=steps, of=of)
         return apart(model, idata, where, baseline, explained, **options)
@@ -198,9 +198,9 @@ def _explained(model, idata, where, name, *, method, steps, of, **options):
     if bends(model, quantity, on):
         if where.baseline.ndim > 1 or method != "exact":
             raise ValueError(
-                f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}; "
-                "expected one baseline and 'exact' for the response. Pass on='latent', or a dict "
-                "of baselines."
+                f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}, "
+                "but the response needs one baseline and 'exact'. Pass on='latent', or a dict of "
+                "baselines."
             )
         found = _by_functions(
             model, idata, ResponseQuantity(model, quantity, where), where, **options
@@ -216,8 +216,8 @@ def _explained(model, idata, where, name, *, method, steps, of, **options):
 def _of_log_variance(model, idata, where, name, method, on="response", **options):
     if where.baseline.ndim > 1 or method != "exact":
         raise ValueError(
-            f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}; "
-            "expected one baseline and 'exact' for the log variance. Pass a dict of baselines."
+            f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}, but "
+            "the log variance needs one baseline and 'exact'. Pass a dict of baselines."
         )
     quantity = quantities.attribution(model, name, method, None)
     asked = LogVarianceGradients(model, quantity, where, of_y=is_of_y(model, on))
@@ -231,8 +231,8 @@ def refuse_joint(where: Points, options: Mapping) -> None:
     baseline = cast(np.ndarray, where.baseline)
     if baseline.ndim > 1 and options.get("joint"):
         raise ValueError(
-            f"joint=True with {len(baseline)} baselines to average over; expected one. Leave "
-            "joint out, or pass one baseline, or a dict of them."
+            f"joint=True cannot average over {len(baseline)} baselines. Leave joint out, or pass "
+            "one baseline, or a dict of them."
         )
 
 
@@ -261,15 +261,15 @@ def _by_taylor(
     unused = [option for option, given in options.items() if given not in ("summary", None)]
     if unused and unused != ["seed"]:
         raise ValueError(
-            f"method='taylor' gives means alone, without {unused}; expected num_draws, features "
-            "and progressbar. Leave the others out, or use method='exact'."
+            f"method='taylor' gives means alone, without {unused}. Pass only num_draws, features "
+            "and progressbar, or use method='exact'."
         )
     several = model.specification.classes is not None
     if several or not bends(model, quantity, on) or where.baseline.ndim > 1:
         raise ValueError(
-            f"method='taylor' with likelihood={model.specification.likelihood!r}, on={on!r} and "
-            f"{len(np.atleast_2d(where.baseline))} baseline rows; expected the response of two "
-            "labels or counts, and one baseline. Use method='exact'."
+            f"method='taylor' has likelihood={model.specification.likelihood!r}, on={on!r} and "
+            f"{len(np.atleast_2d(where.baseline))} baseline rows, but needs the response of two "
+            "classes or counts, and one baseline. Use method='exact'."
         )
     for feature in features or ():
         one_of("features", feature, quantity.components)
@@ -307,8 +307,8 @@ def _by_functions(model, idata, asked, where, on="response", **options):
         return by_functions(model, idata, asked, where, **options)
     except NoBasis as none:
         raise ValueError(
-            f"baseline has {len(where.baseline)} rows; expected at most {MOST_BASELINES} for this "
-            "kernel, which has no random functions. Pass a random subset of the rows, or the "
+            f"baseline has {len(where.baseline)} rows, but can have at most {MOST_BASELINES} for "
+            "this kernel, which has no random functions. Pass a random subset of the rows, or the "
             "centres of that many clusters."
         ) from none
 
@@ -331,11 +331,11 @@ def apart(
         From a model, its fit, points with one baseline and that baseline's name to attributions.
     """
     if not baselines:
-        raise ValueError("baseline is an empty dict; expected a baseline for each of its keys.")
+        raise ValueError("baseline is an empty dict. Pass a dict with at least one baseline.")
     if options.get("path") is not None:
         raise ValueError(
-            f"path with {len(baselines)} baselines in a dict; expected one baseline for each "
-            "store. Call attributions once for each, with a path of its own."
+            f"path was given with {len(baselines)} baselines in a dict, but a store holds one. "
+            "Call attributions once for each baseline, each with another path."
         )
     starts = {
         label: from_baseline(model, where, given, f"baseline[{label!r}]")

@@ -27,8 +27,8 @@ def by_output[Verb: Callable](verb: Verb) -> Verb:
             return verb(model, idata, *args, **options)
         if options.get("path") is not None:
             raise ValueError(
-                f"path with the outputs {list(outputs.names)}; expected one output for each store. "
-                f"Ask model.of_output({outputs.names[0]!r}) in the place of the model."
+                f"path was given with the outputs {list(outputs.names)}, but a store holds one "
+                f"output. Pass model.of_output({outputs.names[0]!r}) instead of the model."
             )
         own = [options] * len(outputs.names)
         if options.get("seed") is not None:

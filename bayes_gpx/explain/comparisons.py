@@ -168,7 +168,7 @@ def _read(frame, variables):
     """Every contrast that is asked for."""
     if not isinstance(variables, Mapping) or not variables:
         raise ValueError(
-            f"variables is {variables!r}; expected a dict of two values for each variable, such as "
+            f"variables is {variables!r}. Pass a dict of two values for each variable, such as "
             f"{{{frame.sources[0]!r}: (first, second)}}."
         )
     found = []
@@ -177,8 +177,8 @@ def _read(frame, variables):
         texts = isinstance(given, str) or np.ndim(given) != 1 or len(given) < 2
         if texts:
             raise ValueError(
-                f"variables: {name!r} has {given!r}; expected two values, the second of which is "
-                "compared with the first."
+                f"variables: {name!r} has {given!r}. Pass two values; the second is compared with "
+                "the first."
             )
         ends = [_end(frame, name, value) for value in given]
         columns = np.flatnonzero(np.isin(frame.columns, frame.of_source(name)))
@@ -205,7 +205,7 @@ def _end(frame: Frame, name, value):
         wanted = (
             "date, such as '2011-03-01', or a finite number of days" if dated else "finite number"
         )
-        raise ValueError(f"{where} has {value!r}; expected a {wanted}.")
+        raise ValueError(f"{where} has {value!r}. Pass a {wanted}.")
     whole = isinstance(value, int | np.integer)
     return str(int(number)) if whole else repr(number).removesuffix(".0"), np.array([number])
 

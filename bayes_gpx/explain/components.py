@@ -150,8 +150,8 @@ def components(
     refuse_swapped(model, idata)
     if responds(model, on):
         raise ValueError(
-            f"likelihood={model.specification.likelihood!r}: components are known of f, which its "
-            "response is not linear in; expected on='latent'."
+            f"The response of likelihood={model.specification.likelihood!r} is not linear in f, "
+            "and components exist only for f. Pass on='latent'."
         )
     parts, names = components_of(model, order)
     where = points_to_explain(model, X_new, obs=obs)
@@ -171,7 +171,7 @@ def components_of(model: Model, order: int) -> tuple[list[Summand], tuple[str, .
     parts = summands(kernel_of(model), model.training.d, order)
     if len(parts) > MOST_COMPONENTS:
         raise ValueError(
-            f"The kernel has {len(parts)} summands; expected at most {MOST_COMPONENTS}. Pass a "
+            f"The kernel has {len(parts)} summands, but can have at most {MOST_COMPONENTS}. Pass a "
             f"smaller order than {order}, which makes one remainder of all higher orders."
         )
     named, seen = _own_names(model), Counter[str]()
@@ -191,23 +191,22 @@ def kernel_of(model: Model) -> Kernel:
     specification, training = model.specification, model.training
     if specification.family != "GP":
         raise ValueError(
-            "A GPX is a sum of contributions, one for each feature, and has no other components; "
-            "expected a bx.GP. Use bx.contributions."
+            "A GPX is a sum of contributions, one for each feature, and has no other components. "
+            "Use bx.contributions."
         )
     if specification.grouped:
         raise ValueError(
-            "A model with groups cannot be divided into components; expected a model without "
-            "groups."
+            "A model with groups cannot be divided into components. Fit a model without groups."
         )
     if training.outputs is not None:
         raise ValueError(
-            f"The outputs {list(training.outputs.names)} have no components, not even one by one; "
-            "expected a model of one response. Fit bx.GP of one column of Y."
+            f"The outputs {list(training.outputs.names)} have no components, not even one by one. "
+            "Fit bx.GP of one column of Y."
         )
     if specification.correlation:
         raise ValueError(
-            "Classes that correlate cannot be divided into components; expected correlation=0, "
-            "with which classes are independent."
+            "Classes that correlate cannot be divided into components. Pass correlation=0 for "
+            "independent classes."
         )
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
     theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in specification.hyperparameters}
@@ -224,8 +223,8 @@ def orthogonal_kernel(model: Model) -> Term:
     training = model.training
     if training.X.levels:
         raise ValueError(
-            f"The columns {list(training.X.levels)} are categories, whose indicators are no "
-            "independent features; expected columns of numbers."
+            f"The columns {list(training.X.levels)} are categories, and their indicators are no "
+            "independent features. Pass columns of numbers."
         )
     term = orthogonal(kernel_of(model), training.d)
     parts = cast(ElementarySymmetric, term.kernel).parts

@@ -141,8 +141,8 @@ def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str]
     if frame.levels and (named or not numbers):
         raise ValueError(
             f"{named or list(frame.levels)} are categorical, and there is no slope from one level "
-            "to the next; expected columns of numbers. bx.comparisons has the change from one "
-            "level to another, bx.partial_dependence the prediction at each."
+            "to the next. Use bx.comparisons for the change from one level to another, or "
+            "bx.partial_dependence for the prediction at each."
         )
     return numbers if frame.levels and features is None else features
 

@@ -32,18 +32,18 @@ def by_components(
     if not (isinstance(baseline, str) and baseline == "mean"):
         raise ValueError(
             "baseline was given with method='fanova', which averages over the kernel's measure "
-            "instead; expected none. Pass rows as the measure, on the model's scale: "
+            "instead. Leave baseline out, and pass rows as the measure, on the model's scale: "
             "bx.Additive(..., measure=rows)."
         )
     if of != "value":
         raise ValueError(
-            f"of={of!r} with method='fanova', which divides f; expected method='exact'."
+            f"of={of!r} was given with method='fanova', which divides f. Pass method='exact'."
         )
     quantity, on = _divided(model), options.get("on", "response")
     if bends(model, quantity, on):
         raise ValueError(
-            f"likelihood={model.specification.likelihood!r}: components are known of f, which its "
-            "response is not linear in; expected on='latent'."
+            f"The response of likelihood={model.specification.likelihood!r} is not linear in f, "
+            "and components exist only for f. Pass on='latent'."
         )
     found = explain(model, idata, quantity, where, **options)
     warn_if_incomplete(model, found, on)

@@ -218,7 +218,7 @@ def importances(
     if wanted := replicates(null):
         if classes is not None:
             raise ValueError(
-                "null with several classes, each of which has importances of its own. Use "
+                "null was given with several classes, and each has other importances. Use "
                 "bx.relevance(null=True), or one class against the others."
             )
         own: dict[str, Any] = {"measures": measures, "obs": obs, "on": on, "draws": draws}
@@ -275,16 +275,18 @@ def _units(of_f):
 
 def _check(measures, absent):
     if isinstance(measures, str) or not len(measures) or len(set(measures)) < len(measures):
-        raise ValueError(f"measures is {measures!r}; expected a list of different names.")
+        raise ValueError(f"measures is {measures!r}. Pass a list of different names.")
     for name in measures:
         one_of("measures", name, MEASURES)
         if absent.get(name):
             cure = (
                 "a kernel with one lengthscale for each feature"
                 if name == "inverse_lengthscale"
-                else "a model whose z varies with x"
+                else "a model with z that varies with x"
             )
-            raise ValueError(f"measures has {name}; expected {cure}. bx.relevance needs neither.")
+            raise ValueError(
+                f"measures has {name}, which needs {cure}. Leave it out, or use bx.relevance."
+            )
 
 
 def _lengthscale(model):

@@ -80,7 +80,7 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
     """
     results = list(results)
     if not results:
-        raise ValueError("results is empty; expected the Dataset of each imputation.")
+        raise ValueError("results is empty. Pass the Dataset of each imputation.")
     results = [
         found.drop_vars([name for name in found if str(name).endswith("_interval")])
         for found in results
@@ -90,13 +90,14 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
     for k, found in enumerate(results):
         if set(found) != names or dict(found.sizes) != sizes:
             raise ValueError(
-                f"Result {k} has {sorted(map(str, found))} of sizes {dict(found.sizes)}; expected "
-                f"{sorted(map(str, names))} of {sizes}, as in the first. Ask the same verb of each."
+                f"Result {k} has {sorted(map(str, found))} of sizes {dict(found.sizes)}, but the "
+                f"first has {sorted(map(str, names))} of {sizes}. Call the same explanation "
+                "function for each."
             )
         for dim in set(first.coords) & set(first.dims) - DRAWS:
             if not found[dim].equals(first[dim]):
                 raise ValueError(
-                    f"Result {k} has other labels along {dim!r} than the first; expected the same "
+                    f"Result {k} has other labels along {dim!r} than the first. Explain the same "
                     "observations and features in each."
                 )
     share = _shares(weights, len(results))
@@ -121,10 +122,10 @@ def _shares(weights, count):
     values = np.ones(count) if weights is None else np.asarray(weights, dtype="float64")
     if values.shape != (count,) or not (np.isfinite(values) & (values >= 0)).all():
         raise ValueError(
-            f"weights are {weights!r}; expected a number of at least 0 for each of {count} results."
+            f"weights are {weights!r}. Pass a number of at least 0 for each of {count} results."
         )
     if not values.sum():
-        raise ValueError("weights are all 0; expected one above 0.")
+        raise ValueError("weights are all 0. Pass at least one above 0.")
     return xr.Variable("imputation", values / values.sum())
 
 
@@ -151,7 +152,7 @@ def _mixed(name, stacked, first, results, share, equal):
     if name.startswith("completeness_residual"):
         return stacked.max("imputation")
     raise ValueError(
-        f"{name} of several fits has no mixture that is known from each; expected the result of "
+        f"{name} of several fits cannot be combined to a mixture. Pass the results of "
         "bx.predictions, weights, contributions, derivatives or attributions."
     )
 

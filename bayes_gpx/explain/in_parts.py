@@ -63,9 +63,8 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
         for name in ("obs", "joint", "exposure"):
             if options.get(name) not in (None, False):
                 raise ValueError(
-                    f"{name} was given, but rows are explained in parts, all of them and one part "
-                    f"after the other. Leave {name} out, or pass rows of your choice as X_new, "
-                    "without an executor."
+                    f"{name} was given, but all rows are explained, one chunk after the other. "
+                    f"Leave {name} out, or pass rows of your choice as X_new, without an executor."
                 )
         if streamed:
             kept = model.kept_of_rows(idata, options.get("num_draws"))
@@ -157,7 +156,7 @@ def _explain(verb, model, idata, rows, executor, *, path=None, keep="draws", see
     one_of("keep", keep, ("draws", "summary"))
     if keep == "draws" and path is None:
         raise ValueError(
-            "Draws of rows in parts need a path= to go to; pass one, or keep='summary'."
+            "Draws of out-of-core data need a path= to go to. Pass one, or keep='summary'."
         )
     if seed is not None:
         count("seed", seed, 0)

@@ -190,7 +190,7 @@ def _exposures(model, exposure, where, given):
     values = np.ones(given) if exposure is None else np.asarray(exposure, "float64")
     if values.shape != (given,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
-            f"exposure has shape {values.shape}; expected a positive finite number for each of "
-            f"{given} samples."
+            f"exposure has shape {values.shape}. Pass a positive finite number for each of {given} "
+            "samples."
         )
     return values[where.rows]

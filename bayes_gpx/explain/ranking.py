@@ -75,7 +75,7 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     name = next((n for n in ("average_relevance", "average_interaction") if n in found), None)
     if name is None or not {"chain", "draw"} <= set(found[name].dims):
         raise ValueError(
-            "The Dataset has no average_relevance or average_interaction over draws; expected the "
+            "The Dataset has no average_relevance or average_interaction over draws. Pass the "
             "result of bx.relevance or bx.interactions with over='draws'."
         )
     average = found[name] if name == "average_relevance" else _by_pair(found[name])

@@ -299,11 +299,11 @@ def interactions(
     """
     refuse_swapped(model, idata)
     if isinstance(factor, bool) or factor not in (1, 2):
-        raise ValueError(f"factor is {factor!r}; expected 1 (the supplement) or 2 (equation 3).")
+        raise ValueError(f"factor is {factor!r}. Pass 1 (the supplement) or 2 (equation 3).")
     frame = model.training.X
     columns = frame.sources
     if len(columns) < 2:
-        raise ValueError(f"The model has one feature, {columns[0]}; expected two or more.")
+        raise ValueError(f"The model has one feature, {columns[0]}, but needs two or more.")
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     options: dict[str, Any] = {"over": over, "num_draws": num_draws, "progressbar": progressbar}
     if isinstance(pairs, str):
@@ -319,7 +319,7 @@ def interactions(
         every = list(combinations(columns, 2))
         wanted = set(read_pairs(every if pairs is None else pairs, columns))
         if not wanted:
-            raise ValueError("pairs is empty; expected a list of different pairs of names.")
+            raise ValueError("pairs is empty. Pass a list of different pairs of names.")
         chosen = np.array(sorted(set().union(*wanted)))
     picked = Picked.of(frame, [columns[k] for k in chosen])
     asked = np.array([[frozenset((i, j)) in wanted for j in chosen] for i in chosen])

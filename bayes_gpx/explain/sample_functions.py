@@ -108,7 +108,9 @@ def sample_functions(
     refuse_swapped(model, idata)
     count("waves", waves)
     if waves % 2:
-        raise ValueError(f"waves is {waves}; expected an even number, of sines and cosines.")
+        raise ValueError(
+            f"waves is {waves}. Pass an even number, because sines and cosines come in pairs."
+        )
     options: dict[str, Any] = {
         "draws": draws,
         "num_draws": num_draws,
@@ -237,7 +239,9 @@ class RandomFunctions:
         functions = self._lasting()
         constraints = self._model.specification.constraints
         if constraints is None:
-            raise ValueError("The model has no constraints; expected GP(X, y, constraints=[...]).")
+            raise ValueError(
+                "The model has no constraints. Pass them as in GP(X, y, constraints=[...])."
+            )
         terms = log_statements(functions)
         own = np.array([s.name for s in constraints.statements])
         each = np.stack(
@@ -252,9 +256,9 @@ class RandomFunctions:
         """The functions; raises where there are none that could be asked again."""
         if self._functions is None:
             raise ValueError(
-                "The model's kernel has no random functions, so that each answer consists of joint "
-                "draws of its own, which do not belong to any density of y. Expected sums and "
-                f"multiples of {', '.join(SPECTRAL)}, Linear and Constant."
+                "The model's kernel has no random functions, so each call draws its numbers anew, "
+                "and they do not belong to any density of y. Use sums and multiples of "
+                f"{', '.join(SPECTRAL)}, Linear and Constant."
             )
         return self._functions
 

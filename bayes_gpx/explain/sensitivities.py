@@ -98,7 +98,7 @@ def second_derivatives(where: Points, picked: Picked, factor: float) -> Measure:
 def differences(model: Model, where: Points, picked: Picked, step: float) -> Measure:
     """KL-diff of columns of numbers by finite differences: how far a step moves the prediction."""
     if isinstance(step, bool) or not (isinstance(step, Real) and 0 < step < np.inf):
-        raise ValueError(f"step is {step!r}; expected a positive number.")
+        raise ValueError(f"step is {step!r}. Pass a positive number.")
     m, count = len(where.X), len(picked.columns)
     sd = (model.training.X_deviations / model.training.X_scaling.scale)[picked.columns]
     steps = step * np.where(sd > 0, sd, 1.0)

@@ -191,8 +191,8 @@ def _orders(permutations, seed):
     count("permutations", permutations, 4)
     if permutations % 2:
         raise ValueError(
-            f"permutations is {permutations}; expected an even number: each order is "
-            "tried with its reverse."
+            f"permutations is {permutations}. Pass an even number, because each order is tried "
+            "with its reverse."
         )
     if seed is not None:
         count("seed", seed, 0)
@@ -208,8 +208,9 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
     if orders is None and not (closed and _has_products(model, idata, quantity, where, on)):
         if len(quantity.components) > MOST_PLAYERS:
             raise ValueError(
-                f"{len(quantity.components)} features, whose coalitions would all be gone "
-                f"through; expected at most {MOST_PLAYERS}. Pass method='permutations'."
+                f"The coalitions of {len(quantity.components)} features are too many to go "
+                f"through; at most {MOST_PLAYERS} features are supported. Pass "
+                "method='permutations'."
             )
         quantity = quantities.shapley_value(model, name, Orders())
     _refuse_many(quantity, baselines)
@@ -264,7 +265,7 @@ def _refuse_many(quantity, baselines):
         cure = f"permutations={MOST_POINTS // (baselines * players) // 2 * 2}, or fewer baselines"
     raise ValueError(
         f"{players} features and {baselines} baselines make {points * baselines} points to go "
-        f"through for each row; expected at most {MOST_POINTS}. Pass {cure}."
+        f"through for each row, but at most {MOST_POINTS} are supported. Pass {cure}."
     )
 
 

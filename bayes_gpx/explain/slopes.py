@@ -253,7 +253,7 @@ def path_slopes(
         )
     start = read_baseline(model, baseline)
     if start.ndim > 1:
-        raise ValueError(f"baseline has {len(start)} rows; expected one, where the path starts.")
+        raise ValueError(f"baseline has {len(start)} rows. Pass one, where the path starts.")
     way = where.X_values[0] - start
     path = at_other_x(model, where, start + t[:, None] * way, np.zeros(len(t), int))
     along = replace(path, index=t)
@@ -307,8 +307,8 @@ def _regions(rope, features):
     regions = rope if isinstance(rope, dict) else dict.fromkeys(features, rope)
     if set(regions) != set(features):
         raise ValueError(
-            f"rope names {list(regions)}; expected a region for each of {list(features)}, or pick "
-            "some of these with features=."
+            f"rope names {list(regions)}. Pass a region for each of {list(features)}, or pick some "
+            "of these with features=."
         )
     try:
         ends = np.array([regions[feature] for feature in features], dtype=float)
@@ -316,8 +316,8 @@ def _regions(rope, features):
         ends = np.empty(0)
     if ends.shape != (len(features), 2) or not (ends[:, 0] <= ends[:, 1]).all():
         raise ValueError(
-            f"rope is {rope!r}; expected (low, high) with low <= high, or a dict from each feature "
-            "to such a pair."
+            f"rope is {rope!r}. Pass (low, high) with low <= high, or a dict from each feature to "
+            "such a pair."
         )
     return ends
 

@@ -45,6 +45,6 @@ def refuse_exposure(exposure: Any, likelihood: Likelihood) -> None:
     if exposure is not None and not likelihood.exposed:
         able = [name for name, links in KNOWN.items() if any(x.exposed for x in links.values())]
         raise ValueError(
-            f"exposure was given; expected it only with likelihood={' or '.join(map(repr, able))}. "
+            f"exposure was given, but is used only with likelihood={' or '.join(map(repr, able))}. "
             "Leave it out."
         )

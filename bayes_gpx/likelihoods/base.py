@@ -248,8 +248,8 @@ class ScalarLikelihood(Likelihood):
     ) -> Tensor:
         """Probability of at most y given f; needed for the default of `cumulative_predictive`."""
         raise NotImplementedError(
-            f"{type(self).__name__} is ordered; expected a method `cumulative`, the probability of "
-            "at most y given f, or ordered = False."
+            f"{type(self).__name__} is ordered, but has no method `cumulative`. Define it, the "
+            "probability of at most y given f, or set ordered = False."
         )
 
     def cumulative_predictive(

@@ -88,8 +88,8 @@ class _Counts(Counted, ScalarLikelihood):
         total = np.sum(y)
         if total == 0:
             raise ValueError(
-                "y is 0 everywhere, so its mean has no logarithm; expected a positive count "
-                "somewhere. Pass scale=False for a prior mean of 0."
+                "y is 0 everywhere, so its mean has no logarithm. Pass scale=False for a prior "
+                "mean of 0."
             )
         return float(np.log(total / (len(y) if exposure is None else np.sum(exposure))))
 

@@ -133,7 +133,7 @@ def test_refuses_what_is_left_out_differently(models):
     refused(models, "both given", groups=GROUPS, order="time")
     refused(models, "start was given without order", start=3)
     refused(models, "at least two to score, of 24 times", order="time", start=23)
-    refused(models, "expected numbers or dates", order=GROUPS)
+    refused(models, "Pass numbers or dates", order=GROUPS)
     refused(models, "no column 'day'", order="day")
     pair = models["expquad"]
     fixed = {"lengthscale": 1.0, "amplitude": 1.0}

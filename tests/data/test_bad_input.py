@@ -309,7 +309,7 @@ def test_idata_that_differs_in_data_labels_or_fixed_values(regression):
     with pytest.raises(ValueError, match="sigma that are not finite"):
         bx.predictions(gp, broken)
     stacked = xr.DataTree.from_dict({"posterior": xr.Dataset({"sigma": ("sample", [1.0])})})
-    with pytest.raises(ValueError, match="expected chain, draw"):
+    with pytest.raises(ValueError, match="must have chain, draw"):
         bx.predictions(gp, stacked)
 
 

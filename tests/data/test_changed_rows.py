@@ -171,5 +171,5 @@ def test_a_path_that_cannot_be_written_to_is_refused(tmp_path):
     model = bx.GP(Rows(FRAME), "y", **MODELS["sums"])
     idata = model.fit("map", progressbar=False)
     for X_new in (None, FRAME.drop(columns="y")):
-        with pytest.raises(ValueError, match="nothing can be written in .*Pass another"):
+        with pytest.raises(ValueError, match="nothing can be written in .*Pass a path"):
             bx.predictions(model, idata, X_new, path=tmp_path / "file" / "store", **QUIET)

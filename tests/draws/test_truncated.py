@@ -200,5 +200,5 @@ def test_what_cannot_be_sampled_is_refused(data):
         ):
             bx.GP(X, y, constraints=constraints).fit("map", truncated="sample", **QUIET)
     model = bx.GP(X, y, constraints=[Increasing("dose", at=40, strength=1e-9)])
-    with pytest.raises(ValueError, match="expected a larger strength, or fewer points"):
+    with pytest.raises(ValueError, match="Use a larger strength, or fewer points"):
         with_truncated(model, tree_of(THETA), draws=3, **QUIET)

@@ -150,12 +150,12 @@ def test_dates_are_compared(dated, form):
 @pytest.mark.parametrize(
     ("variables", "said"),
     [
-        ({"day": ("1400-02-26", "soon")}, "'soon'; expected a date"),
-        ({"day": ("1400-02-26", "1400-02-30")}, "'1400-02-30'; expected a date"),
-        ({"day": ("1400-02-26", pd.NaT)}, "NaT; expected a date"),
+        ({"day": ("1400-02-26", "soon")}, "'soon'. Pass a date"),
+        ({"day": ("1400-02-26", "1400-02-30")}, "'1400-02-30'. Pass a date"),
+        ({"day": ("1400-02-26", pd.NaT)}, "NaT. Pass a date"),
         ({"day": ("1400-02-26", "1400-03-02T18:00Z")}, "time zone UTC"),
-        ({"x": (0, np.datetime64("2011-03-01", "ns"))}, "expected a finite number"),
-        ({"x": (0, "2011-03-01")}, "expected a finite number"),
+        ({"x": (0, np.datetime64("2011-03-01", "ns"))}, "Pass a finite number"),
+        ({"x": (0, "2011-03-01")}, "Pass a finite number"),
     ],
 )
 def test_what_is_no_date_is_refused(dated, variables, said):
@@ -193,9 +193,9 @@ REFUSED = {
     "an unknown level": ({"colour": ("red", "gren")}, "'gren'.*green"),
     "one value": ({"dose": (1.0,)}, "two values"),
     "a number": ({"dose": 1.0}, "two values"),
-    "no number": ({"dose": (1.0, "much")}, "'much'; expected a finite number"),
-    "nothing": ({}, "expected a dict"),
-    "a list": (["dose"], "expected a dict"),
+    "no number": ({"dose": (1.0, "much")}, "'much'. Pass a finite number"),
+    "nothing": ({}, "Pass a dict"),
+    "a list": (["dose"], "Pass a dict"),
 }
 
 

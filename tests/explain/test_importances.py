@@ -222,7 +222,9 @@ def test_z_is_held_where_it_was_given(regression):
     first = found["partial_dependence"][..., 0, 0]
     assert_allclose(first, f.mean("obs"), rtol=1e-9)
     assert "sobol_first" not in bx.importances(model, theta, **options, **QUIET)
-    with pytest.raises(ValueError, match="sobol_total; expected a model whose z varies with x"):
+    with pytest.raises(
+        ValueError, match="sobol_total, which needs a model with z that varies with x"
+    ):
         bx.importances(model, theta, measures=["sobol_total"], **QUIET)
 
 
@@ -280,7 +282,7 @@ def test_of_the_response_are_the_functions_taken_to_it(likelihood):
     ("verb", "options", "message"),
     [
         ("importances", {"measures": ["what"]}, "measures: unknown 'what'; expected one of"),
-        ("importances", {"measures": "sobol_first"}, "expected a list of different names"),
+        ("importances", {"measures": "sobol_first"}, "Pass a list of different names"),
         ("importances", {"on": "y"}, "on: unknown 'y'; expected one of"),
         ("partial_dependence", {"on": "y"}, "on: unknown 'y'; expected one of"),
         ("partial_dependence", {"features": ["what"]}, "features: unknown 'what'"),

@@ -153,5 +153,5 @@ def test_what_does_not_belong_together_is_refused(gappy):
     with pytest.raises(ValueError, match="Result 1 has other labels along 'obs'"):
         bx.combined([one, ask(new.set_axis([7, 8]))])
     bands = bx.slopes(model, THETA, new, **OPTIONS)
-    with pytest.raises(ValueError, match="band_.* has no mixture"):
+    with pytest.raises(ValueError, match="band_.* cannot be combined to a mixture"):
         bx.combined([bands, bands])

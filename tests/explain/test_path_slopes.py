@@ -96,37 +96,37 @@ def test_what_is_no_path_is_refused(walked, regression):
         bx.path_slopes(model, THETA, X_new, obs=1, ci_prob=0)
 
 
-def test_the_plot_shows_bands_and_area(walked):
+def test_the_plot_shows_bands_and_the_mean_slope(walked):
     _, path = walked
     plot = bx.plot_path(path, backend="matplotlib")
     order = path["feature"].values[np.argsort(-np.abs(path["attribution_mean"].values))]
     assert list(plot.viz["plot"]["feature"].values) == list(order)
     axes, one = plot.viz["plot"].sel(feature="age").item(), path.sel(feature="age")
-    area, wide, narrow = (band.get_paths()[0].get_extents() for band in axes.collections)
+    wide, narrow = (band.get_paths()[0].get_extents() for band in axes.collections)
     mean = one["derivative_mean"]
-    assert_allclose([area.y0, area.y1], [min(0, mean.min()), max(0, mean.max())])
     assert_allclose(wide.y0, one["band_simultaneous"].min())
     assert_allclose(wide.y1, one["band_simultaneous"].max())
     assert_allclose(narrow.y1, one["band_pointwise"].max())
-    t, curve = axes.lines[-1].get_data()
-    assert_allclose(t, path["obs"])
-    assert_allclose(curve, mean)
+    _, curve, dashed = axes.lines
+    assert_allclose(curve.get_xdata(), path["obs"])
+    assert_allclose(curve.get_ydata(), mean)
     way, share = one["way"].item(), one["attribution_mean"].item()
-    title = axes.get_title()
-    assert title.startswith(f"attribution {share:.3g} ±")
-    assert title.endswith(f"way {way:.3g} × area {share / way:.3g}")
+    assert_allclose(dashed.get_ydata(), share / way)
+    title = axes.get_title().replace("\N{MINUS SIGN}", "-")
+    assert title.startswith(f"attribution {share:+.3g} ±")
+    assert title.endswith(f"change {way:+.2g} × mean slope {share / way:.2g}")
     ticks = [tick.get_text() for tick in axes.get_xticklabels()]
     assert ticks == [f"baseline\n{one['value'][0]:.4g}", f"x\n{one['value'][-1]:.4g}"]
     plt.close("all")
 
 
-def test_a_feature_that_stays_has_no_area(walked):
+def test_a_feature_that_stays_has_no_mean_slope(walked):
     model, path = walked
     x = model.training.X.values.mean(axis=0)
     stays = bx.path_slopes(model, THETA, (x + [1.0, 0.0])[None], **OPTIONS)
     assert_allclose(stays["attribution_mean"].sel(feature="dose"), 0.0)
     plot = bx.plot_path(stays, features=["dose"], backend="matplotlib")
-    assert "no way" in plot.viz["plot"].sel(feature="dose").item().get_title()
+    assert "no change" in plot.viz["plot"].sel(feature="dose").item().get_title()
     plt.close("all")
     with pytest.raises(ValueError, match="expected the result of bx.path_slopes"):
         bx.plot_path(path.drop_vars("way"))

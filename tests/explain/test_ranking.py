@@ -110,7 +110,7 @@ def test_screening_takes_the_more_relevant_half(model):
         ({"pairs": [("x0", "x1"), ("x1", "x0")]}, "list of different pairs"),
         ({"pairs": []}, "list of different pairs"),
         ({"pairs": "best"}, "pairs: unknown 'best'; expected one of .*screened"),
-        ({"factor": 3}, r"factor is 3; expected 1 \(the supplement\) or 2"),
+        ({"factor": 3}, r"factor is 3. Pass 1 \(the supplement\) or 2"),
         ({"over": "chains"}, "over: unknown 'chains'"),
         ({"keep": "all"}, "keep: unknown 'all'"),
     ],
@@ -126,7 +126,7 @@ def test_interactions_refuse(model, options, message):
         ({"features": ["what"]}, "features: unknown 'what'; expected one of .*x0"),
         ({"features": "x0"}, "expected a list of different names"),
         ({"method": "exact", "step": 0.1}, "step is for method='finite_difference'"),
-        ({"method": "finite_difference", "step": 0}, "step is 0; expected a positive number"),
+        ({"method": "finite_difference", "step": 0}, "step is 0. Pass a positive number"),
         ({"method": "difference"}, "method: unknown 'difference'"),
     ],
 )
@@ -137,7 +137,7 @@ def test_relevance_refuses(model, options, message):
 
 def test_what_has_no_ranks_or_pairs_is_refused(model):
     mixed = bx.relevance(model, THETA, over="mixture", **QUIET)
-    with pytest.raises(ValueError, match="expected the result of bx.relevance .*over='draws'"):
+    with pytest.raises(ValueError, match="Pass the result of bx.relevance .*over='draws'"):
         bx.ranking(mixed)
     with pytest.raises(ValueError, match="ci_prob is 2; expected a probability"):
         bx.ranking(averages(np.ones((1, 1, 3))), ci_prob=2)

@@ -194,7 +194,7 @@ def test_kernels_without_waves_are_drawn_jointly():
 
 def test_what_is_refused():
     model, theta = posed("expquad")
-    with pytest.raises(ValueError, match="waves is 3; expected an even number"):
+    with pytest.raises(ValueError, match="waves is 3. Pass an even number"):
         bx.sample_functions(model, theta, waves=3)
     with pytest.raises(ValueError, match="draws is 0"):
         bx.sample_functions(model, theta, draws=0)

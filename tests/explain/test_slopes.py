@@ -256,7 +256,7 @@ def test_what_varies_alone_is_named(regression):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rope": 0.1}, "rope is 0.1; expected"),
+        ({"rope": 0.1}, "rope is 0.1. Pass"),
         ({"rope": (1.0, -1.0)}, "low <= high"),
         ({"rope": (np.nan, 1.0)}, "low <= high"),
         ({"rope": (0.0, 1.0, 2.0)}, "low <= high"),

@@ -80,6 +80,6 @@ def test_power_scaling_moves_means_as_a_sharper_constraint_does(table):
 
 def test_models_without_constraints_have_no_such_densities(table):
     functions = bx.sample_functions(bx.GP(*table), THETA, draws=3, **QUIET)
-    with pytest.raises(ValueError, match="The model has no constraints; expected GP"):
+    with pytest.raises(ValueError, match="The model has no constraints. Pass them as in GP"):
         functions.log_constraints()
     assert "log_prior" not in bx.influence_tree(functions, functions.predictions()).children

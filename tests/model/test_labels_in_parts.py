@@ -320,7 +320,7 @@ INDUCING = {"approximation": bx.Inducing(5)}
             {"likelihood": "poisson", "exposure": "time"},
             "Frame 1: exposure has values that are not above 0",
         ),
-        ([FRAME], {"likelihood": "bernoulli", "exposure": "time"}, "expected it only with"),
+        ([FRAME], {"likelihood": "bernoulli", "exposure": "time"}, "is used only with"),
     ],
 )
 def test_refuses(frames, options, message):

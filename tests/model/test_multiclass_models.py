@@ -234,7 +234,7 @@ def test_numbers_that_are_not_there_for_classes_are_refused_by_name():
         bx.predictions(model, THETA | {"amplitude": 1e10}, NEW, **asked)
     waves, period = model_of(kernel="periodic"), THETA | {"period": 3.0}
     for verb in (bx.derivatives, bx.attributions):
-        with pytest.raises(ValueError, match="random functions; expected.*Matern52.*'latent'"):
+        with pytest.raises(ValueError, match="random functions. Use .*Matern52.*'latent'"):
             verb(waves, period, NEW, **asked)
 
 
