@@ -11,7 +11,7 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_title, backend_named, lay_out
+from bayes_gpx.plots.layout import WIDTH, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import against, refuse_no_dataset, refuse_several, with_unit
 from bayes_gpx.plots.visuals import axis_labels, horizontal_zero
 from bayes_gpx.validation import count, one_of
@@ -25,24 +25,23 @@ def _band(da, target, **kwargs):
     )
 
 
-def _area(da, target, **kwargs):
-    t = da["obs"].values
-    return backend_from_object(target).fill_between_y(
-        t, np.zeros(len(t)), da.values, target, **kwargs
-    )
-
-
 def _mean(da, target, **kwargs):
     return backend_from_object(target).line(da["obs"].values, da.values, target, **kwargs)
 
 
-def _labels(da, target, *, value, way, mean, sd):
+def _mean_slope(da, target, *, way, mean, **kwargs):
+    if way.item():
+        return backend_from_object(target).hline(mean.item() / way.item(), target, **kwargs)
+
+
+def _labels(da, target, *, value, way, mean, sd, units):
     backend, way, mean = backend_from_object(target), way.item(), mean.item()
-    parts = f"= way {way:.3g} × area {mean / way:.3g}" if way else "= 0, for it has no way"
-    backend.title(f"attribution {mean:.3g} ± {sd.item():.2g}\n{parts}", target, size=10)
+    parts = f"change {way:+.2g} × mean slope {mean / way:.2g}" if way else "no change"
+    title = f"attribution {mean:+.3g} ± {sd.item():.2g}\n{parts}".replace("-", "\N{MINUS SIGN}")
+    backend.title(title, target, size=9)
     ends = [f"baseline\n{value.values[0]:.4g}", f"x\n{value.values[-1]:.4g}"]
     backend.xticks([0.0, 1.0], ends, target)
-    return axis_labels(da, target, x=with_unit(da), y="derivative")
+    return axis_labels(da, target, x=with_unit(da), y=units)
 
 
 def plot_path(
@@ -55,9 +54,9 @@ def plot_path(
 ) -> PlotCollection:
     """Plot derivatives along the path from the baseline to a row.
 
-    The attribution of a feature is the shaded area under its curve, times the change of the feature
-    from the baseline to the row. It is written above the panel with its standard deviation. The
-    pointwise band is dark and the simultaneous band is light.
+    The attribution of a feature is its change from the baseline to the row times its mean slope on
+    the path, the dashed line. Both are written above the panel, with the standard deviation of the
+    attribution. The pointwise band is dark and the simultaneous band is light.
 
     Parameters
     ----------
@@ -101,24 +100,23 @@ def plot_path(
         return chosen[[variable]].rename({variable: "derivative"})
 
     backend = backend_named(backend)
-    lay_out(pc_kwargs, len(features), (4.4, 3.6), backend=backend, above=0.8, narrowest=7.0)
+    pc_kwargs.setdefault("col_wrap", 2)
+    lay_out(pc_kwargs, len(features), (WIDTH / 2, 2.6), backend=backend, above=0.6, narrowest=WIDTH)
     mean = named("derivative_mean")
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_area, "area", data=mean, color="gray", alpha=0.3)
     wide, narrow = named("band_simultaneous"), named("band_pointwise")
     pc.map(_band, "simultaneous", data=wide, color="C0", alpha=0.2)
     pc.map(_band, "pointwise", data=narrow, color="C0", alpha=0.35)
     pc.map(_mean, "point_estimate", data=mean, color="C0", width=2)
     texts = {name: chosen[name] for name in ("value", "way")}
     texts |= {m: chosen[f"attribution_{m}"] for m in ("mean", "sd")}
-    pc.map(_labels, "labels", data=mean, **texts)
-    shown = len(features) < len(known)
-    some = f", {len(features)} largest of {len(known)} features" if shown else ""
-    add_title(
-        pc,
-        f"Derivative on the way to obs {dataset.attrs['explains']}, {against(dataset)}{some}\n"
-        f"{dataset.attrs['units']}; {dataset.attrs['ci_prob']:.0%} bands: pointwise dark, "
-        "simultaneous light\nattribution ± its sd = way × area under the mean (gray)",
-    )
+    parts = {name: texts[name] for name in ("way", "mean")}
+    pc.map(_mean_slope, "mean_slope", data=mean, **parts, color="black", linestyle="C1", width=1)
+    units = dataset.attrs["units"].removesuffix(" of the feature")
+    pc.map(_labels, "labels", data=mean, **texts, units=units)
+    some = f" ({len(features)} of {len(known)} features)" if len(features) < len(known) else ""
+    prob, title = dataset.attrs["ci_prob"], f"Slopes on the path to obs {dataset.attrs['explains']}"
+    words = f"{prob:.0%} bands (light: simultaneous); dashed: mean slope"
+    add_title(pc, f"{title}, {against(dataset)}{some}\n{words}")
     return pc

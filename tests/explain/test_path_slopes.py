@@ -84,13 +84,13 @@ def test_training_samples_are_walked_to(regression):
 
 def test_what_is_no_path_is_refused(walked, regression):
     model, X_new = walked[0], regression[3]
-    with pytest.raises(ValueError, match="4 observations; expected one.*such as 0"):
+    with pytest.raises(ValueError, match="4 observations, but the path ends at one.*such as 0"):
         bx.path_slopes(model, THETA, X_new)
     with pytest.raises(ValueError, match="baseline has 2 rows"):
         bx.path_slopes(model, THETA, X_new, obs=1, baseline=X_new[:2])
     with pytest.raises(ValueError, match="even number"):
         bx.path_slopes(model, THETA, X_new, obs=1, steps=3)
-    with pytest.raises(ValueError, match="steps is 2500 for 2 features; expected at most 2499"):
+    with pytest.raises(ValueError, match="steps is 2500 for 2 features. Pass at most 2499"):
         bx.path_slopes(model, THETA, X_new, obs=1, steps=2500)
     with pytest.raises(ValueError, match="ci_prob is 0"):
         bx.path_slopes(model, THETA, X_new, obs=1, ci_prob=0)
