@@ -125,7 +125,7 @@ def test_an_unknown_backend_is_refused(fitted, monkeypatch):
 
 
 def test_a_missing_file_is_said(tmp_path):
-    with pytest.raises(FileNotFoundError, match="none.nc does not exist; expected a file written"):
+    with pytest.raises(FileNotFoundError, match="none.nc does not exist. Pass a file written"):
         bx.load(tmp_path / "none.nc")
 
 

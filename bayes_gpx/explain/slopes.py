@@ -243,12 +243,12 @@ def path_slopes(
     where, training = points(model, X_new, Z_new, groups_new=groups_new, obs=obs), model.training
     if len(where.X) != 1:
         raise ValueError(
-            f"{len(where.X)} observations; expected one, at the end of the path. Pass its label "
-            f"as obs=, such as {where.index[0]}."
+            f"There are {len(where.X)} observations, but the path ends at one. Pass its label as "
+            f"obs=, such as {where.index[0]}."
         )
     if len(t) * training.d > LARGEST_JOINT:
         raise ValueError(
-            f"steps is {steps} for {training.d} features; expected at most "
+            f"steps is {steps} for {training.d} features. Pass at most "
             f"{LARGEST_JOINT // training.d - 1}, which can be drawn jointly."
         )
     start = read_baseline(model, baseline)

@@ -133,8 +133,8 @@ class Interaction:
     def _stated(self, reader):
         if self.a == self.b:
             raise ValueError(
-                f"constraints: Interaction of {self.a!r} with itself; expected two features. "
-                "bx.constraints.Curvature is about one."
+                f"constraints: Interaction of {self.a!r} with itself. Pass two features, or "
+                "bx.constraints.Curvature for one."
             )
         return reader.slopes(self, (self.a, self.b), 0.0, 0.0, _positive("Interaction", self.sd))
 
@@ -188,8 +188,8 @@ def _known(constraint):
     if not by_value and (values != (None, None) or bounds == (None, None)):
         raise ValueError(
             f"constraints: {kind} of {constraint.feature!r} has mean={constraint.mean}, "
-            f"sd={constraint.sd}, low={constraint.low} and high={constraint.high}; expected both "
-            "mean and sd, or one or both of low and high."
+            f"sd={constraint.sd}, low={constraint.low} and high={constraint.high}. Pass both mean "
+            "and sd, or one or both of low and high."
         )
     if by_value:
         return _finite(kind, constraint.mean), constraint.mean, _positive(kind, constraint.sd)
@@ -197,23 +197,21 @@ def _known(constraint):
     high = np.inf if constraint.high is None else _finite(kind, constraint.high)
     if not low < high:
         raise ValueError(
-            f"constraints: {kind} of {constraint.feature!r} has low={low} and high={high}; "
-            "expected a low below high. A slope that is known is given by mean and sd."
+            f"constraints: {kind} of {constraint.feature!r} has low={low} and high={high}, but low "
+            "must be below high. Give a known slope by mean and sd."
         )
     return low, high, None
 
 
 def _finite(kind, value):
     if not np.isfinite(value):
-        raise ValueError(f"constraints: {kind} has the value {value}; expected finite numbers.")
+        raise ValueError(f"constraints: {kind} has the value {value}. Pass finite numbers.")
     return float(value)
 
 
 def _positive(kind, value):
     if not (np.isfinite(value) and value > 0):
-        raise ValueError(
-            f"constraints: {kind} has sd or strength {value}; expected a positive number."
-        )
+        raise ValueError(f"constraints: {kind} has sd or strength {value}. Pass a positive number.")
     return float(value)
 
 
@@ -255,40 +253,43 @@ def _refuse_opposites(constraints):
         ):
             raise ValueError(
                 f"constraints: both Increasing and Decreasing are about {feature!r} over its whole "
-                "range, so that f could not change with it; expected one of them, or rows as at=. "
-                "Or leave the feature out of X."
+                "range, so f could not change with it. Pass one of them, or rows as at=, or leave "
+                "the feature out of X."
             )
 
 
 def _refuse_model(training, specification):
     """Raise for models that do not support constraints."""
     if training.streamed:
-        raise ValueError("constraints with rows that are read in parts; expected X as one table.")
+        raise ValueError("constraints were given with out-of-core data. Pass X as one table.")
     if training.groups is not None:
-        raise ValueError("constraints together with groups; expected one of them.")
+        raise ValueError("constraints were given together with groups. Pass one of them.")
     if training.outputs is not None:
-        raise ValueError("constraints together with a table of outputs; expected one of them.")
+        raise ValueError(
+            "constraints were given together with a table of outputs. Pass one of them."
+        )
     observation, approximation = specification.observation, specification.approximation
     if observation.classes is not None or not observation.concave:
         raise ValueError(
-            f"constraints with likelihood={specification.likelihood!r}; expected a likelihood of "
-            "one latent value for each row whose log density is concave in it, such as 'normal', "
-            "'bernoulli', 'poisson' or 'negative_binomial'."
+            f"constraints were given with likelihood={specification.likelihood!r}. Use a "
+            "likelihood of one latent value for each row, with a log density that is concave in "
+            "it, such as 'normal', 'bernoulli', 'poisson' or 'negative_binomial'."
         )
     if isinstance(approximation, Inducing):
         raise ValueError(
-            f"constraints with approximation={approximation!r}; expected none, or with normal "
-            "noise bx.HSGP or bx.RandomFeatures."
+            f"constraints were given with approximation={approximation!r}. Leave it out, or with "
+            "normal noise use bx.HSGP or bx.RandomFeatures."
         )
     if approximation is not None and not specification.normal:
         raise ValueError(
-            f"constraints with approximation={approximation!r} and likelihood="
-            f"{specification.likelihood!r}; expected approximation=None, or likelihood='normal'."
+            f"constraints were given with approximation={approximation!r} and "
+            f"likelihood={specification.likelihood!r}. Pass approximation=None, or "
+            "likelihood='normal'."
         )
     if specification.hierarchical and (approximation is not None or specification.family == "GPX"):
         raise ValueError(
-            "constraints with representation='hierarchy' in a GPX or with an approximation; "
-            "expected representation='collapsed'. For labels and counts, fit('nuts', "
+            "constraints were given with representation='hierarchy' in a GPX or with an "
+            "approximation. Pass representation='collapsed'. For classes and counts, fit('nuts', "
             "latent='sample') samples latent values, too."
         )
 
@@ -354,7 +355,7 @@ class _Reader:
         except ValueError as wrong:
             raise ValueError(
                 f"constraints: Value has {len(x)} rows, mean {np.shape(constraint.mean)} and sd "
-                f"{np.shape(constraint.sd)}; expected numbers, or one for each row."
+                f"{np.shape(constraint.sd)}. Pass numbers, or one for each row."
             ) from wrong
         center, found = self.training.y_scaling.center, []
         for point, own, spread in zip(_rows(x, z), mean, sd, strict=True):

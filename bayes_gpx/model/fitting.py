@@ -87,7 +87,7 @@ def infer(
     if seed is not None:
         count("seed", seed, 0)
         if seed >= 2**64:
-            raise ValueError(f"seed is {seed}; expected a whole number below 2**64.")
+            raise ValueError(f"seed is {seed}. Pass a whole number below 2**64.")
     chosen.refuse_unknown(method, kwargs)
     known_executor(kwargs.get("executor"))
     given: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
@@ -97,8 +97,8 @@ def infer(
     sampled = _samples_latent(model, latent, method)
     if chosen.inducing and not model.inducing:
         raise ValueError(
-            f"method={method!r} with approximation={model.specification.approximation}; "
-            "expected approximation=bx.Inducing(m), the number of inducing points."
+            f"method={method!r} was given with approximation={model.specification.approximation}. "
+            "Pass approximation=bx.Inducing(m), with m inducing points."
         )
     spec = model.specification
     room = room_for_pairs(model.training.n, spec.approximation, spec.classes or 0)
@@ -176,18 +176,18 @@ def _samples_latent(model, latent, method):
     if (spec.normal and not spec.hierarchical) or not method_named(method).latent:
         able = " or ".join(repr(name) for name in METHODS if method_named(name).latent)
         raise ValueError(
-            f"latent='sample' with method={method!r} and likelihood="
-            f"{spec.likelihood!r}; expected method={able}, and a likelihood other than the normal, "
-            "which has no latent values to sample, or a model with representation='hierarchy'."
+            f"latent='sample' was given with method={method!r} and likelihood={spec.likelihood!r}. "
+            f"Pass method={able}, and a likelihood other than the normal, which has no latent "
+            "values to sample, or a model with representation='hierarchy'."
         )
     if model.training.streamed:
         raise ValueError(
-            "latent='sample' with rows that are read in parts, of which no latent values are held; "
-            "expected latent='marginal', or a sample of the rows in memory."
+            "latent='sample' was given with out-of-core data, but their latent values are not "
+            "stored. Pass latent='marginal', or fit a sample of the rows in memory."
         )
     if model.inducing:
         raise ValueError(
-            f"latent='sample' with {model.specification.approximation}; expected no "
+            f"latent='sample' was given with {model.specification.approximation}. Use no "
             "approximation, bx.HSGP or bx.RandomFeatures."
         )
     return True
@@ -198,16 +198,17 @@ def _refuse_truncated(model, truncated):
     constraints = model.specification.constraints
     if truncated == "sample" and (constraints is None or constraints.bounded is None):
         raise ValueError(
-            "truncated='sample' without constraints in bounds, so nothing is truncated; expected "
-            "such as GP(X, y, constraints=[bx.constraints.Increasing('dose')]), or truncated='ep'."
+            "truncated='sample' was given without constraints in bounds, so nothing is truncated. "
+            "Use such as GP(X, y, constraints=[bx.constraints.Increasing('dose')]), or "
+            "truncated='ep'."
         )
     spec = model.specification
     if truncated == "sample" and (not spec.normal or spec.hierarchical):
         raise ValueError(
-            f"truncated='sample' with likelihood={spec.likelihood!r} and representation="
-            f"{spec.representation!r}; expected normal noise and 'collapsed'. For others, "
-            "fit('nuts', latent='sample') samples f and what constraints are about, with labels "
-            "and counts as well as with representation='hierarchy'."
+            f"truncated='sample' was given with likelihood={spec.likelihood!r} and "
+            f"representation={spec.representation!r}, but needs normal noise and 'collapsed'. For "
+            "others, fit('nuts', latent='sample') samples f and the constrained values, with "
+            "classes and counts as well as with representation='hierarchy'."
         )
 
 

@@ -19,7 +19,7 @@ def checked(model: Any, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     missing = [n for n in model.hyperparameters if n not in values and n not in model.fixed]
     if missing:
         raise ValueError(
-            f"The dict of fixed hyperparameters lacks {missing}; expected all of "
+            f"The dict of fixed hyperparameters lacks {missing}. Pass all of "
             f"{list(model.hyperparameters)}, on the model's scale."
         )
     known = {h.name: h for h in model.specification.hyperparameters}
@@ -35,7 +35,7 @@ def _own_value(name, value, ndim):
     """Check a fixed value of a variable that a callable kernel brought."""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.ndim != ndim:
-        raise ValueError(f"{name} is {value!r}; expected finite numbers with {ndim} dimensions.")
+        raise ValueError(f"{name} is {value!r}. Pass finite numbers with {ndim} dimensions.")
     return array.astype("float64")
 
 
@@ -44,7 +44,7 @@ def medians(model: Any, given: Draws) -> Mapping[str, Any]:
     if isinstance(given, dict):
         return given
     if "posterior" not in getattr(given, "children", {}):
-        raise ValueError("start has no group `posterior`; expected a dict or a fit.")
+        raise ValueError("start has no group `posterior`. Pass a dict or a fit.")
     center = given["posterior"].to_dataset().median(("chain", "draw"))
     own = model.posterior_names.items()
     return {name: center[kept].values for name, kept in own if kept in center}

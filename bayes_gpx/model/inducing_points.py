@@ -24,7 +24,8 @@ def inducing_points(training, approximation):
         width = d + weighed.shape[1]
         if points.shape[1] != width:
             raise ValueError(
-                f"Inducing points have {points.shape[1]} columns; expected {width}, in user units."
+                f"Inducing points have {points.shape[1]} columns, but must have {width}, in user "
+                "units."
             )
         X = Z = training.X_scaling.apply(points[:, :d])
         if apart:

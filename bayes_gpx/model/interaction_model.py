@@ -65,8 +65,8 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
     if spec.family != "GP" or spec.approximation is not None or spec.kernel not in BASES:
         raise ValueError(
             f"The model is a {spec.family} with kernel={spec.kernel!r} and "
-            f"approximation={spec.approximation}; expected a bx.GP without an approximation and "
-            f"with a kernel among {list(BASES)}."
+            f"approximation={spec.approximation}. Pass a bx.GP without an approximation and with a "
+            f"kernel among {list(BASES)}."
         )
     X = model.training.X
     chosen = tuple(tuple(sorted(pair)) for pair in read_pairs(pairs, X.sources))

@@ -62,7 +62,7 @@ def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any
     Betancourt, "Robust Gaussian process modeling" (2020), section 3.
     """
     if not (isinstance(mass, Real) and 0 < mass < 1):
-        raise ValueError(f"mass is {mass!r}; expected a probability between 0 and 1.")
+        raise ValueError(f"mass is {mass!r}. Pass a probability between 0 and 1.")
     frame = read_features(X)
     scaling = (standard_scaling if scale else no_scaling)(frame, "X", Moments.of(frame.values))
     bounds = _bounds(frame, scaling.apply(frame.values))

@@ -127,7 +127,7 @@ class Model:
         For a model with a table of outputs. The posterior is given all outputs.
         """
         if self.training.outputs is None:
-            raise ValueError("The model has one response; expected a model with a table of them.")
+            raise ValueError("The model has one response. Use a model with a table of responses.")
         view = type(self).__new__(type(self))
         view.__dict__.update(self.__dict__, training=self.training.of_output(name))
         return view
@@ -139,8 +139,8 @@ class Model:
         """
         if self.specification.constraints is not None:
             raise ValueError(
-                "The model has constraints, which may be about features that are left out; "
-                "expected a model without constraints."
+                "The model has constraints, which may be about features that are left out. Use a "
+                "model without constraints."
             )
         training = self.training.only(sources)
         kept = np.isin(self.training.X.columns, training.X.columns)
@@ -175,9 +175,9 @@ class Model:
         """Pickle the parts of the model; it is rebuilt on arrival."""
         if self.joined:
             raise pickle.PicklingError(
-                "This model is part of a larger pm.Model, which it cannot be sent without. Build "
-                "it outside of the `with pm.Model()` block, or send what it is made of and build "
-                "both where they arrive."
+                "This model is part of a larger pm.Model and cannot be sent without it. Build it "
+                "outside of the `with pm.Model()` block, or send the data and build both where "
+                "they arrive."
             )
         kept = KeptOfRows(self.__dict__.get("sums", {}), self.found, self.inducing)
         return _rebuilt, (type(self), self.training, self.specification, kept, self._settings)
@@ -278,9 +278,8 @@ class Model:
             names = sorted(str(rv.name) for rv in outer)
             raise ValueError(
                 f"Priors or kernel depend on {names} of a surrounding model, which fit() leaves "
-                "out if noise is not normal or the model is a hierarchy; expected variables of "
-                "this model only. Sample the whole model with pm.sample(model=model.pymc), and "
-                "explain these draws."
+                "out if noise is not normal or the model is a hierarchy. Sample the whole model "
+                "with pm.sample(model=model.pymc), and explain these draws."
             )
         return objective
 

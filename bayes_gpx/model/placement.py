@@ -58,13 +58,13 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
     refuse_swapped(model, idata)
     if not isinstance(model.specification.approximation, Inducing):
         raise ValueError(
-            f"The model's approximation is {model.specification.approximation}; expected "
-            "bx.Inducing(m), whose points can be moved."
+            f"The model's approximation is {model.specification.approximation}. Use "
+            "bx.Inducing(m), with points that can be moved."
         )
     if model.training.streamed:
         raise ValueError(
-            "The training rows are read in parts; expected rows in memory. Move the points of a "
-            "model of a sample of the rows, and pass what comes back as approximation=."
+            "The training rows are out-of-core data. Move the points of a model of a sample of the "
+            "rows, and pass the result as approximation=."
         )
     count("steps", steps)
     hyper = hyperparameter_draws(model, idata)
@@ -81,8 +81,8 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
         begun = np.isfinite(objective(start.ravel())[0])
     if not begun:
         raise ValueError(
-            "The bound is not finite at the model's own points with the medians of this fit; "
-            "expected hyperparameters of moderate size, and sigma well above 0."
+            "The bound is not finite at the model's own points with the medians of this fit. Use "
+            "hyperparameters of moderate size, and sigma well above 0."
         )
     with blas_threads(model.training.n), np.errstate(all="ignore"):
         found = minimize(

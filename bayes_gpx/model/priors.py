@@ -24,7 +24,7 @@ def create_variables(specification, priors, training, *, rename):
     dims to those in the model.
     """
     if not isinstance(priors, dict):
-        raise ValueError(f"priors is a {type(priors).__name__}; expected a dict by name.")
+        raise ValueError(f"priors is a {type(priors).__name__}. Pass a dict by name.")
     horseshoe = specification.weight_prior == "horseshoe" and specification.by_feature
     parts = [f"{a.name}_{part}" for a in specification.amplitudes for part in HORSESHOE_PARTS]
     known = [h.name for h in specification.hyperparameters] + (parts if horseshoe else [])
@@ -63,8 +63,8 @@ def _refuse_no_number(name, prior):
     """Raise for a prior that is no number and makes no variable."""
     if isinstance(prior, pt.TensorVariable):
         raise ValueError(
-            f"The prior of {name} is the variable {prior}, which was made before; expected what "
-            "makes one. Wrap it: lambda name: pm.Deterministic(name, variable)."
+            f"The prior of {name} is the variable {prior}, which was made before. Wrap it: lambda "
+            "name: pm.Deterministic(name, variable)."
         )
     try:
         kind = np.asarray(prior).dtype.kind
@@ -72,8 +72,8 @@ def _refuse_no_number(name, prior):
         kind = "O"
     if kind not in "iuf":
         raise ValueError(
-            f"The prior of {name} is {prior!r}; expected a finite number, or a "
-            f"distribution: pm.HalfNormal.dist(1), or {_form()}."
+            f"The prior of {name} is {prior!r}. Pass a finite number, or a distribution: "
+            f"pm.HalfNormal.dist(1), or {_form()}."
         )
 
 
@@ -91,7 +91,7 @@ def _refuse_below_zero(name, variable):
         positive = transform is not None or _is_custom(variable)
     if not positive:
         raise ValueError(
-            f"The prior of {name} has density below 0; expected one of positive numbers, such as "
+            f"The prior of {name} has density below 0. Pass one of positive numbers, such as "
             f"{_form()}, or pm.LogNormal or pm.Gamma in its place."
         )
 
@@ -179,7 +179,7 @@ def _registered(dist, name, dims, shape):
         raise ValueError(_is_discrete(name))
     if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
         raise ValueError(
-            f"The prior of {name} has shape {dist.type.shape}; expected {_wanted(shape)}."
+            f"The prior of {name} has shape {dist.type.shape}, but must be {_wanted(shape)}."
         )
     return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=dims or None)
 
@@ -192,7 +192,7 @@ def _wanted(shape):
 def _from_prior(prior, name, dims, shape):
     """Create a variable from the user's prior, and check its name and shape."""
     if not _makes_a_variable(prior):
-        raise ValueError(f"The prior of {name} is {prior!r}; expected a callable here.")
+        raise ValueError(f"The prior of {name} is {prior!r}. Pass a callable here.")
     model = pm.modelcontext(None)
     if _is_distribution(prior):
         return _registered(prior, name, dims, shape)
@@ -203,7 +203,7 @@ def _from_prior(prior, name, dims, shape):
         variable = _called(prior, name, dims if len(dims) > 1 else dims[0] if dims else None)
     if variable is None or model.named_vars.get(model.name_for(name)) is not variable:
         raise ValueError(
-            f"The prior of {name} returned {variable}; expected the variable that it created under "
+            f"The prior of {name} returned {variable}. Return the variable that it created under "
             f"that name, such as pm.HalfNormal({name!r}). Wrap an expression of other variables in "
             f"pm.Deterministic({name!r}, ...)."
         )
@@ -212,7 +212,7 @@ def _from_prior(prior, name, dims, shape):
     own = variable.type.shape
     known = zip(own, shape, strict=False)
     if own and (len(own) != len(shape) or any(k not in (None, size) for k, size in known)):
-        raise ValueError(f"The prior of {name} has shape {own}; expected {_wanted(shape)}.")
+        raise ValueError(f"The prior of {name} has shape {own}, but must be {_wanted(shape)}.")
     return variable
 
 
@@ -237,7 +237,7 @@ def _called(prior, name, dims):
             ) from failure
         raise ValueError(
             f"The prior of {name} failed when it was called: {type(failure).__name__}: {failure}. "
-            f"Expected what makes a variable, such as {_form()}."
+            f"Pass a callable that makes a variable, such as {_form()}."
         ) from failure
 
 
@@ -250,15 +250,13 @@ def fixed_value(h, value, training, specification):
     array = np.asarray(value)
     least = "" if h.signed else "at least 0" if h.may_be_zero else "above 0"
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise ValueError(
-            f"{h.name} is {value!r}; expected finite numbers {least}.".replace(" .", ".")
-        )
+        raise ValueError(f"{h.name} is {value!r}. Pass finite numbers {least}.".replace(" .", "."))
     if not h.signed and ((array < 0).any() or ((array == 0).any() and not h.may_be_zero)):
-        raise ValueError(f"{h.name} is {value!r}; expected {least}.")
+        raise ValueError(f"{h.name} is {value!r}, but must be {least}.")
     shape = tuple(specification.size(dim, training) for dim in h.dims)
     if grouped(h, training) and array.shape == (*shape[:-1], training.sources[0]):
         array = array[..., training.X.groups]
     if array.shape not in ((), shape):
         wanted = _wanted(shape) + (f", one for each {' and '.join(h.dims)}" if shape else "")
-        raise ValueError(f"{h.name} has shape {array.shape}; expected {wanted}.")
+        raise ValueError(f"{h.name} has shape {array.shape}, but must be {wanted}.")
     return np.broadcast_to(array.astype("float64"), shape)

@@ -17,10 +17,10 @@ def refuse_many(n: int, specification: Specification) -> None:
     C, rank = specification.classes or 1, specification.correlation
     if rank and n * C > MOST_CORRELATED:
         raise ValueError(
-            f"{n} rows of {C} classes with correlation={rank} have {n * C} latent values, all of "
-            f"which correlate; expected at most {MOST_CORRELATED}. Take fewer rows, or "
-            "correlation=0, with which classes are independent and approximation=bx.Inducing(m) is "
-            "for any number of rows."
+            f"{n} rows of {C} classes with correlation={rank} have {n * C} latent values that all "
+            f"correlate, but at most {MOST_CORRELATED} are supported. Take fewer rows, or "
+            "correlation=0, where classes are independent and approximation=bx.Inducing(m) is for "
+            "any number of rows."
         )
 
 
@@ -28,12 +28,12 @@ def refuse_streamed(specification: Specification) -> None:
     """Raise for a model that needs all rows in memory, if data are out-of-core."""
     if specification.hierarchical:
         raise ValueError(
-            "X is read in parts, with representation='hierarchy'; expected 'collapsed', which has "
-            "no variables for each row."
+            "X is out-of-core data, but representation='hierarchy' has variables for each row. "
+            "Pass representation='collapsed'."
         )
     if specification.approximation is None:
         raise ValueError(
-            "X is read in parts, without an approximation; expected approximation=bx.HSGP(m), for "
-            "few columns, or approximation=bx.Inducing(m). For other models take a sample of the "
-            "rows into memory."
+            "X is out-of-core data, but the model has no approximation. Pass "
+            "approximation=bx.HSGP(m), for few columns, or approximation=bx.Inducing(m). For other "
+            "models take a sample of the rows into memory."
         )

@@ -123,29 +123,29 @@ class Specification:
         known = RandomFeatures | HSGP | Inducing | None
         if not isinstance(self.approximation, known):
             raise ValueError(
-                f"approximation is {self.approximation!r}; expected None, bx.Inducing(m), "
-                "bx.HSGP(m, c) or bx.RandomFeatures(m, seed)."
+                f"approximation is {self.approximation!r}. Pass None, bx.Inducing(m), bx.HSGP(m, "
+                "c) or bx.RandomFeatures(m, seed)."
             )
         made = isinstance(self.kernel, pm.gp.cov.BaseCovariance | type)
         if self.calls_kernel and (made or not callable(self.kernel)):
             table = hasattr(self.kernel, "shape")
             given = f"a {type(self.kernel).__name__}" if table else repr(self.kernel)
             raise ValueError(
-                f"kernel is {given}; expected a name, names joined by + and *, bx.Precomputed(K), "
-                "or a callable kernel(d) that returns a PyMC covariance function, such as "
-                "lambda d: pm.HalfNormal('size') ** 2 * pm.gp.cov.Matern52(d, ls=2.0)."
+                f"kernel is {given}. Pass a name, names joined by + and *, bx.Precomputed(K), or a "
+                "callable kernel(d) that returns a PyMC covariance function, such as lambda d: "
+                "pm.HalfNormal('size') ** 2 * pm.gp.cov.Matern52(d, ls=2.0)."
             )
         if self.levels is not None and self.expanded:
             raise ValueError(
-                f"approximation is {self.approximation!r}, whose basis functions a precomputed "
-                "covariance does not have; expected None or bx.Inducing(m)."
+                f"approximation is {self.approximation!r}, but a precomputed covariance has no "
+                "basis functions. Pass None or bx.Inducing(m)."
             )
         if self.grouped:
             self._refuse_groups()
         count("correlation", self.correlation, 0)
         if self.outputs is None and self.correlation and not self.observation.class_shape:
             raise ValueError(
-                f"correlation is {self.correlation}, and y is one response; expected y as a table "
+                f"correlation is {self.correlation}, but y is one response. Pass y as a table "
                 "(rows, outputs) of numbers, likelihood='categorical', or correlation=0."
             )
         if self.outputs is not None:
@@ -161,18 +161,18 @@ class Specification:
         """Raise for settings that groups do not support."""
         if self.approximation is not None:
             raise ValueError(
-                f"groups was given, and approximation={self.approximation!r}; expected "
-                "approximation=None, since groups are for exact models."
+                f"groups was given with approximation={self.approximation!r}. Pass "
+                "approximation=None, because groups are for exact models."
             )
         if self.family != "GPX":
             return
         for wrong, expected in (
-            (self.calls_kernel, "a kernel by its name, whose amplitude the model knows"),
+            (self.calls_kernel, "a kernel by its name, with a known amplitude"),
             (self.weight_prior == "horseshoe", "weight_prior='shared' or 'per_feature'"),
             (self.hierarchical, "representation='collapsed'"),
         ):
             if wrong:
-                raise ValueError(f"groups was given to a GPX; expected {expected}.")
+                raise ValueError(f"groups was given to a GPX. Use {expected}.")
 
     def _refuse_outputs(self):
         """Raise for what several outputs do not go together with."""
@@ -183,16 +183,16 @@ class Specification:
         what = "y is a table of outputs" if of == "outputs" else "classes correlate"
         for wrong, expected in (
             (self.approximation is not None, f"approximation=None, since {of} are exact"),
-            (self.calls_kernel, "a kernel by its name, whose amplitude the model knows"),
+            (self.calls_kernel, "a kernel by its name, with a known amplitude"),
             (self.grouped, "groups=None"),
             (self.hierarchical, "representation='collapsed'"),
         ):
             if wrong:
-                raise ValueError(f"{what}; expected {expected}. Or fit {cure}.")
+                raise ValueError(f"{what}. Use {expected}, or fit {cure}.")
         if number is not None and self.correlation > number:
             raise ValueError(
-                f"correlation is {self.correlation} for {number} {of}; expected at most as many "
-                f"shared functions as there are {of}."
+                f"correlation is {self.correlation} for {number} {of}. Pass at most as many shared "
+                f"functions as there are {of}."
             )
 
     def __reduce__(self):
@@ -444,8 +444,8 @@ class Specification:
         cov_func = self.kernel(d)
         if not isinstance(cov_func, pm.gp.cov.BaseCovariance):
             raise ValueError(
-                f"kernel(d) returned {type(cov_func).__name__}; expected a covariance function "
-                "of pymc.gp.cov, complete with its amplitude."
+                f"kernel(d) returned {type(cov_func).__name__}. Return a covariance function of "
+                "pymc.gp.cov, complete with its amplitude."
             )
         columns = np.max(getattr(cov_func, "active_dims", 0)) + 1
         if columns > d:

@@ -250,9 +250,9 @@ def load(
 def _read(path):
     """Bytes of a file; refused if they hold a checksum that differs from their own."""
     if Path(path).is_dir():
-        raise ValueError(f"{path} is a folder; expected a file written by bx.save.")
+        raise ValueError(f"{path} is a folder. Pass a file written by bx.save.")
     if not Path(path).exists():
-        raise FileNotFoundError(f"{path} does not exist; expected a file written by bx.save.")
+        raise FileNotFoundError(f"{path} does not exist. Pass a file written by bx.save.")
     held = Path(path).read_bytes()
     if intact(held) is False:
         raise ValueError(_changed(path, "its checksum differs"))
@@ -273,7 +273,7 @@ def _opened(path, held):
             "Take a copy of it, or fit and save again."
         ) from unreadable
     if GROUP not in tree.children:
-        raise ValueError(f"{path} has no group `{GROUP}`; expected a file written by bx.save.")
+        raise ValueError(f"{path} has no group `{GROUP}`. Pass a file written by bx.save.")
     return tree[GROUP].to_dataset(), tree
 
 

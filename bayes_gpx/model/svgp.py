@@ -42,14 +42,14 @@ def bound_by_rows(model, minibatch):
     data, likelihood = model.training, model.specification.observation
     if data.streamed:
         raise ValueError(
-            f"minibatch is {minibatch}, and the training rows are read in parts; expected rows in "
-            "memory. Leave minibatch out: each step then passes over all rows."
+            f"minibatch is {minibatch}, but the training rows are out-of-core data. Leave "
+            "minibatch out: each step then passes over all rows."
         )
     if minibatch > data.n or model.specification.normal:
         raise ValueError(
-            f"minibatch is {minibatch} with {data.n} rows and likelihood="
-            f"{model.specification.likelihood!r}; expected at most as many as there are rows, "
-            "and noise that is not normal. Leave minibatch out to use all rows."
+            f"minibatch is {minibatch} with {data.n} rows and "
+            f"likelihood={model.specification.likelihood!r}, but can be at most the number of "
+            "rows, with noise that is not normal. Leave minibatch out to use all rows."
         )
     batch, bound = batch_of(likelihood.class_shape), []
 

@@ -321,9 +321,9 @@ def test_explanations_in_parts_refuse(options, message):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({}, r"expected approximation=bx.HSGP\(m\), .* or approximation=bx.Inducing\(m\)"),
-        ({"likelihood": "student_t"}, "without an approximation"),
-        ({"representation": "hierarchy"} | HSGP, "no variables for each row"),
+        ({}, r"Pass approximation=bx.HSGP\(m\), .* or approximation=bx.Inducing\(m\)"),
+        ({"likelihood": "student_t"}, "the model has no approximation"),
+        ({"representation": "hierarchy"} | HSGP, "has variables for each row"),
     ],
 )
 def test_refuses_models_that_need_rows_at_hand(options, message):

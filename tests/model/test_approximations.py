@@ -115,14 +115,14 @@ def build(approximation, **options):
 @pytest.mark.parametrize(
     "refused, message",
     [
-        (lambda: build("sparse"), "expected None, bx.Inducing"),
+        (lambda: build("sparse"), "Pass None, bx.Inducing"),
         (lambda: bx.RandomFeatures(0), "at least 2"),
         (lambda: bx.RandomFeatures(7), "even"),
         (lambda: bx.HSGP(10, 1.0), "above 1"),
         (lambda: bx.Inducing(np.array([[np.nan, 1.0]])), "finite"),
         (lambda: build(bx.HSGP(80)), "6400 basis functions"),
         (lambda: build(bx.HSGP((4, 4, 4))), "one for each of 2"),
-        (lambda: build(bx.Inducing(np.ones((3, 5)))), "5 columns; expected 2"),
+        (lambda: build(bx.Inducing(np.ones((3, 5)))), "5 columns, but must have 2"),
         (lambda: build(bx.RandomFeatures(10), kernel="periodic"), "no basis functions"),
         (
             lambda: bx.predictions(build(bx.HSGP(5)), THETA, X_new + 9.0, **QUIET),

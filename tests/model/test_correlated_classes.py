@@ -240,7 +240,7 @@ def test_the_model_in_pymc_draws_labels_and_their_covariance():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"approximation": bx.Inducing(5)}, "classes correlate; expected approximation=None"),
+        ({"approximation": bx.Inducing(5)}, "classes correlate. Use approximation=None"),
         ({"kernel": lambda d: None}, "a kernel by its name"),
         ({"groups": list("ab") * 15}, "groups=None"),
         ({"representation": "hierarchy"}, "representation='collapsed'"),

@@ -241,5 +241,5 @@ def test_what_needs_rows_at_hand_is_refused():
     idata = model.fit("map", start=THETA, progressbar=False)
     with pytest.raises(ValueError, match="not left out one by one.* Compare fits of a sample"):
         bx.compare({"one": (model, idata), "other": (model, idata)})
-    with pytest.raises(ValueError, match="read in parts; expected rows in memory. Move the points"):
+    with pytest.raises(ValueError, match="are out-of-core data. Move the points"):
         bx.optimise_inducing(model, THETA)

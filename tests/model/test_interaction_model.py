@@ -165,5 +165,5 @@ def test_refusals(data):
         bx.GP(X, y, kernel="linear"),
         bx.GP(X, y, approximation=bx.Inducing(5)),
     ):
-        with pytest.raises(ValueError, match="expected a bx.GP without an approximation"):
+        with pytest.raises(ValueError, match="Pass a bx.GP without an approximation"):
             bx.interaction_model(other, [])

@@ -332,7 +332,7 @@ def test_what_needs_rows_at_hand_is_refused(labels):
     model, _ = labels
     with pytest.raises(ValueError, match="leaving one out needs all others"):
         bx.log_likelihood(model, THETA, progressbar=False)
-    with pytest.raises(ValueError, match="minibatch is 5.*read in parts; expected rows in memory"):
+    with pytest.raises(ValueError, match="minibatch is 5, .*out-of-core data. Leave minibatch out"):
         model.fit("svgp", minibatch=5, progressbar=False)
-    with pytest.raises(ValueError, match="no latent values are held; expected latent='marginal'"):
+    with pytest.raises(ValueError, match="latent values are not stored. Pass latent='marginal'"):
         model.fit("nuts", latent="sample", progressbar=False)

@@ -308,7 +308,7 @@ def test_what_outputs_share_is_drawn_from_the_prior():
         ({"groups": list("abcabcabc")}, "groups=None"),
         (
             {"constraints": [bx.constraints.Increasing("x0")]},
-            "constraints together with a table of outputs",
+            "given together with a table of outputs",
         ),
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 4}, "at most as many shared functions"),

@@ -171,9 +171,9 @@ def test_what_labels_cannot_have_is_refused(gp, words, K, y):
     with pytest.raises(ValueError, match="the features to weigh as Z"):
         bx.GPX(rows, y, kernel=kernel)
     for approximation in (bx.HSGP(5, 1.5), bx.RandomFeatures(10, 1)):
-        with pytest.raises(ValueError, match="expected None or bx.Inducing"):
+        with pytest.raises(ValueError, match="Pass None or bx.Inducing"):
             bx.GP(rows, y, kernel=kernel, approximation=approximation)
     with pytest.raises(ValueError, match="Pass one column with the kernel's labels"):
         bx.GP(np.c_[rows, rows], y, kernel=kernel)
-    with pytest.raises(ValueError, match="kernel is a DataFrame; .*bx.Precomputed"):
+    with pytest.raises(ValueError, match="kernel is a DataFrame. .*bx.Precomputed"):
         bx.GP(rows, y, kernel=K)

@@ -85,7 +85,7 @@ def test_what_is_no_path_is_refused(regression, given):
 
 def test_other_files_are_refused(tmp_path):
     xr.Dataset({"a": 1}).to_netcdf(tmp_path / "other.nc", engine="h5netcdf")
-    with pytest.raises(ValueError, match="expected a file written by bx.save"):
+    with pytest.raises(ValueError, match="Pass a file written by bx.save"):
         bx.load(tmp_path / "other.nc")
     (tmp_path / "text.nc").write_text("no netCDF")
     with pytest.raises(ValueError, match="not a netCDF file"):
