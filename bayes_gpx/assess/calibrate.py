@@ -145,18 +145,21 @@ def calibrate(
         count("seed", seed, 0)
     if model.training.streamed or model.joined:
         raise ValueError(
-            "model is part of a larger pm.Model, or its rows are read in parts; expected a model "
-            "of a table in memory, built by itself."
+            "model is part of a larger pm.Model, or its rows are out-of-core data. Pass a model of "
+            "a table in memory, built by itself."
         )
     if model.specification.constraints is not None:
         raise ValueError(
-            "model has constraints, which truths drawn from its priors do not know; expected a "
+            "model has constraints, but truths drawn from its priors need not meet them. Pass a "
             "model without constraints."
         )
     if posterior is not None:
         refuse_other_model(model, posterior)
         if model.specification.classes is not None:
-            raise ValueError("posterior= with several classes; expected truths from the prior.")
+            raise ValueError(
+                "posterior= was given with several classes. Leave it out to draw truths from the "
+                "prior."
+            )
     rows = np.unique(np.linspace(0, model.training.n - 1, LOOKED_AT).astype(int))
     replicates = Replicates(model, method, rows, draws, posterior, quantities, fit)
     folder, entropy = _folder(path, replicates, seed)

@@ -175,12 +175,12 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
     """Raise unless log densities of the fits are of the same thing."""
     if not isinstance(models, Mapping) or len(models) < 2:
         raise ValueError(
-            "models holds fewer than two; expected a dict such as {'linear': (model, idata), "
-            "'smooth': (model, idata)}."
+            "models holds fewer than two. Pass a dict such as {'linear': (model, idata), 'smooth': "
+            "(model, idata)}."
         )
     for name, fitted in models.items():
         if not isinstance(fitted, tuple) or len(fitted) != 2:
-            raise ValueError(f"models[{name!r}] is no pair (model, idata); expected both.")
+            raise ValueError(f"models[{name!r}] is no pair. Pass (model, idata).")
         refuse_swapped(*fitted)
         refuse_other_model(*fitted)
     _refuse_parts({name: model for name, (model, _) in models.items() if model.training.streamed})
@@ -190,25 +190,27 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
         pair = f"{first!r} and {name!r}"
         if _method(fit) != _method(idata):
             raise ValueError(
-                f"{pair} are fits by {_method(idata)!r} and {_method(fit)!r}, whose densities "
-                "average over different draws; expected the same method for all."
+                f"{pair} are fits by {_method(idata)!r} and {_method(fit)!r}, and their densities "
+                "average over different draws. Use the same method for all."
             )
         for training in (model.training, other.training):
             training.refuse_one_output()
         rows = model.training.responses[1], other.training.responses[1]
         if len(rows[0]) != len(rows[1]) or not np.array_equal(*rows):
-            raise ValueError(f"{pair} are models of different rows; expected the same, in order.")
+            raise ValueError(
+                f"{pair} are models of different rows. Use the same rows in the same order."
+            )
         same = model.training.labels == other.training.labels
         if not same or not np.array_equal(model.training.y, other.training.y):
             raise ValueError(
-                f"{pair} are models of different responses; expected the same y. Densities of a "
+                f"{pair} are models of different responses. Use the same y; densities of a "
                 "transformed response are on another scale."
             )
         discrete = [not m.specification.observation.scaled for m in (model, other)]
         if discrete[0] != discrete[1]:
             raise ValueError(
-                f"{pair}: one has probabilities of labels or counts, and the other densities of "
-                "numbers; expected the same kind for all."
+                f"{pair}: one has probabilities of classes or counts, and the other densities of "
+                "numbers. Use the same kind for all."
             )
 
 
@@ -224,17 +226,17 @@ def _refuse_parts(models):
             "arviz.compare."
         )
     raise ValueError(
-        f"The rows of {', '.join(map(repr, models))} are read in parts, and not left out one by "
-        f"one; expected models of tables in memory. {cure}"
+        f"The rows of {', '.join(map(repr, models))} are out-of-core data, and not left out one by "
+        f"one. Pass models of tables in memory. {cure}"
     )
 
 
 def _refuse_mixed(models, groups, order, start):
     """Raise unless all models leave out the same rows together."""
     if groups is not None and order is not None:
-        raise ValueError("groups and order were both given; expected one of them, or neither.")
+        raise ValueError("groups and order were both given. Pass one of them, or neither.")
     if start is not None and order is None:
-        raise ValueError("start was given without order; expected both, or no start.")
+        raise ValueError("start was given without order. Pass both, or no start.")
     for argument, read, values in (("groups", _codes, groups), ("order", read_order, order)):
         if values is None:
             continue
@@ -243,8 +245,8 @@ def _refuse_mixed(models, groups, order, start):
         for name, codes in each.items():
             if not np.array_equal(codes, each[first]):
                 raise ValueError(
-                    f"{argument} {values!r} of {first!r} and {name!r} are not the same; expected "
-                    "one value for each row, as a series or an array."
+                    f"{argument} {values!r} of {first!r} and {name!r} are not the same. Pass one "
+                    "value for each row, as a series or an array."
                 )
 
 
@@ -276,7 +278,7 @@ def _held_out(model, idata, X_new, Z_new, y_new, groups_new):
     """Log predictive density of each new response, (m,)."""
     if X_new is None or y_new is None:
         missing = "X_new" if X_new is None else "y_new"
-        raise ValueError(f"{missing} is missing; expected X_new and y_new, or neither.")
+        raise ValueError(f"{missing} is missing. Pass X_new and y_new, or neither.")
     observation, own = model.specification.observation, groups_new
     model.training.refuse_outputs("X_new and y_new", "bx.compare without them scores the rows.")
     if model.training.groups is None:

@@ -70,13 +70,13 @@ def coverage(
     """
     if "labels" in dataset.attrs:
         raise ValueError(
-            "The response is a label, which has no interval; expected a number. See "
-            "bx.predictive_checks and ArviZ's plots of calibration for probabilities."
+            "The response is a label, which has no interval. For probabilities use "
+            "bx.predictive_checks and ArviZ's plots of calibration."
         )
     if "y" not in dataset or not {"chain", "draw", "obs"} <= set(dataset["y"].dims):
         raise ValueError(
-            "The dataset has no draws of `y` over observations; expected the result of "
-            "bx.predictions with keep='draws', a single observation as dataset.isel(obs=[0])."
+            "The dataset has no draws of `y` over observations. Pass the result of bx.predictions "
+            "with keep='draws', a single observation as dataset.isel(obs=[0])."
         )
     prob = [interval_probability(p, dataset) for p in np.ravel([ci_prob])]
     drawn, dims = dataset["y"], ("chain", "draw")
@@ -94,8 +94,8 @@ def _places_left_out(dataset, seen):
     fitted = dataset["response_mean"] + dataset["residual"]
     if not np.allclose(seen, fitted, rtol=1e-9, atol=1e-9 * float(np.abs(fitted).max())):
         raise ValueError(
-            "y differs from the responses that were left out; expected those that the model was "
-            "fitted to, or the result of bx.predictions for other ones."
+            "y differs from the responses that were left out. Pass the responses that the model "
+            "was fitted to, or the result of bx.predictions for other responses."
         )
     return dataset["pit"]
 
@@ -163,9 +163,11 @@ def stability(
     count("neighbours", neighbours)
     name = explanation_in(dataset, (*PER_VALUE, *REMOVABLE))
     if dataset.sizes.get("obs", 1) < 2:
-        raise ValueError("The dataset has one observation; expected two or more.")
+        raise ValueError("The dataset has one observation, but needs two or more.")
     if "level" in dataset:
-        raise ValueError("Levels of categorical columns have no distance; expected numbers alone.")
+        raise ValueError(
+            "Levels of categorical columns have no distance. Use columns of numbers alone."
+        )
     value = dataset["value"].transpose("obs", "feature")
     mean = dataset[f"{name}_mean"].transpose("obs", "feature", ...)
     if radius is None and within is None:
@@ -192,13 +194,13 @@ def _in_ball(within, radius, n):
     """Ordered pairs of rows closer than the radius, (2, pairs)."""
     coordinates = np.asarray(within, dtype=float)
     if radius is None:
-        raise ValueError("within was given without a radius; expected both.")
+        raise ValueError("within was given without a radius. Pass both.")
     if not radius > 0:
-        raise ValueError(f"radius is {radius}; expected a positive number.")
+        raise ValueError(f"radius is {radius}. Pass a positive number.")
     if coordinates.ndim != 2 or len(coordinates) != n or not np.isfinite(coordinates).all():
         raise ValueError(
-            f"within has shape {coordinates.shape}; expected finite coordinates of the dataset's "
-            f"{n} observations, (obs, m)."
+            f"within has shape {coordinates.shape}. Pass finite coordinates of the dataset's {n} "
+            "observations, (obs, m)."
         )
     close = KDTree(coordinates).query_pairs(radius * coordinates.shape[1], output_type="ndarray")
     return np.concatenate([close, close[:, ::-1]]).T
@@ -339,7 +341,7 @@ def sufficiency(
     for k in kept:
         count("kept", k, 0)
     if not kept or max(kept) > p or len(set(kept)) < len(kept):
-        raise ValueError(f"kept is {kept}; expected different numbers of features, at most {p}.")
+        raise ValueError(f"kept is {kept}. Pass different numbers of features, at most {p}.")
     mean = without.mean.transpose("class", "obs", "feature", missing_dims="ignore")
     place = np.argsort(np.argsort(-abs(mean.values), axis=-1), axis=-1)  # 0 for the largest
     present = np.reshape([place < k for k in [p, *kept]], (-1, *place.shape[-2:]))

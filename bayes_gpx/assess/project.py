@@ -88,8 +88,8 @@ class Projection:
         """
         if size not in self._submodels:
             raise ValueError(
-                f"size is {size!r}; expected one of {list(self._submodels)}, the sizes of "
-                "bx.project that have features."
+                f"size is {size!r}. Pass one of {list(self._submodels)}, the sizes of bx.project "
+                "that have features."
             )
         return self._submodels[size]
 
@@ -207,7 +207,9 @@ def project(
     chosen = _read_sizes(sizes, len(names))
     count("folds", folds, 2)
     if folds > model.training.n:
-        raise ValueError(f"folds is {folds} for {model.training.n} rows; expected at most as many.")
+        raise ValueError(
+            f"folds is {folds} for {model.training.n} rows. Pass at most one fold for each row."
+        )
     if path == "variance":
         _refuse_few_rows(model.training, folds)
     count("clusters", clusters)
@@ -249,23 +251,23 @@ def _refuse(model, idata):
         kernel = spec.kernel if isinstance(spec.kernel, str) else "a function or a matrix"
         raise ValueError(
             f"The model is a {spec.family} with likelihood={spec.likelihood!r}, kernel={kernel}, "
-            f"approximation={spec.approximation} and representation={spec.representation!r}; "
-            "expected a bx.GP with normal noise, a kernel by name, no approximation and the "
-            "representation 'collapsed'."
+            f"approximation={spec.approximation} and representation={spec.representation!r}. Pass "
+            "a bx.GP with normal noise, a kernel by name, no approximation and the representation "
+            "'collapsed'."
         )
     if model.training.groups is not None:
         raise ValueError(
-            "The model has groups, whose levels the submodel without features would lack; expected "
+            "The model has groups, but the submodel without features has no levels of groups. Pass "
             "a model without groups."
         )
     if spec.constraints is not None:
         raise ValueError(
-            "The model has constraints, which may be about features that submodels lack; expected "
-            "a model without constraints."
+            "The model has constraints, which may be about features that submodels lack. Pass a "
+            "model without constraints."
         )
     if model.joined:
         raise ValueError(
-            "The model is part of a larger pm.Model, which submodels would lose; expected a model "
+            "The model is part of a larger pm.Model, which submodels would lose. Pass a model "
             "built by itself."
         )
     hyperparameter_draws(model, idata)
@@ -280,7 +282,7 @@ def _read_sizes(sizes, most):
         count("sizes", size, 0)
     if not listed or max(sizes) > most:
         raise ValueError(
-            f"sizes is {sizes!r}; expected a list of whole numbers from 0 to {most}, the number of "
+            f"sizes is {sizes!r}. Pass a list of whole numbers from 0 to {most}, the number of "
             "features on the path."
         )
     return sorted({int(size) for size in sizes})
@@ -388,7 +390,7 @@ def _refuse_few_rows(training, folds):
     left = training.n - -(-training.n // folds)
     if left <= training.d:
         raise ValueError(
-            f"path='variance' with {training.d} columns and {left} rows without a fold; expected "
+            f"path='variance' has {training.d} columns and {left} rows without a fold, but needs "
             "more rows than columns. Use path='relevance'."
         )
 

@@ -45,8 +45,9 @@ class Without:
         self._rows = own if self._of_z else where.X_values
         if not np.array_equal(self._rows, chosen["value"].transpose("obs", "feature").values):
             raise ValueError(
-                "The dataset explains samples with other values; expected X_new and Z_new as they "
-                "were given to the verb, or some of them by labels that do not repeat."
+                "The dataset explains samples with other values. Pass X_new and Z_new as you "
+                "passed them to the explanation function, or some of them by labels that do not "
+                "repeat."
             )
         self._X, self._Z = where.X_values, own if own_z else None
         self._groups = None
@@ -107,25 +108,25 @@ def _refuse_other(model, dataset, frame, name):
         )
     if frame.levels:
         raise ValueError(
-            f"The columns {sorted(frame.levels)} are categorical, and have no value to be put at "
-            "a baseline; expected numbers."
+            f"The columns {sorted(frame.levels)} are categorical, and have no value to be put at a "
+            "baseline. Use columns of numbers."
         )
     start = dataset[_start(dataset, name)]
     if start.dims != ("feature",):
         raise ValueError(
-            f"The dataset has several baselines, {start.dims}; expected one. Of named ones choose "
-            "by dataset.sel(baseline=...)."
+            f"The dataset has several baselines, {start.dims}. Choose one, for example by "
+            "dataset.sel(baseline=...)."
         )
     held = dataset["feature"].values.tolist()
     if set(held) - {INTERCEPT} != set(frame.columns) - {INTERCEPT}:
         raise ValueError(
-            f"The dataset is of the features {held}; expected all of {list(frame.columns)}, and no "
-            "others."
+            f"The dataset is of the features {held}. Pass attributions of all of "
+            f"{list(frame.columns)}, and no others."
         )
     if model.specification.family == "GPX" and _of_response(model, dataset):
         raise ValueError(
-            "Attributions of a GPX are of its smooth part, and predictions of probabilities and "
-            "rates are not; expected attributions with on='latent'."
+            "Attributions of a GPX are of its smooth part, but predictions of probabilities and "
+            "rates are not. Pass attributions with on='latent'."
         )
 
 
@@ -135,7 +136,7 @@ def explanation_in(dataset: xr.Dataset, names: Sequence[str]) -> str:
     if not held or "obs" not in dataset.dims:
         verbs = " or ".join(f"bx.{name}s" for name in names)
         raise ValueError(
-            f"The dataset has no {' or '.join(names)} over observations; expected the result of "
+            f"The dataset has no {' or '.join(names)} over observations. Pass the result of "
             f"{verbs}, a single observation as dataset.isel(obs=[0])."
         )
     if "value" not in dataset:

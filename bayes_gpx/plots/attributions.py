@@ -177,7 +177,7 @@ def plot_attributions(
 def _bars(dataset, name, added, obs, max_features, ci_prob, backend, pc_kwargs):
     if name not in dataset:
         raise ValueError(
-            f"The dataset has no draws of `{name}`; expected the result of bx.{name}s with "
+            f"The dataset has no draws of `{name}`. Pass the result of bx.{name}s with "
             "keep='draws'."
         )
     refuse_several(dataset[name])

@@ -69,7 +69,7 @@ def plot_comparisons(
     """
     refuse_no_dataset(dataset, "bx.comparisons")
     if "comparison_mean" not in dataset:
-        raise ValueError("The dataset has no comparisons; expected the result of bx.comparisons.")
+        raise ValueError("The dataset has no comparisons. Pass the result of bx.comparisons.")
     refuse_several(dataset["comparison_mean"])
     prob = interval_probability(ci_prob, dataset)
     mean = dataset[["comparison_mean"]].rename(comparison_mean="comparison").reset_coords(drop=True)

@@ -101,7 +101,7 @@ def plot_components(
     """
     refuse_no_dataset(dataset, "bx.components")
     if "component_mean" not in dataset:
-        raise ValueError("The dataset has no components; expected the result of bx.components.")
+        raise ValueError("The dataset has no components. Pass the result of bx.components.")
     refuse_several(dataset["component_mean"])
     varying = dataset["component"].values[dataset["along"].values != ""].tolist()
     names = varying if components is None else list(components)

@@ -99,7 +99,7 @@ def plot_derivatives(
     """
     refuse_no_dataset(dataset, "bx.slopes")
     if "band_simultaneous" not in dataset:
-        raise ValueError("The dataset has no bands; expected the result of bx.slopes.")
+        raise ValueError("The dataset has no bands. Pass the result of bx.slopes.")
     refuse_several(dataset["band_simultaneous"])
     known = list(dataset["feature"].values)
     varies = (dataset["value"] != dataset["value"].isel(obs=0)).any("obs").values

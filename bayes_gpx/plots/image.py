@@ -84,8 +84,8 @@ def plot_image(
     features = dataset.sizes.get("feature")
     if len(shape) != 2 or math.prod(shape) != features:
         raise ValueError(
-            f"shape is {tuple(shape)} for {features} features; expected (rows, columns) with as "
-            "many pixels."
+            f"shape is {tuple(shape)} for {features} features. Pass (rows, columns) with as many "
+            "pixels."
         )
     rows = panel_rows(dataset, obs)
     found = shown(dataset.isel(obs=rows))

@@ -90,10 +90,11 @@ def plot_importances(
     for name, mean in means.items():
         if set(mean["feature"].values) != set(features["feature"].values):
             raise ValueError(
-                f"{name} and {next(iter(means))} have different features; expected the same ones."
+                f"{name} and {next(iter(means))} have different features. Pass results for the "
+                "same features."
             )
     if not means:
-        raise ValueError("No dataset was given; expected results of bx.relevance, bx.importances.")
+        raise ValueError("No dataset was given. Pass results of bx.relevance, bx.importances.")
 
     def stacked(parts):
         dim = xr.Variable("measure", list(parts))
@@ -136,8 +137,8 @@ def _measures(dataset):
     }
     if not held:
         raise ValueError(
-            "The dataset has no measure with dims (feature) or (chain, draw, feature); expected "
-            "the result of bx.relevance or bx.importances."
+            "The dataset has no measure with dims (feature) or (chain, draw, feature). Pass the "
+            "result of bx.relevance or bx.importances."
         )
     return held
 

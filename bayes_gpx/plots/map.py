@@ -127,13 +127,13 @@ def _read(places, index):
     frame = read_features(places, "places", minimum_rows=1)
     if frame.levels:
         raise ValueError(
-            f"places has the categorical columns {list(frame.levels)}; expected two columns of "
+            f"places has the categorical columns {list(frame.levels)}. Pass two columns of "
             "numbers, such as longitude and latitude."
         )
     if len(frame.columns) != 2 or len(frame) != len(index):
         raise ValueError(
-            f"places has {len(frame)} rows and {len(frame.columns)} columns; expected 2 columns "
-            f"with a row for each of the dataset's {len(index)} observations."
+            f"places has {len(frame)} rows and {len(frame.columns)} columns. Pass 2 columns with a "
+            f"row for each of the dataset's {len(index)} observations."
         )
     if frame.labelled:
         refuse_misaligned(index, frame.index, "the dataset", "places")

@@ -85,7 +85,7 @@ def plot_partial_dependence(
     """
     refuse_no_dataset(dataset, "bx.partial_dependence")
     if "partial_dependence_band" not in dataset:
-        raise ValueError("The dataset has no bands; expected the result of bx.partial_dependence.")
+        raise ValueError("The dataset has no bands. Pass the result of bx.partial_dependence.")
     count("max_curves", max_curves)
     refuse_several(dataset["partial_dependence_mean"])
     names = list(dataset["feature"].values) if features is None else list(features)

@@ -85,7 +85,7 @@ def plot_path(
     """
     refuse_no_dataset(dataset, "bx.path_slopes")
     if "way" not in dataset:
-        raise ValueError("The dataset has no `way`; expected the result of bx.path_slopes.")
+        raise ValueError("The dataset has no `way`. Pass the result of bx.path_slopes.")
     refuse_several(dataset["attribution_mean"])
     known = dataset["feature"].values
     for feature in features or ():

@@ -174,8 +174,8 @@ def _response(dataset, y):
     held = [name for name in known if f"{name}_mean" in dataset]
     if not held or "value" not in dataset or "obs" not in dataset.dims:
         raise ValueError(
-            "The dataset has no predictions over observations; expected the result of "
-            "bx.predictions, a single observation as dataset.isel(obs=[0])."
+            "The dataset has no predictions over observations. Pass the result of bx.predictions, "
+            "a single observation as dataset.isel(obs=[0])."
         )
     linear = held[0] in ("smooth", "f")
     lacking = [] if linear or held[0] in dataset else held[:1]
@@ -183,13 +183,13 @@ def _response(dataset, y):
         lacking = ["y"]
     if lacking:
         raise ValueError(
-            f"The dataset has no draws of `{lacking[0]}`, whose intervals need them; expected the "
+            f"The dataset has no draws of `{lacking[0]}`, which its intervals need. Pass the "
             "result of bx.predictions with keep='draws'."
         )
     if y is not None and held[0] == "f" and not itself:
         raise ValueError(
-            f"y was given with predictions in units of {dataset.attrs['units']}; expected "
-            "predictions of the response, on='response'."
+            f"y was given with predictions in units of {dataset.attrs['units']}. Pass predictions "
+            "of the response, on='response'."
         )
     return held[0]
 

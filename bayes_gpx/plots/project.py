@@ -55,7 +55,7 @@ def plot_project(
     """
     if not isinstance(found, Projection):
         raise ValueError(
-            f"The plot was given a {type(found).__name__}; expected the Projection that bx.project "
+            f"The plot was given a {type(found).__name__}. Pass the Projection that bx.project "
             "returned."
         )
     table, backend = found.table, backend_named(backend)

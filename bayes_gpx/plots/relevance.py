@@ -81,9 +81,7 @@ def _title(da, target, *, text, **kwargs):
 
 def _held(ranked, name, max_features, backend):
     if name not in ranked or "probability_rank" not in ranked:
-        raise ValueError(
-            f"The dataset has no {name} with ranks; expected the result of bx.ranking."
-        )
+        raise ValueError(f"The dataset has no {name} with ranks. Pass the result of bx.ranking.")
     count("max_features", max_features)
     backend = backend_named(backend, WITH_IMAGES)
     return backend

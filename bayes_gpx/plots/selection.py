@@ -103,9 +103,7 @@ def _held(dataset, quantities, draws, valued):
         verbs = " or ".join(f"bx.{name}s" for name in quantities)
         lacking = "`value`" if held else " or ".join(f"`{name}`" for name in quantities)
         what, how = ("draws of ", " with keep='draws'") if draws else ("", "")
-        raise ValueError(
-            f"The dataset has no {what}{lacking}; expected the result of {verbs}{how}."
-        )
+        raise ValueError(f"The dataset has no {what}{lacking}. Pass the result of {verbs}{how}.")
     refuse_several(dataset[f"{held[0]}_mean"])
     return held[0]
 
@@ -114,8 +112,7 @@ def refuse_no_dataset(given: Any, verbs: str) -> None:
     """Raise where a plot is given something else than a Dataset, such as a model or draws."""
     if not isinstance(given, xr.Dataset):
         raise ValueError(
-            f"The plot was given a {type(given).__name__}; expected the Dataset that {verbs} "
-            "returned."
+            f"The plot was given a {type(given).__name__}. Pass the Dataset that {verbs} returned."
         )
 
 
@@ -124,8 +121,8 @@ def refuse_several(array: xr.DataArray) -> None:
     for dim in ("class", "output", "baseline"):
         if dim in array.dims:
             raise ValueError(
-                f"The dataset has the dim {dim!r} with {array[dim].values.tolist()}; expected one "
-                f"of them: dataset.sel({{{dim!r}: ...}})."
+                f"The dataset has the dim {dim!r} with {array[dim].values.tolist()}. Choose one of "
+                f"them: dataset.sel({{{dim!r}: ...}})."
             )
 
 
@@ -133,7 +130,7 @@ def _columns(dataset, name, features, max_features):
     known = list(dataset["feature"].values)
     if features is not None:
         if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
-            raise ValueError(f"features is {features!r}; expected a list of different names.")
+            raise ValueError(f"features is {features!r}. Pass a list of different names.")
         for feature in features:
             one_of("features", feature, known)
         return [known.index(feature) for feature in features]
@@ -171,7 +168,7 @@ def panel_rows(dataset, obs):
     labels = dataset["obs"].values[rows].tolist()
     if len(set(labels)) < len(labels):
         raise ValueError(
-            f"obs: the labels {labels} repeat; expected a different one for each panel. Choose by "
+            f"obs: the labels {labels} repeat, but each panel needs a different label. Choose by "
             "obs=, or give the dataset other labels with dataset.assign_coords(obs=...)."
         )
     return rows
@@ -221,7 +218,7 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
     name = "response_mean" if dataset.attrs.get("scale") == "response" else "f_mean"
     if "difference_mean" not in dataset or name not in predictions:
         raise ValueError(
-            "predictions are for attributions: expected the results of bx.attributions and "
+            "predictions are for attributions. Pass the results of bx.attributions and "
             "bx.predictions, both on the response scale or both on='latent'; contributions bring "
             "their own offset."
         )
@@ -236,7 +233,10 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
                 f"predictions.sel({{{dim!r}: {own!r}}})."
             )
     if not np.array_equal(predictions["obs"].values, dataset["obs"].values):
-        raise ValueError("The obs of predictions differ; expected those of the dataset.")
+        raise ValueError(
+            "The obs of predictions differ from the dataset. Pass predictions of the same "
+            "observations."
+        )
     if name == "response_mean" and "exposure" in predictions:
         found = found / predictions["exposure"]
     return found - dataset["difference_mean"]

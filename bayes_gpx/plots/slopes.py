@@ -81,7 +81,7 @@ def plot_slopes(
     refuse_no_dataset(dataset, "bx.slopes")
     if "band_simultaneous_features" not in dataset:
         raise ValueError(
-            "The dataset has no `band_simultaneous_features`; expected the result of bx.slopes."
+            "The dataset has no `band_simultaneous_features`. Pass the result of bx.slopes."
         )
     refuse_several(dataset["band_simultaneous_features"])
     features, some = panel_features(dataset, features)

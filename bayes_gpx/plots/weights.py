@@ -87,8 +87,8 @@ def plot_weights(
     refuse_no_dataset(dataset, "bx.weights")
     if "weight_mean" not in dataset or "value" not in dataset:
         raise ValueError(
-            "The dataset has no weights with their `value`; expected the result of bx.weights, "
-            "with Z_new where Z differs from X."
+            "The dataset has no weights with their `value`. Pass the result of bx.weights, with "
+            "Z_new if Z differs from X."
         )
     refuse_several(dataset["weight_mean"])
     features, some = panel_features(dataset, features)

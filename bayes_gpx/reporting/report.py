@@ -110,7 +110,7 @@ def report(
         seed = secrets.randbelow(2**32)
     count("seed", seed, 0)
     if units is not None and not isinstance(units, dict):
-        raise ValueError(f"units is {units!r}; expected a dict of unit by column name.")
+        raise ValueError(f"units is {units!r}. Pass a dict of unit by column name.")
     one_of("attribution", attribution, ATTRIBUTION_METHODS)
     options: dict[str, Any] = {
         "groups_new": groups_new,

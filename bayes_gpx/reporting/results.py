@@ -118,7 +118,9 @@ class Findings:
         labels, count = np.unique(index, return_counts=True)
         once = np.isin(index, labels[count == 1])
         if not once.any():
-            raise ValueError("All labels of the rows repeat; expected some rows with their own.")
+            raise ValueError(
+                "All labels of the rows repeat. Give at least some rows labels that do not repeat."
+            )
         rows = np.flatnonzero(once)
         if len(rows) > MOST_ROWS:
             rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
@@ -128,17 +130,17 @@ class Findings:
         """Raise unless the other models are of the same rows, response and columns."""
         if not isinstance(self.others, dict) or OWN in self.others:
             raise ValueError(
-                f"others is {self.others!r}; expected a dict of (model, idata) by name, none of "
-                f"which is {OWN!r}."
+                f"others is {self.others!r}. Pass a dict of (model, idata) by name, with no name "
+                f"{OWN!r}."
             )
         refuse_incomparable(self.models)
         own = _columns(self.model)
         for name, (model, _) in self.others.items():
             if _columns(model) != own:
                 raise ValueError(
-                    f"others[{name!r}] is a {model.specification.family} of {_columns(model)}; "
-                    f"expected the same kind of model of the same columns, {own}, so that its "
-                    "explanation is of the same features."
+                    f"others[{name!r}] is a {model.specification.family} of {_columns(model)}. "
+                    f"Pass the same kind of model of the same columns, {own}, because explanations "
+                    "must have the same features."
                 )
 
     @property
@@ -187,13 +189,13 @@ class Findings:
     def _observed(self, y_new):
         """Responses at the new samples, labels as their codes, (m,)."""
         if self.X_new is None:
-            raise ValueError("y_new was given without X_new; expected both, or neither.")
+            raise ValueError("y_new was given without X_new. Pass both, or neither.")
         exposure = self.model.training.exposure
         if exposure is not None and (exposure != 1.0).any():
             raise ValueError(
-                "y_new was given for a model with an exposure, whose new rows are predicted at an "
-                "exposure of 1; expected none. Score them with bx.predictions(..., exposure=...) "
-                "and bx.metrics.coverage."
+                "y_new was given for a model with an exposure, but new rows are predicted at an "
+                "exposure of 1. Leave y_new out, and score them with bx.predictions(..., "
+                "exposure=...) and bx.metrics.coverage."
             )
         labels = self.model.training.labels
         attrs = {} if labels is None else {"labels": [str(label) for label in labels]}

@@ -127,8 +127,8 @@ def check_kernel(
         except ValueError:
             continue
         raise AssertionError(
-            f"The kernel declares smoothness {own.smoothness}, and has derivatives of order "
-            f"{order}; expected a ValueError."
+            f"The kernel declares smoothness {own.smoothness}, but has derivatives of order "
+            f"{order}. Raise a ValueError for them."
         )
 
 

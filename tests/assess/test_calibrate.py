@@ -211,7 +211,7 @@ def test_refuses(gp):
         bx.calibrate(gp, runs=0)
     frame = pd.DataFrame({"a": X[:, 0], "y": y})
     streamed = bx.GP([frame], "y", approximation=bx.HSGP(3))
-    with pytest.raises(ValueError, match="read in parts"):
+    with pytest.raises(ValueError, match="out-of-core data"):
         bx.calibrate(streamed)
     labels = bx.GP(X, np.array(list("abcabca")), likelihood="categorical")
     with pytest.raises(ValueError, match="several classes"):

@@ -114,7 +114,7 @@ def test_refuses_what_cannot_be_compared(models):
     moved = bx.GP(X, y + 1.0)
     refused({"a": pair, "b": (moved, moved.fit("laplace", draws=100, **QUIET))}, "same y")
     mode = bx.GP(X, y)
-    refused({"a": pair, "b": (mode, mode.fit("map", **QUIET))}, "expected the same method")
+    refused({"a": pair, "b": (mode, mode.fit("map", **QUIET))}, "Use the same method")
 
 
 def test_averages_are_mixtures(models):

@@ -288,7 +288,7 @@ REFUSED = [
     ({"sizes": [-1]}, "at least 0"),
     ({"path": ["x0"], "sizes": [2]}, "from 0 to 1"),
     ({"folds": 1}, "at least 2"),
-    ({"folds": N + 1}, "at most as many"),
+    ({"folds": N + 1}, "at most one fold for each row"),
     ({"clusters": 0}, "at least 1"),
     ({"seed": -1}, "seed"),
     ({"executor": 4}, "executor"),
@@ -314,7 +314,7 @@ def test_models_that_cannot_be_projected(gp):
         bx.GP(X, y, representation="hierarchy"),
         bx.GP(X, y, kernel=lambda d: pm.gp.cov.ExpQuad(d, ls=1.0)),
     ):
-        with pytest.raises(ValueError, match="expected a bx.GP with normal noise"):
+        with pytest.raises(ValueError, match="Pass a bx.GP with normal noise"):
             project(model, THETA, **QUIET)
     with pytest.raises(ValueError, match="larger pm.Model"):
         project(joined, THETA, **QUIET)

@@ -328,5 +328,5 @@ def test_plots(fitted):
         bx.plot_importances(found)
     with pytest.raises(ValueError, match="peer and relevance have different features"):
         bx.plot_importances(near, peer.isel(feature=[0]))
-    with pytest.raises(ValueError, match="no bands; expected the result of bx.partial_dependence"):
+    with pytest.raises(ValueError, match="no bands. Pass the result of bx.partial_dependence"):
         bx.plot_partial_dependence(near)

@@ -128,7 +128,7 @@ def test_a_feature_that_stays_has_no_mean_slope(walked):
     plot = bx.plot_path(stays, features=["dose"], backend="matplotlib")
     assert "no change" in plot.viz["plot"].sel(feature="dose").item().get_title()
     plt.close("all")
-    with pytest.raises(ValueError, match="expected the result of bx.path_slopes"):
+    with pytest.raises(ValueError, match="Pass the result of bx.path_slopes"):
         bx.plot_path(path.drop_vars("way"))
     with pytest.raises(ValueError, match="features: unknown 'weight'"):
         bx.plot_path(path, features=["weight"])

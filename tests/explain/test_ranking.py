@@ -247,7 +247,7 @@ def test_plots_show_ranks_and_pairs(model):
     assert (gray[range(3), range(3)] == gray[0, 0]).all()
     plt.close("all")
     assert bx.plot_relevance(near, backend="none", max_features=2).viz["plot"].sizes["panel"] == 2
-    with pytest.raises(ValueError, match="no average_relevance_mean .*expected the result of bx.r"):
+    with pytest.raises(ValueError, match="no average_relevance_mean .*Pass the result of bx.r"):
         bx.plot_relevance(found)
     with pytest.raises(ValueError, match="no average_interaction_mean"):
         bx.plot_interactions(near)

@@ -135,7 +135,7 @@ def test_contributions_bring_their_offset(regression):
 
 def test_what_shap_cannot_take_is_refused(explained):
     model, found, predicted = explained
-    with pytest.raises(ValueError, match="expected the result of bx.attributions or"):
+    with pytest.raises(ValueError, match="Pass the result of bx.attributions or"):
         bx.to_shap(predicted)
     with pytest.raises(ValueError, match="The obs of predictions differ"):
         bx.to_shap(found, predictions=predicted.isel(obs=[1, 0, 2, 3]))

@@ -104,7 +104,7 @@ def test_derivatives_beyond_the_declared_smoothness_are_to_be_refused():
 
     kernel = from_pymc(cov.ExpQuad(2, ls=0.9))
     with pytest.raises(
-        AssertionError, match="declares smoothness 1, and has derivatives of order 2"
+        AssertionError, match="declares smoothness 1, but has derivatives of order 2"
     ):
         check_kernel(Lax(kernel, (), 1.0), 2)
 

@@ -284,7 +284,7 @@ def test_images_have_the_rows_of_the_shape():
 
 @pytest.mark.parametrize("shape", [(2, 3), (4,), (2, 2, 1)])
 def test_images_of_another_shape_are_refused(shape):
-    with pytest.raises(ValueError, match="4 features; expected"):
+    with pytest.raises(ValueError, match="4 features. Pass"):
         bx.plot_image(attributed(3), shape, backend="none")
 
 
@@ -300,7 +300,7 @@ EACH = {
 @pytest.mark.parametrize("draw", EACH)
 def test_what_cannot_be_drawn_is_refused(draw):
     data, given = attributed(3), EACH[draw]
-    with pytest.raises(ValueError, match="The dataset has no .*; expected the result of bx.attr"):
+    with pytest.raises(ValueError, match="The dataset has no .*Pass the result of bx.attr"):
         draw(data.drop_vars(["attribution", "attribution_mean"]), backend="none", **given)
     with pytest.raises(ValueError, match="no .*`value`"):
         draw(data.drop_vars("value"), backend="none", **given)
@@ -316,7 +316,7 @@ def test_what_cannot_be_drawn_is_refused(draw):
     if draw not in (bx.plot_image, bx.plot_waterfall):
         with pytest.raises(ValueError, match="features: unknown 'snow'"):
             draw(data, features=["snow"], backend="none")
-        with pytest.raises(ValueError, match="features is 'rain'; expected a list"):
+        with pytest.raises(ValueError, match="features is 'rain'. Pass a list"):
             draw(data, features="rain", backend="none")
         with pytest.raises(ValueError, match="max_features"):
             draw(data, max_features=0, backend="none")

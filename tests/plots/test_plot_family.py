@@ -204,7 +204,7 @@ def test_a_map_has_each_place_in_the_colour_of_its_weight():
 @pytest.mark.parametrize(
     ("places", "words"),
     [
-        (np.zeros((3, 2)) + np.arange(2), "3 rows and 2 columns; expected 2 columns with a row"),
+        (np.zeros((3, 2)) + np.arange(2), "3 rows and 2 columns. Pass 2 columns with a row"),
         (np.ones((5, 3)), "5 rows and 3 columns"),
         (np.full((5, 2), np.nan), "places"),
         (pd.DataFrame({"town": pd.Categorical(list("abcab")), "x": 1.0}), "categorical columns"),
@@ -225,7 +225,7 @@ def test_a_model_in_the_place_of_a_dataset_is_refused(name):
     X = np.random.default_rng(1).normal(size=(8, 2))
     model, rest = bx.GP(X, X[:, 0]), OTHER_ARGUMENTS.get(name, ())
     for given in (model, X, None):
-        words = rf"The plot was given a {type(given).__name__}; expected the \w+ that .*bx\."
+        words = rf"The plot was given a {type(given).__name__}. Pass the \w+ that .*bx\."
         with pytest.raises(ValueError, match=words):
             getattr(bx, name)(given, *rest)
 
@@ -243,5 +243,5 @@ def test_components_are_curves_of_one_feature_and_points_of_several():
     assert_allclose(points.get_offsets()[:, 1], mean.sel(component="wind:rain").values[order])
     assert panels[0].get_title() == f"rain ({round(100 * found['share'].values[1])}%)"
     for wrong in ("constant", "snow"):
-        with pytest.raises(ValueError, match="expected one of"):
+        with pytest.raises(ValueError, match="one of"):
             bx.plot_components(found, components=[wrong], backend="none")

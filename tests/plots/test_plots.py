@@ -184,7 +184,7 @@ def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):
     first = one.sel(feature="dose")
     label = f"{first['derivative_mean']:.3g} ± {first['derivative_sd']:.2g}"
     assert axes.get_yticklabels()[0].get_text() == f"dose\n{label}"
-    with pytest.raises(ValueError, match="expected the result of bx.slopes"):
+    with pytest.raises(ValueError, match="Pass the result of bx.slopes"):
         bx.plot_slopes(rows.drop_vars("band_simultaneous_features"))
     with pytest.raises(ValueError, match="features: unknown 'weight'"):
         bx.plot_slopes(rows, features=["weight"])
@@ -194,7 +194,7 @@ def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):
 
 def test_derivatives_that_cannot_be_drawn_are_refused(sloped):
     grid, _ = sloped
-    with pytest.raises(ValueError, match="no bands; expected the result of bx.slopes"):
+    with pytest.raises(ValueError, match="no bands. Pass the result of bx.slopes"):
         bx.plot_derivatives(grid.drop_vars("band_simultaneous"))
     with pytest.raises(ValueError, match="features: unknown 'weight'"):
         bx.plot_derivatives(grid, features=["weight"])

@@ -268,7 +268,7 @@ def test_named_baselines_lie_side_by_side(regression):
     assert not np.allclose(noise.sel(baseline="old"), noise.sel(baseline="young"))
     again = bx.attributions(model, THETA, X_new, baseline=named, **options)
     xr.testing.assert_identical(again, found)
-    with pytest.raises(ValueError, match="expected one"):
+    with pytest.raises(ValueError, match="Choose one of them"):
         bx.plot_attributions(found)
     for chosen in (found.sel(baseline="old"), bx.attributions(model, THETA, X_new, **options)):
         bx.plot_attributions(chosen, backend="none")

@@ -350,7 +350,7 @@ def test_a_table_is_drawn_beside_the_published_numbers():
     ("options", "said"),
     [
         ({"within": np.zeros((4, 2))}, "without a radius"),
-        ({"radius": 0.0}, "radius is 0.0; expected a positive"),
+        ({"radius": 0.0}, "radius is 0.0. Pass a positive"),
         ({"radius": 1.0, "within": np.zeros((3, 2))}, "the dataset's 4 observations"),
     ],
 )

@@ -122,10 +122,10 @@ def test_refuses_models_that_explain_something_else(data, fits, tmp_path):
     alone = narrow, narrow.fit("laplace", draws=20, **QUIET)
     mode = fits["linear"][0], fits["linear"][0].fit("map", **QUIET)
     for others, message in (
-        ({OWN: fits["linear"]}, "none of which is 'this model'"),
-        ([fits["linear"]], "expected a dict of"),
+        ({OWN: fits["linear"]}, "no name 'this model'"),
+        ([fits["linear"]], "Pass a dict of"),
         ({"narrow": alone}, "same columns"),
-        ({"mode": mode}, "expected the same method"),
+        ({"mode": mode}, "Use the same method"),
         ({"theta": (fits["linear"][0], {"sigma": 1.0})}, "without a group `posterior`"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -242,7 +242,7 @@ def test_a_baseline_far_from_the_data_is_warned_of(fitted, tmp_path, monkeypatch
         ({"obs": [99]}, "no rows labelled"),
         ({"baseline": "average"}, "unknown 'average'"),
         ({"attribution": "permutations"}, "'permutations'; expected one of"),
-        ({"units": ["mm"]}, "expected a dict"),
+        ({"units": ["mm"]}, "Pass a dict"),
         ({"seed": -1}, "seed is -1"),
     ],
 )
