@@ -257,7 +257,7 @@ def fit(
     if method_named(method).inducing and inducing is None:
         raise click.UsageError(f"--method {method} needs --inducing M, a number of points.")
     if inducing is not None and approximation is not None:
-        raise click.UsageError("--inducing and --approximation; expected one of them.")
+        raise click.UsageError("--inducing and --approximation were both given. Pass one of them.")
     approximation = approximation if inducing is None else Inducing(inducing)
     chosen = Chosen(features, categorical, exclude, id, groups)
     roles, options = Roles(), {}
@@ -383,7 +383,7 @@ def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_
         predictions = named.with_name(own + PREDICTIONS)
     places = [out] if predictions is None else [out, predictions]
     if len({place.resolve() for place in places}) < len(places):
-        raise click.UsageError(f"--out and --predictions are both {out}; expected two files.")
+        raise click.UsageError(f"--out and --predictions are both {out}. Pass two files.")
     for place in places:
         writable(place)
     model, idata = load_from(run)

@@ -48,9 +48,9 @@ class Place(click.ParamType):
         path = Path(value)
         if path.exists() and path.is_dir() != self.folder:
             kind = "file" if self.folder else "folder"
-            self.fail(f"{value} is a {kind}; expected {self.wanted}.", param, ctx)
+            self.fail(f"{value} is a {kind}. Pass {self.wanted}.", param, ctx)
         if self.exists and not path.exists():
-            self.fail(f"{value} does not exist; expected {self.wanted}.", param, ctx)
+            self.fail(f"{value} does not exist. Pass {self.wanted}.", param, ctx)
         return path
 
 
@@ -83,7 +83,7 @@ class Approximation(click.ParamType):
         known = kind in kinds and numbers and "x".join(map(str, numbers)) == sizes
         if not known or (len(numbers) > 1 and kind != "hsgp"):
             self.fail(
-                f"{value!r} is no approximation; expected hsgp:M sines along each column, or "
+                f"{value!r} is no approximation. Pass hsgp:M sines along each column, or "
                 "hsgp:20x30 for each of two, inducing:M points, or features:M random waves.",
                 param,
                 ctx,

@@ -182,13 +182,13 @@ def baseline_of(
         return given
     if not Path(given).is_file():
         raise click.UsageError(
-            f"--baseline {given}: no file of that name; expected {', '.join(BASELINES)}, or a CSV "
-            "or Parquet file."
+            f"--baseline {given}: no file of that name. Pass {', '.join(BASELINES)}, or a CSV or "
+            "Parquet file."
         )
     rows = rows_of(model, roles, given, drop_missing, say, baseline=True).X
     if len(rows) > MOST_BASELINES:
         raise ValueError(
-            f"{given} has {len(rows)} rows; expected at most {MOST_BASELINES} to average over."
+            f"{given} has {len(rows)} rows, but can have at most {MOST_BASELINES} to average over."
         )
     return rows
 
@@ -282,9 +282,9 @@ def parts_to_fit(
     """What is read in parts, with the names of the target and of the features."""
     if drop_missing or impute or chosen.categorical or chosen.id or chosen.groups:
         raise click.UsageError(
-            "--categorical, --id, --groups, --impute and --drop-missing are for single files; of "
-            "files that are read in parts, declare categories by the columns' type, and leave "
-            "incomplete rows out."
+            "--categorical, --id, --groups, --impute and --drop-missing are for single files. For "
+            "out-of-core data, declare categories by the columns' type, and leave incomplete rows "
+            "out."
         )
     from bayes_gpx.data.row_source import FileRows, row_source
 

@@ -89,8 +89,8 @@ def load_from(run: Path) -> tuple[Model, xr.DataTree]:
     if not path.is_file():
         stopped = run / INTERRUPTED_FIT
         more = f" {stopped} is from a fit that was interrupted." if stopped.is_file() else ""
-        raise click.UsageError(f"{run} holds no {FIT}; expected a folder that fit wrote.{more}")
+        raise click.UsageError(f"{run} holds no {FIT}. Pass a folder that fit wrote.{more}")
     model, idata = load(path)
     if model.training.Z is not None and not model.training.tied:
-        raise ValueError(f"The model in {path} has a Z of its own; explain it in Python.")
+        raise ValueError(f"The model in {path} has its own Z. Explain it in Python.")
     return model, idata

@@ -262,7 +262,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
         check_classification_targets(labels)
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
-            raise ValueError(f"y has one class, {self.classes_[0]!r}; expected two or more.")
+            raise ValueError(f"y has one class, {self.classes_[0]!r}, but needs two or more.")
         likelihood = "bernoulli" if len(self.classes_) == 2 else "categorical"
         return self._fit(GP, X, labels, likelihood=likelihood)
 

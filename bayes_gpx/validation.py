@@ -14,7 +14,7 @@ import numpy as np
 def names_among(what: str, given: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Check that `given` is a list of different column names, and return it as a list."""
     if isinstance(given, str) or not len(given) or len(set(given)) < len(given):
-        raise ValueError(f"{what} is {given!r}; expected a list of different names.")
+        raise ValueError(f"{what} is {given!r}. Pass a list of different names.")
     for name in given:
         one_of(what, name, columns)
     return list(given)
@@ -25,10 +25,10 @@ def read_pairs(pairs: Iterable[Sequence[str]], columns: Sequence[str]) -> list[f
     found = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2 or len(set(pair)) != 2:
-            raise ValueError(f"pairs: {pair!r} is no pair; expected two different names.")
+            raise ValueError(f"pairs: {pair!r} is no pair. Pass two different names.")
         found.append(frozenset(columns.index(name) for name in names_among("pairs", pair, columns)))
     if len(set(found)) < len(found):
-        raise ValueError(f"pairs is {pairs!r}; expected a list of different pairs of names.")
+        raise ValueError(f"pairs is {pairs!r}. Pass a list of different pairs of names.")
     return found
 
 
@@ -36,7 +36,7 @@ def probability(ci_prob: float | None, default: float) -> float:
     """Check the probability of an interval, and return it; None stands for the default."""
     prob = default if ci_prob is None else ci_prob
     if not (isinstance(prob, Real) and 0 < prob < 1):
-        raise ValueError(f"ci_prob is {prob!r}; expected a probability between 0 and 1.")
+        raise ValueError(f"ci_prob is {prob!r}. Pass a probability between 0 and 1.")
     return prob
 
 
@@ -44,7 +44,7 @@ def count(argument: str, value: Any, least: int = 1) -> None:
     """Raise unless value is a whole number of at least `least`."""
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:
-        raise ValueError(f"{argument} is {value!r}; expected a whole number of at least {least}.")
+        raise ValueError(f"{argument} is {value!r}. Pass a whole number of at least {least}.")
 
 
 def one_output(found: Any) -> None:
@@ -52,7 +52,7 @@ def one_output(found: Any) -> None:
     if "output" in found.dims:
         names = found["output"].values.tolist()
         raise ValueError(
-            f"The dataset has the outputs {names}; expected one of them: "
+            f"The dataset has the outputs {names}. Choose one of them: "
             f"dataset.sel(output={names[0]!r})."
         )
 
@@ -61,8 +61,8 @@ def known_executor(executor: Executor | None) -> None:
     """Raise ValueError for what cannot run tasks."""
     if not isinstance(executor, Executor | None):
         raise ValueError(
-            f"executor is a {type(executor).__name__}; expected one of concurrent.futures, or for "
-            "Dask client.get_executor()."
+            f"executor is a {type(executor).__name__}. Pass one of concurrent.futures, or for Dask "
+            "client.get_executor()."
         )
 
 
@@ -70,7 +70,7 @@ def one_of(argument: str, value: Any, choices: Collection[str]) -> None:
     """Raise unless value is among the choices, naming them and the one that was meant."""
     if not isinstance(value, str) or value not in choices:
         hint = meant(argument, value, choices)
-        raise ValueError(f"{argument}: unknown {value!r}; expected one of {list(choices)}.{hint}")
+        raise ValueError(f"{argument}: unknown {value!r}. Pass one of {list(choices)}.{hint}")
 
 
 def options_named[**P, T](function: Callable[P, T]) -> Callable[P, T]:

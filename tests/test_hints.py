@@ -55,7 +55,7 @@ def test_every_synonym_leads_to_a_name_that_there_is(argument):
 )
 def test_a_hint_is_what_was_meant(argument, said, name):
     choices = CHOICES[argument]
-    with pytest.raises(ValueError, match=f"unknown '{said}'; expected one of") as refused:
+    with pytest.raises(ValueError, match=f"unknown '{said}'. Pass one of") as refused:
         one_of(argument, said, choices)
     hint = str(refused.value).partition("Did you mean ")[2]
     assert hint.startswith(repr(name))

@@ -265,7 +265,7 @@ def _as_tree(found, replicates):
 
     pit = dataset("pit")
     tree = {group: pit, "truth": dataset("truth"), "runs": dataset("runs")}
-    summary = f"{len(found)} runs are too few to be tested; expected at least {FEWEST}."
+    summary = f"{len(found)} runs are too few to be tested; at least {FEWEST} are needed."
     if len(found) >= FEWEST:
         tree["uniformity"], summary = _uniformity(pit)
     made = xr.DataTree.from_dict(tree)

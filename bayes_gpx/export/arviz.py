@@ -222,13 +222,13 @@ def power_scaling(model: Model, idata: Draws, *explained: xr.Dataset) -> Any:
         drawn = [name for name in found if DRAWS <= set(found[name].dims)]
         if not drawn or any(not found[dim].equals(posterior[dim]) for dim in DRAWS):
             raise ValueError(
-                "An explanation has no draws, or other ones than the fit; expected the result of a "
-                "verb for this idata with keep='draws' and without num_draws."
+                "An explanation has no draws, or other ones than the fit. Pass the result of an "
+                "explanation function for this idata, with keep='draws' and without num_draws."
             )
         for name in drawn:
             if name in posterior:
                 raise ValueError(
-                    f"There are two {name!r}; expected different names: found.rename({name}=...)."
+                    f"There are two {name!r}. Use different names: found.rename({name}=...)."
                 )
             own = found[name].reset_coords(drop=True)
             taken = {d: f"{name}_{d}" for d in own.dims if d not in DRAWS and d in posterior.dims}

@@ -56,21 +56,22 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
     """
     if not isinstance(idata, xr.DataTree):
         raise ValueError(
-            f"idata is a {type(idata).__name__}; expected the DataTree of model.fit or pm.sample, "
-            "which explanations are put beside."
+            f"idata is a {type(idata).__name__}. Pass the DataTree of model.fit or pm.sample, "
+            "which explanations are added to."
         )
     tree = idata.copy()
     for group, result in found.items():
         _refuse_taken(tree, group)
         if not isinstance(result, xr.Dataset):
             raise ValueError(
-                f"{group} is a {type(result).__name__}; expected the Dataset that a verb returned."
+                f"{group} is a {type(result).__name__}. Pass the Dataset that an explanation "
+                "function returned."
             )
         drawn = [name for name in result.data_vars if set(result[name].dims) >= DRAWS]
         if not drawn:
             raise ValueError(
-                f"{group} has no draws, only {list(result.data_vars)}; expected the result of a "
-                "verb with keep='draws'."
+                f"{group} has no draws, only {list(result.data_vars)}. Pass the result of an "
+                "explanation function with keep='draws'."
             )
         # ArviZ joins variables, and can't where one has a coordinate that another lacks.
         described = [name for name in result.coords if name not in result.dims]
@@ -86,6 +87,6 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
 def _refuse_taken(tree, group):
     if group in tree.children or group == GROUP:
         raise ValueError(
-            f"There is a group {group!r} already, among {[*tree.children, GROUP]}; expected "
-            f"another name, or a fit without it: idata.drop_nodes({group!r})."
+            f"There is a group {group!r} already, among {[*tree.children, GROUP]}. Pass another "
+            f"name, or a fit without it: idata.drop_nodes({group!r})."
         )

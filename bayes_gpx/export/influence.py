@@ -72,21 +72,20 @@ def influence_tree(functions: RandomFunctions, found: xr.Dataset) -> xr.DataTree
     """
     if not isinstance(functions, RandomFunctions):
         raise ValueError(
-            f"functions is a {type(functions).__name__}; expected what bx.sample_functions "
-            "returned."
+            f"functions is a {type(functions).__name__}. Pass the result of bx.sample_functions."
         )
     terms = functions.log_likelihood()
     if not isinstance(found, xr.Dataset) or found.attrs.get(FUNCTIONS) != terms.attrs[FUNCTIONS]:
         raise ValueError(
-            "found is not of these functions; expected the Dataset that one of their methods "
-            "returned, such as functions.derivatives(X_new), or what was computed of it, with its "
+            "found is not of these functions. Pass the Dataset that one of their methods returned, "
+            "such as functions.derivatives(X_new), or a result computed from it, with its "
             "attributes: .assign_attrs(found.attrs)."
         )
     drawn = [name for name in found.data_vars if set(found[name].dims) >= DRAWS]
     if not drawn:
         raise ValueError(
-            f"found has no draws, only {list(found.data_vars)}; expected one number for each "
-            "function, along chain and draw."
+            f"found has no draws, only {list(found.data_vars)}. Pass one number for each function, "
+            "along chain and draw."
         )
     density = terms.rename(obs=LEFT_OUT).to_dataset(name="y")
     groups = {"posterior": found[drawn], "log_likelihood": density}

@@ -55,8 +55,8 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
         columns |= _moments(dataset, name, prob)
     if not columns:
         raise ValueError(
-            f"The dataset has no draws and no means, but {list(dataset)}; expected what a verb "
-            "returned, such as bx.attributions."
+            f"The dataset has no draws and no means, but {list(dataset)}. Pass the result of an "
+            "explanation function, such as bx.attributions."
         )
     dims = dict.fromkeys(dim for column in columns.values() for dim in column.dims)
     for other, array in dataset.items():

@@ -77,7 +77,7 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
             )
         if model.joined:
             raise ValueError(
-                "The model is part of a larger pm.Model, which refits would lose; expected a model "
+                "The model is part of a larger pm.Model, which refits would lose. Pass a model "
                 "built outside of a `with pm.Model()` block."
             )
         known = posterior.attrs.get("inference_method")

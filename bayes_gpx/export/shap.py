@@ -92,6 +92,6 @@ def _refuse_incomplete(dataset):
     allowed = dataset["completeness_residual"] + 1e-6 * np.abs(total).max()
     if (missing > allowed).any():
         raise ValueError(
-            "The attributions do not add up to the difference, so some features are left out; "
-            "expected those of all. Leave `features` out of bx.attributions."
+            "The attributions do not add up to the difference, so some features are left out. "
+            "Leave `features` out of bx.attributions."
         )

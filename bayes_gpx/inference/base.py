@@ -51,8 +51,8 @@ class Method(ABC):
         own = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in given]
         unknown = [option for option in options if option not in own]
         if unknown:
-            expected = f"expected some of {own}" if own else "it has none of its own"
-            raise TypeError(f"method={name!r} does not take the options {unknown}; {expected}.")
+            expected = f"Pass some of {own}" if own else "It has no options"
+            raise TypeError(f"method={name!r} does not take the options {unknown}. {expected}.")
 
     def threads(self, options: Mapping[str, Any]) -> int:
         """Number of densities that `fit` mostly evaluates at the same time, given its options."""

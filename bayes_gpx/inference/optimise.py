@@ -94,9 +94,9 @@ def climb(
                 (optima[top],) = (_finished(evaluate, optimum) for optimum in highest)
     if not any(o.log_density > -LOST for o in optima):
         raise NowhereFinite(
-            "The log density is not finite at any start. Expected priors that allow "
-            "hyperparameters of moderate size on the model's scale, and noise well above 0; check "
-            "priors, fixed values such as sigma, and kernel."
+            "The log density is not finite at any start. Use priors that allow hyperparameters of "
+            "moderate size on the model's scale, and noise well above 0; check priors, fixed "
+            "values such as sigma, and kernel."
         )
     best = max(optima, key=lambda o: o.log_density)
     if not best.converged:

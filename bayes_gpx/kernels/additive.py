@@ -110,14 +110,14 @@ class Additive(pm.gp.cov.Covariance):
         d, ls = self.n_dims, pt.as_tensor_variable(ls)
         order = d if order is None else order
         if not 1 <= order <= d:
-            raise ValueError(f"order is {order}; expected from 1 to the {d} features.")
+            raise ValueError(f"order is {order}, but must be from 1 to the {d} features.")
         if variances is None:
             variances = [1.0 / (order * comb(d, r)) for r in range(1, order + 1)]
         variances = pt.as_tensor_variable(variances).astype("floatX")
         for name, values, size in (("ls", ls, d), ("variances", variances, order)):
             scalar = name == "ls" and values.ndim == 0
             if not scalar and (values.ndim != 1 or values.type.shape[0] not in (None, size)):
-                raise ValueError(f"{name} has shape {values.type.shape}; expected ({size},).")
+                raise ValueError(f"{name} has shape {values.type.shape}, but must have ({size},).")
         self.order, self.variances = order, variances
         self.parts = [base(1, ls=ls if ls.ndim == 0 else ls[i]) for i in range(d)]
         if measure is not None:

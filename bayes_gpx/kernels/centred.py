@@ -43,22 +43,22 @@ def measures(measure: str | tuple | TensorLike, d: int) -> list[Measure]:
     if isinstance(measure, str) or (isinstance(measure, tuple) and isinstance(measure[0], str)):
         kind, *numbers = (measure,) if isinstance(measure, str) else measure
         if kind not in PARAMETERS or len(numbers) not in (0, 2):
-            raise ValueError(f"measure is {measure!r}; expected {EXPECTED}.")
+            raise ValueError(f"measure is {measure!r}. Pass {EXPECTED}.")
         made, defaults = PARAMETERS[kind]
         given = [np.broadcast_to(np.asarray(v, float), (d,)) for v in numbers or defaults]
         if not np.isfinite(given).all():
-            raise ValueError(f"measure is {measure!r}; expected finite numbers.")
+            raise ValueError(f"measure is {measure!r}. Pass finite numbers.")
         return [made(*own) for own in zip(*given, strict=True)]
     rows = np.asarray(measure, float)
     if rows.ndim != 2 or rows.shape[1] != d or not rows.size or not np.isfinite(rows).all():
         raise ValueError(
-            f"measure has shape {rows.shape}; expected finite rows of {d} columns, or {EXPECTED}."
+            f"measure has shape {rows.shape}. Pass finite rows of {d} columns, or {EXPECTED}."
         )
     found = [_empirical(column) for column in rows.T]
     for k, own in enumerate(found):
         if len(own.points) < 2:
             raise ValueError(
-                f"measure: all rows have {own.points[0]:g} in column {k}; expected at least two "
+                f"measure: all rows have {own.points[0]:g} in column {k}. Pass at least two "
                 "different values in each column."
             )
     return found
@@ -71,7 +71,7 @@ EXPECTED = (
 
 def _gaussian(mean, sd):
     if not sd > 0.0:
-        raise ValueError(f"measure: the sd is {sd}; expected a positive number.")
+        raise ValueError(f"measure: the sd is {sd}. Pass a positive number.")
     z = np.linspace(-REACH, REACH, STEPS + 1)
     weights = np.exp(-0.5 * z**2)
     return Measure(mean + sd * z, weights / weights.sum())
@@ -79,7 +79,7 @@ def _gaussian(mean, sd):
 
 def _uniform(low, high):
     if not high > low:
-        raise ValueError(f"measure: uniform from {low} to {high}; expected two numbers, low first.")
+        raise ValueError(f"measure: uniform from {low} to {high}. Pass two numbers, low first.")
     t, w = gauss_legendre(NODES)
     return Measure(low + (high - low) * t, w)
 

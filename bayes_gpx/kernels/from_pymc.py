@@ -35,8 +35,8 @@ def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
             return Constant(number)
     if not isinstance(cov_func, cov.Covariance):
         raise ValueError(
-            f"Expected a covariance function of points or a scalar, got {cov_func!r}. White noise "
-            f"belongs in the likelihood, as sigma or sigma_w; jitter is added where it is needed."
+            f"{cov_func!r} is no covariance function of points and no scalar. White noise belongs "
+            "in the likelihood, as sigma or sigma_w; jitter is added where it is needed."
         )
     if kind in LEAVES:
         return Active(LEAVES[kind](cov_func), cov_func.active_dims)

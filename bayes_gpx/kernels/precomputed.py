@@ -113,18 +113,18 @@ def _checked(K):
     """Labels as text and the matrix (N, N) of a covariance."""
     if not isinstance(K, pd.DataFrame):
         raise ValueError(
-            f"K is a {type(K).__name__}; expected a pandas DataFrame with the labels of the objects"
-            " as its index and its columns: pd.DataFrame(K, labels, labels)."
+            f"K is a {type(K).__name__}. Pass a pandas DataFrame with the labels of the objects as "
+            "its index and its columns: pd.DataFrame(K, labels, labels)."
         )
     labels, columns = (tuple(map(str, side)) for side in (K.index, K.columns))
     if labels != columns:
         raise ValueError(
-            "The index and the columns of K differ; expected the same labels in the same order, as "
-            "in K.loc[labels, labels]."
+            "The index and the columns of K differ. Use the same labels in the same order, as in "
+            "K.loc[labels, labels]."
         )
     repeated = sorted({label for label in labels if labels.count(label) > 1})
     if repeated or not labels:
-        raise ValueError(f"K has the repeated labels {repeated}; expected different labels.")
+        raise ValueError(f"K has the repeated labels {repeated}. Use different labels.")
     try:
         matrix = K.to_numpy("float64", copy=True)
     except (TypeError, ValueError) as wrong:
@@ -132,7 +132,7 @@ def _checked(K):
     if not np.isfinite(matrix).all():
         i, j = np.argwhere(~np.isfinite(matrix))[0]
         raise ValueError(
-            f"K has {matrix[i, j]} at {labels[i]!r}, {labels[j]!r}; expected finite numbers."
+            f"K has {matrix[i, j]} at {labels[i]!r}, {labels[j]!r}. Use finite numbers."
         )
     largest = np.abs(matrix).max()
     apart = np.abs(matrix - matrix.T)
@@ -140,15 +140,15 @@ def _checked(K):
         i, j = np.unravel_index(apart.argmax(), apart.shape)
         raise ValueError(
             f"K is not symmetric: {matrix[i, j]:g} at {labels[i]!r}, {labels[j]!r} and "
-            f"{matrix[j, i]:g} at {labels[j]!r}, {labels[i]!r}. Expected a covariance; "
-            "(K + K.T) / 2 may be one."
+            f"{matrix[j, i]:g} at {labels[j]!r}, {labels[i]!r}. Pass a covariance; (K + K.T) / 2 "
+            "may be one."
         )
     matrix = (matrix + matrix.T) / 2.0
     eigenvalues = np.linalg.eigvalsh(matrix)
     if eigenvalues[0] < -ROUND_OFF * max(eigenvalues[-1], 0.0) or not eigenvalues[-1] > 0.0:
         raise ValueError(
-            f"K has eigenvalues from {eigenvalues[0]:g} to {eigenvalues[-1]:g}; expected none "
-            "below 0 and some above, as a covariance has. A similarity that is no covariance "
-            "becomes one if its negative eigenvalues are put to 0 (numpy.linalg.eigh)."
+            f"K has eigenvalues from {eigenvalues[0]:g} to {eigenvalues[-1]:g}, but a covariance "
+            "has none below 0 and some above. A similarity that is no covariance becomes one if "
+            "its negative eigenvalues are put to 0 (numpy.linalg.eigh)."
         )
     return labels, matrix

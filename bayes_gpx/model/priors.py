@@ -165,8 +165,7 @@ DISCRETE = ("int", "uint", "bool")
 
 def _is_discrete(name):
     return (
-        f"The prior of {name} is discrete; expected a distribution of real numbers, such as "
-        f"{_form()}."
+        f"The prior of {name} is discrete. Pass a distribution of real numbers, such as {_form()}."
     )
 
 

@@ -37,9 +37,9 @@ def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
         if all(np.isfinite(array).all() for array in arrays):
             return arrays, jitter
     raise ValueError(
-        "The covariance of the observations is not positive definite, even with "
-        f"{JITTERS[-1]:g} of its mean diagonal added. Expected finite hyperparameters of "
-        "moderate size; check them for values such as 0, inf or 1e150."
+        f"The covariance of the observations is not positive definite, even with {JITTERS[-1]:g} "
+        "of its mean diagonal added. Use finite hyperparameters of moderate size, and check them "
+        "for values such as 0, inf or 1e150."
     )
 
 

@@ -48,7 +48,7 @@ def rule(method: str, steps: int | None) -> Rule:
     Simpson's.
     """
     if method not in METHODS:
-        raise ValueError(f"Unknown method {method!r}; expected 'exact' or one of {METHODS}.")
+        raise ValueError(f"Unknown method {method!r}. Pass 'exact' or one of {METHODS}.")
     least = 2 if method == "simpson" else 1
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < least or steps % least:
         kind = "an even number, 2 or more" if least == 2 else "a whole number, 1 or more"

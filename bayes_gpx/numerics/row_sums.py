@@ -232,7 +232,8 @@ class RowSums(Sloped):
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         if self.slopes_of is not None:
             raise NotImplementedError(
-                "Sums over rows have first derivatives alone; expected a graph without second ones."
+                "Sums over rows have first derivatives alone. Use a graph without second "
+                "derivatives."
             )
         graph = self.graph
         alone = [out.type.ndim for out in graph.outputs] == [0]

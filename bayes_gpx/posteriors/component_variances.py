@@ -42,9 +42,9 @@ def orthogonal(kernel: Kernel, d: int) -> Term:
         if all(isinstance(_constrained(part), ZeroMean) for part in varying[0].kernel.parts):
             return varying[0]
     raise ValueError(
-        "The kernel's components are not orthogonal, so that their variances do not add up; "
-        "expected one bx.Additive(..., measure=...), perhaps with a constant: "
-        "kernel=lambda d: bx.Additive(d, ls, 2, measure='gaussian') + pm.gp.cov.Constant(1.0)."
+        "The kernel's components are not orthogonal, so their variances do not add up. Use one "
+        "bx.Additive(..., measure=...), perhaps with a constant: kernel=lambda d: bx.Additive(d, "
+        "ls, 2, measure='gaussian') + pm.gp.cov.Constant(1.0)."
     )
 
 

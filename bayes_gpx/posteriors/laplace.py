@@ -85,7 +85,7 @@ def laplace(
     missing = [name for name in likelihood.hyperparameters if name not in theta]
     if missing:
         raise ValueError(
-            f"theta lacks {missing}; expected all of {list(likelihood.hyperparameters)}, the "
+            f"theta lacks {missing}. Pass all of {list(likelihood.hyperparameters)}, the "
             "likelihood's hyperparameters."
         )
     y = pt.as_tensor_variable(y)

@@ -172,8 +172,8 @@ def basis(gp: BasisProcess, beta_mean: TensorLike, beta_chol: TensorLike) -> "Lo
     """
     if not isinstance(gp, BasisProcess):
         raise ValueError(
-            f"gp is a {type(gp).__name__}; expected a BasisProcess, from "
-            "bx.expanded(gp, bx.HSGP(m, c), X)."
+            f"gp is a {type(gp).__name__}. Pass a BasisProcess, from bx.expanded(gp, bx.HSGP(m, "
+            "c), X)."
         )
     mean, spread = pt.as_tensor(beta_mean), pt.as_tensor(beta_chol)
     return LowRank(LowRankDesign(gp, None, 0.0, None), mean, None, spread)

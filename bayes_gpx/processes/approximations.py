@@ -39,7 +39,9 @@ class RandomFeatures:
         _whole("m", self.m, least=2)
         _whole("seed", self.seed, least=0)
         if self.m % 2:
-            raise ValueError(f"m is {self.m}; expected an even number, of sines and cosines.")
+            raise ValueError(
+                f"m is {self.m}. Pass an even number, because sines and cosines come in pairs."
+            )
 
     def standard(self, number: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Standard normals (d, m / 2) and uniforms (m / 2,) for the summand of this number."""
@@ -87,13 +89,13 @@ class HSGP:
         if several:
             object.__setattr__(self, "m", tuple(self.m))
         if not (isinstance(self.c, int | float) and np.isfinite(self.c) and self.c > 1):
-            raise ValueError(f"c is {self.c!r}; expected a number above 1, such as 1.5.")
+            raise ValueError(f"c is {self.c!r}. Pass a number above 1, such as 1.5.")
 
     def along(self, d: int) -> tuple[int, ...]:
         """Number of sines along each of d columns."""
         m = self.m if isinstance(self.m, tuple) else (self.m,) * d
         if len(m) != d:
-            raise ValueError(f"HSGP has m for {len(m)} columns; expected one for each of {d}.")
+            raise ValueError(f"HSGP has m for {len(m)} columns. Pass one for each of {d}.")
         return m
 
     def size(self, d: int) -> int:
@@ -141,7 +143,7 @@ class Inducing:
         points = np.asarray(self.m)
         if points.ndim != 2 or points.dtype.kind not in "iuf" or not np.isfinite(points).all():
             raise ValueError(
-                f"Inducing points have shape {points.shape}; expected finite numbers (m, d)."
+                f"Inducing points have shape {points.shape}. Pass finite numbers (m, d)."
             )
         object.__setattr__(self, "m", tuple(map(tuple, points.astype("float64").tolist())))
 
@@ -164,4 +166,4 @@ def refuse_large(approximation: RandomFeatures | HSGP | Inducing, d: int) -> Non
 def _whole(name, value, least):
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:
-        raise ValueError(f"{name} is {value!r}; expected a whole number of at least {least}.")
+        raise ValueError(f"{name} is {value!r}. Pass a whole number of at least {least}.")

@@ -190,7 +190,7 @@ def expanded(
     BasisProcess; or OutputBasis, for several outputs
     """
     if isinstance(process, GroupedProcess):
-        raise NoBasis("A process of groups has no basis functions; expected one without groups.")
+        raise NoBasis("A process of groups has no basis functions. Use one without groups.")
     X = pt.as_tensor_variable(X)
     if isinstance(process, OutputProcess):
         parts = tuple(expanded(part, approximation, X[:, :-1]) for part in process.parts)

@@ -62,7 +62,7 @@ def _opened(kernel, L, M):
         if finer is not None:
             found = covariance(kernel, finer, second)
             return found if first is L else found.T
-    raise ValueError(f"No covariance is known of {L.name} with {M.name}, nor combinations.")
+    raise ValueError(f"There is no covariance of {L.name} with {M.name}, nor of combinations.")
 
 
 def of_values(kernel: Kernel, L: AtPoints, M: AtPoints) -> TensorVariable:

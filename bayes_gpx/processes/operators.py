@@ -500,5 +500,5 @@ def _identity(sample, X):
     if sample == "new":
         return sample
     raise ValueError(
-        f"sample is {sample!r}; expected 'new', 'train' or the positions of training samples."
+        f"sample is {sample!r}. Pass 'new', 'train' or the positions of training samples."
     )

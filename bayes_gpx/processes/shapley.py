@@ -108,7 +108,7 @@ def block_by_coalitions(
     if len(players) > MOST_PAIRED:
         raise NoProduct(
             f"{len(players)} features and a kernel that is no product over features: Shapley "
-            f"values of all rows at once are known of at most {MOST_PAIRED}. Pass `among`, and one "
+            f"values of all rows at once exist for at most {MOST_PAIRED}. Pass `among`, and one "
             "row at a time."
         )
     among = all_coalitions(players)

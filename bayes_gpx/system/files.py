@@ -13,7 +13,7 @@ from typing import IO
 def read_path(path: str | PathLike) -> Path:
     """Convert the user's path; raises ValueError for other types."""
     if not isinstance(path, str | PathLike):
-        raise ValueError(f"path is a {type(path).__name__}; expected the name of a file.")
+        raise ValueError(f"path is a {type(path).__name__}. Pass the name of a file.")
     return Path(path)
 
 
@@ -24,7 +24,7 @@ def writable(path: str | PathLike) -> Path:
     """
     path = read_path(path)
     if not path.parent.is_dir() or path.is_dir():
-        raise ValueError(f"{path} cannot be written; expected a file name in a folder that exists.")
+        raise ValueError(f"{path} cannot be written. Pass a file name in a folder that exists.")
     if _takes_bytes_only(path):
         return path
     beside = _beside(path)
@@ -35,8 +35,8 @@ def writable(path: str | PathLike) -> Path:
         beside.unlink()
     except OSError as refused:
         raise ValueError(
-            f"{path} cannot be written: {refused.strerror}. Expected a folder, and a file if it "
-            "exists, that you may write to; choose another place."
+            f"{path} cannot be written: {refused.strerror}. Choose a folder, and a file if it "
+            "exists, that you may write to."
         ) from refused
     return path
 

@@ -60,7 +60,7 @@ def check_likelihood(
     theta = {name: 1.3 for name in likelihood.hyperparameters} | dict(theta or {})
     require(
         set(theta) == set(likelihood.hyperparameters),
-        f"theta has {sorted(theta)}; expected {sorted(likelihood.hyperparameters)}.",
+        f"theta has {sorted(theta)}, but must have {sorted(likelihood.hyperparameters)}.",
     )
     hash(likelihood)
     rng, y = np.random.default_rng(seed), np.asarray(y, "float64")

@@ -116,7 +116,7 @@ def test_a_baseline_from_a_table_is_averaged_over(folder, tmp_path, refused):
     expected = found["attribution_mean"].values.ravel()
     assert_allclose(pd.read_csv(out)["attribution_mean"], expected, rtol=1e-8)
     code, said = refused(*words, "--baseline", folder / "data.csv")
-    assert code == 1 and "24 rows; expected at most 20" in said
+    assert code == 1 and "24 rows, but can have at most 20" in said
 
 
 def test_a_category_has_one_line_and_its_level_is_its_value(tmp_path, capsys):

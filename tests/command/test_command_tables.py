@@ -213,7 +213,7 @@ def test_roles_that_clash_are_refused(visits, refused, tmp_path):
         "--out",
         tmp_path / "e.csv",
     ]
-    assert "expected two files" in refused(*words, "--predictions", tmp_path / "e.csv")[1]
+    assert "Pass two files" in refused(*words, "--predictions", tmp_path / "e.csv")[1]
     pd.read_csv(folder / "visits.csv").drop(columns="patient").to_csv(
         tmp_path / "n.csv", index=False
     )

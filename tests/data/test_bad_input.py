@@ -89,7 +89,7 @@ def test_training_data(regression, name):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kernel": "rbf"}, r"kernel: unknown 'rbf'; expected one of .*expquad"),
+        ({"kernel": "rbf"}, r"kernel: unknown 'rbf'. Pass one of .*expquad"),
         ({"kernel": "expqad"}, "Did you mean 'expquad'"),
         ({"kernel": 3}, "kernel is 3"),
         ({"kernel": lambda d: d}, "returned int"),
@@ -263,7 +263,7 @@ def test_the_model_keeps_its_own_copy(regression):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"draws": 0}, "draws is 0; expected a whole number of at least 1"),
+        ({"draws": 0}, "draws is 0. Pass a whole number of at least 1"),
         ({"draws": 2.5}, "draws is 2.5"),
         ({"num_draws": "3"}, "num_draws is '3'"),
         ({"seed": "lucky"}, "seed is 'lucky'"),
@@ -281,14 +281,14 @@ def test_options_of_verbs(regression, options, message):
 @pytest.mark.parametrize("features", ["age", [], ["age", "age"]])
 def test_features_are_a_list_of_different_names(regression, features):
     X, _, y, _, _ = regression
-    with pytest.raises(ValueError, match="expected a list of different names"):
+    with pytest.raises(ValueError, match="Pass a list of different names"):
         bx.weights(bx.GPX(X, y), {**THETA, "sigma_w": 0.1}, features=features)
 
 
 def test_counts_of_fit(regression):
     X, _, y, _, _ = regression
     for options in ({"draws": 0}, {"chains": 0}, {"tune": -1}):
-        with pytest.raises(ValueError, match="expected a whole number of at least 1"):
+        with pytest.raises(ValueError, match="Pass a whole number of at least 1"):
             bx.GP(X, y).fit("nuts", **options)
 
 

@@ -309,7 +309,7 @@ def test_numbers_as_names_of_columns_are_their_words():
     [
         ({"obs": [0]}, "obs was given, but all rows are explained"),
         ({"joint": True}, "joint was given, but all rows are explained"),
-        ({"executor": "two processes"}, "executor is a str; expected one of concurrent.futures"),
+        ({"executor": "two processes"}, "executor is a str. Pass one of concurrent.futures"),
     ],
 )
 def test_explanations_in_parts_refuse(options, message):

@@ -281,12 +281,12 @@ def test_of_the_response_are_the_functions_taken_to_it(likelihood):
 @pytest.mark.parametrize(
     ("verb", "options", "message"),
     [
-        ("importances", {"measures": ["what"]}, "measures: unknown 'what'; expected one of"),
+        ("importances", {"measures": ["what"]}, "measures: unknown 'what'. Pass one of"),
         ("importances", {"measures": "sobol_first"}, "Pass a list of different names"),
-        ("importances", {"on": "y"}, "on: unknown 'y'; expected one of"),
-        ("partial_dependence", {"on": "y"}, "on: unknown 'y'; expected one of"),
+        ("importances", {"on": "y"}, "on: unknown 'y'. Pass one of"),
+        ("partial_dependence", {"on": "y"}, "on: unknown 'y'. Pass one of"),
         ("partial_dependence", {"features": ["what"]}, "features: unknown 'what'"),
-        ("partial_dependence", {"steps": 1}, "steps is 1; expected a whole number of at least 2"),
+        ("partial_dependence", {"steps": 1}, "steps is 1. Pass a whole number of at least 2"),
         ("partial_dependence", {"keep": "all"}, "keep: unknown 'all'"),
     ],
 )

@@ -122,7 +122,7 @@ def test_random_orders_and_what_is_refused():
     assert_allclose(found["attribution_mc_error"], orders.errors(values), atol=1e-9)
     with pytest.raises(ValueError, match="one baseline and 'exact'"):
         bx.attributions(model, THETA, X_NEW, of="log_variance", baseline=X[:2])
-    with pytest.raises(ValueError, match="'sd'; expected one of"):
+    with pytest.raises(ValueError, match="'sd'. Pass one of"):
         bx.attributions(model, THETA, X_NEW, of="sd")
     for likelihood, match in (("bernoulli", "on='latent'"), ("categorical", "no one variance")):
         labels = bx.GP(X, np.digitize(Y, [0.0]), likelihood=likelihood)

@@ -147,7 +147,7 @@ def test_plots_show_the_reference_in_place_of_a_line_at_0(found):
 
 def test_what_no_other_rows_can_replace_is_refused(fitted):
     model, idata = fitted
-    with pytest.raises(ValueError, match="null is 0; expected a whole number"):
+    with pytest.raises(ValueError, match="null is 0. Pass a whole number"):
         bx.relevance(model, idata, null=0, **QUIET)
     labels = bx.GP(X[["real", "noise"]], list("abc") * 10, likelihood="categorical")
     theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0}

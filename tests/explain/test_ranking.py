@@ -103,13 +103,13 @@ def test_screening_takes_the_more_relevant_half(model):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"pairs": [("x0", "x0")]}, r"\('x0', 'x0'\) is no pair; expected two different names"),
-        ({"pairs": [("x0", "what")]}, "pairs: unknown 'what'; expected one of .*x0"),
+        ({"pairs": [("x0", "x0")]}, r"\('x0', 'x0'\) is no pair. Pass two different names"),
+        ({"pairs": [("x0", "what")]}, "pairs: unknown 'what'. Pass one of .*x0"),
         ({"pairs": ["x0"]}, "'x0' is no pair"),
         ({"pairs": [("x0", "x1", "x2")]}, "is no pair"),
         ({"pairs": [("x0", "x1"), ("x1", "x0")]}, "list of different pairs"),
         ({"pairs": []}, "list of different pairs"),
-        ({"pairs": "best"}, "pairs: unknown 'best'; expected one of .*screened"),
+        ({"pairs": "best"}, "pairs: unknown 'best'. Pass one of .*screened"),
         ({"factor": 3}, r"factor is 3. Pass 1 \(the supplement\) or 2"),
         ({"over": "chains"}, "over: unknown 'chains'"),
         ({"keep": "all"}, "keep: unknown 'all'"),
@@ -123,8 +123,8 @@ def test_interactions_refuse(model, options, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"features": ["what"]}, "features: unknown 'what'; expected one of .*x0"),
-        ({"features": "x0"}, "expected a list of different names"),
+        ({"features": ["what"]}, "features: unknown 'what'. Pass one of .*x0"),
+        ({"features": "x0"}, "Pass a list of different names"),
         ({"method": "exact", "step": 0.1}, "step is for method='finite_difference'"),
         ({"method": "finite_difference", "step": 0}, "step is 0. Pass a positive number"),
         ({"method": "difference"}, "method: unknown 'difference'"),
@@ -139,7 +139,7 @@ def test_what_has_no_ranks_or_pairs_is_refused(model):
     mixed = bx.relevance(model, THETA, over="mixture", **QUIET)
     with pytest.raises(ValueError, match="Pass the result of bx.relevance .*over='draws'"):
         bx.ranking(mixed)
-    with pytest.raises(ValueError, match="ci_prob is 2; expected a probability"):
+    with pytest.raises(ValueError, match="ci_prob is 2. Pass a probability"):
         bx.ranking(averages(np.ones((1, 1, 3))), ci_prob=2)
     X, y = model.training.X.values[:, :1], model.training.y
     with pytest.raises(ValueError, match="The model has one feature, x0"):

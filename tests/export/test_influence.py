@@ -115,7 +115,7 @@ def test_densities_of_other_likelihoods(likelihood):
 def test_what_is_refused():
     model, some = bx.GP(X, Y, scale=False), {"draws": 5, **QUIET}
     functions = bx.sample_functions(model, THETA, seed=1, **some)
-    with pytest.raises(ValueError, match="functions is a GP; expected what bx.sample_functions"):
+    with pytest.raises(ValueError, match="functions is a GP. Pass the result of bx.sample"):
         bx.influence_tree(model, functions.predictions())
     others = bx.sample_functions(model, THETA, seed=2, **some)
     drawn = bx.derivatives(model, THETA, PLACES, **some)

@@ -555,7 +555,7 @@ def test_a_method_of_somebody_elses_is_a_class_and_a_name(regression, monkeypatc
     idata = model.fit("start", start=given, seed=1, progressbar=False)
     assert idata["posterior"].attrs["inference_method"] == "start"
     assert_allclose(idata["posterior"]["lengthscale"].values[0, 0], 2.0)
-    with pytest.raises(TypeError, match=r"'start' does not take .*'draws_of'.*none of its own"):
+    with pytest.raises(TypeError, match=r"'start' does not take .*'draws_of'.*It has no options"):
         model.fit("start", start=given, draws_of=1)
     with pytest.raises(TypeError, match=r"'svgp' does not take .*'batch'.*'minibatch', 'steps'"):
         model.fit("svgp", batch=10)
@@ -584,7 +584,7 @@ def test_starts_run_by_an_executor_end_where_threads_end(regression):
     found, expected = (model.fit("laplace", **options, **o) for o in ({"executor": Sent()}, {}))
     for group in ("starts", "posterior"):
         xr.testing.assert_equal(found[group].to_dataset(), expected[group].to_dataset())
-    with pytest.raises(ValueError, match=r"expected one of concurrent\.futures"):
+    with pytest.raises(ValueError, match=r"Pass one of concurrent\.futures"):
         model.fit("map", executor=3)
 
 

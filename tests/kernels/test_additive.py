@@ -187,10 +187,10 @@ def test_active_columns_and_own_priors(rng):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"order": 4}, "order is 4; expected from 1 to the 3 features"),
+        ({"order": 4}, "order is 4, but must be from 1 to the 3 features"),
         ({"order": 0}, "order is 0"),
-        ({"ls": [1.0, 2.0]}, r"ls has shape \(2,\); expected \(3,\)"),
-        ({"order": 2, "variances": [1.0]}, r"variances has shape \(1,\); expected \(2,\)"),
+        ({"ls": [1.0, 2.0]}, r"ls has shape \(2,\), but must have \(3,\)"),
+        ({"order": 2, "variances": [1.0]}, r"variances has shape \(1,\), but must have \(2,\)"),
     ],
 )
 def test_what_does_not_fit_is_refused(arguments, message):

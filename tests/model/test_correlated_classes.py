@@ -245,7 +245,7 @@ def test_the_model_in_pymc_draws_labels_and_their_covariance():
         ({"groups": list("ab") * 15}, "groups=None"),
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 4}, "at most as many shared functions as there are classes"),
-        ({"correlation": -1}, "expected a whole number of at least 0"),
+        ({"correlation": -1}, "Pass a whole number of at least 0"),
         ({"correlation": 0.5}, "whole number of at least 0"),
         ({"correlation": None}, "whole number of at least 0"),
     ],

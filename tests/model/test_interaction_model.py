@@ -154,7 +154,7 @@ def test_refusals(data):
     X, y = data
     model = bx.GP(X, y)
     for pairs, message in (
-        ([("a", "a")], "is no pair; expected two different names"),
+        ([("a", "a")], "is no pair. Pass two different names"),
         ([("a", "what")], "pairs: unknown 'what'"),
         ([("a", "b"), ("b", "a")], "list of different pairs"),
     ):

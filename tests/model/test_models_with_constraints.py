@@ -180,7 +180,7 @@ def test_the_evidence_is_the_density_of_y_that_hyperparameters_are_inferred_by(t
     [
         ("rising", "Pass objects of bx.constraints, such as bx.constraints.Increasing"),
         (Increasing("doze"), "constraints: unknown 'doze'"),
-        (Increasing("dose", at=0), "at is 0; expected a whole number"),
+        (Increasing("dose", at=0), "at is 0. Pass a whole number"),
         (Increasing("dose", strength=0.0), "Pass a positive number"),
         (Slope("dose"), "Pass both mean and sd, or one or both of low and high"),
         (Slope("dose", mean=1.0), "Pass both mean and sd"),

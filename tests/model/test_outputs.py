@@ -312,7 +312,7 @@ def test_what_outputs_share_is_drawn_from_the_prior():
         ),
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 4}, "at most as many shared functions"),
-        ({"correlation": -1}, "expected a whole number of at least 0"),
+        ({"correlation": -1}, "Pass a whole number of at least 0"),
         ({"likelihood": "poisson"}, "must have one dimension"),
     ],
 )

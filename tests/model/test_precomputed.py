@@ -145,7 +145,7 @@ def test_a_label_that_k_does_not_know_is_named(gp, words, y, K):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda K: K.to_numpy(), "is a ndarray; expected a pandas DataFrame"),
+        (lambda K: K.to_numpy(), "is a ndarray. Pass a pandas DataFrame"),
         (lambda K: K.iloc[:, ::-1], "index and the columns of K differ"),
         (lambda K: K.iloc[:, :-1], "index and the columns of K differ"),
         (lambda K: K.iloc[[0, 0, 1], [0, 0, 1]], "repeated labels"),

@@ -77,9 +77,9 @@ def test_callables_are_asked_for_again(regression, tmp_path):
 @pytest.mark.parametrize("given", [3, None])
 def test_what_is_no_path_is_refused(regression, given):
     model = bx.GPX(regression[0], regression[2])
-    with pytest.raises(ValueError, match=f"path is a {type(given).__name__}; expected the name of"):
+    with pytest.raises(ValueError, match=f"path is a {type(given).__name__}. Pass the name of"):
         bx.load(given)
-    with pytest.raises(ValueError, match=f"path is a {type(given).__name__}; expected the name of"):
+    with pytest.raises(ValueError, match=f"path is a {type(given).__name__}. Pass the name of"):
         bx.save(model, known(model, [THETA]), given)
 
 

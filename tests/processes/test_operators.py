@@ -97,7 +97,7 @@ def test_pairs_that_nothing_is_known_of_say_so(rng):
 
     x = rng.normal(size=(3, D))
     process = bx.GaussianProcess(pm.gp.cov.ExpQuad(D, ls=1.0))
-    with pytest.raises(ValueError, match="known of unknown with evaluate"):
+    with pytest.raises(ValueError, match="covariance of unknown with evaluate"):
         process.covariance(Unknown(x), OPS.evaluate(x))
     with pytest.raises(ValueError, match="weight is defined for a WeightProcess"):
         process.covariance(OPS.evaluate(x), OPS.weight(x))

@@ -241,7 +241,7 @@ def test_a_baseline_far_from_the_data_is_warned_of(fitted, tmp_path, monkeypatch
         ({"path": "nowhere/at/all.html"}, "in a folder that exists"),
         ({"obs": [99]}, "no rows labelled"),
         ({"baseline": "average"}, "unknown 'average'"),
-        ({"attribution": "permutations"}, "'permutations'; expected one of"),
+        ({"attribution": "permutations"}, "'permutations'. Pass one of"),
         ({"units": ["mm"]}, "Pass a dict"),
         ({"seed": -1}, "seed is -1"),
     ],

@@ -73,9 +73,9 @@ def refuse_parts(given: Conditioning) -> None:
     """Raise if leaving rows out needs all others in memory, and data are out-of-core."""
     if given.parts is not None:
         raise ValueError(
-            "The training rows are read in parts, and leaving one out needs all others at hand; "
-            "expected rows in memory, or rows that enter by sums: HSGP with normal noise, in a GPX "
-            "with sigma_w fixed at 0. Fit a sample of the rows."
+            "The training rows are out-of-core data, but leaving one out needs all others in "
+            "memory. Use rows in memory, or sufficient statistics: HSGP with normal noise, in a "
+            "GPX with sigma_w fixed at 0. Fit a sample of the rows."
         )
 
 
