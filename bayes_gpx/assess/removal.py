@@ -140,5 +140,5 @@ def explanation_in(dataset: xr.Dataset, names: Sequence[str]) -> str:
             f"{verbs}, a single observation as dataset.isel(obs=[0])."
         )
     if "value" not in dataset:
-        raise ValueError("The dataset has no `value`; pass the verb the Z_new that it explains.")
+        raise ValueError("The dataset has no `value`. Pass Z_new to the explanation function, too.")
     return held[0]

@@ -99,10 +99,9 @@ def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True)
     against = list(dict.fromkeys(np.array(names)[unlikely].tolist()))
     if against:
         warn(
-            f"The data alone give {against} a probability below {UNLIKELY} at one of their points; "
-            "expected constraints that the data do not contradict. Look at data_mean, data_sd and "
-            "data_probability in idata['constraints'], and compare leave-one-out densities with "
-            "those of a model without these constraints.",
+            f"The data alone give {against} a probability below {UNLIKELY} at one of their points. "
+            "Look at data_mean, data_sd and data_probability in idata['constraints'], and compare "
+            "leave-one-out densities with those of a model without these constraints.",
             ConstraintConflictWarning,
         )
     return dataset

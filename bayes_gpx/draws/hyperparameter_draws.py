@@ -167,7 +167,7 @@ def _differences(model, idata):
             continue
         if own.get(name) != written.get(name):
             known, found = (_short(said.get(name)) for said in (own, written))
-            yield f"its {name} is {found}, expected {known}"
+            yield f"its {name} is {found}, but must be {known}"
     posterior, names = idata["posterior"], model.posterior_names
     inferred = [names[n] for n in model.hyperparameters if n not in model.fixed]
     missing = [name for name in inferred if name not in posterior]
@@ -185,9 +185,9 @@ def _differences(model, idata):
         known = columns[h.dim]  # files of version 0.1 have a value for each indicator
         expected = min(known, key=len)
         if found.ndim == 3 and found.shape[-1] not in map(len, known):
-            yield f"{h.name} has {found.shape[-1]} values, expected {len(expected)}"
+            yield f"{h.name} has {found.shape[-1]} values, but must have {len(expected)}"
         elif labels is not None and (own := tuple(map(str, labels.values))) not in known:
-            yield f"{h.name} is labelled {list(own)}, expected {list(expected)}"
+            yield f"{h.name} is labelled {list(own)}, but must be {list(expected)}"
     training = model.training
     data = training.scaled() | {"y": training.y, "X": training.X.values}
     if training.Z is not None:

@@ -152,8 +152,8 @@ class Likelihood(ABC):
         `bayes_gpx.likelihoods.predictive`.
         """
         raise ValueError(
-            f"{type(self).__name__} does not say how far two of its predictive distributions are "
-            "apart, which relevance is made of; ask bx.importances or bx.attributions."
+            f"{type(self).__name__} has no divergence between two of its predictive distributions, "
+            "which relevance needs. Use bx.importances or bx.attributions."
         )
 
     @property

@@ -79,8 +79,8 @@ def infer(
     chosen = method_named(method)
     if latent != "sample" and not model.objective.free_RVs:
         raise ValueError(
-            f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass "
-            "them to the verbs as a dict, or fix fewer of them."
+            f"All hyperparameters are fixed, so method={method!r} has nothing to infer. Pass them "
+            "to the explanation functions as a dict, or fix fewer of them."
         )
     for name, value in (("draws", draws), ("tune", tune), ("chains", chains)):
         count(name, value)

@@ -323,7 +323,9 @@ def _joined(L, other=None):
     """The operator at points that hold X and Z side by side, for the kernel of `_side_by_side`."""
     d, p = _widths(L, *([] if other is None else [other]))
     if not (L.tied or isinstance(L, Value)):
-        raise ValueError(f"{L.name} with Z held is not asked jointly with one whose Z is X.")
+        raise ValueError(
+            f"{L.name} with Z held has no covariance with an operator that takes X as Z."
+        )
     joined = replace(L, X=pt.concatenate([L.X, pt.specify_shape(L.Z, (None, p))], axis=1))
     if not isinstance(L, FromBaseline):
         return joined
