@@ -12,6 +12,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
+    comparisons,
     components,
     contributions,
     interactions,
@@ -422,6 +423,13 @@ class Findings:
         features = list(self.model.training.X.levels)
         options = {**self.thinned, "seed": self.seed, "progressbar": False, "ci_prob": self.prob}
         return self._of(partial_dependence, obs=self.some, features=features, **options)
+
+    @cached_property
+    def compared_levels(self):
+        """Each level of the categorical columns against the first, on average over some rows."""
+        variables = {name: list(levels) for name, levels in self.model.training.X.levels.items()}
+        options = {"variables": variables, "average": True, **self.sampled}
+        return self._of(comparisons, obs=self.some, **options)
 
     @cached_property
     def sloped(self):

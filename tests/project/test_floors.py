@@ -54,8 +54,8 @@ plots: selection layout visuals predictions weights components derivatives slope
     importances project
 export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/constraints sections/cautions sections/inference
-    sections/checks sections/observations sections/ranks sections/slopes sections/models
-    sections/citing results report
+    sections/checks sections/observations sections/ranks sections/slopes sections/summary
+    sections/models sections/citing results report
 demo
 cli_arguments
 cli_rows

@@ -10,7 +10,12 @@ from bayes_gpx.reporting.sections.models import MODELS as MODELS
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS
 from bayes_gpx.reporting.sections.ranks import RANKS
 from bayes_gpx.reporting.sections.slopes import SLOPES
+from bayes_gpx.reporting.sections.summary import SUMMARY
 
-SECTIONS = (CARD, CAUTIONS, INFERENCE, CHECKS, RANKS, SLOPES, OBSERVATIONS, CITING)
-"""Sections in the order of a report. Before the last come `CONSTRAINTS` and `MODELS`, if there are
-constraints or other models."""
+SECTIONS = (
+    SUMMARY, CAUTIONS, RANKS, SLOPES, OBSERVATIONS, CHECKS, INFERENCE, CARD, CITING,
+)  # fmt: skip
+"""Sections in the order of a report: the answer, its pictures, and what it rests on.
+
+Before the last come `CONSTRAINTS` and `MODELS`, if there are constraints or other models.
+"""

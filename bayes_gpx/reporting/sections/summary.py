@@ -1,0 +1,131 @@
+"""The answer first: how well the model predicts, and its strongest effects."""
+
+import numpy as np
+
+from bayes_gpx.reporting.page import Points, Prose, Section, interval, number
+
+STRONGEST = 3
+"""Effects in the summary."""
+
+LEAST_SPARE = 1e-6
+"""Leverage below 1 by at least this; a row with less decides the linear model alone."""
+
+
+def _error(findings):
+    """Error of left-out or held-out rows, next to a linear model and the mean."""
+    training = findings.model.training
+    if not training.stored:
+        return
+    if findings.y_new is None:
+        observed, found, rows = training.y, findings.left_out, "left-out"
+    else:
+        observed, found, rows = findings.y_new, findings.held_out, "held-out"
+    if training.labels is not None:
+        yield Prose(_classified(training, observed.astype(int), found, rows))
+        return
+    mean, linear = _rivals(findings)
+    error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
+    share = 1 - error**2 / np.mean((observed - mean) ** 2)
+    others = f"Their mean alone has {number(np.sqrt(np.mean((observed - mean) ** 2)))}"
+    if linear is not None:
+        others = (
+            f"A linear regression has {number(np.sqrt(np.mean((observed - linear) ** 2)))}, and "
+            f"{others[0].lower()}{others[1:]}"
+        )
+    unit = findings.units.get(training.y_name, "")
+    yield Prose(
+        f"The model predicts {rows} rows with a root mean squared error of {number(error)}"
+        f"{f' {unit}' if unit else ''} (R² {share:.2f}). {others}."
+    )
+
+
+def _classified(training, code, found, rows):
+    shares = found["probability_mean"].values
+    shares = shares if shares.ndim == 2 else np.stack([1.0 - shares, shares], axis=1)
+    right, most = (shares.argmax(axis=1) == code).mean(), np.bincount(training.y.astype(int))
+    return (
+        f"The model gives the observed label the highest probability in {right:.0%} of the {rows} "
+        f"rows. The most frequent label alone is right in {(code == most.argmax()).mean():.0%}."
+    )
+
+
+def _rivals(findings):
+    """Predictions by the mean and by least squares; no linear ones where rows decide them alone.
+
+    Left-out rows have closed forms: y_i - e_i / (1 - h_i), with residuals e and leverages h.
+    """
+    training = findings.model.training
+    columns = [training.X.values] + ([training.Z.values] if findings.by_place else [])
+    design = np.column_stack([np.ones(training.n), *columns])
+    center, y = design[:, 1:].mean(axis=0), training.y
+    design[:, 1:] -= center
+    basis, sizes, _ = np.linalg.svd(design, full_matrices=False)
+    basis = basis[:, sizes > LEAST_SPARE * sizes[0]]
+    spare = 1 - (basis**2).sum(axis=1)
+    determined = spare.min() > LEAST_SPARE
+    if findings.y_new is None:
+        mean = (y.sum() - y) / (training.n - 1)
+        residual = y - basis @ (basis.T @ y)
+        return mean, y - residual / spare if determined else None
+    where = findings.where
+    new = [where.X_values] + ([where.Z_values] if findings.by_place else [])
+    slopes, *_ = np.linalg.lstsq(design, y, rcond=LEAST_SPARE)
+    new_design = np.column_stack([np.ones(len(new[0])), np.column_stack(new) - center])
+    return np.full(len(new[0]), y.mean()), new_design @ slopes if determined else None
+
+
+def _effects(findings):
+    """The largest average changes of the prediction, by one sd or from level to level."""
+    if findings.classes or findings.by_place:
+        return
+    changes = [*_by_sd(findings), *_by_level(findings)]
+    changes.sort(key=lambda change: -abs(change[1]))
+    sentences = [
+        f"{name}: {'+' if mean > 0 else ''}{number(mean)} {interval(low, high)}."
+        for name, mean, low, high in changes[:STRONGEST]
+    ]
+    if sentences:
+        unit = findings.units.get(findings.model.training.y_name) or findings.model.training.y_name
+        count = findings.sloped.sizes["obs"] if findings.numbers else len(findings.some)
+        of = f"the probability of {findings.second}" if findings.second else unit
+        yield Points(
+            f"Strongest effects on {of}, on average over {count} rows, with "
+            f"{findings.prob:.0%} intervals",
+            sentences,
+        )
+
+
+def _by_sd(findings):
+    if not findings.numbers:
+        return
+    found = findings.sloped
+    ends = found["average_slope"].quantile(findings.tails, ["chain", "draw"])
+    columns = list(findings.model.training.X.columns)
+    for name in found["feature"].values:
+        spread = float(np.std(findings.where.X_values[:, columns.index(name)]))
+        low, high = spread * ends.sel(feature=name).values
+        mean = spread * float(found["average_slope_mean"].sel(feature=name))
+        unit = findings.units.get(name, "")
+        amount = f"{number(spread, 2)}{f' {unit}' if unit else ''}"
+        yield f"{name} higher by {amount} (one sd)", mean, low, high
+
+
+def _by_level(findings):
+    if not findings.model.training.X.levels:
+        return
+    found = findings.compared_levels
+    for place, name in enumerate(found["contrast"].values):
+        one = found.isel(contrast=place)
+        low, high = one["comparison_interval"].values
+        yield str(name), float(one["comparison_mean"]), float(low), float(high)
+
+
+def _read_on(findings):
+    yield Prose(
+        "An effect describes the fitted model, not what happens if somebody changes the feature. "
+        "Read the cautions below before you use the numbers.",
+        "note",
+    )
+
+
+SUMMARY = Section("summary", "The answer in short", (_error, _effects, _read_on))

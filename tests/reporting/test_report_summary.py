@@ -1,0 +1,95 @@
+"""A report begins with errors next to a linear model and the mean, and the strongest effects."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy.stats import norm
+
+import bayes_gpx as bx
+from bayes_gpx.reporting.page import number
+from bayes_gpx.reporting.results import Findings
+from bayes_gpx.reporting.sections import summary
+
+RNG = np.random.default_rng(5)
+N = 24
+X = pd.DataFrame({"dose": RNG.normal(5, 2, N), "age": RNG.normal(50, 9, N)})
+X["sort"] = pd.Categorical(RNG.choice(["a", "b"], N))
+Y = pd.Series(3 * X["dose"] + 20 * (X["sort"] == "b") + RNG.normal(size=N), name="yield")
+THETA = {"lengthscale": [9.0] * 4, "amplitude": 3.0, "sigma": 0.2}
+
+
+def findings_of(model, idata, X_new=None, y_new=None, **units):
+    options = {"y_new": y_new, "obs": None, "baseline": "mean", "units": units, "seed": 1}
+    return Findings(model, idata, X_new, None, **options)
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return findings_of(bx.GP(X, Y), THETA, dose="mg")
+
+
+def design(frame):
+    columns = [np.ones(len(frame)), frame["dose"], frame["age"], frame["sort"] == "b"]
+    return np.column_stack(columns).astype(float)
+
+
+def test_left_out_rivals_are_those_of_refits(findings):
+    mean, linear = summary._rivals(findings)
+    for i in (0, 7, N - 1):
+        others = np.arange(N) != i
+        slopes, *_ = np.linalg.lstsq(design(X)[others], Y[others], rcond=None)
+        assert_allclose(linear[i], design(X)[i] @ slopes)
+        assert_allclose(mean[i], Y[others].mean())
+
+
+def test_held_out_rivals_learn_from_the_training_rows():
+    new = X.iloc[:9].assign(dose=lambda frame: frame["dose"] + 1)
+    mean, linear = summary._rivals(findings_of(bx.GP(X, Y), THETA, new, Y[:9]))
+    slopes, *_ = np.linalg.lstsq(design(X), Y, rcond=None)
+    assert_allclose(linear, design(new) @ slopes)
+    assert_allclose(mean, Y.mean())
+
+
+def test_a_row_that_decides_a_linear_model_alone_leaves_it_out():
+    few = X.assign(age=[1.0, *[0.0] * (N - 1)])
+    findings = findings_of(bx.GP(few, Y), THETA)
+    mean, linear = summary._rivals(findings)
+    assert linear is None and np.isfinite(mean).all()
+    (said,) = summary._error(findings)
+    assert "linear" not in said.text and "Their mean alone has" in said.text
+
+
+def test_the_error_is_that_of_leave_one_out(findings):
+    (said,) = summary._error(findings)
+    found = bx.loo_predictions(findings.model, THETA, seed=1, progressbar=False)
+    error = np.sqrt(np.mean((found["y_mean"].values - Y) ** 2))
+    assert f"mean squared error of {number(error)} " in said.text
+    assert float(re.search(r"R² ([\d.]+)", said.text)[1]) > 0.9
+
+
+def test_the_strongest_effects_come_first_with_their_intervals(findings):
+    (points,) = summary._effects(findings)
+    first, second, third = points.sentences
+    assert first.startswith("sort a → b: +") and third.startswith("age higher by")
+    spread = X["dose"].std(ddof=0)
+    assert second.startswith(f"dose higher by {number(spread, 2)} mg (one sd): +")
+    slope = findings.sloped["average_slope_mean"].sel(feature="dose").item() * spread
+    low, high = map(float, re.search(r"\[(.*), (.*)\]", second).groups())
+    assert low < slope < high
+    assert float(second.split(": +")[1].split()[0]) == pytest.approx(slope, rel=0.01)
+    sd = (high - low) / 2 / norm.ppf(0.95)
+    draws = findings.sloped["average_slope"].sel(feature="dose").std().item()
+    assert sd == pytest.approx(spread * draws, rel=0.15)
+
+
+def test_labels_are_compared_with_the_most_frequent():
+    labels = np.where(Y > Y.median() - 3, "high", "low")
+    findings = findings_of(
+        bx.GP(X, labels, likelihood="bernoulli"), {"lengthscale": [9.0] * 4, "amplitude": 2.0}
+    )
+    (said,) = summary._error(findings)
+    most = pd.Series(labels).value_counts(normalize=True).max()
+    assert said.text.endswith(f"is right in {most:.0%}.")
