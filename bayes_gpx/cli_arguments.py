@@ -118,8 +118,8 @@ FLAGS = {
     r"\bapproximation=bx\.Inducing\(m\)": "--approximation inducing:M",
     r"\bapproximation=bx\.HSGP\(m\)": "--approximation hsgp:M",
     r"\bbx\.HSGP for\b": "--approximation hsgp:M for",
-    r"pass rows as X_new\. .*": "give a file of rows as NEW.",
-    r"Pass rows to be explained as X_new; .*": "Give a file of rows as NEW, or fit again.",
+    r"Pass rows as X_new\. .*": "Give a file of rows as NEW.",
+    r"Pass rows to be explained as X_new, or .*": "Give a file of rows as NEW, or fit again.",
 }
 """Arguments in Python, as messages name them, and the command line's options for them."""
 

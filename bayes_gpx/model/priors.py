@@ -178,7 +178,7 @@ def _registered(dist, name, dims, shape):
         raise ValueError(_is_discrete(name))
     if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
         raise ValueError(
-            f"The prior of {name} has shape {dist.type.shape}, but must be {_wanted(shape)}."
+            f"The prior of {name} has shape {dist.type.shape}. Pass a distribution of {_wanted(shape)}."
         )
     return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=dims or None)
 
@@ -211,7 +211,9 @@ def _from_prior(prior, name, dims, shape):
     own = variable.type.shape
     known = zip(own, shape, strict=False)
     if own and (len(own) != len(shape) or any(k not in (None, size) for k, size in known)):
-        raise ValueError(f"The prior of {name} has shape {own}, but must be {_wanted(shape)}.")
+        raise ValueError(
+            f"The prior of {name} has shape {own}. Pass a distribution of {_wanted(shape)}."
+        )
     return variable
 
 
@@ -251,11 +253,11 @@ def fixed_value(h, value, training, specification):
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         raise ValueError(f"{h.name} is {value!r}. Pass finite numbers {least}.".replace(" .", "."))
     if not h.signed and ((array < 0).any() or ((array == 0).any() and not h.may_be_zero)):
-        raise ValueError(f"{h.name} is {value!r}, but must be {least}.")
+        raise ValueError(f"{h.name} is {value!r}. Pass numbers {least}.")
     shape = tuple(specification.size(dim, training) for dim in h.dims)
     if grouped(h, training) and array.shape == (*shape[:-1], training.sources[0]):
         array = array[..., training.X.groups]
     if array.shape not in ((), shape):
         wanted = _wanted(shape) + (f", one for each {' and '.join(h.dims)}" if shape else "")
-        raise ValueError(f"{h.name} has shape {array.shape}, but must be {wanted}.")
+        raise ValueError(f"{h.name} has shape {array.shape}. Pass {wanted}.")
     return np.broadcast_to(array.astype("float64"), shape)

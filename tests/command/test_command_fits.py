@@ -158,7 +158,7 @@ def test_labels_of_files_in_parts(rides, tmp_path):
 def test_files_in_parts_are_refused_with_the_flags_that_cure(rides, tmp_path, refused):
     fit = ["fit", rides[1], "--target", "y", "--method", "map", "--out", tmp_path / "run"]
     assert (
-        "expected --approximation hsgp:M, for few columns, or --approximation inducing:M."
+        "Pass --approximation hsgp:M, for few columns, or --approximation inducing:M."
         in refused(*fit)[1]
     )
     assert "hsgp:20x30" in refused(*fit, "--approximation", "hsgp:4x")[1]

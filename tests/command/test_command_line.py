@@ -1,8 +1,11 @@
 """How the command line reads what a user types, and what it says of mistakes."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -10,6 +13,7 @@ import pytest
 import xarray as xr
 
 from bayes_gpx import cli, demo
+from bayes_gpx.cli_arguments import FLAGS
 
 
 def test_help_teaches_and_nonsense_is_refused(capsys):
@@ -155,3 +159,16 @@ def test_demo_predicts_explains_and_keeps(quick, tmp_path, capsys):
     kept = xr.open_datatree(tmp_path / "run" / "gpx.nc", engine="h5netcdf")
     assert kept["posterior"].sizes["draw"] == 30
     kept.close()
+
+
+@pytest.mark.parametrize("python", FLAGS)
+def test_what_is_translated_for_the_command_line_is_said_somewhere(python):
+    package = Path(cli.__file__).parent
+    trees = [ast.parse(file.read_text()) for file in package.rglob("*.py") if file.stem != "cli"]
+    said = [
+        node.value
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert any(re.search(python, one) for one in said if one not in FLAGS)

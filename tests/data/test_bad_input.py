@@ -99,18 +99,21 @@ def test_training_data(regression, name):
         ({"priors": {"sigma": None}}, "finite number"),
         ({"priors": {"sigma": lambda name: 1 / pm.Gamma("other", 2, 1)}}, "Wrap.*Deterministic"),
         ({"priors": {"sigma": lambda name: None}}, "returned None"),
-        ({"priors": {"sigma": lambda name: pm.HalfNormal(name, shape=1)}}, "must be a scalar"),
+        (
+            {"priors": {"sigma": lambda name: pm.HalfNormal(name, shape=1)}},
+            "Pass a distribution of a scalar",
+        ),
         (
             {"priors": {"lengthscale": lambda name: pm.HalfNormal(name, shape=3)}},
             "a scalar or 2 values",
         ),
         ({"likelihood": "gaussian"}, "likelihood: unknown 'gaussian'"),
         ({"priors": {"lengthscales": 1.0}}, "Did you mean 'lengthscale'"),
-        ({"priors": {"sigma": 0.0}}, "sigma is 0.0, but must be above 0"),
+        ({"priors": {"sigma": 0.0}}, "sigma is 0.0. Pass numbers above 0"),
         ({"priors": {"sigma": -1.0}}, "sigma is -1.0"),
         ({"priors": {"sigma": np.nan}}, "finite number"),
         ({"priors": {"sigma": "big"}}, "finite number"),
-        ({"priors": {"lengthscale": [1.0, 2.0, 3.0]}}, r"shape \(3,\), but must be a scalar or 2"),
+        ({"priors": {"lengthscale": [1.0, 2.0, 3.0]}}, r"shape \(3,\). Pass a scalar or 2"),
     ],
 )
 def test_options(regression, options, message):

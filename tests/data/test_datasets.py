@@ -78,6 +78,7 @@ def test_air_speed_is_distance_by_time():
     assert set(data.units) == {*data.X.columns, "air_speed"}
 
 
+@pytest.mark.data
 def test_days_of_bikes_are_sums_of_hours():
     """Numbers of the source's own file of days: 731 of them, 985 rentals on the first one."""
     data = bx.datasets.load("bike_days")

@@ -129,7 +129,7 @@ def test_fits_of_rows_in_parts_are_compared_as_the_message_says():
         idata = table.fit("laplace", draws=100, chains=1, seed=1, progressbar=False)
         fits[name] = bx.GP(PARTS, "y", **options), idata
         terms[name] = bx.log_likelihood(table, idata, obs=rows, progressbar=False)
-    with pytest.raises(ValueError, match="'small', 'large' are read.*obs=.* arviz.compare"):
+    with pytest.raises(ValueError, match="'small', 'large' are out-of-core.*obs=.* arviz.compare"):
         bx.compare(fits)
     for model, idata in fits.values():
         found = bx.log_likelihood(model, idata, obs=rows, progressbar=False)

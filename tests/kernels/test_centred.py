@@ -111,8 +111,8 @@ def test_by_default_measures_have_mean_0_and_variance_1():
 @pytest.mark.parametrize(
     ("measure", "words"),
     [
-        ("normal", "expected 'gaussian' or"),
-        (("uniform", 1.0), "expected 'gaussian' or"),
+        ("normal", "Pass 'gaussian' or"),
+        (("uniform", 1.0), "Pass 'gaussian' or"),
         (("uniform", 1.0, 0.0), "low first"),
         (("gaussian", 0.0, 0.0), "positive"),
         (("gaussian", np.nan, 1.0), "finite"),

@@ -140,6 +140,6 @@ def test_derivatives_that_do_not_exist_are_refused(cov_func, order, message):
 )
 def test_what_is_no_function_of_the_points_is_refused(cov_func):
     with pytest.raises(
-        ValueError, match="(?s)covariance function of points or a scalar.*likelihood"
+        ValueError, match="(?s)covariance function of points and no scalar.*likelihood"
     ):
         from_pymc(cov_func)

@@ -98,8 +98,7 @@ def test_wrong_priors_are_told_by_name(drawn):
     priors, kinds = drawn
     with pytest.raises(ValueError, match="|".join(kinds)) as refused:
         bx.GPX(X, Y, priors=priors | {name: WRONG[kind] for name, kind in kinds.items()})
-    said = str(refused.value)
-    assert "xpected" in said or "Pass" in said or "Wrap" in said
+    assert "Pass" in str(refused.value) or "Wrap" in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", WRONG)
