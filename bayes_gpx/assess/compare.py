@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import arviz_stats
 import numpy as np
 import pandas as pd
+import pymc as pm
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Table
-from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
-from bayes_gpx.draws.leave_one_out import (
-    averaged,
-    held_out_log_likelihood,
-    of_responses,
-    refuse_single_draw,
+from bayes_gpx.draws.hyperparameter_draws import (
+    hyperparameter_draws,
+    refuse_other_model,
+    refuse_swapped,
 )
+from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood, of_responses
 from bayes_gpx.draws.left_out_together import (
     densities_in_order,
     densities_of_groups,
     read_groups,
     read_order,
 )
+from bayes_gpx.inference.methods import METHODS
+from bayes_gpx.model.gp import GP
+from bayes_gpx.model.specification import Specification
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -33,6 +37,9 @@ TELLING = 4.0
 
 Sivula, Magnusson, Matamoros and Vehtari (2025).
 """
+
+KNOWN = "hyperparameters were fitted to the scored rows too, so scores are too high"
+"""Added to the notes of fits with a single draw."""
 
 LARGEST_K = 0.7
 """Pareto k above which weights are unreliable for any number of draws: Vehtari et al. (2024)."""
@@ -48,6 +55,7 @@ def compare(
     groups: str | Column | None = None,
     order: str | Column | None = None,
     start: int | None = None,
+    baselines: bool = False,
     method: Literal["stacking", "BB-pseudo-BMA", "pseudo-BMA"] = "stacking",
 ) -> pd.DataFrame:
     """Compare models by how well they predict rows that were left out.
@@ -61,7 +69,7 @@ def compare(
     Parameters
     ----------
     models : dict of (model, idata)
-        At least two, by name, each with a fit by "nuts" or "laplace".
+        At least two, by name, fitted by one method; one is enough with `baselines`.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Rows that no model was fitted to, with the columns that all models need.
     y_new : array (m,)
@@ -77,6 +85,10 @@ def compare(
     start : int, optional
         With `order`, number of rows at the beginning that are not scored; half of all rows by
         default.
+    baselines : bool
+        Also fit and compare "linear model", a Bayesian linear regression on the columns of X (of Z
+        for a GPX), and "mean only", a constant, with the likelihood of the first model and by its
+        method.
     method : {"stacking", "BB-pseudo-BMA", "pseudo-BMA"}
         Method for the weights of the models; see `arviz.compare`.
 
@@ -87,7 +99,9 @@ def compare(
 
         - `held_out`, `held_out_se`: sum of the log predictive densities of the new responses, each
           alone, and its standard error; NaN without new rows;
-        - `khat`: largest Pareto k of the weights; above 0.7 a few draws decide a score;
+        - `khat`: largest Pareto k of the weights; above 0.7 a few draws decide a score. NaN for
+          fits with one draw, as from ``fit("map")``: their hyperparameters are taken as known
+          although the held-out rows were used for them too, so scores are too high;
         - `fit`: the method of the fit;
         - `note`: the difference from the first model in words; with `groups` or `order` also
           whether `khat` is so large that refits are needed.
@@ -129,10 +143,10 @@ def compare(
     >>> bx.compare(fits).index[0]
     'expquad'
     """
+    if baselines:
+        models = {**models, **_baselines(models)}
     refuse_incomparable(models)
     _refuse_mixed(models, groups, order, start)
-    for name, (_, idata) in models.items():
-        refuse_single_draw(idata, f"The fit of {name!r}")
     new = X_new, Z_new, y_new, groups_new
     given = X_new is not None or y_new is not None
     held_out = {name: _held_out(*models[name], *new) for name in models} if given else {}
@@ -142,11 +156,13 @@ def compare(
     for name, terms in held_out.items():
         spread = np.sqrt(len(terms)) * terms.std(ddof=1) if len(terms) > 1 else np.nan
         frame.loc[name, ["held_out", "held_out_se"]] = terms.sum(), spread
-    frame["khat"] = pd.Series({name: float(one.pareto_k.max()) for name, one in scored.items()})
+    ks = {name: float(one.pareto_k.max()) for name, one in scored.items()}
+    frame["khat"] = pd.Series({n: np.nan if _alone(models[n][1]) else k for n, k in ks.items()})
     frame["fit"] = pd.Series({name: _method(idata) for name, (_, idata) in models.items()})
     together = "groups" if groups is not None else "times" if order is not None else ""
     count = next(iter(scored.values())).n_data_points
-    frame["note"] = [_note(row, count, together) for _, row in frame.iterrows()]
+    known = f"; {KNOWN}" if frame["khat"].isna().all() else ""
+    frame["note"] = [_note(row, count, together) + known for _, row in frame.iterrows()]
     return frame
 
 
@@ -165,6 +181,70 @@ def _note(row, count, together):
     unit = together or "rows"
     small = f"; with {count} {unit} the standard error is uncertain" if count < 100 else ""
     return f"predicts worse{small}{refit}"
+
+
+def _alone(idata):
+    """Whether a fit has one draw, so that there is nothing to weight."""
+    return idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1
+
+
+def _fixed(model, idata):
+    """The only draw of a fit, as hyperparameters that are known."""
+    ((_, theta),) = hyperparameter_draws(model, idata)
+    return {name: value for name, value in theta.items() if name not in model.fixed}
+
+
+def _baselines(models):
+    """Fits of a linear model and of the mean alone, which any model should beat."""
+    if not isinstance(models, Mapping) or not models:
+        raise ValueError("models is empty. Pass a dict such as {'smooth': (model, idata)}.")
+    (model, idata), taken = next(iter(models.values())), BASELINES.keys() & models.keys()
+    if taken:
+        raise ValueError(
+            f"models has {sorted(taken)[0]!r}, the name of a baseline. Rename this model."
+        )
+    training, known = model.training, model.specification
+    if training.streamed or training.outputs is not None or known.levels is not None:
+        raise ValueError(
+            "baselines=True needs one response and a table of features in memory. Leave it out, "
+            "and pass your own baselines in models."
+        )
+    if training.Z is not None:
+        training = replace(training, X=training.Z, X_scaling=training.Z_scaling)
+    training = replace(training, Z=None, Z_scaling=None, groups=None, z_is_x=False, intercept=False)
+    noise = set(known.observation.hyperparameters)
+    settings: dict[str, Any] = {"scale": model.scale, "name": ""}
+    settings["priors"] = {k: v for k, v in model.priors.items() if k in noise}
+    method = _method(idata)
+    seed = idata.attrs.get("seed")
+    options: dict[str, Any] = {"progressbar": False, "seed": None if seed is None else int(seed)}
+    if method not in METHODS:
+        method = "nuts"
+    if method == "laplace":
+        options["draws"] = idata["posterior"].sizes["draw"]
+    fitted = {}
+    for name, kernel in BASELINES.items():
+        plain = Specification(
+            "GP", kernel, likelihood=known.likelihood, link=known.link, classes=known.classes
+        )
+        baseline = GP.restored(training, plain, **settings)
+        fit = baseline.fit(method, **options)
+        fit["posterior"].attrs["inference_method"] = _method(idata)
+        fitted[name] = baseline, fit
+    return fitted
+
+
+def _constant(d):
+    return pm.gp.cov.Constant(pm.HalfNormal("level", sigma=2.0) ** 2)
+
+
+def _linear(d):
+    slopes = pm.HalfNormal("slope", sigma=1.0) ** 2 * pm.gp.cov.Linear(d, c=0.0)
+    return slopes + _constant(d)
+
+
+BASELINES = {"linear model": _linear, "mean only": _constant}
+"""Kernels of the models that any other should beat, by name."""
 
 
 def _method(idata):
@@ -256,15 +336,19 @@ def _codes(training, groups):
 
 def _scored(model, idata, groups, order, start):
     """ArviZ's scores of one model; rows, groups or times are their points."""
-    options, weights = {"progressbar": False}, {}
+    options, weights, alone = {"progressbar": False}, {}, _alone(idata)
+    draws = _fixed(model, idata) if alone else idata
     if groups is not None:
-        terms = densities_of_groups(model, idata, groups, **options)
+        terms = densities_of_groups(model, draws, groups, **options)
     elif order is not None:
-        terms, later = densities_in_order(model, idata, order, start, **options)
+        terms, later = densities_in_order(model, draws, order, start, **options)
         found = later.azstats.psislw(dim=["chain", "draw"])
         weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
     else:
-        terms = of_responses(model, idata, **options)
+        terms = of_responses(model, draws, **options)
+    if alone:
+        equal = xr.zeros_like(terms)
+        weights = {"log_weights": equal, "pareto_k": equal.isel(chain=0, draw=0, drop=True)}
     tree = xr.DataTree.from_dict(
         {
             "posterior": idata["posterior"].to_dataset(),

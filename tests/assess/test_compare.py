@@ -4,9 +4,11 @@ import arviz as az
 import numpy as np
 import pytest
 import xarray as xr
+from scipy import stats
 
 import bayes_gpx as bx
 import oracle
+from bayes_gpx.assess.compare import _baselines
 
 rng = np.random.default_rng(8)
 N = 24
@@ -98,6 +100,59 @@ def test_labels_are_scored_by_their_codes():
     np.testing.assert_allclose(frame.loc["expquad", "held_out"], np.log(own).sum(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("family", [bx.GP, bx.GPX])
+def test_baselines_are_regressions_refitted_without_each_row(family):
+    """Bayesian regression on the other rows, by its coefficients, at the fitted sds."""
+    model = family(X, y)
+    fits = {"smooth": (model, model.fit("map", **QUIET))}
+    frame = bx.compare(fits, baselines=True)
+    assert set(frame.index) == {"smooth", "linear model", "mean only"}
+    assert frame["khat"].isna().all()
+    assert frame["note"].str.contains("scores are too high").all()
+    inputs, scale = (X - X.mean(axis=0)) / X.std(axis=0), y.std()
+    scaled = (y - y.mean()) / scale
+    for name, (_, fit) in _baselines(fits).items():
+        theta = {key: value.item() for key, value in fit["posterior"].data_vars.items()}
+        sds = np.array([theta["level"], *[theta.get("slope", 0.0)] * 2])
+        design = np.column_stack([np.ones(N), inputs]) * sds
+        total = -N * np.log(scale)
+        for row in range(N):
+            rest = np.delete(design, row, axis=0)
+            precision = np.eye(3) + rest.T @ rest / theta["sigma"] ** 2
+            mean = np.linalg.solve(precision, rest.T @ np.delete(scaled, row)) / theta["sigma"] ** 2
+            spread = design[row] @ np.linalg.solve(precision, design[row]) + theta["sigma"] ** 2
+            total += stats.norm(design[row] @ mean, np.sqrt(spread)).logpdf(scaled[row])
+        np.testing.assert_allclose(frame.loc[name, "elpd"], total, rtol=1e-8)
+
+
+def test_baselines_are_fitted_as_the_model_is(models):
+    frame = bx.compare({"smooth": models["expquad"]}, baselines=True)
+    assert set(frame["fit"]) == {"laplace"}
+    assert frame.loc["mean only", "elpd"] < frame.loc["smooth", "elpd"]
+    known = bx.GP(X, y, priors={"sigma": 0.4})
+    fits = {"known": (known, known.fit("map", **QUIET))}
+    assert all(model.fixed["sigma"] == 0.4 for model, _ in _baselines(fits).values())
+
+
+def test_baselines_of_labels_know_their_shares():
+    model = bx.GP(X, np.where(y > 0, "up", "down"), likelihood="bernoulli")
+    fits = {"smooth": (model, model.fit("map", **QUIET))}
+    frame = bx.compare(fits, baselines=True)
+    share = (np.sum(y > 0) - (y > 0)) / (N - 1)  # of "up" in the other rows
+    own = np.where(y > 0, share, 1 - share)
+    np.testing.assert_allclose(frame.loc["mean only", "elpd"], np.log(own).sum(), rtol=0.05)
+
+
+@pytest.mark.slow
+def test_baselines_of_draws_by_pymc_are_sampled(models):
+    model, idata = models["expquad"]
+    drawn = xr.DataTree.from_dict({"posterior": idata["posterior"].to_dataset()})
+    del drawn["posterior"].attrs["inference_method"]
+    frame = bx.compare({"smooth": (model, drawn)}, baselines=True)
+    assert set(frame["fit"]) == {"pm.sample"}
+    assert (frame["khat"].drop("smooth") < 0.7).all()
+
+
 def refused(models, message, **options):
     with pytest.raises(ValueError, match=message):
         bx.compare(models, **options)
@@ -111,6 +166,14 @@ def test_refuses_what_cannot_be_compared(models):
     other = bx.GP(X[1:], y[1:])
     rows = {"a": pair, "b": (other, other.fit("laplace", draws=100, **QUIET))}
     refused(rows, "different rows")
+    with pytest.raises(ValueError, match="the name of a baseline"):
+        bx.compare({"mean only": pair}, baselines=True)
+    with pytest.raises(ValueError, match="models is empty"):
+        bx.compare({}, baselines=True)
+    table = bx.GP(X, np.column_stack([y, y]))
+    many = {"table": (table, table.fit("map", **QUIET))}
+    with pytest.raises(ValueError, match="needs one response"):
+        bx.compare(many, baselines=True)
     moved = bx.GP(X, y + 1.0)
     refused({"a": pair, "b": (moved, moved.fit("laplace", draws=100, **QUIET))}, "same y")
     mode = bx.GP(X, y)
