@@ -178,7 +178,8 @@ def _registered(dist, name, dims, shape):
         raise ValueError(_is_discrete(name))
     if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
         raise ValueError(
-            f"The prior of {name} has shape {dist.type.shape}. Pass a distribution of {_wanted(shape)}."
+            f"The prior of {name} has shape {dist.type.shape}. Pass a distribution of "
+            f"{_wanted(shape)}."
         )
     return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=dims or None)
 
