@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+FEW_VALUES = 10
+"""Most values of a column of numbers that are its places, if each stands for two rows or more."""
+
+
 @by_output
 def partial_dependence(
     model: Model,
@@ -66,7 +70,8 @@ def partial_dependence(
         Only these features.
     steps : int
         Number of places along each feature, evenly spaced from its smallest to its largest value
-        among these rows. A categorical column has its levels.
+        among these rows. A categorical column has its levels, and a column of numbers with up to
+        ten values that repeat has these values.
     on : {"response", "latent"}
         For classes and counts: average the probability or rate S(f), or f.
     ci_prob : float, optional
@@ -144,9 +149,9 @@ def partial_dependence(
             progressbar=progressbar,
         )
     curves, averages, places = [], [], []
-    length = max([len(frame.levels.get(name, range(steps))) for name in names])
-    for name in names:
-        place, moved = _along(model, where, name, steps)
+    along = [_along(model, where, name, steps) for name in names]
+    length = max(len(place) for place, _ in along)
+    for place, moved in along:
         places.append(_filled(place, 0, length))
         f = values(functions, moved, on, progressbar=progressbar)
         f = f.reshape((*functions.shape, len(place), len(where.X), *f.shape[3:])).swapaxes(2, 3)
@@ -154,20 +159,20 @@ def partial_dependence(
         averages.append(f.mean(axis=2))
         curves.append(f if keep == "draws" else f.mean(axis=(0, 1)))
     several = model.specification.classes is not None
-    average, along = np.stack(averages, axis=2), ("feature", "step", "class")[: 2 + several]
+    average, dims = np.stack(averages, axis=2), ("feature", "step", "class")[: 2 + several]
     tails = np.quantile(average, [0.5 - prob / 2, 0.5 + prob / 2], axis=(0, 1))
     variables = {
-        "partial_dependence": (("chain", "draw", *along), average),
-        "partial_dependence_mean": (along, average.mean(axis=(0, 1))),
-        "partial_dependence_sd": (along, average.std(axis=(0, 1))),
-        "partial_dependence_band": ((*along, "ci_bound"), np.moveaxis(tails, 0, -1)),
+        "partial_dependence": (("chain", "draw", *dims), average),
+        "partial_dependence_mean": (dims, average.mean(axis=(0, 1))),
+        "partial_dependence_sd": (dims, average.std(axis=(0, 1))),
+        "partial_dependence_band": ((*dims, "ci_bound"), np.moveaxis(tails, 0, -1)),
         "value": (("feature", "step"), np.stack(places)),
     }
     if keep == "draws":
         ice = np.stack(curves, axis=3)
-        variables["ice"] = ("chain", "draw", "obs", *along), ice
+        variables["ice"] = ("chain", "draw", "obs", *dims), ice
         curves = list(np.moveaxis(ice.mean(axis=(0, 1)), 1, 0))
-    variables["ice_mean"] = ("obs", *along), np.stack(curves, axis=1)
+    variables["ice_mean"] = ("obs", *dims), np.stack(curves, axis=1)
     hyper = functions.hyper
     coords: dict[str, Any] = {
         "chain": hyper.chain,
@@ -193,10 +198,12 @@ def _along(model, where, name, steps):
     if name in model.training.X.levels:
         return np.arange(len(model.training.X.levels[name])), at_levels(model, where, [name])
     j, m = model.training.X.columns.index(name), len(where.X)
-    place = np.linspace(where.X_values[:, j].min(), where.X_values[:, j].max(), steps)
-    X = np.tile(where.X_values, (steps, 1))
+    place = np.unique(where.X_values[:, j])
+    if len(place) > FEW_VALUES or 2 * len(place) > m:
+        place = np.linspace(place[0], place[-1], steps)
+    X = np.tile(where.X_values, (len(place), 1))
     X[:, j] = np.repeat(place, m)
-    return place, at_other_x(model, where, X, np.tile(np.arange(m), steps))
+    return place, at_other_x(model, where, X, np.tile(np.arange(m), len(place)))
 
 
 def _filled(values, axis, length):

@@ -144,3 +144,8 @@ def number(value, digits=3):
 def interval(low, high):
     """An interval in words."""
     return f"[{number(low)}, {number(high)}]"
+
+
+def change(mean, low, high):
+    """A change with its sign and interval, in words."""
+    return f"{'+' if mean > 0 else ''}{number(mean)} {interval(low, high)}"

@@ -153,7 +153,7 @@ def _html(findings, pages):
     environment.filters["number"] = number
     data = findings.model.training
     about = {
-        "title": f"{data.y_name}: what the model says, and why",
+        "title": f"{data.y_name}: predictions, explained",
         "subtitle": f"{findings.model.specification.family} fitted to {data.n} rows of "
         f"{data.sources[0]} features",
     }

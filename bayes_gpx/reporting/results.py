@@ -52,6 +52,9 @@ LATENT_DRAWS = 1000
 MOST_JOINT = 400
 """Slopes that are drawn jointly: rows times features."""
 
+MOST_CURVES = 6
+"""Most features with partial dependence."""
+
 MOST_PAIRED = 12
 """Most features with all pairs; beyond, the pairs of the more relevant half are used."""
 
@@ -217,6 +220,16 @@ class Findings:
             yield f"Observed {training.y_name}: {value}{f' {unit}' if unit else ''}."
         if groups is not None:
             yield f"Group: {np.asarray(groups)[row]}."
+
+    @property
+    def how_chosen(self):
+        """A sentence on the observations that are explained."""
+        if self._obs is not None:
+            return "The rows below were chosen by whoever asked for this report."
+        rows, known = len(self.some), len(self.where.index)
+        whole = f"{rows} rows" if rows == known else f"{rows} of {known} rows, drawn at random"
+        what = "probability" if self.classes else "prediction"
+        return f"The rows below have the lowest, a middle and the highest {what} among {whole}."
 
     @property
     def alone(self):
@@ -418,9 +431,12 @@ class Findings:
         return [name for name in frame.sources if name not in frame.levels]
 
     @cached_property
-    def by_level(self):
-        """Partial dependence on the categorical columns, over some rows."""
-        features = list(self.model.training.X.levels)
+    def curves(self):
+        """Partial dependence on the most relevant columns, over some rows."""
+        features = list(self.model.training.X.sources)
+        if len(features) > MOST_CURVES:
+            order = np.argsort(-self.ranked["average_relevance_mean"].values)[:MOST_CURVES]
+            features = self.ranked["feature"].values[order].tolist()
         options = {**self.thinned, "seed": self.seed, "progressbar": False, "ci_prob": self.prob}
         return self._of(partial_dependence, obs=self.some, features=features, **options)
 

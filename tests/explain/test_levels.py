@@ -156,6 +156,16 @@ def test_mixtures_and_finite_differences_know_levels(data):
     assert_allclose(mixture["relevance"], exact["relevance_mean"], rtol=1e-9)
 
 
+@pytest.mark.parametrize(("repeats", "places"), [(2, [1.0, 2.0, 5.0]), (1, [1.0, 3.0, 5.0])])
+def test_partial_dependence_is_at_numbers_that_repeat(data, repeats, places):
+    X, _ = data
+    model, theta = fitted(data)
+    rows = X[: 3 * repeats].assign(dose=[1.0, 2.0, 5.0] * repeats)
+    options = {"draws": 20, "seed": 1, "steps": 3, "features": ["dose"], **QUIET}
+    found = bx.partial_dependence(model, theta, rows, **options)
+    assert found["value"].sel(feature="dose").values.tolist() == places
+
+
 def test_partial_dependence_is_at_levels(data):
     X, _ = data
     model, theta = fitted(data)

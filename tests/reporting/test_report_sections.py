@@ -88,7 +88,7 @@ def test_weighed_features_explain_what_happens_at_a_place(data):
     model = bx.GPX(places, y, X, intercept=True)
     findings = Findings(model, THETA | {"sigma_w": 0.1}, None, None, y_new=None, **OPTIONS)
     parts, text = told(OBSERVATIONS, findings)
-    assert "because dose is" in text and "because of the intercept" in text
+    assert "dose is" in text and "The intercept, the level of the response at this place: " in text
     assert "east" not in text and "baseline" not in text
     found = findings.explained
     f = bx.predictions(
@@ -102,6 +102,40 @@ def test_weighed_features_explain_what_happens_at_a_place(data):
     captions = [part.caption for make in SLOPES.makers for part in make(findings)]
     assert any("at their places" in caption for caption in captions)
     assert not any("baseline" in text for text in told(CAUTIONS, findings)[1:])
+
+
+def test_baselines_that_no_row_has_are_told_by_their_shares(data):
+    X, y = data
+    levels = pd.Categorical(np.where(X["age"] > 0.6, "a", "b"))
+    X = pd.DataFrame({"dose": X["dose"], "kind": levels, "code": np.where(X["age"] > 0.0, 5, 2)})
+    model, theta = bx.GP(X, y), THETA | {"lengthscale": [1.0, 1.5, 2.0]}
+    findings = Findings(model, theta, None, None, y_new=None, **OPTIONS)
+    text = told(OBSERVATIONS, findings)[1]
+    a = (levels == "a").mean()
+    assert f"rather than a mixture (a {a:.0%}, b {1 - a:.0%}): " in text
+    assert f"rather than a mixture ({(X['code'] == 5).mean():.0%} at 5): " in text
+    assert text.startswith("The rows below have the lowest, a middle and the highest prediction")
+    row = X.iloc[[7]].assign(code=3.0)
+    findings = Findings(model, theta, None, None, y_new=None, **OPTIONS | {"baseline": row})
+    text = told(OBSERVATIONS, findings)[1]
+    assert "rather than a mixture (33% at 5): " in text and "mixture (a" not in text
+    findings = Findings(model, theta, None, None, y_new=None, **OPTIONS | {"obs": [3]})
+    assert told(OBSERVATIONS, findings)[1].startswith("The rows below were chosen by whoever")
+
+
+def test_slopes_are_drawn_only_of_many_values(data):
+    X, y = data
+    X = X.assign(few=np.arange(40) % 3)
+    theta = THETA | {"lengthscale": [1.0, 1.5, 2.0]}
+    findings = Findings(bx.GP(X, y), theta, None, None, y_new=None, **OPTIONS)
+    assert findings.curves["feature"].values.tolist() == ["dose", "age", "few"]
+    captions = [p.caption for make in SLOPES.makers for p in make(findings) if p.kind == "figure"]
+    assert captions[0].startswith("Average prediction along each feature")
+    assert captions[1].startswith("Each slope")
+    only = bx.GP(X[["few"]], y), THETA | {"lengthscale": 1.0}
+    findings = Findings(*only, None, None, y_new=None, **OPTIONS)
+    captions = [p.caption for make in SLOPES.makers for p in make(findings) if p.kind == "figure"]
+    assert len(captions) == 1
 
 
 def test_the_table_of_weights_is_about_the_weight_functions(data):
@@ -181,7 +215,7 @@ def test_levels_have_predictions_in_place_of_slopes(data):
     model = bx.GP(kinds, y)
     findings = Findings(model, THETA | {"lengthscale": 1.0}, None, None, y_new=None, **OPTIONS)
     parts, _ = told(SLOPES, findings)
-    assert ["at each level" in part.caption for part in parts] == [True]
+    assert ["along each feature" in part.caption for part in parts] == [True]
 
 
 @pytest.mark.parametrize(
@@ -210,7 +244,7 @@ def test_every_label_has_its_weights(data):
     for label in "012":
         assert f"Weight functions of label {label} at 40 rows" in text
     captions = [part.caption for part in parts if part.kind == "figure"]
-    assert sum("of label 1" in caption for caption in captions) == 2
+    assert sum("of label 1" in caption for caption in captions) == 3
 
 
 def test_counts_with_an_exposure_are_not_scored_at_another(data):

@@ -74,8 +74,8 @@ def test_every_section_is_there_and_whole(page):
         kind, _, png = image.partition(",")
         assert kind == "data:image/png;base64"
         assert base64.b64decode(png, validate=True).startswith(b"\x89PNG")
-    # Prior, calibration, replications, ranks, pairs, slopes, three observations.
-    assert len(page.images) == 9
+    # Prior, calibration, replications, ranks, pairs, curves, slopes, three observations.
+    assert len(page.images) == 10
 
 
 @pytest.mark.parametrize("prob", [None, 0.5])
@@ -162,12 +162,14 @@ def test_words_agree_with_the_verbs(page, fitted):
         age = one.sel(feature="age")
         low, high = age["attribution_interval"].values
         share = float(age["attribution_mean"])
-        ends = sorted(map(abs, (low, high)))
-        said = f"by {number(abs(share))} [{number(ends[0])}, {number(ends[1])}] because age is "
-        assert low * high > 0 and ("Raised " if share > 0 else "Lowered ") + said in page.text
-        assert f"age is {number(age['value'])} rather than {number(age['baseline'])} years" in (
-            page.text
+        sign = "+" if share > 0 else ""
+        assert low * high > 0
+        assert (
+            f"age is {number(age['value'])} rather than {number(age['baseline'])} years: "
+            f"{sign}{number(share)} [{number(low)}, {number(high)}]." in page.text
         )
+    assert "because" not in page.text
+    assert "the lowest, a middle and the highest prediction among" in page.text
 
 
 def test_tables_agree_with_the_verbs(page, fitted):

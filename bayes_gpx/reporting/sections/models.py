@@ -37,7 +37,7 @@ def _scores(findings):
         rows,
     )
     told = [f"{name}: {note}." for name, note in frame["note"].items()]
-    yield Points("What the differences say", told)
+    yield Points("What the differences mean", told)
 
 
 def _explanations(findings):

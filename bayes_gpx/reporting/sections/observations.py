@@ -4,11 +4,15 @@ import numpy as np
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum
+from bayes_gpx.draws.points import read_baseline
 from bayes_gpx.plots import plot_waterfall
-from bayes_gpx.reporting.page import Points, Prose, Section, interval, number, picture
+from bayes_gpx.reporting.page import Points, Prose, Section, change, interval, number, picture
 
 MOST_FEATURES = 6
 """Most features with a sentence for each attribution; the others share one."""
+
+MOST_LEVELS = 4
+"""Most levels that a mixture of them names."""
 
 HOW = {
     "integrated_gradients": "by integrated gradients",
@@ -18,6 +22,7 @@ HOW = {
 
 
 def _chosen(findings):
+    yield Prose(findings.how_chosen)
     if findings.by_place:
         yield Prose(
             "Each prediction is the response at average features plus the contributions of the "
@@ -88,22 +93,17 @@ def _sentences(findings, found):
     ends = interval_of(found, name, findings.prob).transpose("feature", "ci_bound").values
     order = np.argsort(-np.abs(mean), kind="stable")
     for i in order[:MOST_FEATURES]:
-        because, (low, high) = _because(findings, found.isel(feature=i)), ends[i]
-        if low <= 0 <= high:
-            change = f"Changed by {number(mean[i])} {interval(low, high)}, sign uncertain,"
-            yield f"{change} because {because}."
-        else:
-            verb = "Raised" if mean[i] > 0 else "Lowered"
-            size = interval(*sorted(np.abs([low, high])))
-            yield f"{verb} by {number(abs(mean[i]))} {size} because {because}."
+        low, high = ends[i]
+        unsure = ", sign uncertain" if low <= 0 <= high else ""
+        yield f"{_moved(findings, found.isel(feature=i))}: {change(mean[i], low, high)}{unsure}."
     if len(order) > MOST_FEATURES:
         rest = order[MOST_FEATURES:]
         low, high = interval_of_sum(found, name, rest, findings.prob).values
         others = "The remaining feature" if len(rest) == 1 else f"The {len(rest)} other features"
-        yield f"{others}: {number(mean[rest].sum())} {interval(low, high)}."
+        yield f"{others}: {change(mean[rest].sum(), low, high)}."
 
 
-def _because(findings, found):
+def _moved(findings, found):
     """The value of one feature, and the value that it is compared with."""
     feature, frame = str(found["feature"].item()), findings.model.training
     levels = (frame.Z if findings.by_place else frame.X).levels.get(feature)
@@ -112,16 +112,35 @@ def _because(findings, found):
     if levels and start is None:
         return f"{feature} is {found['level'].item()}"
     if feature == INTERCEPT:
-        return "of the intercept, the level of the response at this place"
+        return "The intercept, the level of the response at this place"
     start = float(np.mean(start.values))
-    before = number(start)
+    before = _mixture(findings, feature, start) or number(start)
     if levels:
         value = str(found["level"].item())
-        before = levels[int(start)] if np.isfinite(start) else "a mixture of levels"
+        before = levels[int(start)] if np.isfinite(start) else before
     if value == before:
         where = "on average" if findings.by_place else "in the baseline"
         return f"{feature} is {value}{_unit(findings, feature)}, as {where}"
     return f"{feature} is {value} rather than {before}{_unit(findings, feature)}"
+
+
+def _mixture(findings, feature, start):
+    """A baseline between two values or levels by its shares; nothing where it is a value."""
+    frame = findings.model.training.Z if findings.by_place else findings.model.training.X
+    if feature in frame.levels:
+        if np.isfinite(start):
+            return ""
+        levels = frame.levels[feature]
+        point = np.atleast_2d(read_baseline(findings.model, findings.baseline)).mean(axis=0)
+        own = np.isin(frame.columns, frame.of_source(feature))
+        shares = zip(levels, point[own], strict=True)
+        named = ", ".join(f"{level} {share:.0%}" for level, share in shares)
+        return f"a mixture ({named if len(levels) <= MOST_LEVELS else f'{len(levels)} levels'})"
+    known = np.unique(frame.values[:, list(frame.columns).index(feature)])
+    if len(known) != 2 or start in known:
+        return ""
+    share = (start - known[0]) / (known[1] - known[0])
+    return f"a mixture ({share:.0%} at {number(known[1])})"
 
 
 OBSERVATIONS = Section("observations", "Why these predictions?", (_chosen,))

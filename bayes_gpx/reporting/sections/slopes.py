@@ -1,9 +1,11 @@
 """How the prediction changes with each feature: weights of a GPX, slopes of a GP."""
 
+import numpy as np
 import pandas as pd
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.explain.partial_dependence import FEW_VALUES
 from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.plots import (
     plot_beeswarm,
@@ -12,7 +14,7 @@ from bayes_gpx.plots import (
     plot_map,
     plot_partial_dependence,
 )
-from bayes_gpx.reporting.page import Section, Table, picture
+from bayes_gpx.reporting.page import Prose, Section, Table, picture
 
 PANELS = 6
 """Most features in a figure, with a panel each."""
@@ -114,7 +116,11 @@ def _curves(findings):
         return
     kept = ["derivative_mean", "derivative_sd", "value"]
     kept += ["derivative_interval"] if "derivative_interval" in findings.sloped else []
-    found = findings.sloped[kept]
+    values = findings.sloped["value"].transpose("feature", "obs").values
+    many = [len(np.unique(own)) > FEW_VALUES for own in values]
+    if not any(many):
+        return
+    found = findings.sloped[kept].isel(feature=np.flatnonzero(many))
     found.attrs = findings.sloped.attrs
     options = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
     yield picture(
@@ -146,19 +152,25 @@ def _components(findings):
         )
 
 
-def _levels(findings):
-    if not findings.model.training.X.levels or findings.classes:
+def _dependence(findings):
+    try:
+        curves = findings.curves
+    except ValueError as refused:  # by kernels and groups without random functions
+        yield Prose(f"Partial dependence is not shown. {refused}", "note")
         return
-    pc = plot_partial_dependence(findings.by_level, backend="matplotlib", col_wrap=2)
-    yield picture(
-        pc,
-        "The prediction at each level of a categorical feature, all other features as observed."
-        + findings.of_second,
-    )
+    few = len(curves["feature"]) < len(findings.model.training.X.sources)
+    which = "the most relevant features" if few else "each feature"
+    for whose, found in _by_label(curves):
+        pc = plot_partial_dependence(found, backend="matplotlib", col_wrap=2)
+        yield picture(
+            pc,
+            f"Average prediction{whose} along {which}, all other features as observed. Gray: the "
+            f"same for single rows.{findings.of_second}",
+        )
 
 
 SLOPES = Section(
     "slopes",
     "How do predictions change?",
-    (_weights, _maps, _contributions, _slopes, _curves, _components, _levels),
+    (_weights, _maps, _contributions, _dependence, _slopes, _curves, _components),
 )

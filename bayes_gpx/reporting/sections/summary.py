@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bayes_gpx.reporting.page import Points, Prose, Section, interval, number
+from bayes_gpx.reporting.page import Points, Prose, Section, change, number
 
 STRONGEST = 3
 """Effects in the summary."""
@@ -79,11 +79,8 @@ def _effects(findings):
     if findings.classes or findings.by_place:
         return
     changes = [*_by_sd(findings), *_by_level(findings)]
-    changes.sort(key=lambda change: -abs(change[1]))
-    sentences = [
-        f"{name}: {'+' if mean > 0 else ''}{number(mean)} {interval(low, high)}."
-        for name, mean, low, high in changes[:STRONGEST]
-    ]
+    changes.sort(key=lambda found: -abs(found[1]))
+    sentences = [f"{name}: {change(*found)}." for name, *found in changes[:STRONGEST]]
     if sentences:
         unit = findings.units.get(findings.model.training.y_name) or findings.model.training.y_name
         count = findings.sloped.sizes["obs"] if findings.numbers else len(findings.some)
