@@ -4,11 +4,15 @@
 
 The script runs the README's example and saves its waterfall. The other pictures explain the same
 fit: diabetes data with 442 patients, ten measurements, and a score of the disease's progression
-within one year.
+within one year. It also runs the README's commands and takes a picture of the report's first
+screen, if Chromium is installed.
 """
 
 import os
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -34,6 +38,24 @@ def example():
         finally:
             os.chdir(here)
     return space
+
+
+def report():
+    """Run the README's commands, and save the first screen of their report."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        return print("no report: install Chromium for its picture")
+    blocks = re.findall(r"```bash\n(.*?)```", README.read_text(), re.DOTALL)
+    (lines,) = [block for block in blocks if "bayes-gpx fit" in block]
+    with tempfile.TemporaryDirectory() as folder:
+        for line in lines.splitlines():
+            command = line.partition("#")[0].split()
+            own = [str(Path(sys.executable).with_name(command[0])), *command[1:]]
+            subprocess.run(own, cwd=folder, check=True)
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
+        options += [f"--user-data-dir={folder}/profile", "--window-size=900,790"]
+        options += [f"--screenshot={FOLDER / 'report.png'}", f"file://{folder}/run/report.html"]
+        subprocess.run([browser, *options], check=True, capture_output=True)
 
 
 def main():
@@ -63,6 +85,7 @@ def main():
 
     ranked = bx.ranking(bx.relevance(model, idata, obs=some, num_draws=200, progressbar=False))
     bx.plot_relevance(ranked).savefig(FOLDER / "first_relevance.png", dpi=DPI)
+    report()
 
 
 if __name__ == "__main__":

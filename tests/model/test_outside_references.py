@@ -1,4 +1,4 @@
-"""Posteriors of posteriordb, and coefficients that NIST certifies."""
+"""Posteriors of posteriordb, coefficients that NIST certifies, and values of tinygp."""
 
 import json
 import os
@@ -13,8 +13,7 @@ from numpy.polynomial import legendre
 
 import bayes_gpx as bx
 import nist
-
-pytestmark = pytest.mark.data
+import tinygp_values
 
 QUANTILES = {"q025": 0.025, "q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
 QUANTILES["q975"] = 0.975
@@ -80,6 +79,7 @@ def marginals(model, ranges, nodes):
         yield name, lambda x, f=integral, a=low, b=high: f(2 * (x - a) / (b - a) - 1) / f(1.0)
 
 
+@pytest.mark.data
 def test_the_density_of_a_regression_has_the_quantiles_of_posteriordb():
     """Within three Monte Carlo errors of the share of 10,000 draws below each of them."""
     model, known = regression()
@@ -90,6 +90,7 @@ def test_the_density_of_a_regression_has_the_quantiles_of_posteriordb():
             assert abs(cdf(known[name][quantile]) - share) < 3 * error
 
 
+@pytest.mark.data
 def test_laplace_of_counts_is_near_the_functions_of_posteriordb():
     model, _, f = counts()
     idata = model.fit("laplace", draws=300, seed=1, **QUIET)
@@ -104,6 +105,7 @@ def agrees(draws, known):
     assert abs(float(draws.mean()) - known["mean"]) < 3 * error
 
 
+@pytest.mark.data
 @pytest.mark.slow
 def test_nuts_of_a_regression_has_the_means_of_posteriordb():
     model, known = regression()
@@ -112,6 +114,7 @@ def test_nuts_of_a_regression_has_the_means_of_posteriordb():
         agrees(idata["posterior"][name].squeeze(), expected)
 
 
+@pytest.mark.data
 @pytest.mark.slow
 def test_sampled_functions_of_counts_have_the_means_of_posteriordb():
     model, known, f = counts()
@@ -123,6 +126,7 @@ def test_sampled_functions_of_counts_have_the_means_of_posteriordb():
         agrees(found.isel(obs=row), expected)
 
 
+@pytest.mark.data
 def test_a_linear_kernel_is_the_regression_of_kilpisjarvi():
     """Stan's sigma has a flat prior; draws by importance weights integrate over it."""
     data, known = reference("kilpisjarvi_mod-kilpisjarvi")
@@ -141,6 +145,7 @@ def test_a_linear_kernel_is_the_regression_of_kilpisjarvi():
     np.testing.assert_allclose(found.std(), known["beta"]["sd"], rtol=0.05)
 
 
+@pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "correct"),
     [
@@ -161,6 +166,27 @@ def test_digits_are_counted():
     assert nist.digits(np.array([1.0, 2.002]), np.array([1.0, 2.0])) == pytest.approx(3.0)
 
 
+@pytest.mark.data
 def test_filip_is_beyond_double_precision():
     """Its columns are dependent to rounding, for `lstsq` with its usual tolerance too."""
     assert nist.by_slopes("filip", 100.0) < 1.0 and nist.by_lstsq("filip") < 1.0
+
+
+@pytest.mark.parametrize("kernel", tinygp_values.KERNELS)
+def test_kernels_give_the_numbers_of_tinygp(kernel):
+    """Their slopes and attributions by JAX and quadrature; ours in closed form."""
+    X, y, new = tinygp_values.rows()
+    theta = tinygp_values.THETA | tinygp_values.KERNELS[kernel]
+    expected = json.loads(tinygp_values.STORED.read_text())[kernel]
+    model = bx.GP(X, y, kernel=kernel, scale=False, priors=theta)
+    found = {"log_likelihood": float(model.pymc.compile_logp()({}))}
+    options = {"keep": "summary", **QUIET}
+    for explained in (
+        bx.predictions(model, {}, new, **options),
+        bx.derivatives(model, {}, new, **options),
+        bx.attributions(model, {}, new, baseline="zero", **options),
+    ):
+        found |= {name: explained[name].values for name in expected if name in explained}
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-8, atol=1e-9, err_msg=name)
