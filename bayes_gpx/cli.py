@@ -365,7 +365,8 @@ def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_
 
     Weights, contributions and attributions have a mean, an sd and an interval, which do not include
     the noise of a new observation. Predictions go to a second file, as predict writes it, which has
-    the sd and the interval of f and of a new observation y apart.
+    the sd and the interval of f and of a new observation y apart. Both use at most 250 draws of the
+    hyperparameters, evenly spaced.
 
     Text that a spreadsheet would take for a formula, such as a feature named =a, is written with an
     apostrophe in front. If you interrupt the command by Ctrl-C, the rows so far are kept.

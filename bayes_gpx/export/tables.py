@@ -31,6 +31,9 @@ ATTRIBUTION_METHODS: dict[str, Callable[..., xr.Dataset]] = {
 CHUNK = 100
 """Rows that are explained at once, and written before the next."""
 
+EXPLAINED_DRAWS = 250
+"""Most hyperparameter draws in a table of explanations, whose cost grows with them."""
+
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How text begins that a spreadsheet takes for a formula."""
 
@@ -116,14 +119,16 @@ def explained(
     and _upper. `weight_deviation_sd` is the sd of the rows' deviations from the weight function.
     `offset` plus contributions is f_mean; `baseline_mean` plus attributions is prediction_mean. The
     value of a category is its level, with the weight of this level; dates are written as dates.
+    At most `EXPLAINED_DRAWS` hyperparameter draws are used, evenly spaced.
     """
     verbs: dict[str, Callable[..., xr.Dataset]] = {}
     if model.training.Z is not None:
         verbs |= {"weight": partial(weights, smooth=True), "contribution": contributions}
-        deviations = deviation_sds(model, idata)
+        deviations = deviation_sds(model, idata, EXPLAINED_DRAWS)
     prob = interval_probability(ci_prob)
     against = partial(ATTRIBUTION_METHODS[attribution], baseline=baseline)
-    for asked, options, made, own in _blocks(model, idata, X, beside, prob, seed):
+    thinned = {"num_draws": EXPLAINED_DRAWS}
+    for asked, options, made, own in _blocks(model, idata, X, beside, prob, seed, **thinned):
         found = {said: verb(*asked, **options) for said, verb in verbs.items()}
         found["attribution"] = against(*asked, **options)
         shares = found["attribution"]
@@ -155,12 +160,13 @@ def explained(
         yield own.joined(frame), _predictions_table(model, made, own, prob)
 
 
-def _blocks(model, idata, X, beside, prob, seed):
+def _blocks(model, idata, X, beside, prob, seed, **thinned):
     """Blocks of rows: arguments and options of functions, predictions, and columns of `Beside`."""
     seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
     for k, own in enumerate(seeds):
         rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
         options: dict[str, Any] = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
+        options |= thinned
         options["ci_prob"] = prob
         here = beside.of(rows.index)
         if here.groups is not None:
