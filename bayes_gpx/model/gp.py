@@ -112,61 +112,27 @@ class GP(Model):
 
     Notes
     -----
-    *Cost.* Without an approximation memory grows with n^2 and time with n^3; for C classes with C
-    n^2 and C n^3. With M basis functions or inducing points they grow with n M and n M^2. With
-    inducing points and a Gaussian likelihood the density is Titsias' bound on the exact density.
-    Variances of a variational posterior are too small rather than too large.
+    Without an approximation memory grows with n^2 and time with n^3; for C classes with C n^2 and
+    C n^3, or with (n C)^2 and (n C)^3 if they correlate. With M basis functions or inducing points
+    they grow with n M and n M^2. With `HSGP` and a Gaussian likelihood, a density takes time M^3
+    for any n. With inducing points and a Gaussian likelihood, the density is Titsias' bound on the
+    exact density. Variances of a variational posterior are too small rather than too large.
 
-    With a Gaussian likelihood and `HSGP`, no hyperparameter changes the M basis functions, so the
-    density needs only sufficient statistics. They are computed once; each density then takes memory
-    M^2 and time M^3 for any n. Beyond 2000 rows such a fit contains no leave-one-out terms;
-    ``bx.log_likelihood(model, idata, obs=rows)`` computes them for some rows.
+    Both representations have the same prior of y, the same hyperparameters and the same
+    explanations.
 
-    *Out-of-core data.* All other models pass over the rows for each density. A Gaussian likelihood
-    needs two passes, one for the posterior of the coefficients and one for the bound with its
-    slopes. Other likelihoods need one pass for each step towards this posterior. Memory is M^2
-    numbers and a few chunks. Data up to 256 MB stay in memory and are read once.
+    Several outputs are a linear model of coregionalization; correlated classes share functions in
+    the same way [1]_. Single loadings are not identified, but `output_covariance` is; for classes
+    only `output_covariance_centred`, because softmax depends on differences alone.
 
-    *Groups* need exact models, without `approximation`. A group does not change with x, so
-    attributions and derivatives are within a group; in a GP they are equal in all groups.
-    ``bx.loo_predictions(model, idata, groups=groups)`` predicts each group from all others.
-
-    *Representations* have the same prior of y. `fit` infers the same hyperparameters by the same
-    density, with f integrated out, and explanations are equal. Only `pymc` differs: with a
-    hierarchy, ``pm.sample`` and ``fit("nuts", latent="sample")`` sample f too, through standard
-    normals `f_white` (obs) or, with `HSGP` and `RandomFeatures`, through coefficients. With
-    `Inducing` points f is the process itself. With constraints, such a sampler also samples the
-    constrained quantities, through `constrained_white`.
-
-    *Several outputs* are a linear model of coregionalization, ``f_o(x) = h_o(x) + sum_r loading[o,
-    r] g_r(x)``, with noise N(0, sigma_o^2). Each h_o has the prior of a model of output o alone;
-    lengthscale, amplitude and other hyperparameters have the dim `output` first. The g_r have an
-    amplitude of 1, and hyperparameters such as `factor_lengthscale` (factor, feature). The shared
-    covariance is `output_covariance` (output, output_bis), ``loading loading'``; the signs and
-    places of single factors are not identified. Each output is scaled by its own mean and sd. In
-    the `pymc.Model`, y has one value for each observed cell of the table. Explanation functions
-    return a last dim `output`; ``model.of_output(name)`` explains one output. Such a model is exact
-    and has a kernel by name. Not supported: groups, constraints and a hierarchy.
-
-    *Correlated classes* have latent functions of one kernel [1]_, ``f_c(x) = amplitude h_c(x) +
-    sum_r loading[c, r] g_r(x)``. All h_c and g_r are independent, with the kernel's lengthscale and
-    an amplitude of 1, so Cov(f_c, f_k) at one x is B_ck of ``B = amplitude^2 I + loading
-    loading'``. In a sum of kernels, each summand has an amplitude and loadings, such as
-    `linear_loading`. `output_covariance` (class, class_bis) is B, summed over summands. Softmax
-    depends only on differences between classes, so data identify only `output_covariance_centred`,
-    which is ``H B H`` with ``H = I - 1/C``. Single loadings are not identified, and for C classes
-    at most C - 2 shared functions matter. Laplace's approximation takes all n C latent values
-    together: memory grows with (n C)^2, time with (n C)^3, and n C is at most 5000. Such a model
-    has a kernel by name. Not supported: approximations, groups and a hierarchy.
-
-    *Categorical columns* have one lengthscale for all indicators. A stationary kernel therefore
-    treats levels as exchangeable: k = 1 for equal levels and one correlation rho for any two
-    different levels, for any names and order, and a declared level without rows can be predicted.
-    Indicators are scaled by the root of their summed variances, so two random rows are as far apart
-    as in a standardized column of numbers. Explanations treat the column as one feature:
-    attributions and contributions are sums over its indicators; relevance, comparisons and partial
-    dependence compare levels; derivatives along levels are not supported. A callable kernel takes
+    A stationary kernel treats the levels of a category as exchangeable: any two different levels
+    have one correlation. Indicators are scaled by the root of their summed variances, so two random
+    rows are as far apart as in a standardized column of numbers. A callable kernel takes the
     indicators as columns.
+
+    The guide describes each in a page of its own: "Large data", "Repeated measurements", "Several
+    outputs, or classes, that correlate", "Categories, dates and missing values", "Inside a PyMC
+    model". "Can I trust the intervals?" lists combinations that are not supported.
 
     References
     ----------
