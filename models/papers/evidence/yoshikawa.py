@@ -8,11 +8,11 @@ from numpy.linalg import eigvalsh, inv
 
 from evidence.case import Case, Claim, expquad, given
 
-ROOT = Path(__file__).resolve().parents[2]
-PUBLISHED = ROOT / "models" / "shared" / "published.csv"
+MODELS = Path(__file__).resolve().parents[2]
+PUBLISHED = MODELS / "shared" / "published.csv"
 """Numbers of the paper's tables."""
 
-OURS = ROOT / "docs" / "papers" / "gpx_table1.csv"
+OURS = MODELS / "papers" / "output" / "gpx_table1.csv"
 """Our errors on the diabetes data, next to the published ones."""
 
 INTERPRETABLE = ("ARD", "Lasso", "Ridge", "Network", "Localized")

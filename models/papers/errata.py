@@ -1,8 +1,8 @@
-"""Evidence for docs/errata.md: printed formula, corrected formula, and an independent computation.
+"""Evidence for errata.md: printed formula, corrected formula, and an independent computation.
 
-`python docs/errata.py` prints all tables in a few seconds; the page computes them at build time. An
-error is raised if a corrected formula misses the independent value, if a printed formula matches
-it, or if the paper's own numbers do not contradict a sentence.
+`python models/papers/errata.py` prints the tables of the page in a few seconds. It raises an error
+if a corrected formula misses the independent value, if a printed formula matches it, or if the
+paper's own numbers do not contradict a sentence.
 """
 
 from evidence import butler, paananen, seitz, yoshikawa
