@@ -1,18 +1,21 @@
-"""Draw the pictures of the README and of the first page of the documentation.
+"""Draw the pictures of the README, of the first page and of the gallery's cards.
 
-    python docs/pictures.py
+    python docs/pictures.py [--gallery]
 
 The script runs the README's example and saves its waterfall. The other pictures explain the same
 fit: diabetes data with 442 patients, ten measurements, and a score of the disease's progression
-within one year.
+within one year. With `--gallery` it runs the code of docs/gallery.md instead, and saves the first
+picture of each plot.
 """
 
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 
 import bayes_gpx as bx
@@ -36,9 +39,33 @@ def example():
     return space
 
 
+def gallery():
+    """Run the cells of the gallery, and save the first picture of each plot as a card."""
+    text = Path(__file__).with_name("gallery.md").read_text()
+    cells = re.findall(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    folder, drawn = FOLDER / "gallery", set()
+    folder.mkdir(exist_ok=True)
+
+    def saving(name, plot):
+        def wrapped(*args, **kwargs):
+            found = plot(*args, **kwargs)
+            if name not in drawn:
+                drawn.add(name)
+                found.savefig(folder / f"{name}.png", dpi=50)
+            return found
+
+        return wrapped
+
+    for name in [name for name in bx.__all__ if name.startswith("plot_")]:
+        setattr(bx, name, saving(name, getattr(bx, name)))
+    space = {}
+    for cell in cells:
+        exec(cell, space)
+        plt.close("all")
+
+
 def main():
     """Fit once, and write the pictures."""
-    mpl.use("agg")
     space = example()
     model, idata, X = space["model"], space["idata"], space["data"].X
     patient = space["explained"]["obs"].values
@@ -66,4 +93,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    mpl.use("agg")
+    gallery() if "--gallery" in sys.argv[1:] else main()

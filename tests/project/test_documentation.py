@@ -1,5 +1,6 @@
 """The documentation is true: code runs, links lead somewhere, nothing public is left out."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -73,6 +74,22 @@ def test_every_page_is_in_a_table_of_contents():
     pages = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in DOCS}
     pages |= {str(page.relative_to(ROOT).with_suffix("")) for page in NOTEBOOKS}
     assert pages - listed == {"index"}
+
+
+def test_old_addresses_lead_to_pages():
+    text = (ROOT / "docs" / "conf.py").read_text()
+    moved = ast.literal_eval(re.search(r"^REDIRECTS = ({.*?^})", text, re.DOTALL | re.MULTILINE)[1])
+    pages = {str(page.relative_to(ROOT / "docs").with_suffix("")) for page in DOCS}
+    pages |= {f"notebooks/{page.stem}" for page in NOTEBOOKS}
+    assert set(moved.values()) <= pages and pages.isdisjoint(moved)
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_shown_code_is_narrow(page):
+    cells = re.findall(
+        r"^```{code-cell}[^\n]*\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE
+    )
+    assert [line for cell in cells for line in cell.splitlines() if len(line) > 80] == []
 
 
 def test_errata_have_their_evidence():
