@@ -17,11 +17,13 @@ from pathlib import Path
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 
 import bayes_gpx as bx
 
 FOLDER = Path(__file__).with_name("_static")
 README = Path(__file__).parents[1] / "README.md"
+COVERAGE = Path(__file__).parents[1] / "benchmarks" / "calibrated.csv"
 QUIET = {"seed": 1, "progressbar": False}
 DPI = 130
 
@@ -51,7 +53,11 @@ def gallery():
             found = plot(*args, **kwargs)
             if name not in drawn:
                 drawn.add(name)
-                found.savefig(folder / f"{name}.png", dpi=50)
+                figure = found.viz["figure"].item()
+                title = figure.get_suptitle()
+                figure.suptitle("")  # too small to read on a card
+                figure.savefig(folder / f"{name}.png", dpi=60, bbox_inches="tight")
+                figure.suptitle(title)
             return found
 
         return wrapped
@@ -64,8 +70,36 @@ def gallery():
         plt.close("all")
 
 
+def coverage():
+    """Draw the coverage of 90% intervals by kind of fit, from the table of a benchmark."""
+    table = pd.read_csv(COVERAGE, index_col=0).apply(lambda cells: cells.str.rstrip("%"))
+    fits = {
+        "GPX, NUTS": "GPX, NUTS",
+        "GPX, Laplace": "GPX, Laplace",
+        "counts, Laplace": "counts, Laplace",
+        "classes, NUTS": "labels, NUTS over latent values",
+        "8 inducing points, NUTS": "8 inducing points, NUTS",
+        "classes, variational": "labels, sparse variational",
+    }
+    shown = ["f", "y", "derivative", "attribution", "weight", "relevance", "lengthscale"]
+    names = ["f", "new response", "slope", *shown[3:]]
+    figure, axes = plt.subplots(figsize=(7.0, 2.9), layout="constrained")
+    axes.axvspan(90 - 2 * 2.1, 90 + 2 * 2.1, color="0.92")
+    axes.axvline(90, color="0.5", linewidth=1)
+    for k, (label, column) in enumerate(fits.items()):
+        values = table.loc[shown, column].astype(float).to_numpy()
+        heights = np.arange(len(shown))[::-1] + 0.12 * (2.5 - k)
+        style = {"marker": "os^Dvx"[k], "linestyle": "", "markersize": 5}
+        axes.plot(values, heights, label=label, **style)
+    axes.set_yticks(np.arange(len(shown))[::-1], names)
+    axes.set(xlabel="truths inside 90% intervals, % of 200 runs", xlim=(55, 100))
+    figure.legend(loc="outside right upper", frameon=False)
+    figure.savefig(FOLDER / "coverage.png", dpi=DPI)
+
+
 def main():
     """Fit once, and write the pictures."""
+    coverage()
     space = example()
     model, idata, X = space["model"], space["idata"], space["data"].X
     patient = space["explained"]["obs"].values
