@@ -3,7 +3,7 @@ PYTHON ?= python3
 UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.uv/bin/uv)
 INSTALL = $(UV) pip install --python .venv --constraint constraints.txt
 NO_DATA = $(if $(BAYES_GPX_DATA),, and not data)
-PAPERS ?= $(sort $(basename $(notdir $(wildcard models/papers/*.py))))
+PAPERS ?= $(sort $(basename $(notdir $(wildcard models/papers/*_*.py))))
 BROWSER = $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 NO_BROWSER = $(if $(BROWSER),, and not browser)
 # Tests are many small matrices: one BLAS thread each is fastest and makes the numbers repeatable. Two

@@ -7,9 +7,9 @@ starting point, or an explanation function. Exponents are slopes in logarithms o
 of the sizes. The exponent of memory excludes the memory of the imported package, and needs a growth
 of more than 50 MB.
 
-The script prints the table of docs/scaling.md and draws docs/_static/scaling.svg, with its numbers
-in scaling.csv. `python benchmarks/scaling.py "MAP, exact | rows n"` prints the sizes, seconds and
-GB of one series.
+The script prints the table of scaling.csv in this folder and draws docs/_static/scaling.svg, with
+its numbers in docs/_static/scaling.csv. `python benchmarks/scaling.py "MAP, exact | rows n"` prints
+the sizes, seconds and GB of one series.
 """
 
 import os

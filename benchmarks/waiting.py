@@ -1,7 +1,7 @@
 """How long a user waits: cold processes, empty compilation caches, diabetes (n = 353, d = 10).
 
 Each row runs in its own process with a new and empty compilation folder. `python
-benchmarks/waiting.py` prints the table of docs/waiting.md.
+benchmarks/waiting.py` prints the table of waiting.csv.
 """
 
 import os

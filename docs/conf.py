@@ -2,6 +2,7 @@
 
 import sys
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 from docutils.nodes import SkipNode
 from docutils.utils.math.latex2mathml import tex2mathml
@@ -21,9 +22,17 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "numpydoc",
+    "sphinx_design",
 ]
-exclude_patterns = ["_build", "evidence", "**/__pycache__"]
+exclude_patterns = ["_build", "**/__pycache__"]
 templates_path = ["_templates"]
+
+# A name in backticks links to its page, if there is one; other names stay code.
+default_role = "py:obj"
+nitpick_ignore_regex = [("py:obj", ".*")]
+
+# Only a kernel names the lexer of a cell, and a build without execution starts no kernel.
+suppress_warnings = ["myst-nb.lexer"]
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
@@ -41,6 +50,54 @@ numpydoc_show_class_members = False
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = f"bayes_gpx {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_search_scorer = str(Path(__file__).with_name("_static") / "scorer.js")
+
+REDIRECTS = {
+    "changelog": "contributing",
+    "comparisons": "benchmarks",
+    "errata": "benchmarks",
+    "explanation/components": "howto/time-series",
+    "explanation/map": "explanation/trust",
+    "explanation/one-idea": "explanation/how-it-works",
+    "explanation/shapley": "explanation/attributions",
+    "explanation/weights": "explanation/attributions",
+    "howto/baseline": "notebooks/04_attributions_and_baselines",
+    "howto/cluster": "howto/large-n",
+    "howto/inside": "howto/pymc",
+    "howto/kernel": "howto/kernels",
+    "howto/missing": "howto/categorical",
+    "howto/pitfalls": "howto/troubleshooting",
+    "howto/slow": "howto/large-n",
+    "howto/smallest-model": "howto/compare",
+    "howto/uncertain": "howto/effect-size",
+    "notebooks/01_first_model": "priors",
+    "notebooks/09_categories": "howto/categorical",
+    "notebooks/10_hierarchy": "howto/pymc",
+    "notebooks/11_large_n": "howto/large-n",
+    "notebooks/12_papers": "benchmarks",
+    "options": "notation",
+    "papers": "benchmarks",
+    "response": "explanation/how-it-works",
+    "scaling": "benchmarks",
+    "slopes": "explanation/how-it-works",
+    "tutorial": "quickstart",
+    "waiting": "benchmarks",
+}
+"""Pages that moved: the old address, and the page that has their content now."""
+
+REDIRECT = """<!DOCTYPE html>
+<html>
+  <head>
+    <meta charset="utf-8">
+    <meta http-equiv="refresh" content="0; url={to}">
+    <link rel="canonical" href="{to}">
+    <title>This page has moved</title>
+  </head>
+  <body><p>This page has moved to <a href="{to}">{to}</a>.</p></body>
+</html>
+"""
 
 
 def _of_scikit_learn(app, what, name, found, skip, options):
@@ -65,7 +122,18 @@ def _formula_by_itself(translator, node):
     raise SkipNode
 
 
+def _redirect(app, exception):
+    """Write a page at each old address that leads to the new one."""
+    if exception is not None or app.builder.format != "html":
+        return
+    for old, new in REDIRECTS.items():
+        page = Path(app.outdir, f"{old}.html")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(REDIRECT.format(to="../" * old.count("/") + f"{new}.html"))
+
+
 def setup(app):
-    """Register the filter for members and the writers for formulas."""
+    """Register the filter for members, the writers for formulas, and the redirects."""
+    app.connect("build-finished", _redirect)
     app.connect("autodoc-skip-member", _of_scikit_learn)
     app.add_html_math_renderer("mathml", (_formula, None), (_formula_by_itself, None))

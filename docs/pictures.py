@@ -1,11 +1,12 @@
-"""Draw the pictures of the README and of the first page of the documentation.
+"""Draw the pictures of the README, of the first page and of the gallery's cards.
 
-    python docs/pictures.py
+    python docs/pictures.py [--gallery]
 
 The script runs the README's example and saves its waterfall. The other pictures explain the same
 fit: diabetes data with 442 patients, ten measurements, and a score of the disease's progression
 within one year. It also runs the README's commands and takes a picture of the report's first
-screen, if Chromium is installed.
+screen, if Chromium is installed. With `--gallery` it runs the code of docs/gallery.md instead, and
+saves the first picture of each plot.
 """
 
 import os
@@ -17,12 +18,15 @@ import tempfile
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 
 import bayes_gpx as bx
 
 FOLDER = Path(__file__).with_name("_static")
 README = Path(__file__).parents[1] / "README.md"
+COVERAGE = Path(__file__).parents[1] / "benchmarks" / "calibrated.csv"
 QUIET = {"seed": 1, "progressbar": False}
 DPI = 130
 
@@ -58,9 +62,65 @@ def report():
         subprocess.run([browser, *options], check=True, capture_output=True)
 
 
+def gallery():
+    """Run the cells of the gallery, and save the first picture of each plot as a card."""
+    text = Path(__file__).with_name("gallery.md").read_text()
+    cells = re.findall(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    folder, drawn = FOLDER / "gallery", set()
+    folder.mkdir(exist_ok=True)
+
+    def saving(name, plot):
+        def wrapped(*args, **kwargs):
+            found = plot(*args, **kwargs)
+            if name not in drawn:
+                drawn.add(name)
+                figure = found.viz["figure"].item()
+                title = figure.get_suptitle()
+                figure.suptitle("")  # too small to read on a card
+                figure.savefig(folder / f"{name}.png", dpi=60, bbox_inches="tight")
+                figure.suptitle(title)
+            return found
+
+        return wrapped
+
+    for name in [name for name in bx.__all__ if name.startswith("plot_")]:
+        setattr(bx, name, saving(name, getattr(bx, name)))
+    space = {}
+    for cell in cells:
+        exec(cell, space)
+        plt.close("all")
+
+
+def coverage():
+    """Draw the coverage of 90% intervals by kind of fit, from the table of a benchmark."""
+    table = pd.read_csv(COVERAGE, index_col=0).apply(lambda cells: cells.str.rstrip("%"))
+    fits = {
+        "GPX, NUTS": "GPX, NUTS",
+        "GPX, Laplace": "GPX, Laplace",
+        "counts, Laplace": "counts, Laplace",
+        "classes, NUTS": "labels, NUTS over latent values",
+        "8 inducing points, NUTS": "8 inducing points, NUTS",
+        "classes, variational": "labels, sparse variational",
+    }
+    shown = ["f", "y", "derivative", "attribution", "weight", "relevance", "lengthscale"]
+    names = ["f", "new response", "slope", *shown[3:]]
+    figure, axes = plt.subplots(figsize=(7.0, 2.9), layout="constrained")
+    axes.axvspan(90 - 2 * 2.1, 90 + 2 * 2.1, color="0.92")
+    axes.axvline(90, color="0.5", linewidth=1)
+    for k, (label, column) in enumerate(fits.items()):
+        values = table.loc[shown, column].astype(float).to_numpy()
+        heights = np.arange(len(shown))[::-1] + 0.12 * (2.5 - k)
+        style = {"marker": "os^Dvx"[k], "linestyle": "", "markersize": 5}
+        axes.plot(values, heights, label=label, **style)
+    axes.set_yticks(np.arange(len(shown))[::-1], names)
+    axes.set(xlabel="truths inside 90% intervals, % of 200 runs", xlim=(55, 100))
+    figure.legend(loc="outside right upper", frameon=False)
+    figure.savefig(FOLDER / "coverage.png", dpi=DPI)
+
+
 def main():
     """Fit once, and write the pictures."""
-    mpl.use("agg")
+    coverage()
     space = example()
     model, idata, X = space["model"], space["idata"], space["data"].X
     patient = space["explained"]["obs"].values
@@ -89,4 +149,5 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    mpl.use("agg")
+    gallery() if "--gallery" in sys.argv[1:] else main()

@@ -1,7 +1,7 @@
-"""Make the pictures and the numbers of docs/priors.md: `.venv/bin/python docs/priors.py`.
+"""Make the pictures of docs/priors.md and the tables of docs/priors_*.csv.
 
-The script takes five to ten minutes, mostly for three NUTS runs; `--no-experiment` skips them. It
-prints Markdown tables for the page and writes docs/_static/priors_*.png.
+`.venv/bin/python docs/priors.py` takes five to ten minutes, mostly for three NUTS runs, which
+`--no-experiment` skips. It prints the tables in Markdown and writes docs/_static/priors_*.png.
 """
 
 import sys

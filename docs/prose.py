@@ -36,7 +36,7 @@ HABITS = {
 
 LIMITS = {
     "README.md": 3.0,
-    "docs": 5.0,
+    "docs": 3.0,
     "notebooks": 3.0,
     "models": 3.0,
     "bayes_gpx": 7.0,

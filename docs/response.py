@@ -1,7 +1,8 @@
-"""Compute docs/response.md: errors of Taylor expansion and of Laplace's approximation.
+"""Errors of Taylor expansion and of Laplace's approximation.
 
-The script prints the two tables of that page. Importance sampling from Laplace's approximation,
-with the joint density of y and the latent values f, is the reference for its error.
+The script prints the tables of response_taylor.csv and response_laplace.csv. Importance sampling
+from Laplace's approximation, with the joint density of y and the latent values f, is the reference
+for its error.
 """
 
 import numpy as np

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 EXACT, INDUCING, SINES = (10_000, 12, 2.49), (1_000_000, 6.7, 1.07), (1_000_000, 0.0043, -0.01)
 """Rows, seconds of a density of so many and exponent in the rows, without an approximation, with
-`Inducing(100)` and with `HSGP(20)`: measured, in `docs/scaling.md`."""
+`Inducing(100)` and with `HSGP(20)`: measured, in `benchmarks/scaling.csv`."""
 
 MANY_ROWS = 2_000
 """Up to so many rows a model without an approximation is the one to use."""

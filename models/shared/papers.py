@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import t as student_t
 
-DOCS = Path(__file__).resolve().parents[2] / "docs" / "papers"
+OUTPUT = Path(__file__).resolve().parents[1] / "papers" / "output"
 PUBLISHED = Path(__file__).with_name("published.csv")
 """Numbers of the papers' tables: table, data, method, metric, mean, sd."""
 
@@ -43,12 +43,12 @@ class Paper:
         parser.add_argument(
             "--out",
             type=Path,
-            help="folder of tables and figures (default: docs/papers, with --quick results/papers)",
+            help="folder of tables and figures (default: output/, with --quick results/papers)",
         )
         given = parser.parse_args(arguments)
         self.name, self.quick = name, given.quick
         self.folder, self.only = given.data, given.only
-        self.out = given.out or (Path("results", "papers") if given.quick else DOCS)
+        self.out = given.out or (Path("results", "papers") if given.quick else OUTPUT)
         self.cells = Cells(self.out / "cells" / f"{cells or name}.csv")
         matplotlib.use("Agg")
         az.style.use("arviz-variat")

@@ -391,7 +391,7 @@ def test_shares_of_signs_count_houses():
 @pytest.mark.data
 @pytest.mark.filterwarnings("ignore::bayes_gpx.inference.diagnostics.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:X has columns that hold the same values")  # pixels of few rows
-@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("*.py")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in PAPERS.glob("*_*.py")))
 def test_quick_versions_run(name, tmp_path):
     main = runpy.run_path(PAPERS / f"{name}.py")["main"]
     main(["--quick", "--out", str(tmp_path)])

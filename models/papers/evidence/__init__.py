@@ -1,0 +1,1 @@
+"""Evidence for the errata, one file per paper; bayes_gpx is not imported."""
