@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.plots.layout import WIDTH, add_title, backend_named, beside, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import (
     against,
     called,
@@ -31,6 +31,7 @@ from bayes_gpx.plots.visuals import (
     few_numbers,
     interval_bars,
     vertical_zero,
+    written,
 )
 from bayes_gpx.validation import count
 
@@ -81,7 +82,7 @@ def _names(da, target, *, ends, column, **kwargs):
 
 
 def _title(da, target, **kwargs):
-    total = format(float(da.sum()), "+.3g").replace("-", "\N{MINUS SIGN}")
+    (total,) = written(float(da.sum()))
     return backend_from_object(target).title(f"obs {short(da['obs'])}: {total} in all", target)
 
 
@@ -197,11 +198,10 @@ def _bars(dataset, name, added, obs, max_features, ci_prob, backend, pc_kwargs):
     width = (high - low) or 1.0
     ends = low - 0.05 * width, high + (VALUES if several else 0.05) * width
     backend = backend_named(backend)
-    columns = min(len(rows), pc_kwargs.setdefault("col_wrap", 3))
-    size = WIDTH / columns, 1.2 + 0.28 * len(order)
     names = [short(feature, 24) for feature in mean["feature"].values]
     shared = {"sharex": True, "sharey": several}
-    lay_out(pc_kwargs, len(rows), size, backend=backend, between=beside(names), **shared)
+    height = 0.9 + 0.25 * len(order)
+    lay_out(pc_kwargs, len(rows), height, backend=backend, between=beside(names), **shared)
     pc = PlotCollection.wrap(chosen[[name]], cols=["obs"], backend=backend, **pc_kwargs)
     means, bounds = mean.to_dataset(), interval.to_dataset()
     pc.map(vertical_zero, "reference", data=means, color="gray", width=0.8)

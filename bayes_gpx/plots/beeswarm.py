@@ -138,8 +138,7 @@ def plot_beeswarm(
         colour = np.where(named, NAMED, colour)
     open_sign = covers_zero(found["interval"])
     backend = backend_named(backend)
-    size = 8.5, 1.0 + 0.4 * count
-    lay_out(pc_kwargs, 1, size, backend=backend, above=0.5)
+    lay_out(pc_kwargs, 1, 0.7 + 0.35 * count, backend=backend)
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     for label, chosen, hollow in (("open", open_sign, True), ("clear", ~open_sign, False)):

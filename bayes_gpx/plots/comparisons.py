@@ -78,8 +78,7 @@ def plot_comparisons(
     backend = backend_named(backend)
     title = f"Difference of the predictions, {prob:.0%} intervals"
     if "obs" not in mean.dims:
-        size = 7.0, 1.2 + 0.4 * count
-        lay_out(pc_kwargs, 1, size, backend=backend, above=0.4)
+        lay_out(pc_kwargs, 1, 0.9 + 0.3 * count, backend=backend)
         pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
         pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
         pc.map(_average, "point_estimate", data=mean, bounds=bounds, color="C0")
@@ -88,7 +87,7 @@ def plot_comparisons(
         return pc
     if count > MOST_PANELS:
         raise ValueError(f"There are {count} comparisons; choose at most {MOST_PANELS} of them.")
-    lay_out(pc_kwargs, count, (4.2, 3.2), backend=backend, narrowest=7.0, above=0.5)
+    lay_out(pc_kwargs, count, backend=backend, sharey=True)
     pc = PlotCollection.wrap(mean, cols=["contrast"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_rows, "point_estimate", data=mean, bounds=bounds, color="C0")

@@ -122,7 +122,7 @@ def plot_components(
         return array.sel(component=names).rename("f").to_dataset()
 
     backend = backend_named(backend)
-    lay_out(pc_kwargs, len(names), (4.2, 3.0), backend=backend, above=0.5, narrowest=5.0)
+    lay_out(pc_kwargs, len(names), backend=backend)
     mean = of_panels(dataset["component_mean"])
     pc = PlotCollection.wrap(mean, cols=["component"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "zero", data=mean, color="gray", width=0.8)

@@ -104,9 +104,7 @@ def plot_dependence(
     mean = found[["mean"]].rename(mean=name)
     interval = found[["interval"]].rename(interval=name)
     backend = backend_named(backend)
-    lay_out(
-        pc_kwargs, found.sizes["feature"], (4.2, 3.2), backend=backend, narrowest=7.0, above=0.5
-    )
+    lay_out(pc_kwargs, found.sizes["feature"], backend=backend)
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
     alpha = float(np.clip(15.0 / found.sizes["obs"] ** 0.7, 0.08, 0.6))
     drawn = {"color": "C0", "alpha": alpha, "width": 1.0}

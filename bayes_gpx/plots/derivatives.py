@@ -107,8 +107,7 @@ def plot_derivatives(
     features, some = panel_features(dataset, features, moving or known)
     chosen = dataset.sel(feature=features)
     backend = backend_named(backend)
-    size = 5.4, 3.2
-    lay_out(pc_kwargs, len(features), size, backend=backend, above=0.8, narrowest=7.0)
+    lay_out(pc_kwargs, len(features), backend=backend)
 
     def named(variable):
         return chosen[[variable]].rename({variable: "derivative"})

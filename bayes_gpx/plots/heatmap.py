@@ -95,7 +95,7 @@ def plot_heatmap(
     longest = max(map(len, observations), default=0)
     upright = longest * m > 70
     above = 0.5 + (0.11 * longest if upright else 0.0)
-    lay_out(pc_kwargs, 1, (9.5, 1.4 + 0.28 * count), backend=backend, above=above)
+    lay_out(pc_kwargs, 1, 1.0 + 0.25 * count, backend=backend, above=above)
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
     norm = symmetric(mean[name])
     pc.map(_map, "map", data=mean, norm=norm, faded=covers_zero(found["interval"]))

@@ -102,9 +102,8 @@ def plot_importances(
 
     mean, names = stacked(means), [short(name) for name in features["feature"].values]
     backend = backend_named(backend)
-    size = 4.0, 1.2 + 0.26 * len(names)
-    room = {"above": 0.5, "narrowest": 7.0, "between": beside(names)}
-    lay_out(pc_kwargs, len(means), size, backend=backend, **room)
+    height, room = 1.0 + 0.24 * len(names), beside(names)
+    lay_out(pc_kwargs, len(means), height, backend=backend, between=room)
     pc = PlotCollection.wrap(mean, cols=["measure"], backend=backend, **pc_kwargs)
     if references:
         beside_them = stacked(references).reindex(measure=list(means))

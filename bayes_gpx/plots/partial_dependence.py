@@ -99,7 +99,7 @@ def plot_partial_dependence(
         return chosen[[variable]].rename({variable: "f"})
 
     backend = backend_named(backend)
-    lay_out(pc_kwargs, len(names), (4.2, 3.2), backend=backend, above=0.6, narrowest=7.0)
+    lay_out(pc_kwargs, len(names), backend=backend, sharey=True)
     mean, where = named("partial_dependence_mean"), {"value": chosen["value"]}
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
     pc.map(_curves, "ice", data=named("ice_mean"), color="gray", alpha=0.35, width=0.8, **where)
@@ -107,9 +107,6 @@ def plot_partial_dependence(
     pc.map(_line, "point_estimate", data=mean, color="C0", width=2.5, **where)
     pc.map(_labels, "labels", data=mean, y="f", **where)
     some = f"{len(rows)} of {n} observations" if len(rows) < n else "observations"
-    add_title(
-        pc,
-        f"Partial dependence [{dataset.attrs['units']}], {dataset.attrs['ci_prob']:.0%} band\n"
-        f"gray: {some}",
-    )
+    units, prob = dataset.attrs["units"], dataset.attrs["ci_prob"]
+    add_title(pc, f"Partial dependence [{units}], {prob:.0%} band; gray: {some}")
     return pc

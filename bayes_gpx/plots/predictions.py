@@ -121,8 +121,7 @@ def plot_predictions(
             "dataset.sel({'class': ...})."
         )
     backend = backend_named(backend)
-    size = (5.0, 4.2) if len(panels) > 1 else (7.0, 5.0)
-    lay_out(pc_kwargs, len(panels), size, backend=backend, above=1.2, narrowest=7.0)
+    lay_out(pc_kwargs, len(panels), backend=backend)
     cols = ["class"] if "class" in mean.dims else []
     labels = panels if cols else [_label(dataset)]
 
@@ -132,7 +131,7 @@ def plot_predictions(
     where = {"x": x, "curve": curve, "color": "C0"}
     pc = PlotCollection.wrap(of(mean), cols=cols, backend=backend, **pc_kwargs)
     what, whole = _what(dataset, name), None
-    said = [f"Predictions, {prob:.0%} intervals"]
+    said = []
     if number and ("y" in dataset or "y_mean" in dataset):
         whole = interval_of(chosen, "y", prob)
         said.append(f"{what} dark, new response light")
@@ -164,7 +163,7 @@ def plot_predictions(
         horizontal = with_unit(chosen["value"].sel(feature=along))
     probable = name == "probability"
     pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical, probable=probable)
-    add_title(pc, "\n".join([*said, *some]))
+    add_title(pc, f"Predictions, {prob:.0%} intervals: {'; '.join([*said, *some])}".rstrip(": "))
     return pc
 
 

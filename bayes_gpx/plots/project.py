@@ -64,8 +64,7 @@ def plot_project(
         for size, feature in table["feature"].items()
     ]
     data = table[["elpd_diff"]].to_xarray()
-    size = 7.0, 1.2 + 0.3 * len(names)
-    lay_out(pc_kwargs, 1, size, backend=backend, above=0.4)
+    lay_out(pc_kwargs, 1, 0.7 + 0.25 * len(names), backend=backend)
     pc = PlotCollection.wrap(data, backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=data, color="gray", linestyle="C1", alpha=0.6)
     if found.suggested is not None:

@@ -137,8 +137,9 @@ def plot_relevance(
         return found.reindex(panel=panels)  # panels of nothing but NaN are skipped
 
     mean, ranks = panel("average_relevance_mean", "average"), panel("probability_rank", "rank")
-    names, size = [short(name) for name in chosen["feature"].values], (5.2, 1.5 + 0.32 * m)
-    lay_out(pc_kwargs, len(panels), size, backend=backend, above=0.5, between=beside(names))
+    names = [short(name, 24) for name in chosen["feature"].values]
+    room = {"between": beside(names), "sharey": True}
+    lay_out(pc_kwargs, len(panels), 0.9 + 0.27 * m, backend=backend, **room)
     pc = PlotCollection.wrap(mean, cols=["panel"], backend=backend, **pc_kwargs)
     intervals = panel("average_relevance_interval", "average")
     if "relevance_null" in chosen:
@@ -161,7 +162,7 @@ def plot_relevance(
     interval = NO_INTERVAL if alone else f"{ranked.attrs['ci_prob']:.0%} intervals"
     known = "relevance_null" in chosen
     reference = "; gray: features without effect" if known else "; noise is above 0 too"
-    add_title(pc, f"Relevance, averaged over observations{some}\n{interval}{reference}")
+    add_title(pc, f"Relevance, averaged over observations{some}: {interval}{reference}")
     return pc
 
 
@@ -228,9 +229,7 @@ def plot_interactions(
     panels = [panel(values, name) for name, values in numbers.items()]
     m = len(names)
     labels, largest = [short(name) for name in names], xr.DataArray([np.nanmax(mean), 1.0])
-    side = 1.6 + 0.42 * m
-    room = {"above": 0.6, "narrowest": 8.0, "between": beside(labels)}
-    lay_out(pc_kwargs, len(panels), (side + 0.8, side), backend=backend, **room)
+    lay_out(pc_kwargs, len(panels), 1.6 + 0.3 * m, backend=backend, between=beside(labels))
     pc = PlotCollection.wrap(panels[0], cols=["panel"], backend=backend, **pc_kwargs)
     upright = max(map(len, labels)) > 4
     titles = ["average, per sd of both", f"probability to be among the first {top}"]
@@ -245,6 +244,6 @@ def plot_interactions(
         pc.map(_title, f"title_{k}", data=panels[k], text=title)
     left = len(every) - m
     some = f", {m} of {m + left} features" if left else ""
-    why = f"\n{NO_PROBABILITIES}" if alone else ""
+    why = f"; {NO_PROBABILITIES}" if alone else ""
     add_title(pc, f"Interactions, averaged over observations{some}{why}")
     return pc

@@ -24,7 +24,8 @@ ONE_UNIT = ("attribution", "contribution")
 MOST_ROWS = 1000
 """More observations are not drawn one by one, but a random choice of that many."""
 
-LONGEST_NAME = 40
+LONGEST_NAME, BELOW_PANEL = 40, 24
+"""Most letters of a name left of a panel, and below one of three panels."""
 
 NO_INTERVAL = "no interval: one draw of the hyperparameters"
 
@@ -255,7 +256,7 @@ def with_values(value):
 
 def with_unit(da):
     """Text of the one feature that a panel is about, with its unit where that is known."""
-    feature = short(da["feature"])
+    feature = short(da["feature"], BELOW_PANEL)
     unit = da.coords["unit"].item() if "unit" in da.coords else ""
     return f"{feature} [{unit}]" if unit else feature
 

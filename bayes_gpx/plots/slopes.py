@@ -94,13 +94,9 @@ def plot_slopes(
 
     backend = backend_named(backend)
     pc_kwargs.setdefault("col_wrap", 2)
-    size = 5.6, 1.2 + 0.42 * chosen.sizes["feature"]
-    room = {
-        "above": 0.8,
-        "narrowest": 8.0,
-        "between": beside([*map(short, chosen["feature"].values)]),
-    }
-    lay_out(pc_kwargs, chosen.sizes["obs"], size, backend=backend, **room)
+    room = {"above": 0.8, "between": beside([*map(short, chosen["feature"].values)])}
+    height = 0.9 + 0.42 * chosen.sizes["feature"]
+    lay_out(pc_kwargs, chosen.sizes["obs"], height, backend=backend, **room)
     mean = named("derivative_mean")
     pc = PlotCollection.wrap(mean, cols=["obs"], backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)

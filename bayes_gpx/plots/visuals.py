@@ -38,7 +38,16 @@ def horizontal_zero(da, target, **kwargs):
 def few_numbers(target):
     """Have so few numbers along x that long numbers do not touch."""
     if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
-        target.locator_params("x", nbins=5)
+        narrow = target.get_subplotspec().get_gridspec().ncols > 2
+        target.locator_params("x", nbins=3 if narrow else 5)
+
+
+def written(*numbers):
+    """Numbers with as many decimals as two digits of the largest need, and a minus sign."""
+    largest = np.abs(numbers).max()
+    places = max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
+    texts = (f"{round(float(number), places) + 0.0:.{places}f}" for number in numbers)
+    return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
 
 
 def level_names(value):
@@ -81,11 +90,12 @@ def interval_bars(at, bounds, target, *, across=False, **kwargs):
 
 
 def axis_labels(da, target, *, x=None, y=None, **kwargs):
-    """Name the axes, with their numbers where panels share them."""
-    backend = backend_from_object(target)
+    """Name the axes, the vertical one once in a row, with the numbers that panels share."""
+    backend, first = backend_from_object(target), True
     if hasattr(target, "tick_params"):  # matplotlib's, which hide numbers above empty places
         target.tick_params(labelbottom=True)
-    if y is not None:
+        first = target.get_subplotspec().is_first_col()
+    if y is not None and first:
         backend.ylabel(y, target, **kwargs)
     if x is not None:
         return backend.xlabel(x, target, **kwargs)

@@ -30,6 +30,7 @@ from bayes_gpx.plots.visuals import (
     UNCERTAIN,
     axis_labels,
     interval_bars,
+    written,
 )
 
 SHORT = 24
@@ -84,24 +85,12 @@ def _numbers(da, target, *, interval, at, prob, **kwargs):
     backend = backend_from_object(target)
     bounds = interval.transpose("step", "ci_bound").values
     for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
-        places = _decimals(np.array([step, low, high]))
-        sign = "+" if step > 0 else ""
-        text = f"{sign}{_written(step, places)} [{_written(low, places)}, {_written(high, places)}]"
+        text = "{} [{}, {}]".format(*written(step, low, high))
+        text = f"+{text}" if step > 0 else text
         text += " in all" if row + 1 == da.size else ""
         backend.text(at, row + 1, text, target, horizontal_align="left", **kwargs)
     heading = f"step, {prob:.0%} interval"
     return backend.text(at, 0, heading, target, horizontal_align="left", **kwargs)
-
-
-def _decimals(values):
-    """Decimal places that show two digits of the largest number."""
-    largest = np.abs(values).max()
-    return max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
-
-
-def _written(number, places):
-    """A number with a minus sign, which no 0 has."""
-    return f"{round(number, places) + 0.0:.{places}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _frame(da, target, *, ends, width, names, **kwargs):
@@ -202,7 +191,7 @@ def plot_waterfall(
 
     backend = backend_named(backend)
     wide = WIDTH + LETTER * max(0, max(map(len, names)) - SHORT)
-    lay_out(pc_kwargs, 1, (wide, 1.3 + 0.3 * len(names)), backend=backend)
+    lay_out(pc_kwargs, 1, 0.8 + 0.26 * len(names), backend=backend, width=wide)
     pc = PlotCollection.wrap(steps, backend=backend, **pc_kwargs)
     pc.map(_steps, "steps", data=steps, interval=interval, start=start)
     pc.map(_intervals, "credible_interval", data=interval, at=zero, color="black", width=1.2)
@@ -211,9 +200,8 @@ def plot_waterfall(
     frame = {"ends": (low, high), "width": figure_width, "names": names}
     pc.map(_frame, "ticks", data=steps, **frame, store_artist=False)
     pc.map(axis_labels, "xlabel", data=steps, x=axis)
-    words = [f"{called(name, dataset)} of obs {short(found['obs'][0])}", against(dataset)]
-    pale = f"pale: the {prob:.0%} interval contains 0"
-    add_title(pc, f"{', '.join(filter(None, words))}\n{pale}")
+    words = f"{called(name, dataset)} of obs {short(found['obs'][0])} {against(dataset)}".rstrip()
+    add_title(pc, f"{words}; pale: the {prob:.0%} interval contains 0")
     return pc
 
 

@@ -96,7 +96,7 @@ def plot_weights(
     mean, value = chosen[["weight_mean"]].rename(weight_mean="weight"), chosen["value"]
     prob = interval_probability(ci_prob, dataset)
     backend = backend_named(backend)
-    lay_out(pc_kwargs, mean.sizes["feature"], (4.2, 3.2), backend=backend)
+    lay_out(pc_kwargs, mean.sizes["feature"], backend=backend)
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
     band = xr.Dataset({"weight": interval_of(chosen, "weight", prob)})
     where = {"value": value, "curves": _curves(dataset)}

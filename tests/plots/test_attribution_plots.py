@@ -206,7 +206,7 @@ def test_many_observations_are_sampled_and_the_title_says_so():
     summary = attributed(1500, draws=1).drop_vars(["attribution", "difference"])
     for draw in (bx.plot_beeswarm, bx.plot_heatmap):
         plot = draw(summary, max_features=2, backend="matplotlib")
-        title = plot.viz["figure"].item().get_suptitle()
+        title = " ".join(plot.viz["figure"].item().get_suptitle().split())
         assert "2 largest of 4 features; 1,000 of 1,500 observations, at random" in title
     assert only(plot).images[0].get_array().shape == (2, 1000, 3)
     plot = bx.plot_dependence(summary, features=["sun"], backend="matplotlib")
