@@ -13,16 +13,21 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, with_unit
-from bayes_gpx.plots.visuals import axis_labels, interval_bars, level_names, ticks_along
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    interval_bars,
+    level_names,
+    spacing,
+    ticks_along,
+)
 from bayes_gpx.validation import count, one_of
 
 
 def _curves(da, target, *, value, **kwargs):
     lines = da.transpose("obs", "step").values
-    if level_names(value):
-        apart = np.linspace(-0.2, 0.2, len(lines))
-        x = value.values + apart[:, None]
+    if names := level_names(value):
         own = {"color": kwargs["color"], "alpha": kwargs["alpha"], "size": 6}
+        x = value.values + spacing(names) * np.linspace(-0.2, 0.2, len(lines))[:, None]
         return backend_from_object(target).scatter(x.ravel(), lines.ravel(), target, **own)
     gap = np.full((len(lines), 1), np.nan)
     x = np.tile(np.append(value.values, np.nan), len(lines))

@@ -144,16 +144,16 @@ def _columns(dataset, name, features, max_features):
     return list(np.argsort(-size, kind="stable")[:max_features])
 
 
-def panel_features(dataset, features, known=None):
-    """Features with a panel each, by default the first known ones, and a description in words.
+def panel_features(dataset, features, known=None, most=MOST_PANELS):
+    """Features with a panel each, by default the `most` first known ones, and a description.
 
     Raises ValueError for unknown features, and for too many panels to read.
     """
     if known is None:
         known = dataset["feature"].values.tolist()
     if features is None:
-        some = f" ({MOST_PANELS} of {len(known)} features)" if len(known) > MOST_PANELS else ""
-        return list(known)[:MOST_PANELS], some
+        some = f" ({most} of {len(known)} features)" if len(known) > most else ""
+        return list(known)[:most], some
     for feature in features:
         one_of("features", feature, dataset["feature"].values.tolist())
     if len(features) > MOST_PANELS:

@@ -51,21 +51,26 @@ def written(*numbers):
 
 
 def level_names(value):
-    """Names of the levels that values stand for, by position; none where they are numbers."""
-    if "level" not in value.coords:
-        return {}
-    named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
-    return {float(position): str(name) for position, name in named if name}
+    """Names by position: of levels, or of the two values of a column that has no others."""
+    if "level" in value.coords and value["level"].values.ravel()[0]:
+        named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
+        return {float(position): str(name) for position, name in named}
+    two = np.unique(value.values[np.isfinite(value.values)])
+    return {float(number): format(number, ".4g") for number in two} if len(two) == 2 else {}
+
+
+def spacing(names):
+    """Distance between the positions of names."""
+    return float(np.diff(sorted(names)).min()) if len(names) > 1 else 1.0
 
 
 def places_along(value):
     """Positions of values (n,) along an axis; values of one level are next to each other."""
-    if not level_names(value):
-        return value.values
-    places = value.values.astype(float)
-    for position in np.unique(places[~np.isnan(places)]):
-        own = places == position
-        places[own] += np.linspace(-0.25, 0.25, own.sum()) if own.sum() > 1 else 0.0
+    names, places = level_names(value), value.values.astype(float)
+    for position in names:
+        own = value.values == position
+        apart = np.linspace(-0.25, 0.25, own.sum()) if own.sum() > 1 else 0.0
+        places[own] += apart * spacing(names)
     return places
 
 
@@ -74,10 +79,10 @@ def ticks_along(value, target):
     names = level_names(value)
     if not names:
         return few_numbers(target)
-    backend = backend_from_object(target)
+    backend, edge = backend_from_object(target), 0.5 * spacing(names)
     texts = [short(name, 14) for _, name in sorted(names.items())]
     backend.xticks(sorted(names), texts, target)
-    backend.xlim((min(names) - 0.5, max(names) + 0.5), target)
+    backend.xlim((min(names) - edge, max(names) + edge), target)
 
 
 def interval_bars(at, bounds, target, *, across=False, **kwargs):

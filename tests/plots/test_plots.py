@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose
 
@@ -75,9 +76,9 @@ def test_weights_have_a_panel_for_each_feature(explained):
     drawn = bx.plot_weights(weights, features=["a"], backend="matplotlib")
     axes = drawn.viz["plot"].sel(feature="a").item()
     at = np.column_stack([weights[name].sel(feature="a") for name in ("value", "weight_mean")])
-    assert_allclose(axes.collections[-1].get_offsets(), at)
-    bars = axes.lines[-1].get_ydata().reshape((-1, 3))[:, :2]
     order = np.argsort(at[:, 0])
+    assert_allclose(axes.collections[-1].get_offsets(), at[order])
+    bars = axes.lines[-1].get_ydata().reshape((-1, 3))[:, :2]
     assert_allclose(bars, weights["weight_interval"].sel(feature="a")[order])
 
 
@@ -90,6 +91,63 @@ def test_weights_along_one_feature_are_a_curve(explained):
     order = np.argsort(weights["value"].sel(feature="a").values)
     assert_allclose(x, weights["value"].sel(feature="a").values[order])
     assert_allclose(mean, weights["weight_mean"].sel(feature="a").values[order])
+
+
+@pytest.fixture
+def many(rng):
+    """A Dataset as `weights` returns it, of 100 rows and 8 features; the last has two values."""
+    mean = rng.normal(size=(100, 8)) + np.arange(8.0)
+    value = rng.normal(size=(100, 8))
+    value[:, 7] = np.where(value[:, 7] > 0, 2.0, 1.0)
+    low_high = mean[..., None] + np.array([-1.0, 2.0]) * rng.uniform(1, 2, size=(100, 8, 1))
+    arrays = {"weight_mean": mean, "weight_sd": 0 * mean + 1, "value": value}
+    arrays["weight_interval"] = low_high
+    dims = ("obs", "feature", "ci_bound")
+    arrays = {name: (dims[: array.ndim], array) for name, array in arrays.items()}
+    coords = {"feature": list("abcdefgs"), "ci_bound": ["lower", "upper"]}
+    return xr.Dataset(arrays, coords, {"units": "kg per unit of the feature", "ci_prob": 0.9})
+
+
+def test_weights_of_many_rows_have_a_line_and_a_band_of_their_intervals(many):
+    plot = bx.plot_weights(many, features=["c"], backend="matplotlib")
+    axes, one = plot.viz["plot"].item(), many.sel(feature="c").sortby("value")
+    rows, band = axes.collections
+    in_order = np.argsort(rows.get_offsets()[:, 0])
+    assert_allclose(rows.get_offsets()[in_order, 1], one["weight_mean"])
+    tens = one["weight_mean"].values.reshape(10, 10), one["value"].values.reshape(10, 10)
+    x, line = axes.lines[-1].get_data()
+    assert_allclose(line, tens[0].mean(axis=1))
+    assert_allclose(x, tens[1].mean(axis=1))
+    low, high = one["weight_interval"].values.T.reshape(2, 10, 10)
+    corners = band.get_paths()[0].vertices
+    for ends in (low.min(axis=1), high.max(axis=1)):
+        assert set(ends) <= set(corners[:, 1])
+    assert_allclose(corners[:, 0].min(), one["value"].min())
+    assert_allclose(corners[:, 0].max(), one["value"].max())
+    assert "gray: rows" in plot.viz["figure"].item().get_suptitle()
+
+
+def test_a_column_of_two_values_has_two_intervals(many):
+    axes = bx.plot_weights(many, features=["s"], backend="matplotlib").viz["plot"].item()
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2"]
+    bars = axes.lines[-1].get_ydata().reshape(2, 3)[:, :2]
+    both = [many.sel(feature="s").isel(obs=many["value"].sel(feature="s") == v) for v in (1, 2)]
+    ends = [one["weight_interval"].values for one in both]
+    assert_allclose(bars, [[end[:, 0].min(), end[:, 1].max()] for end in ends])
+    points = axes.collections[-1].get_offsets()
+    assert_allclose(points, [[k, one["weight_mean"].mean()] for k, one in enumerate(both, 1)])
+
+
+def test_the_largest_weights_are_drawn_first(many):
+    plot = bx.plot_weights(many, backend="none")
+    size = np.abs(many["weight_mean"]).mean("obs") * many["value"].std("obs")
+    assert list(plot.viz["plot"]["feature"].values) == list(
+        size.sortby(-size)["feature"].values[:6]
+    )
+    every = bx.plot_weights(many, max_features=None, backend="none").viz["plot"]
+    assert every.sizes["feature"] == 8
+    with pytest.raises(ValueError, match="max_features"):
+        bx.plot_weights(many, max_features=0)
 
 
 def test_what_cannot_be_drawn_is_refused(explained):
