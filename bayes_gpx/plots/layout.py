@@ -79,7 +79,9 @@ def add_legend(pc, styles):
     if pc.backend in BELOW:
         draw = import_module(f"arviz_plots.backend.{pc.backend}").legend
         place = BELOW[pc.backend] | {"legend_dim": (), "update_visuals": False}
-        draw(pc, list(styles.values()), list(styles), **place)
+        alpha = "opacity" if pc.backend == "plotly" else "alpha"
+        drawn = [{alpha if k == "alpha" else k: v for k, v in s.items()} for s in styles.values()]
+        draw(pc, drawn, list(styles), **place)
 
 
 def add_title(pc, text):

@@ -13,13 +13,7 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, with_unit
-from bayes_gpx.plots.visuals import (
-    axis_labels,
-    interval_bars,
-    level_names,
-    spacing,
-    ticks_along,
-)
+from bayes_gpx.plots.visuals import axis_labels, interval_bars, level_names, spacing, ticks_along
 from bayes_gpx.validation import count, one_of
 
 

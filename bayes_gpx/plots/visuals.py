@@ -4,7 +4,7 @@ import matplotlib as mpl
 import numpy as np
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, Normalize, to_hex
+from matplotlib.colors import ListedColormap, Normalize, to_hex, to_rgb
 from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.plots.selection import short
@@ -20,6 +20,12 @@ POSITIVE, NEGATIVE = "#b2182b", "#2166ac"
 
 CERTAIN, UNCERTAIN = 0.9, 0.3
 """Opacity of a bar, by whether its interval excludes 0."""
+
+
+def pale(color):
+    """A color at the opacity of uncertain effects, on white."""
+    return to_hex(1.0 - UNCERTAIN * (1.0 - np.array(to_rgb(color))))
+
 
 MOST_TICKS = 5
 """Most ticks of a color bar; numbers with many digits then do not touch."""
@@ -52,9 +58,9 @@ def written(*numbers):
 
 def level_names(value):
     """Names by position: of levels, or of the two values of a column that has no others."""
-    if "level" in value.coords and value["level"].values.ravel()[0]:
+    if "level" in value.coords and (value["level"] != "").any():
         named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
-        return {float(position): str(name) for position, name in named}
+        return {float(position): str(name) for position, name in named if name}
     two = np.unique(value.values[np.isfinite(value.values)])
     return {float(number): format(number, ".4g") for number in two} if len(two) == 2 else {}
 
@@ -155,6 +161,11 @@ def cells(rgb, target, **kwargs):
 def is_plotly(target):
     """Whether a panel is of the backend plotly."""
     return backend_from_object(target).__name__.endswith("plotly")
+
+
+def line_break(target):
+    """What begins a line of a text in a panel."""
+    return "<br>" if is_plotly(target) else "\n"
 
 
 def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import xarray as xr
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -194,7 +194,17 @@ def test_derivatives_along_a_grid_are_curves(sloped):
     wide, narrow = (band.get_paths()[0].get_extents() for band in axes.collections[:2])
     assert_allclose(wide.y1, grid["band_simultaneous"].sel(feature="dose").max())
     assert_allclose(narrow.y0, grid["band_pointwise"].sel(feature="dose").min())
-    assert f"± {grid['average_slope_sd'].sel(feature='dose').item():.2g}" in axes.get_title()
+    assert axes.get_title() == "dose"
+    (average,), one = axes.texts, grid.sel(feature="dose")
+    numbers = [f"{one[f'average_slope_{moment}'].item():.1f}" for moment in ("mean", "sd")]
+    expected = f"average {numbers[0]} ± {numbers[1]}".replace("-", "\N{MINUS SIGN}")
+    assert average.get_text() == f"{expected}\nP(> 0) = {one['probability_positive'].item():.2f}"
+    assert average.get_position()[1] > one["band_simultaneous"].max()
+    (legend,) = plot.viz["figure"].item().legends
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said == ["90%, each", "90%, all together", "rises", "falls"]
+    colors = [to_hex(line.get_color()) for line in legend.get_lines()[2:]]
+    assert colors == [POSITIVE, NEGATIVE]
 
 
 def test_derivatives_of_rows_are_points_with_intervals(sloped):
@@ -202,8 +212,7 @@ def test_derivatives_of_rows_are_points_with_intervals(sloped):
     plot = bx.plot_derivatives(rows, backend="matplotlib")
     axes = plot.viz["plot"].sel(feature="age").item()
     points, signs = (artist.get_offsets() for artist in axes.collections)
-    one = rows.sel(feature="age").sortby("value")
-    # Rows of equal age would be drawn in any order; there are none.
+    one = rows.sel(feature="age")
     assert_allclose(points, np.column_stack([one["value"], one["derivative_mean"]]))
     assert_allclose(signs[:, 0], rows["value"].sel(feature="age"))
     assert signs[:, 1].max() < one["band_simultaneous"].min()
@@ -219,10 +228,11 @@ def test_marks_say_which_signs_are_known(sloped):
     six = rows.isel(obs=range(6)).copy()
     six["derivative_probability_positive"][:, 0] = known
     axes = bx.plot_derivatives(six, backend="matplotlib").viz["plot"].sel(feature="age").item()
-    up, down, gray = POSITIVE, NEGATIVE, "#999999"
-    # The bands' probability is 0.9.
-    drawn = [to_hex(colour) for colour in axes.collections[-1].get_facecolor()]
-    assert drawn == [up, up, gray, gray, down, down]
+    up, down = (np.array(to_rgb(colour)) for colour in (POSITIVE, NEGATIVE))
+    # The bands' probability is 0.9. Pale is 0.3 of a color on white.
+    expected = [up, up, 0.7 + 0.3 * up, 0.7 + 0.3 * down, down, down]
+    # Colors have 256 steps.
+    assert_allclose(axes.collections[-1].get_facecolor()[:, :3], expected, atol=0.5 / 255)
 
 
 def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):
