@@ -240,18 +240,34 @@ def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):
     plot = bx.plot_slopes(rows, obs=[5, 2], features=["dose", "age"], backend="matplotlib")
     assert list(plot.viz["plot"]["obs"].values) == [5, 2]
     axes, one = plot.viz["plot"].sel(obs=5).item(), rows.sel(obs=5, feature=["dose", "age"])
-    points = axes.collections[0].get_offsets()
-    assert_allclose(points[:, 0], one["derivative_mean"] / one["derivative_sd"])
-    assert_allclose(points[:, 1], [0, 1])
+    hollow = (one["band_pointwise"] <= 0).any("ci_bound") & (one["band_pointwise"] >= 0).any(
+        "ci_bound"
+    )
+    points = {
+        offset[1]: (offset[0], dots) for dots in axes.collections for offset in dots.get_offsets()
+    }
+    for row, name in enumerate(["dose", "age"]):
+        place, dots = points[row]
+        mean, sd = (one[f"derivative_{m}"].sel(feature=name).item() for m in ("mean", "sd"))
+        assert_allclose(place, mean / sd)
+        assert to_hex(dots.get_edgecolor()[0]) == (POSITIVE if mean > 0 else NEGATIVE)
+        white = to_hex(dots.get_facecolor()[0]) == "#ffffff"
+        assert white == hollow.sel(feature=name).item()
     wide, narrow = (line.get_xdata().reshape(2, 3)[:, :2] for line in axes.lines[1:])
     sd = one["derivative_sd"].values[:, None]
     assert_allclose(wide * sd, one["band_simultaneous_features"])
     assert_allclose(narrow * sd, one["band_pointwise"])
     # One factor for all features of an observation.
     assert_allclose(*(wide[:, 1] - wide[:, 0]))
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["dose", "age"]
     first = one.sel(feature="dose")
-    label = f"{first['derivative_mean']:.3g} ± {first['derivative_sd']:.2g}"
-    assert axes.get_yticklabels()[0].get_text() == f"dose\n{label}"
+    numbers = [f"{first[f'derivative_{m}'].item():.1f}" for m in ("mean", "sd")]
+    said = axes.texts[0].get_text().replace("\N{MINUS SIGN}", "-")
+    assert said == " ± ".join(numbers)
+    every = bx.plot_slopes(rows, obs=[5, 2], backend="matplotlib").viz["plot"].sel(obs=5).item()
+    ratio = np.abs(rows["derivative_mean"] / rows["derivative_sd"]).sel(obs=[5, 2]).max("obs")
+    order = [tick.get_text() for tick in every.get_yticklabels()]
+    assert order == list(ratio.sortby(-ratio)["feature"].values)
     with pytest.raises(ValueError, match="Pass the result of bx.slopes"):
         bx.plot_slopes(rows.drop_vars("band_simultaneous_features"))
     with pytest.raises(ValueError, match="features: unknown 'weight'"):
