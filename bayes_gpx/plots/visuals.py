@@ -146,16 +146,18 @@ def from_zero(values):
     return Normalize(0.0, float(np.max(values)) or 1.0)
 
 
-def cells(rgb, target, **kwargs):
-    """Draw an image (rows, columns, 3), its first row on top, cell i centred at i."""
+def cells(rgb, target, *, lines=1, **kwargs):
+    """Draw an image (rows, columns, 3), its first row on top; each cell has this many `lines`."""
     if isinstance(target, list):  # the backend that draws nothing
         target.append({"function": "cells", "rgb": rgb})
         return target[-1]
     if is_plotly(target):
-        picture = target.add_image(z=np.uint8(np.round(255 * rgb)), hoverinfo="skip")
+        height = {"y0": 0.5 / lines - 0.5, "dy": 1.0 / lines}
+        picture = target.add_image(z=np.uint8(np.round(255 * rgb)), hoverinfo="skip", **height)
         target.update_yaxes(scaleanchor=False if kwargs.get("aspect") == "auto" else None)
         return picture
-    return target.imshow(rgb, interpolation="nearest", **kwargs)
+    extent = (-0.5, rgb.shape[1] - 0.5, len(rgb) / lines - 0.5, -0.5)
+    return target.imshow(rgb, interpolation="nearest", extent=extent, **kwargs)
 
 
 def is_plotly(target):

@@ -208,7 +208,7 @@ def test_many_observations_are_sampled_and_the_title_says_so():
         plot = draw(summary, max_features=2, backend="matplotlib")
         title = " ".join(plot.viz["figure"].item().get_suptitle().split())
         assert "2 largest of 4 features; 1,000 of 1,500 observations, at random" in title
-    assert only(plot).images[0].get_array().shape == (2, 1000, 3)
+    assert only(plot).images[0].get_array().shape == (2 * 9, 1000, 3)
     plot = bx.plot_dependence(summary, features=["sun"], backend="matplotlib")
     points = plot.viz["plot"].sel(feature="sun").item().collections[0].get_offsets()
     assert len(np.unique(points, axis=0)) == 1000
@@ -224,7 +224,7 @@ def test_without_draws_intervals_are_those_of_a_normal():
     assert_allclose(drawn, mean[:, None] + 0.6 * 1.959964 * np.array([-1, 1]), rtol=1e-6)
 
 
-def test_a_heatmap_fades_what_has_no_sign():
+def test_a_heatmap_hatches_cells_without_a_sure_sign():
     data = attributed(12)
     plot = bx.plot_heatmap(data, features=["sun", "rain"], backend="matplotlib")
     axes = only(plot)
@@ -233,13 +233,19 @@ def test_a_heatmap_fades_what_has_no_sign():
     assert labels(axes.get_yticklabels()) == ["sun", "rain"]
     mean = data["attribution_mean"].sel(feature=["sun", "rain"]).values[order].T
     low, high = ends(data["attribution"].sel(feature=["sun", "rain"]).values[0][:, order])
-    faded = ((low <= 0) & (high >= 0)).T
-    assert 0 < faded.sum() < faded.size
+    hatched = ((low <= 0) & (high >= 0)).T
+    assert 0 < hatched.sum() < hatched.size
     limit = np.abs(mean).max()
     colour = mpl.colormaps["RdBu_r"]((mean / limit + 1) / 2)[..., :3]
-    expected = np.where(faded[..., None], 0.25 * colour + 0.75 * 0.8, colour)
+    lines = np.asarray(axes.images[0].get_array()).reshape(2, 9, 12, 3)
     # A colour map has 256 steps.
-    assert_allclose(axes.images[0].get_array(), expected, atol=0.02)
+    for line in range(9):
+        expected = 0.7 if line in (1, 4, 7) else 0.7 + 0.3 * colour
+        expected = np.where(hatched[..., None], expected, colour)
+        assert_allclose(lines[:, line], expected, atol=0.02)
+    assert axes.images[0].get_extent() == [-0.5, 11.5, 1.5, -0.5]
+    (entry,) = plot.viz["figure"].item().legends[0].get_texts()
+    assert entry.get_text() == "hatched: the 90% interval contains 0"
     bar = plot.viz["figure"].item().axes[1]
     assert bar.get_ylabel() == "attribution [kg]"
     assert_allclose(bar.get_ylim(), [-limit, limit])
