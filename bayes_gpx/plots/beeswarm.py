@@ -15,6 +15,7 @@ from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 from bayes_gpx.plots.visuals import (
+    EDGE,
     ON_WHITE,
     axis_labels,
     colour_bar,
@@ -142,12 +143,12 @@ def plot_beeswarm(
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     for label, chosen, hollow in (("open", open_sign, True), ("clear", ~open_sign, False)):
-        drawn = {"colour": colour, "chosen": chosen, "hollow": hollow, "size": 14, "width": 0.8}
+        drawn = {"colour": colour, "chosen": chosen, "hollow": hollow, "size": 16}
+        drawn |= {"width": 1.2} if hollow else {"width": 0.6, "edge": EDGE}
         pc.map(_points, label, data=mean, **drawn)
     pc.map(_names, "ticks", data=mean, store_artist=False)
     pc.map(axis_labels, "xlabel", data=mean, x=found.attrs["label"])
     ends = {0.0: "low", 1.0: "high"}
     colour_bar(pc, Normalize(0, 1), ON_WHITE, "value of the feature", ticks=ends, aspect=30)
-    second = f"filled where the {found.attrs['interval']} excludes 0, else hollow"
-    add_title(pc, f"{found.attrs['title']}\n{second}")
+    add_title(pc, f"{found.attrs['title']}; hollow: the {found.attrs['interval']} contains 0")
     return pc

@@ -12,8 +12,11 @@ from bayes_gpx.plots.selection import short
 SIGNED, UNSIGNED = "RdBu_r", "viridis"
 """Colours for numbers on both sides of 0, and on one; told apart by the colour-blind too."""
 
-ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.9, 256)))
-"""The same without its brightest, for points on white."""
+ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.75, 256)))
+"""The same without its brightest, for points on white; they have the outline `EDGE`."""
+
+EDGE = "#767676"
+"""Gray outline of points, at a contrast of 4.5 to white."""
 
 POSITIVE, NEGATIVE = "#b2182b", "#2166ac"
 """Colors of effects by sign, as in `SIGNED`."""

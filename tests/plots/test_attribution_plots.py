@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.plots.visuals import NEGATIVE, ON_WHITE, POSITIVE
+from bayes_gpx.plots.visuals import EDGE, NEGATIVE, ON_WHITE, POSITIVE
 
 FEATURES = ["wind", "rain", "sun", "ice"]
 SIZE = np.array([0.5, 4.0, 1.0, 2.0])
@@ -191,7 +191,22 @@ def test_a_beeswarm_has_every_point_in_its_row():
     place = np.argmin(np.abs(filled.get_offsets()[:, 0] - mean.sel(feature="rain")[strongest]))
     share = np.clip((value[strongest].item() - fifth) / (last - fifth), 0, 1)
     assert to_hex(filled.get_facecolor()[place]) == to_hex(ON_WHITE(share))
+    assert to_hex(filled.get_edgecolor()[0]) == EDGE
     assert plot.viz["figure"].item().axes[1].get_ylabel() == "value of the feature"
+
+
+def contrast_to_white(color):
+    """Contrast ratio of the Web Content Accessibility Guidelines 2.2."""
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05)
+
+
+def test_points_are_visible_on_white():
+    """The guidelines demand 3 of graphics, which outlines have; yellow-green alone has 2.1."""
+    assert contrast_to_white("#ffffff") == 1.0 and contrast_to_white("#000000") == 21.0
+    assert contrast_to_white(EDGE) >= 3.0
+    assert min(contrast_to_white(ON_WHITE(k)[:3]) for k in range(256)) >= 2.0
 
 
 def test_points_of_a_beeswarm_do_not_hide_each_other():
