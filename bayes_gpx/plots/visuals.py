@@ -51,10 +51,15 @@ def few_numbers(target):
         target.locator_params("x", nbins=3 if narrow else 5)
 
 
+def decimals(*numbers):
+    """Decimals that two digits of the largest number need."""
+    largest = np.abs(numbers).max()
+    return max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
+
+
 def written(*numbers):
     """Numbers with as many decimals as two digits of the largest need, and a minus sign."""
-    largest = np.abs(numbers).max()
-    places = max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
+    places = decimals(*numbers)
     texts = (f"{round(float(number), places) + 0.0:.{places}f}" for number in numbers)
     return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
 

@@ -239,10 +239,8 @@ def test_plots_have_the_names_of_levels(data):
         assert [text.get_text() for text in panel.get_xticklabels()] == COLOURS
     swarm = bx.plot_beeswarm(found, features=["dose", "colour"], backend="matplotlib")
     points = swarm.viz["plot"].item().collections
-    hollow, filled = (
-        p.get_edgecolors() if k == 0 else p.get_facecolors() for k, p in enumerate(points)
-    )
-    drawn = np.concatenate([hollow, filled])[:, :3].round(3)
+    hollow, filled = points
+    drawn = np.concatenate([hollow.get_edgecolors(), filled.get_facecolors()])[:, :3].round(3)
     rows = np.concatenate([p.get_offsets()[:, 1].round() for p in points])
     dose, colour = (len(set(map(tuple, drawn[rows == k]))) for k in (0, 1))
     assert dose > 15 and colour == 1
