@@ -81,6 +81,8 @@ def add_legend(pc, styles):
         place = BELOW[pc.backend] | {"legend_dim": (), "update_visuals": False}
         alpha = "opacity" if pc.backend == "plotly" else "alpha"
         drawn = [{alpha if k == "alpha" else k: v for k, v in s.items()} for s in styles.values()]
+        if pc.backend != "matplotlib":  # whose legends alone have markers
+            drawn = [{k: v for k, v in style.items() if k != "marker"} for style in drawn]
         draw(pc, drawn, list(styles), **place)
 
 
