@@ -65,12 +65,12 @@ def written(*numbers):
 
 
 def level_names(value):
-    """Names by position: of levels, or of the two values of a column that has no others."""
+    """Names by position: of levels, or of the values of a column that has one or two."""
     if "level" in value.coords and (value["level"] != "").any():
         named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
         return {float(position): str(name) for position, name in named if name}
-    two = np.unique(value.values[np.isfinite(value.values)])
-    return {float(number): format(number, ".4g") for number in two} if len(two) == 2 else {}
+    few = np.unique(value.values[np.isfinite(value.values)])
+    return {float(number): format(number, ".4g") for number in few} if len(few) <= 2 else {}
 
 
 def spacing(names):

@@ -277,7 +277,10 @@ def test_dependence_is_drawn_against_the_features_values(tmp_path):
     assert_allclose(rug[:, 0], value)
     drawn = axes.lines[1].get_ydata().reshape(30, 3)[:, :2]
     assert_allclose(drawn, ends(one["attribution"].values[0], 0.8).T)
-    assert rug[:, 1].max() < drawn.min()
+    other = plot.viz["plot"].sel(feature="rain").item()
+    both = data["attribution"].sel(feature=BY_SIZE[:2]).values[0]
+    assert len(set(rug[:, 1])) == 1 and rug[0, 1] < ends(both, 0.8).min()
+    assert axes.get_ylim() == other.get_ylim()  # attributions have one unit
     assert axes.get_xlabel() == "ice"
     renamed = data.rename(attribution="weight", attribution_mean="weight_mean")
     renamed = renamed.rename(attribution_sd="weight_sd").drop_attrs().assign_attrs(units="kg")

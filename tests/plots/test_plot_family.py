@@ -259,7 +259,10 @@ def test_components_are_curves_of_one_feature_and_points_of_several():
     assert_allclose(curve.get_ydata(), mean.sel(component="rain").values[order])
     order = np.argsort(X["wind"].values)
     assert_allclose(points.get_offsets()[:, 1], mean.sel(component="wind:rain").values[order])
-    assert panels[0].get_title() == f"rain ({round(100 * found['share'].values[1])}%)"
+    shares = [f"{100 * found['share'].sel(component=n).item():.0f}%" for n in ("rain", "wind:rain")]
+    assert panels[0].get_title() == shares[0] and panels[0].get_xlabel() == "rain"
+    assert panels[1].get_title() == f"wind:rain ({shares[1]})"
+    assert panels[0].get_ylim() == panels[1].get_ylim()  # shared
     for wrong in ("constant", "snow"):
         with pytest.raises(ValueError, match="one of"):
             bx.plot_components(found, components=[wrong], backend="none")
