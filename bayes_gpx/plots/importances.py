@@ -1,4 +1,4 @@
-"""Measures of relevance next to each other, each as a share of its largest mean."""
+"""Measures of relevance in one panel, each as a share of its largest mean."""
 
 from __future__ import annotations
 
