@@ -28,8 +28,10 @@ from bayes_gpx.plots.visuals import (
     POSITIVE,
     UNCERTAIN,
     axis_labels,
+    bars_across,
     few_numbers,
-    interval_bars,
+    names_down,
+    points_across,
     vertical_zero,
     written,
 )
@@ -58,31 +60,22 @@ def _sizes(da, target, *, interval):
     return artist
 
 
-def _interval(da, target, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
-
-
-def _points(da, target, **kwargs):
-    return backend_from_object(target).scatter(da.values, np.arange(da.size), target, **kwargs)
-
-
 def _names(da, target, *, ends, column, **kwargs):
     """Names of the features, with their values next to them or in a column on the right."""
-    backend, at = backend_from_object(target), np.arange(da.size)
+    backend = backend_from_object(target)
     backend.xlim(ends, target)
-    backend.ylim((da.size - 0.4, -0.6), target)
     few_numbers(target)
     if not column:
-        return backend.yticks(at, with_values(da), target, **kwargs)
+        return names_down(da, target, names=with_values(da), **kwargs)
     for row, text in enumerate(with_values(da)):
         value = text.rpartition(" = ")[2]
         backend.text(ends[1], row, f"{value} ", target, horizontal_align="right", size=8)
-    return backend.yticks(at, [short(name, 24) for name in da["feature"].values], target, **kwargs)
+    names = [short(name, 24) for name in da["feature"].values]
+    return names_down(da, target, names=names, **kwargs)
 
 
 def _title(da, target, **kwargs):
-    (total,) = written(float(da.sum()))
+    (total,) = written(float(da.sum()), plus=True)
     return backend_from_object(target).title(f"obs {short(da['obs'])}: {total} in all", target)
 
 
@@ -206,8 +199,8 @@ def _bars(dataset, name, added, obs, max_features, ci_prob, backend, pc_kwargs):
     means, bounds = mean.to_dataset(), interval.to_dataset()
     pc.map(vertical_zero, "reference", data=means, color="gray", width=0.8)
     pc.map(_sizes, "sizes", data=means, interval=interval)
-    pc.map(_interval, "credible_interval", data=bounds, color="black", width=1.2)
-    pc.map(_points, "point_estimate", data=means, color="black", size=12)
+    pc.map(bars_across, "credible_interval", data=bounds, color="black", width=1.2)
+    pc.map(points_across, "point_estimate", data=means, color="black", size=12)
     pc.map(_names, "ticks", data=value, ends=ends, column=several, store_artist=False)
     pc.map(_title, "title", data=whole_mean.to_dataset())
     label = f"{name} [{dataset.attrs['units']}]"

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
-from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
 from bayes_gpx.aliases import Backend, Labels
@@ -21,6 +20,7 @@ from bayes_gpx.plots.visuals import (
     colour_bar,
     coloured_points,
     colours,
+    names_down,
     vertical_zero,
 )
 
@@ -62,13 +62,6 @@ def _points(da, target, *, colour, chosen, hollow, **kwargs):
     if not chosen.any():
         return None
     return coloured_points(x[chosen], y[chosen], colour[chosen], target, hollow=hollow, **kwargs)
-
-
-def _names(da, target, **kwargs):
-    backend = backend_from_object(target)
-    names = [short(feature) for feature in da["feature"].values]
-    backend.ylim((len(names) - 0.4, -0.6), target)
-    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
 
 
 def plot_beeswarm(
@@ -146,7 +139,8 @@ def plot_beeswarm(
         drawn = {"colour": colour, "chosen": chosen, "hollow": hollow, "size": 16}
         drawn |= {"width": 1.2} if hollow else {"width": 0.6, "edge": EDGE}
         pc.map(_points, label, data=mean, **drawn)
-    pc.map(_names, "ticks", data=mean, store_artist=False)
+    names = [short(feature) for feature in found["feature"].values]
+    pc.map(names_down, "ticks", data=mean, names=names, store_artist=False)
     pc.map(axis_labels, "xlabel", data=mean, x=found.attrs["label"])
     ends = {0.0: "low", 1.0: "high"}
     colour_bar(pc, Normalize(0, 1), ON_WHITE, "value of the feature", ticks=ends, aspect=30)

@@ -13,16 +13,15 @@ from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, refuse_no_dataset, refuse_several, short
-from bayes_gpx.plots.visuals import axis_labels, horizontal_zero, interval_bars, vertical_zero
-
-
-def _average(da, target, *, bounds, **kwargs):
-    backend, at = backend_from_object(target), np.arange(da.size)
-    backend.ylim((da.size - 0.5, -0.5), target)
-    backend.yticks(at, [short(name) for name in da["contrast"].values], target)
-    ends = bounds.transpose("contrast", "ci_bound").values
-    interval_bars(at, ends, target, across=True, width=3, **kwargs)
-    return backend.scatter(da.values, at, target, **kwargs)
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    bars_across,
+    horizontal_zero,
+    interval_bars,
+    names_down,
+    points_across,
+    vertical_zero,
+)
 
 
 def _rows(da, target, *, bounds, **kwargs):
@@ -81,7 +80,11 @@ def plot_comparisons(
         lay_out(pc_kwargs, 1, 0.9 + 0.3 * count, backend=backend)
         pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
         pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-        pc.map(_average, "point_estimate", data=mean, bounds=bounds, color="C0")
+        band = xr.Dataset({"comparison": bounds})
+        names = [short(name) for name in mean["contrast"].values]
+        pc.map(names_down, "names", data=mean, names=names, store_artist=False)
+        pc.map(bars_across, "interval", data=band, width=3, color="C0")
+        pc.map(points_across, "point_estimate", data=mean, color="C0")
         pc.map(axis_labels, "labels", data=mean, x=f"average change [{units}]")
         add_title(pc, title)
         return pc

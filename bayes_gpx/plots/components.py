@@ -23,10 +23,10 @@ from bayes_gpx.plots.selection import (
 from bayes_gpx.plots.visuals import (
     axis_labels,
     horizontal_zero,
-    interval_bars,
+    intervals_along,
     level_names,
     line_break,
-    places_along,
+    means_along,
     ticks_along,
 )
 from bayes_gpx.validation import one_of
@@ -39,41 +39,15 @@ WIDEST = 28
 """Letters of a panel's title in one line."""
 
 
-def _one(da, value):
-    """Whether a curve is drawn, and the values of the panel's feature in ascending order."""
-    along = value.sel(feature=da["along"].item())
-    order = np.argsort(along.values, kind="stable")
-    if not da["alone"].item() and len(order) > MOST_POINTS:
-        order = order[np.linspace(0, len(order) - 1, MOST_POINTS).round().astype(int)]
-    return da["alone"].item() and not level_names(along), along[order], order
-
-
-def _spread(da, target, *, value, **kwargs):
-    curve, x, order = _one(da, value)
-    bounds = da.transpose("obs", "ci_bound").values[order]
-    if not curve:
-        return interval_bars(places_along(x), bounds, target, **kwargs | {"width": 0.8})
-    return backend_from_object(target).fill_between_y(x.values, *bounds.T, target, **kwargs)
-
-
-def _mean(da, target, *, value, **kwargs):
-    curve, x, order = _one(da, value)
-    backend, mean = backend_from_object(target), da.values[order]
-    if not curve:
-        return backend.scatter(places_along(x), mean, target, color=kwargs["color"], size=8)
-    return backend.line(x.values, mean, target, **kwargs)
-
-
-def _labels(da, target, *, value, share, y):
+def _labels(da, target, *, x, share, y):
     """The component's name, unless it is its feature's, and its share of variance; both axes."""
-    along = value.sel(feature=da["along"].item())
-    ticks_along(along, target)
+    ticks_along(x, target)
     name = "" if da["component"] == da["along"] else short(da["component"], 2 * WIDEST)
     said = "" if share.isnull() else f"{100 * share.item():.0f}%".replace("-", "\N{MINUS SIGN}")
     if len(name) > WIDEST - 6:
         name = name.replace(":", f":{line_break(target)}", 1)
     backend_from_object(target).title(f"{name} ({said})" if name and said else name or said, target)
-    return axis_labels(da, target, x=with_unit(along), y=y)
+    return axis_labels(da, target, x=with_unit(x), y=y)
 
 
 def plot_components(
@@ -125,7 +99,10 @@ def plot_components(
     prob = dataset.attrs["ci_prob"]
     ends = interval_of(dataset.drop_vars("component"), "component", prob)
     ends = ends.assign_coords(component=dataset["component"])
-    shown = {"value": dataset["value"]}
+    x = dataset["value"].sel(feature=dataset["along"].sel(component=names))
+    numbers = [not level_names(x.sel(component=name)) for name in names]
+    joined = dataset["alone"].sel(component=names) & xr.DataArray(numbers, dims="component")
+    drawn = {"x": x, "joined": joined, "most": MOST_POINTS, "color": "C0"}
 
     def of_panels(array):
         return array.sel(component=names).rename("f").to_dataset()
@@ -135,9 +112,9 @@ def plot_components(
     mean = of_panels(dataset["component_mean"])
     pc = PlotCollection.wrap(mean, cols=["component"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "zero", data=mean, color="gray", width=0.8)
-    pc.map(_spread, "band", data=of_panels(ends), color="C0", alpha=0.35, **shown)
-    pc.map(_mean, "point_estimate", data=mean, color="C0", width=2.0, **shown)
-    pc.map(_labels, "labels", data=mean, share=dataset["share"], y="component", **shown)
+    pc.map(intervals_along, "band", data=of_panels(ends), alpha=0.35, width=0.8, **drawn)
+    pc.map(means_along, "point_estimate", data=mean, **drawn)
+    pc.map(_labels, "labels", data=mean, x=x, share=dataset["share"], y="component")
     units = dataset.attrs["units"]
     add_title(pc, f"Components{some} [{units}], {prob:.0%} intervals; above: shares of variance")
     return pc

@@ -16,20 +16,11 @@ from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, QUANTITIES, shown, wi
 from bayes_gpx.plots.visuals import (
     axis_labels,
     horizontal_zero,
-    interval_bars,
+    intervals_along,
     level_names,
-    places_along,
+    means_along,
     ticks_along,
 )
-
-
-def _bars(da, target, *, value, **kwargs):
-    bounds = da.transpose("obs", "ci_bound").values
-    return interval_bars(places_along(value), bounds, target, **kwargs)
-
-
-def _points(da, target, *, value, **kwargs):
-    return backend_from_object(target).scatter(places_along(value), da.values, target, **kwargs)
 
 
 def _rug(da, target, *, value, bottom, **kwargs):
@@ -109,8 +100,8 @@ def plot_dependence(
     alpha = float(np.clip(15.0 / found.sizes["obs"] ** 0.7, 0.08, 0.6))
     drawn = {"color": "C0", "alpha": alpha, "width": 1.0}
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_bars, "credible_interval", data=interval, value=value, **drawn)
-    pc.map(_points, "point_estimate", data=mean, value=value, color="C0", size=9)
+    pc.map(intervals_along, "credible_interval", data=interval, x=value, **drawn)
+    pc.map(means_along, "point_estimate", data=mean, x=value, color="C0")
     low, high = (
         found["interval"].min(("obs", "ci_bound")),
         found["interval"].max(("obs", "ci_bound")),

@@ -19,29 +19,14 @@ from bayes_gpx.plots.visuals import (
     axis_labels,
     coloured_points,
     horizontal_zero,
-    interval_bars,
+    intervals_along,
     line_break,
+    means_along,
     pale,
     places_along,
     ticks_along,
     written,
 )
-
-
-def _band(da, target, *, value, curve, width, **kwargs):
-    bounds = da.transpose("obs", "ci_bound").values
-    if curve != da["feature"].item():
-        return interval_bars(places_along(value), bounds, target, width=width, **kwargs)
-    order = np.argsort(value.values)
-    x, (low, high) = value.values[order], bounds[order].T
-    return backend_from_object(target).fill_between_y(x, low, high, target, **kwargs)
-
-
-def _mean(da, target, *, value, curve, **kwargs):
-    backend, order = backend_from_object(target), np.argsort(value.values)
-    if curve == da["feature"].item():
-        return backend.line(value.values[order], da.values[order], target, width=2, **kwargs)
-    return backend.scatter(places_along(value), da.values, target, size=8, **kwargs)
 
 
 def _signs(da, target, *, value, positive, prob, **kwargs):
@@ -121,12 +106,13 @@ def plot_derivatives(
 
     mean, wide = named("derivative_mean"), named("band_simultaneous")
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
-    where = {"value": chosen["value"], "curve": dataset.attrs.get("along")}
+    joined = chosen["feature"] == dataset.attrs.get("along", "")
+    where = {"x": chosen["value"], "joined": joined}
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_band, "simultaneous", data=wide, width=1, color="C0", alpha=0.2, **where)
+    pc.map(intervals_along, "simultaneous", data=wide, width=1, color="C0", alpha=0.2, **where)
     narrow = named("band_pointwise")
-    pc.map(_band, "pointwise", data=narrow, width=2, color="C0", alpha=0.4, **where)
-    pc.map(_mean, "point_estimate", data=mean, color="C0", **where)
+    pc.map(intervals_along, "pointwise", data=narrow, width=2, color="C0", alpha=0.4, **where)
+    pc.map(means_along, "point_estimate", data=mean, color="C0", **where)
     prob = dataset.attrs["ci_prob"]
     sign = {"positive": chosen["derivative_probability_positive"], "prob": prob}
     pc.map(_signs, "signs", data=wide, value=chosen["value"], **sign)

@@ -15,27 +15,14 @@ from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.plots.layout import add_legend, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, short
-from bayes_gpx.plots.visuals import axis_labels, interval_bars
-
-
-def _bars(da, target, *, y, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    if np.isfinite(bounds).all():
-        return interval_bars(y + np.arange(len(bounds)), bounds, target, across=True, **kwargs)
-
-
-def _points(da, target, *, y, **kwargs):
-    return backend_from_object(target).scatter(da.values, y + np.arange(da.size), target, **kwargs)
+from bayes_gpx.plots.visuals import axis_labels, bars_across, names_down, points_across
 
 
 def _names(da, target, *, names, **kwargs):
     """Names of the features, with a line between any two."""
-    backend = backend_from_object(target)
-    backend.ylim((len(names) - 0.5, -0.5), target)
-    backend.yticks(np.arange(len(names)), names, target)
     for row in range(1, len(names)):
-        artist = backend.hline(row - 0.5, target, **kwargs)
-    return artist if len(names) > 1 else None
+        backend_from_object(target).hline(row - 0.5, target, **kwargs)
+    return names_down(da, target, names=names)
 
 
 def plot_importances(
@@ -114,28 +101,15 @@ def plot_importances(
     half = min(0.36, 0.12 * (count - 1))
     places = np.linspace(-half, half, count)
     pc = PlotCollection.wrap(mean, aes=aes, backend=backend, y=places, **pc_kwargs)
-    pc.map(
-        _names,
-        "names",
-        data=mean.isel(measure=0, drop=True),
-        ignore_aes="all",
-        names=names,
-        color="#dddddd",
-        width=0.8,
-    )
+    whole = {"data": mean.isel(measure=0, drop=True), "ignore_aes": "all", "store_artist": False}
+    pc.map(_names, "names", names=names, color="#dddddd", width=0.8, **whole)
     if references:
         known = stacked(references).reindex(measure=list(means))
         bars = {"color": "gray", "width": 6, "alpha": 0.45}
-        pc.map(_bars, "null", data=known, ignore_aes={"color", "marker"}, **bars)
-    pc.map(_bars, "interval", data=stacked(intervals), ignore_aes={"marker"}, width=1.5)
-    pc.map(_points, "point_estimate", data=mean, size=25)
-    pc.map(
-        axis_labels,
-        "xlabel",
-        data=mean.isel(measure=0, drop=True),
-        ignore_aes="all",
-        x="share of the largest",
-    )
+        pc.map(bars_across, "null", data=known, ignore_aes={"color", "marker"}, **bars)
+    pc.map(bars_across, "interval", data=stacked(intervals), ignore_aes={"marker"}, width=1.5)
+    pc.map(points_across, "point_estimate", data=mean, size=25)
+    pc.map(axis_labels, "xlabel", x="share of the largest", **whole)
     styles = {
         name: pc.get_aes_kwargs(["color", "marker"], "share", {"measure": name}) for name in means
     }

@@ -3,6 +3,7 @@
 from importlib import import_module
 from importlib.util import find_spec
 from textwrap import wrap
+from typing import Any
 
 from arviz_base import rcParams
 
@@ -26,7 +27,7 @@ POINTS, LINE = 10, 88
 DOTS, LETTER, GAP = 100, 0.085, 0.8
 """For plotly: dots per inch, width of a letter and smallest gap between panels, in inches."""
 
-BELOW = {
+BELOW: dict[str, dict[str, Any]] = {
     "matplotlib": {"loc": "outside lower center", "ncols": 4, "frameon": False, "fontsize": 9},
     "plotly": {"legend_orientation": "h", "legend_y": -0.15},
     "bokeh": {"side": "below", "orientation": "horizontal"},

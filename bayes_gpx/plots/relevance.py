@@ -13,7 +13,15 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import NO_INTERVAL, refuse_no_dataset, short
-from bayes_gpx.plots.visuals import axis_labels, cells, decimals, interval_bars, is_plotly
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    bars_across,
+    cells,
+    decimals,
+    interval_bars,
+    is_plotly,
+    points_across,
+)
 from bayes_gpx.validation import count
 
 SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.85
@@ -28,22 +36,11 @@ LEAST, DARK = 0.005, 0.75
 """Proportions of the largest value above which numbers are written, and written in white."""
 
 
-def _bars(da, target, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
-
-
 def _references(da, target, **kwargs):
     """From the smallest of the replicates to their 95 % quantile, one bar for each feature."""
     drawn = da.transpose("null", "feature").values
     ends = np.stack([drawn.min(axis=0), np.quantile(drawn, 0.95, axis=0)], axis=1)
     return interval_bars(np.arange(len(ends)), ends, target, across=True, **kwargs)
-
-
-def _points(da, target, **kwargs):
-    backend = backend_from_object(target)
-    backend.ylim((da.size - 0.5, -0.5), target)
-    return backend.scatter(da.values, np.arange(da.size), target, **kwargs)
 
 
 def _shades(da, target, *, dims, largest, triangle=False, **kwargs):
@@ -74,6 +71,7 @@ def _ticks(da, target, *, rows=None, columns=None, upright=False, **kwargs):
         rotation = 90 if upright else 0
         backend.xticks(np.arange(len(columns)), columns, target, rotation=rotation, **kwargs)
     if rows is not None:
+        backend.ylim((len(rows) - 0.5, -0.5), target)
         return backend.yticks(np.arange(len(rows)), rows, target, **kwargs)
 
 
@@ -148,8 +146,8 @@ def plot_relevance(
         null = panel("relevance_null", "average")
         pc.map(_references, "null", data=null, color="gray", width=9, alpha=0.45)
     if not alone:
-        pc.map(_bars, "interval", data=intervals, color="C0", width=3)
-    pc.map(_points, "point_estimate", data=mean, color="C0")
+        pc.map(bars_across, "interval", data=intervals, color="C0", width=3)
+    pc.map(points_across, "point_estimate", data=mean, color="C0")
     pc.map(_ticks, "names", data=mean, store_artist=False, rows=names)
     pc.map(axis_labels, "xlabel", data=mean, x="relevance per sd of the feature")
     if not alone:

@@ -24,19 +24,15 @@ from bayes_gpx.plots.visuals import (
     NEGATIVE,
     POSITIVE,
     axis_labels,
+    bars_across,
     coloured_points,
-    interval_bars,
+    names_down,
     vertical_zero,
     written,
 )
 
 NUMBERS = {1: 0.2, 2: 0.45}
 """Width of the column of numbers, as a share of the intervals' width, by the number of panels."""
-
-
-def _bars(da, target, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
 
 
 def _points(da, target, *, unsure, **kwargs):
@@ -50,14 +46,14 @@ def _points(da, target, *, unsure, **kwargs):
 
 
 def _names(da, target, *, mean, sd, ends, **kwargs):
-    backend, at = backend_from_object(target), np.arange(da.size)
+    backend = backend_from_object(target)
     backend.title(f"obs {short(da['obs'])}", target)
     backend.xlim(ends, target)
-    backend.ylim((da.size - 0.4, -0.6), target)
     for row, numbers in enumerate(zip(mean.values, sd.values, strict=True)):
         text = "{} ± {}".format(*written(*numbers))
         backend.text(ends[1], row, text, target, horizontal_align="right", size=8)
-    return backend.yticks(at, [short(name, 24) for name in da["feature"].values], target, **kwargs)
+    names = [short(name, 24) for name in da["feature"].values]
+    return names_down(da, target, names=names, **kwargs)
 
 
 def plot_slopes(
@@ -104,7 +100,7 @@ def plot_slopes(
         )
     refuse_several(dataset["band_simultaneous_features"])
     chosen = dataset.isel(obs=panel_rows(dataset, obs))
-    ratio = np.abs(chosen["derivative_mean"] / chosen["derivative_sd"]).max("obs").values
+    ratio = abs(chosen["derivative_mean"] / chosen["derivative_sd"]).max("obs").values
     known = chosen["feature"].values[np.argsort(-np.nan_to_num(ratio), kind="stable")].tolist()
     features, some = panel_features(dataset, features, known)
     chosen = chosen.sel(feature=features)
@@ -124,8 +120,8 @@ def plot_slopes(
     pc = PlotCollection.wrap(mean, cols=["obs"], backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     each, together = {"color": "gray", "width": 4}, {"color": "gray", "alpha": 0.4, "width": 2}
-    pc.map(_bars, "simultaneous", data=wide, **together)
-    pc.map(_bars, "pointwise", data=narrow, **each)
+    pc.map(bars_across, "simultaneous", data=wide, **together)
+    pc.map(bars_across, "pointwise", data=narrow, **each)
     pc.map(_points, "point_estimate", data=mean, unsure=unsure, size=30, width=1.5)
     numbers = {"mean": chosen["derivative_mean"], "sd": sd, "ends": (low - 0.3, high + room)}
     pc.map(_names, "ticks", data=mean, store_artist=False, **numbers)

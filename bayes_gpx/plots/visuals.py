@@ -57,10 +57,11 @@ def decimals(*numbers):
     return max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
 
 
-def written(*numbers):
-    """Numbers with as many decimals as two digits of the largest need, and a minus sign."""
+def written(*numbers, plus=False):
+    """Numbers with as many decimals as two digits of the largest need; `plus` signs the first."""
     places = decimals(*numbers)
-    texts = (f"{round(float(number), places) + 0.0:.{places}f}" for number in numbers)
+    texts = [f"{round(float(number), places) + 0.0:.{places}f}" for number in numbers]
+    texts[0] = f"+{texts[0]}" if plus and numbers[0] > 0 else texts[0]
     return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
 
 
@@ -106,6 +107,54 @@ def interval_bars(at, bounds, target, *, across=False, **kwargs):
     places = np.repeat(np.asarray(at, float), 3)
     pair = (ends, places) if across else (places, ends)
     return backend_from_object(target).line(*pair, target, **kwargs)
+
+
+def names_down(da, target, *, names, **kwargs):
+    """Write names left of a panel, from the top."""
+    backend = backend_from_object(target)
+    backend.ylim((len(names) - 0.4, -0.6), target)
+    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
+
+
+def bars_across(da, target, *, y=0.0, **kwargs):
+    """Draw intervals (item, ci_bound) from left to right, at y and below, if all are known."""
+    bounds = da.transpose(..., "ci_bound").values
+    if np.isfinite(bounds).all():
+        return interval_bars(y + np.arange(len(bounds)), bounds, target, across=True, **kwargs)
+
+
+def points_across(da, target, *, y=0.0, **kwargs):
+    """Draw a point for each item, at y and below."""
+    return backend_from_object(target).scatter(da.values, y + np.arange(da.size), target, **kwargs)
+
+
+def _along(da, x, joined, most):
+    """Positions along x (n,), in ascending order if a line joins them, and the rows of `da`."""
+    order, rows = np.arange(x.size), da.transpose(*x.dims, ...).values
+    if joined or (most is not None and len(order) > most):
+        order = np.argsort(x.values, kind="stable")
+    if joined:
+        return x.values[order], rows[order]
+    if most is not None and len(order) > most:
+        order = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
+    return places_along(x[order]), rows[order]
+
+
+def intervals_along(da, target, *, x, joined=False, most=None, width=None, **kwargs):
+    """Draw intervals at x: a band if they are joined, else bars, at most so many."""
+    at, bounds = _along(da, x, joined, most)
+    if not joined:
+        return interval_bars(at, bounds, target, width=width, **kwargs)
+    return backend_from_object(target).fill_between_y(at, *bounds.T, target, **kwargs)
+
+
+def means_along(da, target, *, x, joined=False, most=None, size=8, **kwargs):
+    """Draw means at x: a line if they are joined, else points, at most so many."""
+    at, mean = _along(da, x, joined, most)
+    backend = backend_from_object(target)
+    if not joined:
+        return backend.scatter(at, mean, target, size=size, **kwargs)
+    return backend.line(at, mean, target, width=2, **kwargs)
 
 
 def axis_labels(da, target, *, x=None, y=None, **kwargs):

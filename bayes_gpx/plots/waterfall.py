@@ -85,8 +85,7 @@ def _numbers(da, target, *, interval, at, prob, **kwargs):
     backend = backend_from_object(target)
     bounds = interval.transpose("step", "ci_bound").values
     for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
-        text = "{} [{}, {}]".format(*written(step, low, high))
-        text = f"+{text}" if step > 0 else text
+        text = "{} [{}, {}]".format(*written(step, low, high, plus=True))
         text += " in all" if row + 1 == da.size else ""
         backend.text(at, row + 1, text, target, horizontal_align="left", **kwargs)
     heading = f"step, {prob:.0%} interval"

@@ -23,8 +23,9 @@ from bayes_gpx.plots.selection import (
 from bayes_gpx.plots.visuals import (
     axis_labels,
     horizontal_zero,
-    interval_bars,
+    intervals_along,
     level_names,
+    means_along,
     places_along,
     ticks_along,
 )
@@ -55,21 +56,20 @@ def _rows(da, target, *, value, curves, **kwargs):
 def _interval(da, target, *, value, curves, **kwargs):
     """Intervals of single rows, or from the lowest to the highest end in each group."""
     groups, joined = _groups(value, da["feature"].item() in curves)
-    x = np.array([value.values[group].mean() for group in groups])
     low, high = da.transpose("ci_bound", "obs").values
-    ends = np.array([[low[group].min(), high[group].max()] for group in groups])
-    if not joined:
-        return interval_bars(x, ends, target, **kwargs | {"alpha": 0.6})
-    x[[0, -1]] = value.min(), value.max()
-    return backend_from_object(target).fill_between_y(x, *ends.T, target, **kwargs)
+    ends = [[low[group].min(), high[group].max()] for group in groups]
+    x = np.array([value.values[group].mean() for group in groups])
+    if joined:
+        x[[0, -1]] = value.min(), value.max()
+    x, ends = xr.DataArray(x, dims="obs"), xr.DataArray(ends, dims=("obs", "ci_bound"))
+    return intervals_along(ends, target, x=x, joined=joined, **kwargs)
 
 
 def _mean(da, target, *, value, curves, **kwargs):
     groups, joined = _groups(value, da["feature"].item() in curves)
-    x, mean = (np.array([v[group].mean() for group in groups]) for v in (value.values, da.values))
-    if joined:
-        return backend_from_object(target).line(x, mean, target, **kwargs)
-    return backend_from_object(target).scatter(x, mean, target, color=kwargs["color"], size=9)
+    x, mean = ([one.values[group].mean() for group in groups] for one in (value, da))
+    x, mean = (xr.DataArray(one, dims="obs") for one in (x, mean))
+    return means_along(mean, target, x=x, joined=joined, **kwargs)
 
 
 def _labels(da, target, *, value):
@@ -133,7 +133,7 @@ def plot_weights(
     if max_features is not None:
         count("max_features", max_features)
     weighed = dataset["value"].where(dataset["weight_mean"].notnull())
-    size = np.abs(dataset["weight_mean"]).mean("obs") * weighed.std("obs")
+    size = abs(dataset["weight_mean"]).mean("obs") * weighed.std("obs")
     known = dataset["feature"].values[np.argsort(-size.values, kind="stable")].tolist()
     most = min(max_features or MOST_PANELS, MOST_PANELS)
     features, some = panel_features(dataset, features, known, most)
@@ -147,8 +147,8 @@ def plot_weights(
     where = {"value": value, "curves": _curves(dataset)}
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_rows, "rows", data=mean, color="gray", alpha=0.35, size=5, **where)
-    pc.map(_interval, "credible_interval", data=band, color="C0", alpha=0.3, **where)
-    pc.map(_mean, "point_estimate", data=mean, color="C0", width=2, **where)
+    pc.map(_interval, "credible_interval", data=band, color="C0", alpha=0.3, width=2, **where)
+    pc.map(_mean, "point_estimate", data=mean, color="C0", **where)
     pc.map(_labels, "labels", data=mean, value=value)
     gray = "; gray: rows; line: their average at similar values; band: all their intervals"
     grouped = any(artist is not None for artist in pc.viz["rows"]["weight"].values.ravel())

@@ -257,8 +257,8 @@ def test_components_are_curves_of_one_feature_and_points_of_several():
     curve, points = panels[0].lines[-1], panels[1].collections[-1]
     mean = found["component_mean"]
     assert_allclose(curve.get_ydata(), mean.sel(component="rain").values[order])
-    order = np.argsort(X["wind"].values)
-    assert_allclose(points.get_offsets()[:, 1], mean.sel(component="wind:rain").values[order])
+    expected = np.column_stack([X["wind"], mean.sel(component="wind:rain")])
+    assert_allclose(points.get_offsets(), expected)
     shares = [f"{100 * found['share'].sel(component=n).item():.0f}%" for n in ("rain", "wind:rain")]
     assert panels[0].get_title() == shares[0] and panels[0].get_xlabel() == "rain"
     assert panels[1].get_title() == f"wind:rain ({shares[1]})"
