@@ -12,7 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.plots.layout import WIDTH, add_title, backend_named, beside, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import (
     against,
     called,
@@ -28,16 +28,19 @@ from bayes_gpx.plots.visuals import (
     POSITIVE,
     UNCERTAIN,
     axis_labels,
+    bars_across,
     few_numbers,
-    interval_bars,
+    names_down,
+    points_across,
     vertical_zero,
+    written,
 )
 from bayes_gpx.validation import count
 
 HALF = 0.3
 """Half of a bar's height."""
 
-VALUES = 0.3
+VALUES = 0.4
 """Width of the column of values, as a share of the width of the bars."""
 
 
@@ -57,31 +60,22 @@ def _sizes(da, target, *, interval):
     return artist
 
 
-def _interval(da, target, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
-
-
-def _points(da, target, **kwargs):
-    return backend_from_object(target).scatter(da.values, np.arange(da.size), target, **kwargs)
-
-
 def _names(da, target, *, ends, column, **kwargs):
     """Names of the features, with their values next to them or in a column on the right."""
-    backend, at = backend_from_object(target), np.arange(da.size)
+    backend = backend_from_object(target)
     backend.xlim(ends, target)
-    backend.ylim((da.size - 0.4, -0.6), target)
     few_numbers(target)
     if not column:
-        return backend.yticks(at, with_values(da), target, **kwargs)
+        return names_down(da, target, names=with_values(da), **kwargs)
     for row, text in enumerate(with_values(da)):
         value = text.rpartition(" = ")[2]
         backend.text(ends[1], row, f"{value} ", target, horizontal_align="right", size=8)
-    return backend.yticks(at, [short(name, 24) for name in da["feature"].values], target, **kwargs)
+    names = [short(name, 24) for name in da["feature"].values]
+    return names_down(da, target, names=names, **kwargs)
 
 
 def _title(da, target, **kwargs):
-    total = format(float(da.sum()), "+.3g").replace("-", "\N{MINUS SIGN}")
+    (total,) = written(float(da.sum()), plus=True)
     return backend_from_object(target).title(f"obs {short(da['obs'])}: {total} in all", target)
 
 
@@ -165,7 +159,7 @@ def plot_attributions(
     return _bars(
         dataset,
         "attribution",
-        f", {against(dataset)}",
+        f" {against(dataset)}",
         obs,
         max_features,
         ci_prob,
@@ -197,22 +191,21 @@ def _bars(dataset, name, added, obs, max_features, ci_prob, backend, pc_kwargs):
     width = (high - low) or 1.0
     ends = low - 0.05 * width, high + (VALUES if several else 0.05) * width
     backend = backend_named(backend)
-    columns = min(len(rows), pc_kwargs.setdefault("col_wrap", 3))
-    size = WIDTH / columns, 1.2 + 0.28 * len(order)
     names = [short(feature, 24) for feature in mean["feature"].values]
     shared = {"sharex": True, "sharey": several}
-    lay_out(pc_kwargs, len(rows), size, backend=backend, between=beside(names), **shared)
+    height = 0.9 + 0.25 * len(order)
+    lay_out(pc_kwargs, len(rows), height, backend=backend, between=beside(names), **shared)
     pc = PlotCollection.wrap(chosen[[name]], cols=["obs"], backend=backend, **pc_kwargs)
     means, bounds = mean.to_dataset(), interval.to_dataset()
     pc.map(vertical_zero, "reference", data=means, color="gray", width=0.8)
     pc.map(_sizes, "sizes", data=means, interval=interval)
-    pc.map(_interval, "credible_interval", data=bounds, color="black", width=1.2)
-    pc.map(_points, "point_estimate", data=means, color="black", size=12)
+    pc.map(bars_across, "credible_interval", data=bounds, color="black", width=1.2)
+    pc.map(points_across, "point_estimate", data=means, color="black", size=12)
     pc.map(_names, "ticks", data=value, ends=ends, column=several, store_artist=False)
     pc.map(_title, "title", data=whole_mean.to_dataset())
-    label = f"{name} [{dataset.attrs['units']}]"
-    pc.map(axis_labels, "xlabel", data=means, x=label, size=8 if several else 10)
+    pc.map(axis_labels, "xlabel", data=means, x=name)
     some = f" ({len(order)} largest of {known} features)" if len(order) < known else ""
-    words = f"{called(name, dataset)}{added}{some}: mean and {prob:.0%} interval"
+    words = f"{called(name, dataset)}{added}{some} [{dataset.attrs['units']}]"
+    words += f": mean and {prob:.0%} interval"
     add_title(pc, f"{words}; pale: contains 0")
     return pc

@@ -8,18 +8,19 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
-from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
 from bayes_gpx.plots.visuals import (
+    EDGE,
     ON_WHITE,
     axis_labels,
     colour_bar,
     coloured_points,
     colours,
+    names_down,
     vertical_zero,
 )
 
@@ -61,13 +62,6 @@ def _points(da, target, *, colour, chosen, hollow, **kwargs):
     if not chosen.any():
         return None
     return coloured_points(x[chosen], y[chosen], colour[chosen], target, hollow=hollow, **kwargs)
-
-
-def _names(da, target, **kwargs):
-    backend = backend_from_object(target)
-    names = [short(feature) for feature in da["feature"].values]
-    backend.ylim((len(names) - 0.4, -0.6), target)
-    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
 
 
 def plot_beeswarm(
@@ -138,17 +132,17 @@ def plot_beeswarm(
         colour = np.where(named, NAMED, colour)
     open_sign = covers_zero(found["interval"])
     backend = backend_named(backend)
-    size = 8.5, 1.0 + 0.4 * count
-    lay_out(pc_kwargs, 1, size, backend=backend, above=0.5)
+    lay_out(pc_kwargs, 1, max(1.6, 0.7 + 0.35 * count), backend=backend)
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     for label, chosen, hollow in (("open", open_sign, True), ("clear", ~open_sign, False)):
-        drawn = {"colour": colour, "chosen": chosen, "hollow": hollow, "size": 14, "width": 0.8}
+        drawn = {"colour": colour, "chosen": chosen, "hollow": hollow, "size": 16}
+        drawn |= {"width": 1.2} if hollow else {"width": 0.6, "edge": EDGE}
         pc.map(_points, label, data=mean, **drawn)
-    pc.map(_names, "ticks", data=mean, store_artist=False)
+    names = [short(feature) for feature in found["feature"].values]
+    pc.map(names_down, "ticks", data=mean, names=names, store_artist=False)
     pc.map(axis_labels, "xlabel", data=mean, x=found.attrs["label"])
     ends = {0.0: "low", 1.0: "high"}
     colour_bar(pc, Normalize(0, 1), ON_WHITE, "value of the feature", ticks=ends, aspect=30)
-    second = f"filled where the {found.attrs['interval']} excludes 0, else hollow"
-    add_title(pc, f"{found.attrs['title']}\n{second}")
+    add_title(pc, f"{found.attrs['title']}; hollow: the {found.attrs['interval']} contains 0")
     return pc

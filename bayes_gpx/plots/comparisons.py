@@ -13,16 +13,15 @@ from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, refuse_no_dataset, refuse_several, short
-from bayes_gpx.plots.visuals import axis_labels, horizontal_zero, interval_bars, vertical_zero
-
-
-def _average(da, target, *, bounds, **kwargs):
-    backend, at = backend_from_object(target), np.arange(da.size)
-    backend.ylim((da.size - 0.5, -0.5), target)
-    backend.yticks(at, [short(name) for name in da["contrast"].values], target)
-    ends = bounds.transpose("contrast", "ci_bound").values
-    interval_bars(at, ends, target, across=True, width=3, **kwargs)
-    return backend.scatter(da.values, at, target, **kwargs)
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    bars_across,
+    horizontal_zero,
+    interval_bars,
+    names_down,
+    points_across,
+    vertical_zero,
+)
 
 
 def _rows(da, target, *, bounds, **kwargs):
@@ -78,17 +77,20 @@ def plot_comparisons(
     backend = backend_named(backend)
     title = f"Difference of the predictions, {prob:.0%} intervals"
     if "obs" not in mean.dims:
-        size = 7.0, 1.2 + 0.4 * count
-        lay_out(pc_kwargs, 1, size, backend=backend, above=0.4)
+        lay_out(pc_kwargs, 1, 0.9 + 0.3 * count, backend=backend)
         pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
         pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-        pc.map(_average, "point_estimate", data=mean, bounds=bounds, color="C0")
+        band = xr.Dataset({"comparison": bounds})
+        names = [short(name) for name in mean["contrast"].values]
+        pc.map(names_down, "names", data=mean, names=names, store_artist=False)
+        pc.map(bars_across, "interval", data=band, width=3, color="C0")
+        pc.map(points_across, "point_estimate", data=mean, color="C0")
         pc.map(axis_labels, "labels", data=mean, x=f"average change [{units}]")
         add_title(pc, title)
         return pc
     if count > MOST_PANELS:
         raise ValueError(f"There are {count} comparisons; choose at most {MOST_PANELS} of them.")
-    lay_out(pc_kwargs, count, (4.2, 3.2), backend=backend, narrowest=7.0, above=0.5)
+    lay_out(pc_kwargs, count, backend=backend, sharey=True)
     pc = PlotCollection.wrap(mean, cols=["contrast"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     pc.map(_rows, "point_estimate", data=mean, bounds=bounds, color="C0")

@@ -13,13 +13,21 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_PANELS, refuse_no_dataset, refuse_several, short
+from bayes_gpx.plots.selection import (
+    MOST_PANELS,
+    refuse_no_dataset,
+    refuse_several,
+    short,
+    with_unit,
+)
 from bayes_gpx.plots.visuals import (
     axis_labels,
-    few_numbers,
     horizontal_zero,
-    interval_bars,
-    is_plotly,
+    intervals_along,
+    level_names,
+    line_break,
+    means_along,
+    ticks_along,
 )
 from bayes_gpx.validation import one_of
 
@@ -27,44 +35,19 @@ MOST_POINTS = 200
 """Points with intervals in a panel; of more rows, so many are shown, evenly spaced."""
 
 
-WIDEST = 30
-"""Letters of a title in one line."""
+WIDEST = 28
+"""Letters of a panel's title in one line."""
 
 
-def _one(da, value):
-    """Whether a curve is drawn, and the values of the panel's feature in ascending order."""
-    along = value.sel(feature=da["along"].item())
-    order = np.argsort(along.values, kind="stable")
-    if not da["alone"].item() and len(order) > MOST_POINTS:
-        order = order[np.linspace(0, len(order) - 1, MOST_POINTS).round().astype(int)]
-    return da["alone"].item(), along.values[order], order
-
-
-def _spread(da, target, *, value, **kwargs):
-    curve, x, order = _one(da, value)
-    bounds = da.transpose("obs", "ci_bound").values[order]
-    if not curve:
-        return interval_bars(x, bounds, target, **kwargs | {"width": 0.8})
-    return backend_from_object(target).fill_between_y(x, *bounds.T, target, **kwargs)
-
-
-def _mean(da, target, *, value, **kwargs):
-    curve, x, order = _one(da, value)
-    backend = backend_from_object(target)
-    if not curve:
-        return backend.scatter(x, da.values[order], target, color=kwargs["color"], size=8)
-    return backend.line(x, da.values[order], target, **kwargs)
-
-
-def _labels(da, target, *, value, share, y):
-    feature = short(da["along"])
-    unit = value["unit"].sel(feature=da["along"].item()).item() if "unit" in value.coords else ""
-    few_numbers(target)
-    said = "" if share.isnull() else f"({round(100 * share.item())}%)"
-    name, line = short(da["component"], 30), "<br>" if is_plotly(target) else "\n"
-    between = " " if len(name) + len(said) < WIDEST or not said else line
-    backend_from_object(target).title(f"{name}{between}{said}", target)
-    return axis_labels(da, target, x=f"{feature} [{unit}]" if unit else feature, y=y)
+def _labels(da, target, *, x, share, y):
+    """The component's name, unless it is its feature's, and its share of variance; both axes."""
+    ticks_along(x, target)
+    name = "" if da["component"] == da["along"] else short(da["component"], 2 * WIDEST)
+    said = "" if share.isnull() else f"{100 * share.item():.0f}%".replace("-", "\N{MINUS SIGN}")
+    if len(name) > WIDEST - 6:
+        name = name.replace(":", f":{line_break(target)}", 1)
+    backend_from_object(target).title(f"{name} ({said})" if name and said else name or said, target)
+    return axis_labels(da, target, x=with_unit(x), y=y)
 
 
 def plot_components(
@@ -116,19 +99,22 @@ def plot_components(
     prob = dataset.attrs["ci_prob"]
     ends = interval_of(dataset.drop_vars("component"), "component", prob)
     ends = ends.assign_coords(component=dataset["component"])
-    shown = {"value": dataset["value"]}
+    x = dataset["value"].sel(feature=dataset["along"].sel(component=names))
+    numbers = [not level_names(x.sel(component=name)) for name in names]
+    joined = dataset["alone"].sel(component=names) & xr.DataArray(numbers, dims="component")
+    drawn = {"x": x, "joined": joined, "most": MOST_POINTS, "color": "C0"}
 
     def of_panels(array):
         return array.sel(component=names).rename("f").to_dataset()
 
     backend = backend_named(backend)
-    lay_out(pc_kwargs, len(names), (4.2, 3.0), backend=backend, above=0.5, narrowest=5.0)
+    lay_out(pc_kwargs, len(names), backend=backend, sharey=True)
     mean = of_panels(dataset["component_mean"])
     pc = PlotCollection.wrap(mean, cols=["component"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "zero", data=mean, color="gray", width=0.8)
-    pc.map(_spread, "band", data=of_panels(ends), color="C0", alpha=0.35, **shown)
-    pc.map(_mean, "point_estimate", data=mean, color="C0", width=2.0, **shown)
-    label = f"component [{dataset.attrs['units']}]"
-    pc.map(_labels, "labels", data=mean, share=dataset["share"], y=label, **shown)
-    add_title(pc, f"Components{some}, {prob:.0%} interval; shares of variance in brackets")
+    pc.map(intervals_along, "band", data=of_panels(ends), alpha=0.35, width=0.8, **drawn)
+    pc.map(means_along, "point_estimate", data=mean, **drawn)
+    pc.map(_labels, "labels", data=mean, x=x, share=dataset["share"], y="component")
+    units = dataset.attrs["units"]
+    add_title(pc, f"Components{some} [{units}], {prob:.0%} intervals; above: shares of variance")
     return pc

@@ -12,31 +12,21 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_ROWS, QUANTITIES, shown, with_unit
+from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, QUANTITIES, shown, with_unit
 from bayes_gpx.plots.visuals import (
     axis_labels,
     horizontal_zero,
-    interval_bars,
-    places_along,
+    intervals_along,
+    level_names,
+    means_along,
     ticks_along,
 )
 
 
-def _bars(da, target, *, value, **kwargs):
-    bounds = da.transpose("obs", "ci_bound").values
-    return interval_bars(places_along(value), bounds, target, **kwargs)
-
-
-def _points(da, target, *, value, **kwargs):
-    return backend_from_object(target).scatter(places_along(value), da.values, target, **kwargs)
-
-
-def _rug(da, target, *, value, **kwargs):
-    bottom = da.values.min() - 0.05 * np.ptp(da.values)
-    ends = np.full(len(value), bottom)
-    return backend_from_object(target).scatter(
-        places_along(value), ends, target, marker="|", **kwargs
-    )
+def _rug(da, target, *, value, bottom, **kwargs):
+    if not level_names(value):
+        ends = np.full(len(value), bottom.item())
+        return backend_from_object(target).scatter(value.values, ends, target, marker="|", **kwargs)
 
 
 def _labels(da, target, *, value, y):
@@ -104,17 +94,23 @@ def plot_dependence(
     mean = found[["mean"]].rename(mean=name)
     interval = found[["interval"]].rename(interval=name)
     backend = backend_named(backend)
-    lay_out(
-        pc_kwargs, found.sizes["feature"], (4.2, 3.2), backend=backend, narrowest=7.0, above=0.5
-    )
+    shared = {"sharey": name in ONE_UNIT}
+    lay_out(pc_kwargs, found.sizes["feature"], backend=backend, **shared)
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
     alpha = float(np.clip(15.0 / found.sizes["obs"] ** 0.7, 0.08, 0.6))
     drawn = {"color": "C0", "alpha": alpha, "width": 1.0}
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_bars, "credible_interval", data=interval, value=value, **drawn)
-    pc.map(_points, "point_estimate", data=mean, value=value, color="C0", size=9)
-    pc.map(_rug, "rug", data=interval, value=value, color="gray", alpha=0.6)
+    pc.map(intervals_along, "credible_interval", data=interval, x=value, **drawn)
+    pc.map(means_along, "point_estimate", data=mean, x=value, color="C0")
+    low, high = (
+        found["interval"].min(("obs", "ci_bound")),
+        found["interval"].max(("obs", "ci_bound")),
+    )
+    if shared["sharey"]:
+        low, high = low.min().broadcast_like(low), high.max()
+    bottom = low - 0.05 * (high - low)
+    pc.map(_rug, "rug", data=mean, value=value, bottom=bottom, color="gray", alpha=0.6)
     pc.map(_labels, "labels", data=mean, value=value, y=name)
-    second = f"{dataset.attrs['units']}: mean and {found.attrs['interval']}"
-    add_title(pc, f"{found.attrs['title']}\n{second}")
+    title, units = found.attrs["title"], dataset.attrs["units"]
+    add_title(pc, f"{title} [{units}]: mean and {found.attrs['interval']}")
     return pc

@@ -11,57 +11,48 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import (
-    panel_features,
-    refuse_no_dataset,
-    refuse_several,
-    short,
-    with_unit,
-)
+from bayes_gpx.plots.layout import add_legend, add_title, backend_named, lay_out
+from bayes_gpx.plots.selection import panel_features, refuse_no_dataset, refuse_several, with_unit
 from bayes_gpx.plots.visuals import (
     NEGATIVE,
     POSITIVE,
     axis_labels,
     coloured_points,
-    few_numbers,
     horizontal_zero,
-    interval_bars,
+    intervals_along,
+    line_break,
+    means_along,
+    pale,
+    places_along,
+    ticks_along,
+    written,
 )
-
-SIGNS = (POSITIVE, NEGATIVE, "#999999")
-"""Colors of a positive, a negative and an uncertain sign."""
-
-
-def _band(da, target, *, value, curve, width, **kwargs):
-    backend, order = backend_from_object(target), np.argsort(value.values)
-    x, bounds = value.values[order], da.transpose("obs", "ci_bound").values[order]
-    if curve == da["feature"].item():
-        return backend.fill_between_y(x, bounds[:, 0], bounds[:, 1], target, **kwargs)
-    return interval_bars(x, bounds, target, width=width, **kwargs)
-
-
-def _mean(da, target, *, value, curve, **kwargs):
-    backend, order = backend_from_object(target), np.argsort(value.values)
-    x, mean = value.values[order], da.values[order]
-    if curve == da["feature"].item():
-        return backend.line(x, mean, target, width=2, **kwargs)
-    return backend.scatter(x, mean, target, size=8, **kwargs)
 
 
 def _signs(da, target, *, value, positive, prob, **kwargs):
     bottom = da.values.min() - 0.06 * np.ptp(da.values)
-    colours = np.select([positive >= prob, 1 - positive >= prob], SIGNS[:2], SIGNS[2])
+    colours = np.where(positive >= 0.5, POSITIVE, NEGATIVE)
+    uncertain = np.maximum(positive, 1 - positive) < prob
+    colours = np.where(uncertain, [pale(colour) for colour in colours], colours)
     ends = np.full(da.sizes["obs"], bottom)
-    return coloured_points(value.values, ends, colours, target, marker="|", **kwargs)
+    return coloured_points(places_along(value), ends, colours, target, marker="|", **kwargs)
 
 
-def _labels(da, target, *, mean, sd, positive, **kwargs):
-    few_numbers(target)
-    backend = backend_from_object(target)
-    average = f"average {mean.item():.2g} ± {sd.item():.2g}, P(> 0) = {positive.item():.2f}"
-    backend.title(f"{short(da['feature'])}: {average}", target, **kwargs)
-    return axis_labels(da, target, x=with_unit(da), y="derivative")
+def _average(da, target, *, value, mean, sd, positive, **kwargs):
+    """The average slope, in room above all intervals."""
+    backend, low, high = backend_from_object(target), da.values.min(), da.values.max()
+    left, top = places_along(value).min(), high + 0.32 * (high - low)
+    backend.ylim((low - 0.12 * (high - low), top + 0.04 * (high - low)), target)
+    average = "average {} ± {}".format(*written(mean.item(), sd.item()))
+    text = f"{average}{line_break(target)}P(> 0) = {positive.item():.2f}"
+    at = {"horizontal_align": "left", "vertical_align": "top"}
+    return backend.text(left, top, text, target, **at, **kwargs)
+
+
+def _labels(da, target, *, value):
+    ticks_along(value, target)
+    backend_from_object(target).title(with_unit(da), target)
+    return axis_labels(da, target, y="slope")
 
 
 def plot_derivatives(
@@ -74,9 +65,10 @@ def plot_derivatives(
     """Plot derivatives against feature values, with two bands.
 
     If only one feature varies over the rows, its panel has a curve with a pointwise (dark) and a
-    simultaneous (light) band. Otherwise each row is a point with two intervals. A rug shows the
-    values of the rows. It is red if the derivative is positive with at least the probability of the
-    bands, blue if it is negative with at least this probability, and gray otherwise.
+    simultaneous (light) band. Otherwise each row is a point with two intervals. Each panel states
+    the average slope and the probability that it is positive. A rug shows the values of the rows.
+    It is red if a positive slope is more probable and blue otherwise, and pale if this probability
+    is smaller than the probability of the bands.
 
     Parameters
     ----------
@@ -107,35 +99,31 @@ def plot_derivatives(
     features, some = panel_features(dataset, features, moving or known)
     chosen = dataset.sel(feature=features)
     backend = backend_named(backend)
-    size = 5.4, 3.2
-    lay_out(pc_kwargs, len(features), size, backend=backend, above=0.8, narrowest=7.0)
+    lay_out(pc_kwargs, len(features), backend=backend, above=0.8)
 
     def named(variable):
         return chosen[[variable]].rename({variable: "derivative"})
 
     mean, wide = named("derivative_mean"), named("band_simultaneous")
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
-    where = {"value": chosen["value"], "curve": dataset.attrs.get("along")}
+    joined = chosen["feature"] == dataset.attrs.get("along", "")
+    where = {"x": chosen["value"], "joined": joined}
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(_band, "simultaneous", data=wide, width=1, color="C0", alpha=0.2, **where)
-    pc.map(
-        _band, "pointwise", data=named("band_pointwise"), width=2, color="C0", alpha=0.4, **where
-    )
-    pc.map(_mean, "point_estimate", data=mean, color="C0", **where)
+    pc.map(intervals_along, "simultaneous", data=wide, width=1, color="C0", alpha=0.2, **where)
+    narrow = named("band_pointwise")
+    pc.map(intervals_along, "pointwise", data=narrow, width=2, color="C0", alpha=0.4, **where)
+    pc.map(means_along, "point_estimate", data=mean, color="C0", **where)
     prob = dataset.attrs["ci_prob"]
     sign = {"positive": chosen["derivative_probability_positive"], "prob": prob}
     pc.map(_signs, "signs", data=wide, value=chosen["value"], **sign)
-    pc.map(
-        _labels,
-        "labels",
-        data=mean,
-        mean=chosen["average_slope_mean"],
-        sd=chosen["average_slope_sd"],
-        positive=chosen["probability_positive"],
-    )
-    add_title(
-        pc,
-        f"Slopes{some}, {dataset.attrs['units']}, with {prob:.0%} bands (light: simultaneous)\n"
-        f"marks: positive (red) or negative (blue) with probability {prob:.0%}",
-    )
+    average = {name: chosen[f"average_slope_{name}"] for name in ("mean", "sd")}
+    average |= {"positive": chosen["probability_positive"], "value": chosen["value"]}
+    pc.map(_average, "average", data=wide, size=8, **average)
+    pc.map(_labels, "labels", data=mean, value=chosen["value"])
+    bands = {f"{prob:.0%}, each": {"color": "C0", "alpha": 0.6, "width": 6}}
+    bands[f"{prob:.0%}, all together"] = {"color": "C0", "alpha": 0.2, "width": 6}
+    signs = {"rises": {"color": POSITIVE}, "falls": {"color": NEGATIVE}}
+    add_legend(pc, bands | signs)
+    pale_ticks = f"pale ticks: sign less than {prob:.0%} probable"
+    add_title(pc, f"Slopes{some} [{dataset.attrs['units']}]; {pale_ticks}")
     return pc

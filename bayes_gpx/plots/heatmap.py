@@ -10,22 +10,25 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
+from matplotlib.patches import Patch
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, lay_out
+from bayes_gpx.plots.layout import BELOW, WITH_IMAGES, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown, whole
-from bayes_gpx.plots.visuals import SIGNED, axis_labels, cells, colour_bar, symmetric
+from bayes_gpx.plots.visuals import SIGNED, UNCERTAIN, axis_labels, cells, colour_bar, symmetric
 
-GRAY, KEPT = 0.8, 0.25
-"""Cells of uncertain sign are mixed with this gray, and keep this share of their colour."""
+HATCHED, GRAY = np.arange(9) % 3 == 1, 0.7
+"""Which lines of a cell of uncertain sign are gray; its other lines have a pale color."""
 
 MOST_LABELS = 40
 
 
-def _map(da, target, *, norm, faded):
-    rgb = mpl.colormaps[SIGNED](norm(da.transpose("feature", "obs").values))[..., :3]
-    faded = faded.transpose("feature", "obs").values[..., None]
-    return cells(np.where(faded, KEPT * rgb + (1 - KEPT) * GRAY, rgb), target, aspect="auto")
+def _map(da, target, *, norm, uncertain):
+    rgb = mpl.colormaps[SIGNED](norm(da.transpose("feature", "obs").values))[:, None, :, :3]
+    uncertain = uncertain.transpose("feature", "obs").values[:, None, :, None]
+    lines = np.where(HATCHED[:, None, None], GRAY, 1.0 - UNCERTAIN * (1.0 - rgb))
+    rgb = np.where(uncertain, lines, rgb).reshape(-1, da.sizes["obs"], 3)
+    return cells(rgb, target, lines=len(HATCHED), aspect="auto")
 
 
 def _names(da, target, *, dim, places, names, **kwargs):
@@ -44,10 +47,10 @@ def plot_heatmap(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the attributions of many rows as colors, gray if the sign is uncertain.
+    """Plot the attributions of many rows as colors, hatched if the sign is uncertain.
 
     Columns are rows of data, in the order of the sum over all features; lines are features. Cells
-    with an interval that includes 0 are faded to gray.
+    with an interval that includes 0 are pale with gray lines.
 
     Parameters
     ----------
@@ -93,12 +96,12 @@ def plot_heatmap(
     few = m <= MOST_LABELS
     observations = [short(label) for label in found["obs"].values] if few else []
     longest = max(map(len, observations), default=0)
-    upright = longest * m > 70
+    upright = longest * m > 50
     above = 0.5 + (0.11 * longest if upright else 0.0)
-    lay_out(pc_kwargs, 1, (9.5, 1.4 + 0.28 * count), backend=backend, above=above)
+    lay_out(pc_kwargs, 1, max(1.8, 1.0 + 0.25 * count), backend=backend, above=above)
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
     norm = symmetric(mean[name])
-    pc.map(_map, "map", data=mean, norm=norm, faded=covers_zero(found["interval"]))
+    pc.map(_map, "map", data=mean, norm=norm, uncertain=covers_zero(found["interval"]))
     names = [short(feature) for feature in found["feature"].values]
     drawn = {"places": np.arange(count), "names": names, "dim": "feature"}
     pc.map(_names, "features", data=mean, store_artist=False, **drawn)
@@ -106,10 +109,12 @@ def plot_heatmap(
     drawn["rotation"] = 90 if upright else 0
     pc.map(_names, "observations", data=mean, store_artist=False, **drawn)
     total_name = whole(name, dataset) if name == "attribution" else "f(x)"
-    axis = f"observations, from the smallest {total_name} to the largest"
+    axis = f"observations, in the order of {total_name}"
     pc.map(axis_labels, "xlabel", data=mean, x=axis)
     colour_bar(pc, norm, SIGNED, found.attrs["label"], aspect=30)
-    add_title(
-        pc, f"{found.attrs['title']}\nfaded to gray where the {found.attrs['interval']} includes 0"
-    )
+    hatched = f"hatched: the {found.attrs['interval']} contains 0"
+    add_title(pc, f"{found.attrs['title']}; {hatched}")
+    if backend == "matplotlib":
+        entry = Patch(facecolor="white", edgecolor=str(GRAY), hatch="---", label=hatched)
+        pc.viz["figure"].item().legend(handles=[entry], **BELOW[backend])
     return pc

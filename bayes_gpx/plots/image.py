@@ -14,7 +14,7 @@ from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import Normalize
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, lay_out
+from bayes_gpx.plots.layout import WIDTH, WITH_IMAGES, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import (
     MOST_PANELS,
     layered,
@@ -98,18 +98,16 @@ def plot_image(
         "mean": (symmetric(found["mean"]), SIGNED),
         "sd": (from_zero(found["sd"]), UNSIGNED),
     }
-    together = 1 if len(rows) < 3 else 2 if len(rows) < 9 else 4
-    pc_kwargs.setdefault("col_wrap", 3 * together)
-    high = 1.35 * shape[0] / shape[1] + 0.3
-    lay_out(pc_kwargs, 3 * len(rows), (1.35, high), backend=backend, above=2.3, narrowest=6.5)
+    columns = pc_kwargs.setdefault("col_wrap", 3 if len(rows) < 3 else 6)
+    high = WIDTH / max(columns, 6) * shape[0] / shape[1] + 0.3
+    lay_out(pc_kwargs, 3 * len(rows), high, backend=backend, above=2.3)
     with rc_context({"plot.max_subplots": 3 * MOST_PANELS}):
         pc = PlotCollection.wrap(data, cols=["obs", "layer"], backend=backend, **pc_kwargs)
     pc.map(_image, "image", data=data, shape=shape, scales=scales, name=name)
     labels = {"value": "value of the feature", "mean": found.attrs["label"], "sd": "its sd"}
-    images = high * -(-3 * len(rows) // pc_kwargs["col_wrap"])
-    width = max(6.5, 1.35 * min(3 * len(rows), pc_kwargs["col_wrap"]))
+    images = high * -(-3 * len(rows) // columns)
     bar = {"location": "bottom", "shrink": 0.7, "pad": 0.02}
-    bar |= {"fraction": BAR / images, "aspect": 0.7 * width / BAR}
+    bar |= {"fraction": BAR / images, "aspect": 0.7 * WIDTH / BAR}
     for layer in reversed(LAYERS):
         norm, cmap = scales[layer]
         colour_bar(pc, norm, cmap, labels[layer], **bar)

@@ -1,4 +1,4 @@
-"""Measures of relevance next to each other, each as a share of its largest mean."""
+"""Measures of relevance in one panel, each as a share of its largest mean."""
 
 from __future__ import annotations
 
@@ -13,27 +13,16 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
-from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
+from bayes_gpx.plots.layout import add_legend, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, short
-from bayes_gpx.plots.visuals import axis_labels, interval_bars
+from bayes_gpx.plots.visuals import axis_labels, bars_across, names_down, points_across
 
 
-def _bars(da, target, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    if np.isfinite(bounds).all():
-        return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
-
-
-def _points(da, target, *, names, **kwargs):
-    backend, at = backend_from_object(target), np.arange(da.size)
-    backend.ylim((da.size - 0.5, -0.5), target)
-    backend.yticks(at, names, target)
-    return backend.scatter(da.values, at, target, **kwargs)
-
-
-def _title(da, target, **kwargs):
-    name = str(da["measure"].item()).replace("_", " ")
-    return backend_from_object(target).title(name, target, **kwargs)
+def _names(da, target, *, names, **kwargs):
+    """Names of the features, with a line between any two."""
+    for row in range(1, len(names)):
+        backend_from_object(target).hline(row - 0.5, target, **kwargs)
+    return names_down(da, target, names=names)
 
 
 def plot_importances(
@@ -42,14 +31,15 @@ def plot_importances(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot measures of relevance together, each divided by its largest mean.
+    """Plot measures of relevance in one panel, each divided by its largest mean.
 
     Parameters
     ----------
     *datasets : xarray.Dataset
         Results of `bayes_gpx.relevance` (`average_relevance` is plotted) or
         `bayes_gpx.importances`, or any dataset with variables (feature) or (chain, draw, feature),
-        such as the results of another package. Features are in the order of the first dataset.
+        such as the results of another package. Features are sorted by their average over the
+        measures.
     ci_prob : float, optional
         Probability of the equal-tailed intervals; 90% by default. Measures that do not vary over
         draws have no interval.
@@ -98,23 +88,34 @@ def plot_importances(
 
     def stacked(parts):
         dim = xr.Variable("measure", list(parts))
-        return xr.concat(list(parts.values()), dim).to_dataset(name="share")
+        found = xr.concat(list(parts.values()), dim).to_dataset(name="share")
+        return found.sel(feature=order)
 
-    mean, names = stacked(means), [short(name) for name in features["feature"].values]
+    sizes = sum(mean.sel(feature=features["feature"]) for mean in means.values())
+    order = features["feature"].values[np.argsort(-sizes.values, kind="stable")]
+    mean, names, count = stacked(means), [short(name) for name in order], len(means)
     backend = backend_named(backend)
-    size = 4.0, 1.2 + 0.26 * len(names)
-    room = {"above": 0.5, "narrowest": 7.0, "between": beside(names)}
-    lay_out(pc_kwargs, len(means), size, backend=backend, **room)
-    pc = PlotCollection.wrap(mean, cols=["measure"], backend=backend, **pc_kwargs)
+    height = 0.8 + len(names) * (0.12 + 0.11 * count)
+    lay_out(pc_kwargs, 1, height, backend=backend, above=0.6 + 0.2 * (count > 4))
+    aes = {name: ["measure"] for name in ("color", "marker", "y")}
+    half = min(0.36, 0.12 * (count - 1))
+    places = np.linspace(-half, half, count)
+    pc = PlotCollection.wrap(mean, aes=aes, backend=backend, y=places, **pc_kwargs)
+    whole = {"data": mean.isel(measure=0, drop=True), "ignore_aes": "all", "store_artist": False}
+    pc.map(_names, "names", names=names, color="#dddddd", width=0.8, **whole)
     if references:
-        beside_them = stacked(references).reindex(measure=list(means))
-        pc.map(_bars, "null", data=beside_them, color="gray", width=9, alpha=0.45)
-    pc.map(_bars, "interval", data=stacked(intervals), color="C0", width=3)
-    pc.map(_points, "point_estimate", data=mean, color="C0", names=names)
-    pc.map(_title, "title", data=mean)
-    pc.map(axis_labels, "xlabel", data=mean, x="share of the largest")
-    none = f"\none value, no interval: {', '.join(single)}" if single else ""
-    none += "\ngray: features without effect" if references else "\nnoise is above 0 too"
+        known = stacked(references).reindex(measure=list(means))
+        bars = {"color": "gray", "width": 6, "alpha": 0.45}
+        pc.map(bars_across, "null", data=known, ignore_aes={"color", "marker"}, **bars)
+    pc.map(bars_across, "interval", data=stacked(intervals), ignore_aes={"marker"}, width=1.5)
+    pc.map(points_across, "point_estimate", data=mean, size=25)
+    pc.map(axis_labels, "xlabel", x="share of the largest", **whole)
+    styles = {
+        name: pc.get_aes_kwargs(["color", "marker"], "share", {"measure": name}) for name in means
+    }
+    add_legend(pc, {name.replace("_", " "): style for name, style in styles.items()})
+    none = f"; one value, no interval: {', '.join(single)}" if single else ""
+    none += "; gray: features without effect" if references else "; noise is above 0 too"
     add_title(pc, f"Measures of relevance, {prob:.0%} intervals{none}")
     return pc
 

@@ -11,7 +11,7 @@ from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Table
 from bayes_gpx.data.features import read_features, refuse_misaligned
-from bayes_gpx.plots.layout import add_title, backend_named, lay_out
+from bayes_gpx.plots.layout import WIDTH, add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import covers_zero, layered, short, shown
 from bayes_gpx.plots.visuals import (
     SIGNED,
@@ -25,8 +25,6 @@ from bayes_gpx.plots.visuals import (
 )
 
 LAYERS = ("mean", "sd")
-SIZE = 3.9, 3.6
-"""Size of a panel, in inches."""
 
 OUTLINES = {True: "#bbbbbb", False: "#222222"}
 """Outlines of places with an uncertain sign, and of the other places."""
@@ -108,7 +106,8 @@ def plot_map(
     backend = backend_named(backend)
     number = found.sizes["feature"]
     pc_kwargs.setdefault("col_wrap", number)
-    lay_out(pc_kwargs, 2 * number, SIZE, backend=backend, above=0.7, narrowest=7.0, between=1.4)
+    height = 0.6 + 0.7 * WIDTH / max(number, 2)
+    lay_out(pc_kwargs, 2 * number, height, backend=backend, between=1.4)
     pc = PlotCollection.wrap(data, cols=["layer", "feature"], backend=backend, **pc_kwargs)
     size = 300 / len(at.values) ** 0.5
     unsure = covers_zero(found["interval"])
@@ -118,8 +117,8 @@ def plot_map(
     for (layer, feature), (norm, cmap) in scales.items():
         panel = pc.get_target(None, {"layer": layer, "feature": feature})
         colour_bar(pc, norm, cmap, None, axes=[panel], location="right", shrink=0.8)
-    second = f"means with a dark outline: the {found.attrs['interval']} excludes 0"
-    add_title(pc, f"{found.attrs['title']} [{dataset.attrs['units']}]\n{second}")
+    dark = f"dark outline: the {found.attrs['interval']} excludes 0"
+    add_title(pc, f"{found.attrs['title']} [{dataset.attrs['units']}]; {dark}")
     return pc
 
 

@@ -13,35 +13,26 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import refuse_no_dataset, refuse_several, with_unit
-from bayes_gpx.plots.visuals import axis_labels, interval_bars, level_names, ticks_along
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    intervals_along,
+    level_names,
+    means_along,
+    spacing,
+    ticks_along,
+)
 from bayes_gpx.validation import count, one_of
 
 
 def _curves(da, target, *, value, **kwargs):
     lines = da.transpose("obs", "step").values
-    if level_names(value):
-        apart = np.linspace(-0.2, 0.2, len(lines))
-        x = value.values + apart[:, None]
+    if names := level_names(value):
         own = {"color": kwargs["color"], "alpha": kwargs["alpha"], "size": 6}
+        x = value.values + spacing(names) * np.linspace(-0.2, 0.2, len(lines))[:, None]
         return backend_from_object(target).scatter(x.ravel(), lines.ravel(), target, **own)
     gap = np.full((len(lines), 1), np.nan)
     x = np.tile(np.append(value.values, np.nan), len(lines))
     return backend_from_object(target).line(x, np.hstack([lines, gap]).ravel(), target, **kwargs)
-
-
-def _band(da, target, *, value, **kwargs):
-    low, high = da.transpose("ci_bound", "step").values
-    if level_names(value):
-        bounds = np.column_stack([low, high])
-        return interval_bars(value.values, bounds, target, **kwargs | {"alpha": 1.0, "width": 2.5})
-    return backend_from_object(target).fill_between_y(value.values, low, high, target, **kwargs)
-
-
-def _line(da, target, *, value, **kwargs):
-    if level_names(value):
-        color = kwargs["color"]
-        return backend_from_object(target).scatter(value.values, da.values, target, color=color)
-    return backend_from_object(target).line(value.values, da.values, target, **kwargs)
 
 
 def _labels(da, target, *, value, y):
@@ -99,17 +90,17 @@ def plot_partial_dependence(
         return chosen[[variable]].rename({variable: "f"})
 
     backend = backend_named(backend)
-    lay_out(pc_kwargs, len(names), (4.2, 3.2), backend=backend, above=0.6, narrowest=7.0)
-    mean, where = named("partial_dependence_mean"), {"value": chosen["value"]}
+    lay_out(pc_kwargs, len(names), backend=backend, sharey=True)
+    mean, value = named("partial_dependence_mean"), chosen["value"]
+    joined = [not level_names(value.sel(feature=name)) for name in names]
+    where = {"x": value, "joined": xr.DataArray(joined, {"feature": names}, ["feature"])}
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
-    pc.map(_curves, "ice", data=named("ice_mean"), color="gray", alpha=0.35, width=0.8, **where)
-    pc.map(_band, "band", data=named("partial_dependence_band"), color="C0", alpha=0.35, **where)
-    pc.map(_line, "point_estimate", data=mean, color="C0", width=2.5, **where)
-    pc.map(_labels, "labels", data=mean, y="f", **where)
+    gray, band = {"color": "gray", "alpha": 0.35, "width": 0.8}, named("partial_dependence_band")
+    pc.map(_curves, "ice", data=named("ice_mean"), value=value, **gray)
+    pc.map(intervals_along, "band", data=band, width=3, color="C0", alpha=0.35, **where)
+    pc.map(means_along, "point_estimate", data=mean, size=30, color="C0", **where)
+    pc.map(_labels, "labels", data=mean, y="f", value=value)
     some = f"{len(rows)} of {n} observations" if len(rows) < n else "observations"
-    add_title(
-        pc,
-        f"Partial dependence [{dataset.attrs['units']}], {dataset.attrs['ci_prob']:.0%} band\n"
-        f"gray: {some}",
-    )
+    units, prob = dataset.attrs["units"], dataset.attrs["ci_prob"]
+    add_title(pc, f"Partial dependence [{units}], {prob:.0%} band; gray: {some}")
     return pc

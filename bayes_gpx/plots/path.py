@@ -11,22 +11,16 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import WIDTH, add_title, backend_named, lay_out
+from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import against, refuse_no_dataset, refuse_several, with_unit
-from bayes_gpx.plots.visuals import axis_labels, horizontal_zero
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    horizontal_zero,
+    intervals_along,
+    means_along,
+    written,
+)
 from bayes_gpx.validation import count, one_of
-
-
-def _band(da, target, **kwargs):
-    bounds = da.transpose("obs", "ci_bound").values
-    t = da["obs"].values
-    return backend_from_object(target).fill_between_y(
-        t, bounds[:, 0], bounds[:, 1], target, **kwargs
-    )
-
-
-def _mean(da, target, **kwargs):
-    return backend_from_object(target).line(da["obs"].values, da.values, target, **kwargs)
 
 
 def _mean_slope(da, target, *, way, mean, **kwargs):
@@ -36,8 +30,9 @@ def _mean_slope(da, target, *, way, mean, **kwargs):
 
 def _labels(da, target, *, value, way, mean, sd, units):
     backend, way, mean = backend_from_object(target), way.item(), mean.item()
-    parts = f"change {way:+.2g} × mean slope {mean / way:.2g}" if way else "no change"
-    title = f"attribution {mean:+.3g} ± {sd.item():.2g}\n{parts}".replace("-", "\N{MINUS SIGN}")
+    (change,), (slope,) = written(way, plus=True), written(mean / way if way else 0.0)
+    parts = f"change {change} × mean slope {slope}" if way else "no change"
+    title = "attribution {} ± {}\n{}".format(*written(mean, sd.item(), plus=True), parts)
     backend.title(title, target, size=9)
     ends = [f"baseline\n{value.values[0]:.4g}", f"x\n{value.values[-1]:.4g}"]
     backend.xticks([0.0, 1.0], ends, target)
@@ -101,14 +96,15 @@ def plot_path(
 
     backend = backend_named(backend)
     pc_kwargs.setdefault("col_wrap", 2)
-    lay_out(pc_kwargs, len(features), (WIDTH / 2, 2.6), backend=backend, above=0.6, narrowest=WIDTH)
+    lay_out(pc_kwargs, len(features), 2.6, backend=backend)
     mean = named("derivative_mean")
     pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
     pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    along = {"x": chosen["obs"], "joined": True}
     wide, narrow = named("band_simultaneous"), named("band_pointwise")
-    pc.map(_band, "simultaneous", data=wide, color="C0", alpha=0.2)
-    pc.map(_band, "pointwise", data=narrow, color="C0", alpha=0.35)
-    pc.map(_mean, "point_estimate", data=mean, color="C0", width=2)
+    pc.map(intervals_along, "simultaneous", data=wide, **along, color="C0", alpha=0.2)
+    pc.map(intervals_along, "pointwise", data=narrow, **along, color="C0", alpha=0.35)
+    pc.map(means_along, "point_estimate", data=mean, **along, color="C0")
     texts = {name: chosen[name] for name in ("value", "way")}
     texts |= {m: chosen[f"attribution_{m}"] for m in ("mean", "sd")}
     parts = {name: texts[name] for name in ("way", "mean")}
@@ -118,5 +114,5 @@ def plot_path(
     some = f" ({len(features)} of {len(known)} features)" if len(features) < len(known) else ""
     prob, title = dataset.attrs["ci_prob"], f"Slopes on the path to obs {dataset.attrs['explains']}"
     words = f"{prob:.0%} bands (light: simultaneous); dashed: mean slope"
-    add_title(pc, f"{title}, {against(dataset)}{some}\n{words}")
+    add_title(pc, f"{title}, {against(dataset)}{some}; {words}")
     return pc

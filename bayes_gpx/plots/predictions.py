@@ -15,7 +15,13 @@ from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import named
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, refuse_no_dataset, short, with_unit
-from bayes_gpx.plots.visuals import axis_labels, coloured_points, few_numbers, interval_bars
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    coloured_points,
+    few_numbers,
+    intervals_along,
+    means_along,
+)
 from bayes_gpx.validation import one_of, one_output
 
 INSIDE, OUTSIDE = "#222222", "#d55e00"
@@ -23,20 +29,6 @@ INSIDE, OUTSIDE = "#222222", "#d55e00"
 
 MANY = 100
 """Number of observed responses above which they are drawn small, to show the intervals."""
-
-
-def _interval(da, target, *, x, curve, width, **kwargs):
-    at, (low, high) = x.values, da.transpose("ci_bound", "obs").values
-    if curve:
-        return backend_from_object(target).fill_between_y(at, low, high, target, **kwargs)
-    return interval_bars(at, np.stack([low, high], axis=1), target, width=width, **kwargs)
-
-
-def _mean(da, target, *, x, curve, **kwargs):
-    backend = backend_from_object(target)
-    if curve:
-        return backend.line(x.values, da.values, target, width=2, **kwargs)
-    return backend.scatter(x.values, da.values, target, size=8, **kwargs)
 
 
 def _observed(da, target, *, x, outside, **kwargs):
@@ -121,25 +113,24 @@ def plot_predictions(
             "dataset.sel({'class': ...})."
         )
     backend = backend_named(backend)
-    size = (5.0, 4.2) if len(panels) > 1 else (7.0, 5.0)
-    lay_out(pc_kwargs, len(panels), size, backend=backend, above=1.2, narrowest=7.0)
+    lay_out(pc_kwargs, len(panels), backend=backend)
     cols = ["class"] if "class" in mean.dims else []
     labels = panels if cols else [_label(dataset)]
 
     def of(array):
         return xr.Dataset({"response": array.reset_coords(drop=True)})
 
-    where = {"x": x, "curve": curve, "color": "C0"}
+    where = {"x": x, "joined": curve, "color": "C0"}
     pc = PlotCollection.wrap(of(mean), cols=cols, backend=backend, **pc_kwargs)
     what, whole = _what(dataset, name), None
-    said = [f"Predictions, {prob:.0%} intervals"]
+    said = []
     if number and ("y" in dataset or "y_mean" in dataset):
         whole = interval_of(chosen, "y", prob)
         said.append(f"{what} dark, new response light")
-        pc.map(_interval, "new_response", data=of(whole), width=1, alpha=0.25, **where)
+        pc.map(intervals_along, "new_response", data=of(whole), width=1, alpha=0.25, **where)
     own = interval_of(chosen, name, prob)
-    pc.map(_interval, "interval", data=of(own), width=3, alpha=0.45, **where)
-    pc.map(_mean, "point_estimate", data=of(mean), **where)
+    pc.map(intervals_along, "interval", data=of(own), width=3, alpha=0.45, **where)
+    pc.map(means_along, "point_estimate", data=of(mean), **where)
     if seen is not None:
         seen = seen.isel(obs=rows)
         if not number:
@@ -164,7 +155,7 @@ def plot_predictions(
         horizontal = with_unit(chosen["value"].sel(feature=along))
     probable = name == "probability"
     pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical, probable=probable)
-    add_title(pc, "\n".join([*said, *some]))
+    add_title(pc, "; ".join([f"Predictions, {prob:.0%} intervals", *said, *some]))
     return pc
 
 

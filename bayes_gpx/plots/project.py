@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
@@ -12,16 +13,13 @@ from bayes_gpx.aliases import Backend
 from bayes_gpx.assess.project import Projection
 from bayes_gpx.plots.layout import add_title, backend_named, lay_out
 from bayes_gpx.plots.selection import short
-from bayes_gpx.plots.visuals import axis_labels, interval_bars, vertical_zero
-
-
-def _sizes(da, target, *, se, names, **kwargs):
-    backend, at = backend_from_object(target), np.arange(da.size)
-    backend.ylim((da.size - 0.5, -0.5), target)
-    backend.yticks(at, names, target)
-    ends = np.column_stack([da.values - se, da.values + se])
-    interval_bars(at, ends, target, across=True, width=3, **kwargs)
-    return backend.scatter(da.values, at, target, **kwargs)
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    bars_across,
+    names_down,
+    points_across,
+    vertical_zero,
+)
 
 
 def _suggestion(da, target, *, row, **kwargs):
@@ -64,15 +62,18 @@ def plot_project(
         for size, feature in table["feature"].items()
     ]
     data = table[["elpd_diff"]].to_xarray()
-    size = 7.0, 1.2 + 0.3 * len(names)
-    lay_out(pc_kwargs, 1, size, backend=backend, above=0.4)
+    lay_out(pc_kwargs, 1, 0.7 + 0.25 * len(names), backend=backend)
     pc = PlotCollection.wrap(data, backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=data, color="gray", linestyle="C1", alpha=0.6)
     if found.suggested is not None:
         row = table.index.get_loc(found.suggested)
         style = {"color": "C1", "linestyle": "C2"}
         pc.map(_suggestion, "suggested", data=data, row=row, **style)
-    pc.map(_sizes, "point_estimate", data=data, se=table["se"].values, names=names, color="C0")
+    ends = np.stack([table["elpd_diff"] - table["se"], table["elpd_diff"] + table["se"]], axis=1)
+    band = xr.Dataset({"elpd_diff": (("size", "ci_bound"), ends)})
+    pc.map(names_down, "names", data=data, names=names, store_artist=False)
+    pc.map(bars_across, "interval", data=band, width=3, color="C0")
+    pc.map(points_across, "point_estimate", data=data, color="C0")
     pc.map(axis_labels, "labels", data=data, x="difference of elpd from all features, in nats")
     said = "none" if found.suggested is None else str(found.suggested)
     add_title(pc, f"Submodels by number of features, suggested: {said}")

@@ -13,24 +13,27 @@ from arviz_plots.plot_collection import backend_from_object
 from bayes_gpx.aliases import Backend
 from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import NO_INTERVAL, refuse_no_dataset, short
-from bayes_gpx.plots.visuals import axis_labels, cells, interval_bars, is_plotly
+from bayes_gpx.plots.visuals import (
+    axis_labels,
+    bars_across,
+    cells,
+    decimals,
+    interval_bars,
+    is_plotly,
+    points_across,
+)
 from bayes_gpx.validation import count
 
-SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.93
+SHADES, DARKEST, ABSENT = "Blues", 0.75, 0.85
 """Colors from 0, white, to the largest; and the gray of pairs that were not requested."""
 
-MOST_NUMBERS = 16
-"""Most rows of a matrix with numbers in its cells."""
+MOST_NUMBERS, MOST_BESIDE = 12, 8
+"""Most rows of a matrix with numbers in its cells, and of two matrices next to each other."""
 
 NO_PROBABILITIES = "no probabilities: one draw of the hyperparameters"
 
 LEAST, DARK = 0.005, 0.75
 """Proportions of the largest value above which numbers are written, and written in white."""
-
-
-def _bars(da, target, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
 
 
 def _references(da, target, **kwargs):
@@ -40,25 +43,21 @@ def _references(da, target, **kwargs):
     return interval_bars(np.arange(len(ends)), ends, target, across=True, **kwargs)
 
 
-def _points(da, target, **kwargs):
-    backend = backend_from_object(target)
-    backend.ylim((da.size - 0.5, -0.5), target)
-    return backend.scatter(da.values, np.arange(da.size), target, **kwargs)
-
-
-def _shades(da, target, *, dims, largest, **kwargs):
+def _shades(da, target, *, dims, largest, triangle=False, **kwargs):
     shares = da.transpose(*dims).values / (largest.item() or 1.0)
     rgb = mpl.colormaps[SHADES](DARKEST * np.nan_to_num(shares))[..., :3]
     rgb[np.isnan(shares)] = ABSENT
+    if triangle:
+        rgb[np.triu_indices(len(rgb), 1)] = 1.0
     return cells(rgb, target, aspect="auto", **kwargs)
 
 
-def _numbers(da, target, *, dims, largest, form, **kwargs):
+def _numbers(da, target, *, dims, largest, form, size=8, **kwargs):
     backend, values = backend_from_object(target), da.transpose(*dims).values
     if max(values.shape) > MOST_NUMBERS:
         return
     middle = "middle" if is_plotly(target) else "center"
-    kwargs |= {"horizontal_align": "center", "vertical_align": middle, "size": 8}
+    kwargs |= {"horizontal_align": "center", "vertical_align": middle, "size": size}
     for (i, j), value in np.ndenumerate(values):
         share = value / (largest.item() or 1.0)
         if share >= LEAST:
@@ -72,6 +71,7 @@ def _ticks(da, target, *, rows=None, columns=None, upright=False, **kwargs):
         rotation = 90 if upright else 0
         backend.xticks(np.arange(len(columns)), columns, target, rotation=rotation, **kwargs)
     if rows is not None:
+        backend.ylim((len(rows) - 0.5, -0.5), target)
         return backend.yticks(np.arange(len(rows)), rows, target, **kwargs)
 
 
@@ -137,22 +137,24 @@ def plot_relevance(
         return found.reindex(panel=panels)  # panels of nothing but NaN are skipped
 
     mean, ranks = panel("average_relevance_mean", "average"), panel("probability_rank", "rank")
-    names, size = [short(name) for name in chosen["feature"].values], (5.2, 1.5 + 0.32 * m)
-    lay_out(pc_kwargs, len(panels), size, backend=backend, above=0.5, between=beside(names))
+    names = [short(name, 24) for name in chosen["feature"].values]
+    room = {"between": beside(names), "sharey": True}
+    lay_out(pc_kwargs, len(panels), 0.9 + 0.27 * m, backend=backend, **room)
     pc = PlotCollection.wrap(mean, cols=["panel"], backend=backend, **pc_kwargs)
     intervals = panel("average_relevance_interval", "average")
     if "relevance_null" in chosen:
         null = panel("relevance_null", "average")
         pc.map(_references, "null", data=null, color="gray", width=9, alpha=0.45)
     if not alone:
-        pc.map(_bars, "interval", data=intervals, color="C0", width=3)
-    pc.map(_points, "point_estimate", data=mean, color="C0")
+        pc.map(bars_across, "interval", data=intervals, color="C0", width=3)
+    pc.map(points_across, "point_estimate", data=mean, color="C0")
     pc.map(_ticks, "names", data=mean, store_artist=False, rows=names)
     pc.map(axis_labels, "xlabel", data=mean, x="relevance per sd of the feature")
     if not alone:
         drawn = {"data": ranks, "dims": ("feature", "rank"), "largest": xr.DataArray(1.0)}
         pc.map(_shades, "ranks", **drawn)
-        pc.map(_numbers, "probabilities", store_artist=False, form=".2f", **drawn)
+        size = 8 if m <= MOST_BESIDE else 6
+        pc.map(_numbers, "probabilities", store_artist=False, form=".2f", size=size, **drawn)
         numbers = chosen["rank"].values if m <= MOST_NUMBERS else np.empty(0)
         pc.map(_ticks, "rank_names", data=ranks, store_artist=False, rows=names, columns=numbers)
         pc.map(axis_labels, "rank_label", data=ranks, x="rank, with its probability")
@@ -161,7 +163,7 @@ def plot_relevance(
     interval = NO_INTERVAL if alone else f"{ranked.attrs['ci_prob']:.0%} intervals"
     known = "relevance_null" in chosen
     reference = "; gray: features without effect" if known else "; noise is above 0 too"
-    add_title(pc, f"Relevance, averaged over observations{some}\n{interval}{reference}")
+    add_title(pc, f"Relevance, averaged over observations{some}: {interval}{reference}")
     return pc
 
 
@@ -176,8 +178,8 @@ def plot_interactions(
     """Plot average interactions of pairs, and their ranks.
 
     The second panel is the probability of each pair to be one of the strongest. Features are in the
-    order of their strongest interactions. The diagonal and pairs that were not requested are gray.
-    A single hyperparameter draw gives no probabilities, so only the averages are shown.
+    order of their strongest interactions. Each pair has one cell; pairs that were not requested are
+    gray. A single hyperparameter draw gives no probabilities, so only the averages are shown.
 
     Parameters
     ----------
@@ -208,7 +210,7 @@ def plot_interactions(
     first, second = ranked["first"].values, ranked["second"].values
     strongest = np.argsort(-mean, kind="stable")
     every = dict.fromkeys(np.column_stack([first, second])[strongest].ravel())
-    names = list(every)[:max_features]
+    names = list(every)[: max_features and max(max_features, 2)]
 
     alone, numbers = _alone(ranked), {"mean": mean}
     if not alone:
@@ -218,33 +220,35 @@ def plot_interactions(
         square = np.full((len(names), len(names)), np.nan)
         for a, b, value in zip(first, second, values, strict=True):
             if a in names and b in names:
-                i, j = names.index(a), names.index(b)
-                square[i, j] = square[j, i] = value
+                i, j = sorted([names.index(a), names.index(b)])
+                square[j, i] = value
         dims = ("panel", "feature", "feature_bis")
-        coords = {"panel": [name], "feature": names, "feature_bis": names}
-        found = xr.Dataset({"interaction": (dims, square[None])}, coords)
+        coords = {"panel": [name], "feature": names[1:], "feature_bis": names[:-1]}
+        found = xr.Dataset({"interaction": (dims, square[None, 1:, :-1])}, coords)
         return found.reindex(panel=[*numbers])  # panels of nothing but NaN are skipped
 
     panels = [panel(values, name) for name, values in numbers.items()]
-    m = len(names)
-    labels, largest = [short(name) for name in names], xr.DataArray([np.nanmax(mean), 1.0])
-    side = 1.6 + 0.42 * m
-    room = {"above": 0.6, "narrowest": 8.0, "between": beside(labels)}
-    lay_out(pc_kwargs, len(panels), (side + 0.8, side), backend=backend, **room)
-    pc = PlotCollection.wrap(panels[0], cols=["panel"], backend=backend, **pc_kwargs)
+    m, labels = len(names), [short(name, 24) for name in names]
+    largest = xr.DataArray([np.nanmax(mean), 1.0])
+    pc_kwargs.setdefault("col_wrap", 2 if m <= MOST_BESIDE else 1)
     upright = max(map(len, labels)) > 4
-    titles = ["average, per sd of both", f"probability to be among the first {top}"]
-    for k, title in enumerate(titles[: len(panels)]):
-        dims = ("feature", "feature_bis")
-        drawn = {"data": panels[k], "dims": dims, "largest": largest[k]}
-        pc.map(_shades, f"map_{k}", **drawn)
-        form = (".2g", ".2f")[k]
-        pc.map(_numbers, f"numbers_{k}", store_artist=False, form=form, **drawn)
-        ticks = {"rows": labels, "columns": labels, "upright": upright}
-        pc.map(_ticks, f"names_{k}", data=panels[k], store_artist=False, **ticks)
-        pc.map(_title, f"title_{k}", data=panels[k], text=title)
+    height = 0.6 + 0.08 * max(map(len, labels)) * upright + 0.27 * m
+    room = {"between": beside(labels), "sharex": True, "sharey": True}
+    lay_out(pc_kwargs, len(panels), height, backend=backend, **room)
+    pc = PlotCollection.wrap(panels[0], cols=["panel"], backend=backend, **pc_kwargs)
+    titles = ["average, per sd of both", f"probability: among the first {top}"]
+    forms = [f".{decimals(np.nanmax(mean))}f", ".2f"]
+    for k, data in enumerate(panels):
+        drawn = {"data": data, "dims": ("feature", "feature_bis"), "largest": largest[k]}
+        pc.map(_shades, f"map_{k}", triangle=True, **drawn)
+        pc.map(_numbers, f"numbers_{k}", store_artist=False, form=forms[k], **drawn)
+        ticks = {"rows": labels[1:], "columns": labels[:-1], "upright": upright}
+        pc.map(_ticks, f"names_{k}", data=data, store_artist=False, **ticks)
+        pc.map(_title, f"title_{k}", data=data, text=titles[k])
     left = len(every) - m
     some = f", {m} of {m + left} features" if left else ""
-    why = f"\n{NO_PROBABILITIES}" if alone else ""
+    requested = int(panels[0]["interaction"].notnull().sum())
+    some += "; gray: not requested" if requested < m * (m - 1) / 2 else ""
+    why = f"; {NO_PROBABILITIES}" if alone else ""
     add_title(pc, f"Interactions, averaged over observations{some}{why}")
     return pc

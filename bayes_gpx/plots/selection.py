@@ -24,7 +24,8 @@ ONE_UNIT = ("attribution", "contribution")
 MOST_ROWS = 1000
 """More observations are not drawn one by one, but a random choice of that many."""
 
-LONGEST_NAME = 40
+LONGEST_NAME, BELOW_PANEL = 40, 24
+"""Most letters of a name left of a panel, and of one with a value or below a small panel."""
 
 NO_INTERVAL = "no interval: one draw of the hyperparameters"
 
@@ -143,16 +144,16 @@ def _columns(dataset, name, features, max_features):
     return list(np.argsort(-size, kind="stable")[:max_features])
 
 
-def panel_features(dataset, features, known=None):
-    """Features with a panel each, by default the first known ones, and a description in words.
+def panel_features(dataset, features, known=None, most=MOST_PANELS):
+    """Features with a panel each, by default the `most` first known ones, and a description.
 
     Raises ValueError for unknown features, and for too many panels to read.
     """
     if known is None:
         known = dataset["feature"].values.tolist()
     if features is None:
-        some = f" ({MOST_PANELS} of {len(known)} features)" if len(known) > MOST_PANELS else ""
-        return list(known)[:MOST_PANELS], some
+        some = f" ({most} of {len(known)} features)" if len(known) > most else ""
+        return list(known)[:most], some
     for feature in features:
         one_of("features", feature, dataset["feature"].values.tolist())
     if len(features) > MOST_PANELS:
@@ -246,7 +247,7 @@ def with_values(value):
     """`feature = value` for each feature of one observation; of a category, its level."""
     levels = value["level"].values if "level" in value.coords else [""] * value.size
     return [
-        f"{short(feature)} = {short(level, 20) if level else format(number, '.4g')}"
+        f"{short(feature, BELOW_PANEL)} = {short(level, 20) if level else format(number, '.4g')}"
         for feature, number, level in zip(
             value["feature"].values, value.values, levels, strict=True
         )
@@ -255,15 +256,16 @@ def with_values(value):
 
 def with_unit(da):
     """Text of the one feature that a panel is about, with its unit where that is known."""
-    feature = short(da["feature"])
+    feature = short(da["feature"], BELOW_PANEL)
     unit = da.coords["unit"].item() if "unit" in da.coords else ""
     return f"{feature} [{unit}]" if unit else feature
 
 
 def short(label, longest=LONGEST_NAME):
-    """Text of a feature's or row's label, cut to the space next to a panel."""
+    """Text of a feature's or row's label, cut in its middle to the space next to a panel."""
     if isinstance(label, xr.DataArray):
         label = label.values[()]
     dated = isinstance(label, np.datetime64)
     name = np.datetime_as_string(label, unit="auto") if dated else str(label)
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    end = longest // 2
+    return name if len(name) <= longest else f"{name[: longest - end - 1]}…{name[-end:]}"

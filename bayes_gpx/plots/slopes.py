@@ -11,35 +11,49 @@ from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
+from bayes_gpx.plots.layout import add_legend, add_title, backend_named, beside, lay_out
 from bayes_gpx.plots.selection import (
+    covers_zero,
     panel_features,
     panel_rows,
     refuse_no_dataset,
     refuse_several,
     short,
 )
-from bayes_gpx.plots.visuals import axis_labels, interval_bars, is_plotly, vertical_zero
+from bayes_gpx.plots.visuals import (
+    NEGATIVE,
+    POSITIVE,
+    axis_labels,
+    bars_across,
+    coloured_points,
+    names_down,
+    vertical_zero,
+    written,
+)
+
+NUMBERS = {1: 0.2, 2: 0.45}
+"""Width of the column of numbers, as a share of the intervals' width, by the number of panels."""
 
 
-def _bars(da, target, **kwargs):
-    bounds = da.transpose("feature", "ci_bound").values
-    return interval_bars(np.arange(len(bounds)), bounds, target, across=True, **kwargs)
+def _points(da, target, *, unsure, **kwargs):
+    colour, at = np.where(da.values >= 0, POSITIVE, NEGATIVE), np.arange(da.size)
+    for hollow in (True, False):
+        one = unsure.values == hollow
+        if one.any():
+            drawn = {"hollow": hollow, **kwargs}
+            artist = coloured_points(da.values[one], at[one], colour[one], target, **drawn)
+    return artist
 
 
-def _points(da, target, **kwargs):
+def _names(da, target, *, mean, sd, ends, **kwargs):
     backend = backend_from_object(target)
-    backend.ylim((da.size - 0.4, -0.6), target)
-    return backend.scatter(da.values, np.arange(da.size), target, **kwargs)
-
-
-def _names(da, target, *, mean, sd, **kwargs):
-    backend = backend_from_object(target)
-    backend.title(f"obs: {short(da['obs'])}", target)
-    numbers = zip(da["feature"].values, mean.values, sd.values, strict=True)
-    between = "<br>" if is_plotly(target) else "\n"
-    names = [f"{short(name)}{between}{m:.3g} ± {s:.2g}" for name, m, s in numbers]
-    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
+    backend.title(f"obs {short(da['obs'])}", target)
+    backend.xlim(ends, target)
+    for row, numbers in enumerate(zip(mean.values, sd.values, strict=True)):
+        text = "{} ± {}".format(*written(*numbers))
+        backend.text(ends[1], row, text, target, horizontal_align="right", size=8)
+    names = [short(name, 24) for name in da["feature"].values]
+    return names_down(da, target, names=names, **kwargs)
 
 
 def plot_slopes(
@@ -53,9 +67,10 @@ def plot_slopes(
     """Plot the derivatives in all features, one panel for each row.
 
     Units differ between features, so each derivative is drawn in multiples of its standard
-    deviation; its value in units is written next to its name. If a dark interval excludes 0, the
-    sign of this derivative is certain when the feature is considered alone. The light intervals
-    hold for all features together.
+    deviation. Its value in units is on the right. Features are sorted by the largest such multiple
+    of these rows. The dark interval is for one feature alone, and the light interval holds for all
+    features together. A point is red if the mean is positive and blue if it is negative; it is
+    hollow if the dark interval contains 0.
 
     Parameters
     ----------
@@ -64,7 +79,7 @@ def plot_slopes(
     obs : list of labels, optional
         Rows to plot; by default the first six.
     features : list of str, optional
-        Features to plot, in this order; all by default.
+        Features to plot, in this order; by default all, sorted.
     backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
     **pc_kwargs
         Passed to ``PlotCollection.wrap``.
@@ -84,36 +99,39 @@ def plot_slopes(
             "The dataset has no `band_simultaneous_features`. Pass the result of bx.slopes."
         )
     refuse_several(dataset["band_simultaneous_features"])
-    features, some = panel_features(dataset, features)
-    chosen = dataset.isel(obs=panel_rows(dataset, obs)).sel(feature=features)
-    sd = chosen["derivative_sd"]
+    chosen = dataset.isel(obs=panel_rows(dataset, obs))
+    ratio = abs(chosen["derivative_mean"] / chosen["derivative_sd"]).max("obs").values
+    known = chosen["feature"].values[np.argsort(-np.nan_to_num(ratio), kind="stable")].tolist()
+    features, some = panel_features(dataset, features, known)
+    chosen = chosen.sel(feature=features)
+    sd, count = chosen["derivative_sd"], chosen.sizes["obs"]
     unit = sd.where(sd > 0)
 
     def named(variable):
         return xr.Dataset({"derivative": chosen[variable] / unit})
 
-    backend = backend_named(backend)
-    pc_kwargs.setdefault("col_wrap", 2)
-    size = 5.6, 1.2 + 0.42 * chosen.sizes["feature"]
-    room = {
-        "above": 0.8,
-        "narrowest": 8.0,
-        "between": beside([*map(short, chosen["feature"].values)]),
-    }
-    lay_out(pc_kwargs, chosen.sizes["obs"], size, backend=backend, **room)
-    mean = named("derivative_mean")
+    mean, unsure = named("derivative_mean"), covers_zero(chosen["band_pointwise"])
+    wide, narrow = named("band_simultaneous_features"), named("band_pointwise")
+    low, high = (float(end(wide["derivative"].fillna(0.0))) for end in (np.min, np.max))
+    backend, height = backend_named(backend), 0.9 + 0.25 * len(features)
+    shared = {"sharex": True, "sharey": True, "between": beside([short(f, 24) for f in features])}
+    lay_out(pc_kwargs, count, height, backend=backend, above=0.8, **shared)
+    room = (high - low) * NUMBERS.get(min(count, pc_kwargs["col_wrap"]), 0.75)
     pc = PlotCollection.wrap(mean, cols=["obs"], backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    wide, narrow = named("band_simultaneous_features"), named("band_pointwise")
-    pc.map(_bars, "simultaneous", data=wide, color="C0", alpha=0.35, width=2)
-    pc.map(_bars, "pointwise", data=narrow, color="C0", width=4)
-    pc.map(_points, "point_estimate", data=mean, color="C0")
-    numbers = {"mean": chosen["derivative_mean"], "sd": sd}
-    pc.map(_names, "ticks", data=mean, store_artist=False, size=9, **numbers)
-    pc.map(axis_labels, "xlabel", data=mean, x="derivative / its sd")
+    each, together = {"color": "gray", "width": 4}, {"color": "gray", "alpha": 0.4, "width": 2}
+    pc.map(bars_across, "simultaneous", data=wide, **together)
+    pc.map(bars_across, "pointwise", data=narrow, **each)
+    pc.map(_points, "point_estimate", data=mean, unsure=unsure, size=30, width=1.5)
+    numbers = {"mean": chosen["derivative_mean"], "sd": sd, "ends": (low - 0.3, high + room)}
+    pc.map(_names, "ticks", data=mean, store_artist=False, **numbers)
+    pc.map(axis_labels, "xlabel", data=mean, x="slope / its sd")
+    prob = f"{dataset.attrs['ci_prob']:.0%}"
+    signs = {"rises": {"color": POSITIVE}, "falls": {"color": NEGATIVE}}
+    add_legend(pc, {f"{prob}, each": each, f"{prob}, all together": together} | signs)
     add_title(
         pc,
-        f"Derivatives{some} (mean ± sd: {dataset.attrs['units']})\n"
-        f"{dataset.attrs['ci_prob']:.0%} intervals: for one feature dark, for all together light",
+        f"Slopes{some}, mean ± sd [{dataset.attrs['units']}]; "
+        f"hollow: the {prob} interval of this slope alone contains 0",
     )
     return pc

@@ -4,7 +4,7 @@ import matplotlib as mpl
 import numpy as np
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, Normalize, to_hex
+from matplotlib.colors import ListedColormap, Normalize, to_hex, to_rgb
 from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.plots.selection import short
@@ -12,14 +12,23 @@ from bayes_gpx.plots.selection import short
 SIGNED, UNSIGNED = "RdBu_r", "viridis"
 """Colours for numbers on both sides of 0, and on one; told apart by the colour-blind too."""
 
-ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.9, 256)))
-"""The same without its brightest, for points on white."""
+ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.75, 256)))
+"""The same without its brightest, for points on white; they have the outline `EDGE`."""
+
+EDGE = "#767676"
+"""Gray outline of points, at a contrast of 4.5 to white."""
 
 POSITIVE, NEGATIVE = "#b2182b", "#2166ac"
 """Colors of effects by sign, as in `SIGNED`."""
 
 CERTAIN, UNCERTAIN = 0.9, 0.3
 """Opacity of a bar, by whether its interval excludes 0."""
+
+
+def pale(color):
+    """A color at the opacity of uncertain effects, on white."""
+    return to_hex(1.0 - UNCERTAIN * (1.0 - np.array(to_rgb(color))))
+
 
 MOST_TICKS = 5
 """Most ticks of a color bar; numbers with many digits then do not touch."""
@@ -38,25 +47,45 @@ def horizontal_zero(da, target, **kwargs):
 def few_numbers(target):
     """Have so few numbers along x that long numbers do not touch."""
     if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
-        target.locator_params("x", nbins=5)
+        narrow = target.get_subplotspec().get_gridspec().ncols > 2
+        target.locator_params("x", nbins=3 if narrow else 5)
+
+
+def decimals(*numbers):
+    """Decimals that two digits of the largest number need."""
+    largest = np.abs(numbers).max()
+    return max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
+
+
+def written(*numbers, plus=False):
+    """Numbers with as many decimals as two digits of the largest need; `plus` signs the first."""
+    places = decimals(*numbers)
+    texts = [f"{round(float(number), places) + 0.0:.{places}f}" for number in numbers]
+    texts[0] = f"+{texts[0]}" if plus and numbers[0] > 0 else texts[0]
+    return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
 
 
 def level_names(value):
-    """Names of the levels that values stand for, by position; none where they are numbers."""
-    if "level" not in value.coords:
-        return {}
-    named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
-    return {float(position): str(name) for position, name in named if name}
+    """Names by position: of levels, or of the values of a column that has one or two."""
+    if "level" in value.coords and (value["level"] != "").any():
+        named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
+        return {float(position): str(name) for position, name in named if name}
+    few = np.unique(value.values[np.isfinite(value.values)])
+    return {float(number): format(number, ".4g") for number in few} if len(few) <= 2 else {}
+
+
+def spacing(names):
+    """Distance between the positions of names."""
+    return float(np.diff(sorted(names)).min()) if len(names) > 1 else 1.0
 
 
 def places_along(value):
     """Positions of values (n,) along an axis; values of one level are next to each other."""
-    if not level_names(value):
-        return value.values
-    places = value.values.astype(float)
-    for position in np.unique(places[~np.isnan(places)]):
-        own = places == position
-        places[own] += np.linspace(-0.25, 0.25, own.sum()) if own.sum() > 1 else 0.0
+    names, places = level_names(value), value.values.astype(float)
+    for position in names:
+        own = value.values == position
+        apart = np.linspace(-0.25, 0.25, own.sum()) if own.sum() > 1 else 0.0
+        places[own] += apart * spacing(names)
     return places
 
 
@@ -65,10 +94,10 @@ def ticks_along(value, target):
     names = level_names(value)
     if not names:
         return few_numbers(target)
-    backend = backend_from_object(target)
+    backend, edge = backend_from_object(target), 0.5 * spacing(names)
     texts = [short(name, 14) for _, name in sorted(names.items())]
     backend.xticks(sorted(names), texts, target)
-    backend.xlim((min(names) - 0.5, max(names) + 0.5), target)
+    backend.xlim((min(names) - edge, max(names) + edge), target)
 
 
 def interval_bars(at, bounds, target, *, across=False, **kwargs):
@@ -80,12 +109,61 @@ def interval_bars(at, bounds, target, *, across=False, **kwargs):
     return backend_from_object(target).line(*pair, target, **kwargs)
 
 
-def axis_labels(da, target, *, x=None, y=None, **kwargs):
-    """Name the axes, with their numbers where panels share them."""
+def names_down(da, target, *, names, **kwargs):
+    """Write names left of a panel, from the top."""
     backend = backend_from_object(target)
+    backend.ylim((len(names) - 0.4, -0.6), target)
+    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
+
+
+def bars_across(da, target, *, y=0.0, **kwargs):
+    """Draw intervals (item, ci_bound) from left to right, at y and below, if any is known."""
+    bounds = da.transpose(..., "ci_bound").values
+    if np.isfinite(bounds).any():
+        return interval_bars(y + np.arange(len(bounds)), bounds, target, across=True, **kwargs)
+
+
+def points_across(da, target, *, y=0.0, **kwargs):
+    """Draw a point for each item, at y and below."""
+    return backend_from_object(target).scatter(da.values, y + np.arange(da.size), target, **kwargs)
+
+
+def _along(da, x, joined, most):
+    """Positions along x (n,), in ascending order if a line joins them, and the rows of `da`."""
+    order, rows = np.arange(x.size), da.transpose(*x.dims, ...).values
+    if joined or (most is not None and len(order) > most):
+        order = np.argsort(x.values, kind="stable")
+    if joined:
+        return x.values[order], rows[order]
+    if most is not None and len(order) > most:
+        order = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
+    return places_along(x[order]), rows[order]
+
+
+def intervals_along(da, target, *, x, joined=False, most=None, width=None, **kwargs):
+    """Draw intervals at x: a band if they are joined, else bars, at most so many."""
+    at, bounds = _along(da, x, joined, most)
+    if not joined:
+        return interval_bars(at, bounds, target, width=width, **kwargs)
+    return backend_from_object(target).fill_between_y(at, *bounds.T, target, **kwargs)
+
+
+def means_along(da, target, *, x, joined=False, most=None, size=8, **kwargs):
+    """Draw means at x: a line if they are joined, else points, at most so many."""
+    at, mean = _along(da, x, joined, most)
+    backend = backend_from_object(target)
+    if not joined:
+        return backend.scatter(at, mean, target, size=size, **kwargs)
+    return backend.line(at, mean, target, width=2, **kwargs)
+
+
+def axis_labels(da, target, *, x=None, y=None, **kwargs):
+    """Name the axes, the vertical one once in a row, with the numbers that panels share."""
+    backend, first = backend_from_object(target), True
     if hasattr(target, "tick_params"):  # matplotlib's, which hide numbers above empty places
         target.tick_params(labelbottom=True)
-    if y is not None:
+        first = target.get_subplotspec().is_first_col()
+    if y is not None and first:
         backend.ylabel(y, target, **kwargs)
     if x is not None:
         return backend.xlabel(x, target, **kwargs)
@@ -125,21 +203,28 @@ def from_zero(values):
     return Normalize(0.0, float(np.max(values)) or 1.0)
 
 
-def cells(rgb, target, **kwargs):
-    """Draw an image (rows, columns, 3), its first row on top, cell i centred at i."""
+def cells(rgb, target, *, lines=1, **kwargs):
+    """Draw an image (rows, columns, 3), its first row on top; each cell has this many `lines`."""
     if isinstance(target, list):  # the backend that draws nothing
         target.append({"function": "cells", "rgb": rgb})
         return target[-1]
     if is_plotly(target):
-        picture = target.add_image(z=np.uint8(np.round(255 * rgb)), hoverinfo="skip")
+        height = {"y0": 0.5 / lines - 0.5, "dy": 1.0 / lines}
+        picture = target.add_image(z=np.uint8(np.round(255 * rgb)), hoverinfo="skip", **height)
         target.update_yaxes(scaleanchor=False if kwargs.get("aspect") == "auto" else None)
         return picture
-    return target.imshow(rgb, interpolation="nearest", **kwargs)
+    extent = (-0.5, rgb.shape[1] - 0.5, len(rgb) / lines - 0.5, -0.5)
+    return target.imshow(rgb, interpolation="nearest", extent=extent, **kwargs)
 
 
 def is_plotly(target):
     """Whether a panel is of the backend plotly."""
     return backend_from_object(target).__name__.endswith("plotly")
+
+
+def line_break(target):
+    """What begins a line of a text in a panel."""
+    return "<br>" if is_plotly(target) else "\n"
 
 
 def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):

@@ -30,10 +30,8 @@ from bayes_gpx.plots.visuals import (
     UNCERTAIN,
     axis_labels,
     interval_bars,
+    written,
 )
-
-SHORT = 24
-"""Most letters of a line's name in a figure of the usual width."""
 
 HALF = 0.32
 """Half of a bar's height."""
@@ -41,8 +39,8 @@ HALF = 0.32
 GAP = 0.06
 """Room between the columns of bars, intervals and numbers, as a share of the width of the bars."""
 
-NUMBERS = 0.38
-"""Width of the column of numbers, as a share of the width of the other two."""
+NUMBERS = 1.7
+"""Width of the column of numbers, in inches."""
 
 
 def _steps(da, target, *, interval, start):
@@ -84,24 +82,11 @@ def _numbers(da, target, *, interval, at, prob, **kwargs):
     backend = backend_from_object(target)
     bounds = interval.transpose("step", "ci_bound").values
     for row, (step, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
-        places = _decimals(np.array([step, low, high]))
-        sign = "+" if step > 0 else ""
-        text = f"{sign}{_written(step, places)} [{_written(low, places)}, {_written(high, places)}]"
+        text = "{} [{}, {}]".format(*written(step, low, high, plus=True))
         text += " in all" if row + 1 == da.size else ""
         backend.text(at, row + 1, text, target, horizontal_align="left", **kwargs)
     heading = f"step, {prob:.0%} interval"
     return backend.text(at, 0, heading, target, horizontal_align="left", **kwargs)
-
-
-def _decimals(values):
-    """Decimal places that show two digits of the largest number."""
-    largest = np.abs(values).max()
-    return max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
-
-
-def _written(number, places):
-    """A number with a minus sign, which no 0 has."""
-    return f"{round(number, places) + 0.0:.{places}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _frame(da, target, *, ends, width, names, **kwargs):
@@ -110,7 +95,11 @@ def _frame(da, target, *, ends, width, names, **kwargs):
     low, high = ends
     backend.xlim((low - GAP * (high - low), low + width), target)
     backend.ylim((da.size + 0.6, -0.6), target)
-    ticks = [t for t in MaxNLocator(3).tick_values(low, high) if low <= t <= high]
+    ticks = [
+        t
+        for t in MaxNLocator(3 if 4 * (high - low) > width else 2).tick_values(low, high)
+        if low <= t <= high
+    ]
     backend.xticks(ticks, [f"{t:.6g}".replace("-", "\N{MINUS SIGN}") for t in ticks], target)
     return backend.yticks(np.arange(len(names)), names, target, **kwargs)
 
@@ -197,12 +186,12 @@ def plot_waterfall(
     width = max(high - low, np.ptp(extent)) or 1.0
     zero = high + GAP * width - min(extent.min(), 0.0)
     text = zero + max(extent.max(), 0.0) + GAP * width
-    figure_width = (text - low) * (1.0 + NUMBERS)
     names = [what[0], *names, what[1]]
+    room = WIDTH - 0.3 - LETTER * max(map(len, names))
+    figure_width = (text - low) * room / (room - NUMBERS)
 
     backend = backend_named(backend)
-    wide = WIDTH + LETTER * max(0, max(map(len, names)) - SHORT)
-    lay_out(pc_kwargs, 1, (wide, 1.3 + 0.3 * len(names)), backend=backend)
+    lay_out(pc_kwargs, 1, 0.8 + 0.26 * len(names), backend=backend)
     pc = PlotCollection.wrap(steps, backend=backend, **pc_kwargs)
     pc.map(_steps, "steps", data=steps, interval=interval, start=start)
     pc.map(_intervals, "credible_interval", data=interval, at=zero, color="black", width=1.2)
@@ -211,9 +200,8 @@ def plot_waterfall(
     frame = {"ends": (low, high), "width": figure_width, "names": names}
     pc.map(_frame, "ticks", data=steps, **frame, store_artist=False)
     pc.map(axis_labels, "xlabel", data=steps, x=axis)
-    words = [f"{called(name, dataset)} of obs {short(found['obs'][0])}", against(dataset)]
-    pale = f"pale: the {prob:.0%} interval contains 0"
-    add_title(pc, f"{', '.join(filter(None, words))}\n{pale}")
+    words = f"{called(name, dataset)} of obs {short(found['obs'][0])} {against(dataset)}".rstrip()
+    add_title(pc, f"{words}; pale: the {prob:.0%} interval contains 0")
     return pc
 
 

@@ -163,8 +163,8 @@ def test_each_measure_says_its_own_units(fitted):
     for name in ("sobol_first", "sobol_total", "sobol_first_mc_error", "sobol_total_mc_error"):
         assert of[name] == "share of the variance"
     assert "units" not in found.attrs
-    panels = bx.plot_importances(found, backend="none").viz["plot"]
-    assert list(panels["measure"].values) == [n for n in found if not n.endswith("_mc_error")]
+    points = bx.plot_importances(found, backend="none").viz["point_estimate"]
+    assert list(points["measure"].values) == [n for n in found if not n.endswith("_mc_error")]
 
 
 def test_a_linear_function_has_its_coefficients(rng):
@@ -302,12 +302,28 @@ def test_plots(fitted):
     other = bx.importances(model, idata, measures=["sobol_first", "sobol_total"], **QUIET)
     peer = xr.Dataset({"peer": ("feature", [1.0, 4.0])}, {"feature": list(X)})
     plot = bx.plot_importances(near, other, peer, backend="matplotlib")
-    panel = plot.viz["plot"].sel(measure="peer").item()
-    assert_allclose(panel.collections[0].get_offsets()[:, 0], [0.25, 1.0])
-    average = near["average_relevance"].mean(("chain", "draw")).values
-    panel = plot.viz["plot"].sel(measure="relevance").item()
-    assert_allclose(panel.collections[0].get_offsets()[:, 0], average / average.max())
-    assert [tick.get_text() for tick in panel.get_yticklabels()] == list(X)
+    dots = plot.viz["point_estimate"]["share"]
+    measures = [near["average_relevance"], other["sobol_first"], other["sobol_total"]]
+    shares = [one.mean(("chain", "draw")) for one in measures] + [peer["peer"]]
+    shares = np.array([(one / one.max()).values for one in shares])
+    order = np.argsort(-shares.sum(axis=0))
+    panel = plot.viz["plot"].item()
+    assert [tick.get_text() for tick in panel.get_yticklabels()] == [list(X)[k] for k in order]
+    assert (
+        len({dot.get_paths()[0].vertices.tobytes() for dot in dots.values.ravel()}) == 4
+    )  # markers
+    for place, row in zip(("relevance", "sobol_first", "sobol_total", "peer"), shares, strict=True):
+        points = dots.sel(measure=place).item().get_offsets()
+        assert_allclose(points[:, 0], row[order])
+        assert_allclose(np.round(points[:, 1]), [0, 1])
+    bounds = plot.viz["interval"]["share"].sel(measure="relevance").item().get_xdata()
+    draws = (
+        measures[0].values.reshape(-1, 2)[:, order]
+        / measures[0].mean(("chain", "draw")).max().item()
+    )
+    assert_allclose(bounds.reshape(2, 3)[:, :2], np.quantile(draws, [0.05, 0.95], axis=0).T)
+    said = [text.get_text() for text in plot.viz["figure"].item().legends[0].get_texts()]
+    assert said == ["relevance", "sobol first", "sobol total", "peer"]
     plt.close("all")
     found = bx.partial_dependence(model, idata, steps=4, **QUIET)
     plot = bx.plot_partial_dependence(

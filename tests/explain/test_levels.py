@@ -249,7 +249,8 @@ def test_plots_have_the_names_of_levels(data):
         assert [text.get_text() for text in panel.get_xticklabels()] == COLOURS
     swarm = bx.plot_beeswarm(found, features=["dose", "colour"], backend="matplotlib")
     points = swarm.viz["plot"].item().collections
-    drawn = np.concatenate([p.get_edgecolors()[:, :3].round(3) for p in points])
+    hollow, filled = points
+    drawn = np.concatenate([hollow.get_edgecolors(), filled.get_facecolors()])[:, :3].round(3)
     rows = np.concatenate([p.get_offsets()[:, 1].round() for p in points])
     dose, colour = (len(set(map(tuple, drawn[rows == k]))) for k in (0, 1))
     assert dose > 15 and colour == 1

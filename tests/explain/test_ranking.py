@@ -204,14 +204,14 @@ def test_one_draw_of_hyperparameters_claims_no_spread(model):
     other = bx.importances(model, THETA, measures=measures, draws=5, seed=1, **QUIET)
     plot = bx.plot_importances(near, other, backend="matplotlib")
     assert "one value, no interval: relevance, inverse lengthscale" in title_of(plot)
-    for name, lines in (("relevance", 0), ("inverse_lengthscale", 0), (measures[1], 1)):
-        panel = plot.viz["plot"].sel(measure=name).item()
-        assert len(panel.lines) == lines  # intervals
+    intervals = plot.viz["interval"]["share"]
+    for name, drawn in (("relevance", False), ("inverse_lengthscale", False), (measures[1], True)):
+        assert (intervals.sel(measure=name).item() is not None) == drawn
     plt.close("all")
 
 
 def title_of(plot):
-    return plot.viz["figure"].item().get_suptitle()
+    return plot.viz["figure"].item().get_suptitle().replace("\n", " ")
 
 
 def test_plots_show_ranks_and_pairs(model):
@@ -220,8 +220,9 @@ def test_plots_show_ranks_and_pairs(model):
     plot = bx.plot_relevance(near, backend="matplotlib")
     order = near["feature"].values[np.argsort(near["rank_mean"].values)]
     left, right = (plot.viz["plot"].sel(panel=name).item() for name in ("average", "rank"))
+    assert [tick.get_text() for tick in left.get_yticklabels()] == list(order)
+    assert right.get_yticklabels() == []  # the names of the left panel
     for axes in (left, right):
-        assert [tick.get_text() for tick in axes.get_yticklabels()] == list(order)
         assert axes.get_ylim() == (2.5, -0.5)
     points = left.collections[0].get_offsets()[:, 0]
     assert_allclose(points, near["average_relevance_mean"].sel(feature=order))
@@ -238,13 +239,25 @@ def test_plots_show_ranks_and_pairs(model):
     found = bx.ranking(xr.concat([pairs[["average_interaction"]]] * 2, "draw"))
     plot = bx.plot_interactions(found, top=1, backend="matplotlib")
     left, right = (plot.viz["plot"].sel(panel=name).item() for name in ("mean", "top"))
-    names = [tick.get_text() for tick in left.get_yticklabels()]
+    rows, columns = (
+        [tick.get_text() for tick in ticks]
+        for ticks in (left.get_yticklabels(), left.get_xticklabels())
+    )
     mean = found["average_interaction_mean"].values
-    assert set(names[:2]) == set(found["pair"].values[mean.argmax()].split(" : "))
-    assert sorted(t.get_text() for t in left.texts) == sorted(2 * [f"{v:.2g}" for v in mean])
-    assert [t.get_text() for t in right.texts] == ["1.00", "1.00"]
-    gray = left.images[0].get_array()
-    assert (gray[range(3), range(3)] == gray[0, 0]).all()
+    assert {rows[0], columns[0]} == set(found["pair"].values[mean.argmax()].split(" : "))
+    places = int(np.ceil(-np.log10(mean.max()))) + 1  # two digits of the largest
+    at = {(rows[int(y)], columns[int(x)]): t for t in left.texts for x, y in [t.get_position()]}
+    for pair, value in zip(found["pair"].values, mean, strict=True):
+        (text,) = (t.get_text() for cell, t in at.items() if set(cell) == set(pair.split(" : ")))
+        assert text == f"{value:.{places}f}"
+    assert len(left.texts) == 2
+    assert [t.get_text() for t in right.texts] == ["1.00"]
+    # Of the other two cells, one is no pair, and one is a pair that was not requested.
+    shades = left.images[0].get_array()
+    assert_allclose(shades[0, 1], 1.0)
+    (missing,) = [i for i in (0, 1) if (rows[1], columns[i]) not in at]
+    assert_allclose(shades[1, missing], 0.85)
+    assert "gray: not requested" in title_of(plot)
     plt.close("all")
     assert bx.plot_relevance(near, backend="none", max_features=2).viz["plot"].sizes["panel"] == 2
     with pytest.raises(ValueError, match="no average_relevance_mean .*Pass the result of bx.r"):

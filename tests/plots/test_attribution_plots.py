@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.plots.visuals import NEGATIVE, ON_WHITE, POSITIVE
+from bayes_gpx.plots.visuals import EDGE, NEGATIVE, ON_WHITE, POSITIVE
 
 FEATURES = ["wind", "rain", "sun", "ice"]
 SIZE = np.array([0.5, 4.0, 1.0, 2.0])
@@ -191,7 +191,22 @@ def test_a_beeswarm_has_every_point_in_its_row():
     place = np.argmin(np.abs(filled.get_offsets()[:, 0] - mean.sel(feature="rain")[strongest]))
     share = np.clip((value[strongest].item() - fifth) / (last - fifth), 0, 1)
     assert to_hex(filled.get_facecolor()[place]) == to_hex(ON_WHITE(share))
+    assert to_hex(filled.get_edgecolor()[0]) == EDGE
     assert plot.viz["figure"].item().axes[1].get_ylabel() == "value of the feature"
+
+
+def contrast_to_white(color):
+    """Contrast ratio of the Web Content Accessibility Guidelines 2.2."""
+    rgb = np.array(to_rgb(color))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05)
+
+
+def test_points_are_visible_on_white():
+    """The guidelines demand 3 of graphics, which outlines have; yellow-green alone has 2.1."""
+    assert contrast_to_white("#ffffff") == 1.0 and contrast_to_white("#000000") == 21.0
+    assert contrast_to_white(EDGE) >= 3.0
+    assert min(contrast_to_white(ON_WHITE(k)[:3]) for k in range(256)) >= 2.0
 
 
 def test_points_of_a_beeswarm_do_not_hide_each_other():
@@ -206,9 +221,9 @@ def test_many_observations_are_sampled_and_the_title_says_so():
     summary = attributed(1500, draws=1).drop_vars(["attribution", "difference"])
     for draw in (bx.plot_beeswarm, bx.plot_heatmap):
         plot = draw(summary, max_features=2, backend="matplotlib")
-        title = plot.viz["figure"].item().get_suptitle()
+        title = " ".join(plot.viz["figure"].item().get_suptitle().split())
         assert "2 largest of 4 features; 1,000 of 1,500 observations, at random" in title
-    assert only(plot).images[0].get_array().shape == (2, 1000, 3)
+    assert only(plot).images[0].get_array().shape == (2 * 9, 1000, 3)
     plot = bx.plot_dependence(summary, features=["sun"], backend="matplotlib")
     points = plot.viz["plot"].sel(feature="sun").item().collections[0].get_offsets()
     assert len(np.unique(points, axis=0)) == 1000
@@ -224,7 +239,7 @@ def test_without_draws_intervals_are_those_of_a_normal():
     assert_allclose(drawn, mean[:, None] + 0.6 * 1.959964 * np.array([-1, 1]), rtol=1e-6)
 
 
-def test_a_heatmap_fades_what_has_no_sign():
+def test_a_heatmap_hatches_cells_without_a_sure_sign():
     data = attributed(12)
     plot = bx.plot_heatmap(data, features=["sun", "rain"], backend="matplotlib")
     axes = only(plot)
@@ -233,13 +248,19 @@ def test_a_heatmap_fades_what_has_no_sign():
     assert labels(axes.get_yticklabels()) == ["sun", "rain"]
     mean = data["attribution_mean"].sel(feature=["sun", "rain"]).values[order].T
     low, high = ends(data["attribution"].sel(feature=["sun", "rain"]).values[0][:, order])
-    faded = ((low <= 0) & (high >= 0)).T
-    assert 0 < faded.sum() < faded.size
+    hatched = ((low <= 0) & (high >= 0)).T
+    assert 0 < hatched.sum() < hatched.size
     limit = np.abs(mean).max()
     colour = mpl.colormaps["RdBu_r"]((mean / limit + 1) / 2)[..., :3]
-    expected = np.where(faded[..., None], 0.25 * colour + 0.75 * 0.8, colour)
+    lines = np.asarray(axes.images[0].get_array()).reshape(2, 9, 12, 3)
     # A colour map has 256 steps.
-    assert_allclose(axes.images[0].get_array(), expected, atol=0.02)
+    for line in range(9):
+        expected = 0.7 if line in (1, 4, 7) else 0.7 + 0.3 * colour
+        expected = np.where(hatched[..., None], expected, colour)
+        assert_allclose(lines[:, line], expected, atol=0.02)
+    assert axes.images[0].get_extent() == [-0.5, 11.5, 1.5, -0.5]
+    (entry,) = plot.viz["figure"].item().legends[0].get_texts()
+    assert entry.get_text() == "hatched: the 90% interval contains 0"
     bar = plot.viz["figure"].item().axes[1]
     assert bar.get_ylabel() == "attribution [kg]"
     assert_allclose(bar.get_ylim(), [-limit, limit])
@@ -256,7 +277,10 @@ def test_dependence_is_drawn_against_the_features_values(tmp_path):
     assert_allclose(rug[:, 0], value)
     drawn = axes.lines[1].get_ydata().reshape(30, 3)[:, :2]
     assert_allclose(drawn, ends(one["attribution"].values[0], 0.8).T)
-    assert rug[:, 1].max() < drawn.min()
+    other = plot.viz["plot"].sel(feature="rain").item()
+    both = data["attribution"].sel(feature=BY_SIZE[:2]).values[0]
+    assert len(set(rug[:, 1])) == 1 and rug[0, 1] < ends(both, 0.8).min()
+    assert axes.get_ylim() == other.get_ylim()  # attributions have one unit
     assert axes.get_xlabel() == "ice"
     renamed = data.rename(attribution="weight", attribution_mean="weight_mean")
     renamed = renamed.rename(attribution_sd="weight_sd").drop_attrs().assign_attrs(units="kg")

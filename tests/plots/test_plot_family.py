@@ -2,12 +2,14 @@
 
 import functools
 
+import arviz as az
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.colors import to_rgba
+from matplotlib.text import Text
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -77,6 +79,22 @@ def test_every_plot_has_its_panels_in_plotly_too(drawn, name):
     panels = [p for p in np.ravel(matplotlib.viz["plot"].values) if p is not None]
     held = {trace.xaxis for trace in page.data if trace.type == "image" or trace.x[0] is not None}
     assert len(held) == len(panels)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plot_is_7_inches_wide_in_letters_of_10_points(drawn, name):
+    _, draw = drawn
+    with plt.rc_context():
+        az.style.use("arviz-variat")  # titles of 16 points
+        figure = draw(name, "matplotlib").viz["figure"].item()
+        figure.draw_without_rendering()
+    width, height = figure.get_size_inches()
+    assert width == 7.0
+    texts = [text for text in figure.findobj(Text) if text.get_text() and text.get_visible()]
+    assert max(text.get_size() for text in texts) == 10.0
+    # A hundredth of an inch is less than a pixel.
+    box = figure.get_tightbbox()
+    assert min(box.x0, box.y0) > -0.01 and box.x1 < 7.01 and box.y1 < height + 0.01
 
 
 def test_plotly_shows_the_colours_of_matplotlib(drawn):
@@ -239,9 +257,12 @@ def test_components_are_curves_of_one_feature_and_points_of_several():
     curve, points = panels[0].lines[-1], panels[1].collections[-1]
     mean = found["component_mean"]
     assert_allclose(curve.get_ydata(), mean.sel(component="rain").values[order])
-    order = np.argsort(X["wind"].values)
-    assert_allclose(points.get_offsets()[:, 1], mean.sel(component="wind:rain").values[order])
-    assert panels[0].get_title() == f"rain ({round(100 * found['share'].values[1])}%)"
+    expected = np.column_stack([X["wind"], mean.sel(component="wind:rain")])
+    assert_allclose(points.get_offsets(), expected)
+    shares = [f"{100 * found['share'].sel(component=n).item():.0f}%" for n in ("rain", "wind:rain")]
+    assert panels[0].get_title() == shares[0] and panels[0].get_xlabel() == "rain"
+    assert panels[1].get_title() == f"wind:rain ({shares[1]})"
+    assert panels[0].get_ylim() == panels[1].get_ylim()  # shared
     for wrong in ("constant", "snow"):
         with pytest.raises(ValueError, match="one of"):
             bx.plot_components(found, components=[wrong], backend="none")

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+import xarray as xr
+from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -63,7 +64,7 @@ def test_several_rows_share_names_and_show_values_and_totals(explained):
         assert [float(text.get_text()) for text in panel.texts] == pytest.approx(values, rel=1e-3)
         total = float(contributions["contribution_mean"].sel(obs=row).sum())
         said = panel.get_title().split(": ")[1].split()[0].replace("\N{MINUS SIGN}", "-")
-        assert float(said) == pytest.approx(total, rel=1e-2)
+        assert float(said) == float(f"{total:.2g}")
     with pytest.raises(ValueError, match="max_features"):
         bx.plot_contributions(contributions, max_features=0)
 
@@ -75,9 +76,9 @@ def test_weights_have_a_panel_for_each_feature(explained):
     drawn = bx.plot_weights(weights, features=["a"], backend="matplotlib")
     axes = drawn.viz["plot"].sel(feature="a").item()
     at = np.column_stack([weights[name].sel(feature="a") for name in ("value", "weight_mean")])
-    assert_allclose(axes.collections[-1].get_offsets(), at)
-    bars = axes.lines[-1].get_ydata().reshape((-1, 3))[:, :2]
     order = np.argsort(at[:, 0])
+    assert_allclose(axes.collections[-1].get_offsets(), at[order])
+    bars = axes.lines[-1].get_ydata().reshape((-1, 3))[:, :2]
     assert_allclose(bars, weights["weight_interval"].sel(feature="a")[order])
 
 
@@ -90,6 +91,63 @@ def test_weights_along_one_feature_are_a_curve(explained):
     order = np.argsort(weights["value"].sel(feature="a").values)
     assert_allclose(x, weights["value"].sel(feature="a").values[order])
     assert_allclose(mean, weights["weight_mean"].sel(feature="a").values[order])
+
+
+@pytest.fixture
+def many(rng):
+    """A Dataset as `weights` returns it, of 100 rows and 8 features; the last has two values."""
+    mean = rng.normal(size=(100, 8)) + np.arange(8.0)
+    value = rng.normal(size=(100, 8))
+    value[:, 7] = np.where(value[:, 7] > 0, 2.0, 1.0)
+    low_high = mean[..., None] + np.array([-1.0, 2.0]) * rng.uniform(1, 2, size=(100, 8, 1))
+    arrays = {"weight_mean": mean, "weight_sd": 0 * mean + 1, "value": value}
+    arrays["weight_interval"] = low_high
+    dims = ("obs", "feature", "ci_bound")
+    arrays = {name: (dims[: array.ndim], array) for name, array in arrays.items()}
+    coords = {"feature": list("abcdefgs"), "ci_bound": ["lower", "upper"]}
+    return xr.Dataset(arrays, coords, {"units": "kg per unit of the feature", "ci_prob": 0.9})
+
+
+def test_weights_of_many_rows_have_a_line_and_a_band_of_their_intervals(many):
+    plot = bx.plot_weights(many, features=["c"], backend="matplotlib")
+    axes, one = plot.viz["plot"].item(), many.sel(feature="c").sortby("value")
+    rows, band = axes.collections
+    in_order = np.argsort(rows.get_offsets()[:, 0])
+    assert_allclose(rows.get_offsets()[in_order, 1], one["weight_mean"])
+    tens = one["weight_mean"].values.reshape(10, 10), one["value"].values.reshape(10, 10)
+    x, line = axes.lines[-1].get_data()
+    assert_allclose(line, tens[0].mean(axis=1))
+    assert_allclose(x, tens[1].mean(axis=1))
+    low, high = one["weight_interval"].values.T.reshape(2, 10, 10)
+    corners = band.get_paths()[0].vertices
+    for ends in (low.min(axis=1), high.max(axis=1)):
+        assert set(ends) <= set(corners[:, 1])
+    assert_allclose(corners[:, 0].min(), one["value"].min())
+    assert_allclose(corners[:, 0].max(), one["value"].max())
+    assert "gray: rows" in plot.viz["figure"].item().get_suptitle()
+
+
+def test_a_column_of_two_values_has_two_intervals(many):
+    axes = bx.plot_weights(many, features=["s"], backend="matplotlib").viz["plot"].item()
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2"]
+    bars = axes.lines[-1].get_ydata().reshape(2, 3)[:, :2]
+    both = [many.sel(feature="s").isel(obs=many["value"].sel(feature="s") == v) for v in (1, 2)]
+    ends = [one["weight_interval"].values for one in both]
+    assert_allclose(bars, [[end[:, 0].min(), end[:, 1].max()] for end in ends])
+    points = axes.collections[-1].get_offsets()
+    assert_allclose(points, [[k, one["weight_mean"].mean()] for k, one in enumerate(both, 1)])
+
+
+def test_the_largest_weights_are_drawn_first(many):
+    plot = bx.plot_weights(many, backend="none")
+    size = np.abs(many["weight_mean"]).mean("obs") * many["value"].std("obs")
+    assert list(plot.viz["plot"]["feature"].values) == list(
+        size.sortby(-size)["feature"].values[:6]
+    )
+    every = bx.plot_weights(many, max_features=None, backend="none").viz["plot"]
+    assert every.sizes["feature"] == 8
+    with pytest.raises(ValueError, match="max_features"):
+        bx.plot_weights(many, max_features=0)
 
 
 def test_what_cannot_be_drawn_is_refused(explained):
@@ -136,7 +194,17 @@ def test_derivatives_along_a_grid_are_curves(sloped):
     wide, narrow = (band.get_paths()[0].get_extents() for band in axes.collections[:2])
     assert_allclose(wide.y1, grid["band_simultaneous"].sel(feature="dose").max())
     assert_allclose(narrow.y0, grid["band_pointwise"].sel(feature="dose").min())
-    assert f"± {grid['average_slope_sd'].sel(feature='dose').item():.2g}" in axes.get_title()
+    assert axes.get_title() == "dose"
+    (average,), one = axes.texts, grid.sel(feature="dose")
+    numbers = [f"{one[f'average_slope_{moment}'].item():.1f}" for moment in ("mean", "sd")]
+    expected = f"average {numbers[0]} ± {numbers[1]}".replace("-", "\N{MINUS SIGN}")
+    assert average.get_text() == f"{expected}\nP(> 0) = {one['probability_positive'].item():.2f}"
+    assert average.get_position()[1] > one["band_simultaneous"].max()
+    (legend,) = plot.viz["figure"].item().legends
+    said = [text.get_text() for text in legend.get_texts()]
+    assert said == ["90%, each", "90%, all together", "rises", "falls"]
+    colors = [to_hex(line.get_color()) for line in legend.get_lines()[2:]]
+    assert colors == [POSITIVE, NEGATIVE]
 
 
 def test_derivatives_of_rows_are_points_with_intervals(sloped):
@@ -144,8 +212,7 @@ def test_derivatives_of_rows_are_points_with_intervals(sloped):
     plot = bx.plot_derivatives(rows, backend="matplotlib")
     axes = plot.viz["plot"].sel(feature="age").item()
     points, signs = (artist.get_offsets() for artist in axes.collections)
-    one = rows.sel(feature="age").sortby("value")
-    # Rows of equal age would be drawn in any order; there are none.
+    one = rows.sel(feature="age")
     assert_allclose(points, np.column_stack([one["value"], one["derivative_mean"]]))
     assert_allclose(signs[:, 0], rows["value"].sel(feature="age"))
     assert signs[:, 1].max() < one["band_simultaneous"].min()
@@ -161,10 +228,11 @@ def test_marks_say_which_signs_are_known(sloped):
     six = rows.isel(obs=range(6)).copy()
     six["derivative_probability_positive"][:, 0] = known
     axes = bx.plot_derivatives(six, backend="matplotlib").viz["plot"].sel(feature="age").item()
-    up, down, gray = POSITIVE, NEGATIVE, "#999999"
-    # The bands' probability is 0.9.
-    drawn = [to_hex(colour) for colour in axes.collections[-1].get_facecolor()]
-    assert drawn == [up, up, gray, gray, down, down]
+    up, down = (np.array(to_rgb(colour)) for colour in (POSITIVE, NEGATIVE))
+    # The bands' probability is 0.9. Pale is 0.3 of a color on white.
+    expected = [up, up, 0.7 + 0.3 * up, 0.7 + 0.3 * down, down, down]
+    # Colors have 256 steps.
+    assert_allclose(axes.collections[-1].get_facecolor()[:, :3], expected, atol=0.5 / 255)
 
 
 def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):
@@ -172,24 +240,51 @@ def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):
     plot = bx.plot_slopes(rows, obs=[5, 2], features=["dose", "age"], backend="matplotlib")
     assert list(plot.viz["plot"]["obs"].values) == [5, 2]
     axes, one = plot.viz["plot"].sel(obs=5).item(), rows.sel(obs=5, feature=["dose", "age"])
-    points = axes.collections[0].get_offsets()
-    assert_allclose(points[:, 0], one["derivative_mean"] / one["derivative_sd"])
-    assert_allclose(points[:, 1], [0, 1])
+    hollow = (one["band_pointwise"] <= 0).any("ci_bound") & (one["band_pointwise"] >= 0).any(
+        "ci_bound"
+    )
+    points = {
+        offset[1]: (offset[0], dots) for dots in axes.collections for offset in dots.get_offsets()
+    }
+    for row, name in enumerate(["dose", "age"]):
+        place, dots = points[row]
+        mean, sd = (one[f"derivative_{m}"].sel(feature=name).item() for m in ("mean", "sd"))
+        assert_allclose(place, mean / sd)
+        assert to_hex(dots.get_edgecolor()[0]) == (POSITIVE if mean > 0 else NEGATIVE)
+        white = to_hex(dots.get_facecolor()[0]) == "#ffffff"
+        assert white == hollow.sel(feature=name).item()
     wide, narrow = (line.get_xdata().reshape(2, 3)[:, :2] for line in axes.lines[1:])
     sd = one["derivative_sd"].values[:, None]
     assert_allclose(wide * sd, one["band_simultaneous_features"])
     assert_allclose(narrow * sd, one["band_pointwise"])
     # One factor for all features of an observation.
     assert_allclose(*(wide[:, 1] - wide[:, 0]))
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["dose", "age"]
     first = one.sel(feature="dose")
-    label = f"{first['derivative_mean']:.3g} ± {first['derivative_sd']:.2g}"
-    assert axes.get_yticklabels()[0].get_text() == f"dose\n{label}"
+    numbers = [f"{first[f'derivative_{m}'].item():.1f}" for m in ("mean", "sd")]
+    said = axes.texts[0].get_text().replace("\N{MINUS SIGN}", "-")
+    assert said == " ± ".join(numbers)
+    every = bx.plot_slopes(rows, obs=[5, 2], backend="matplotlib").viz["plot"].sel(obs=5).item()
+    ratio = np.abs(rows["derivative_mean"] / rows["derivative_sd"]).sel(obs=[5, 2]).max("obs")
+    order = [tick.get_text() for tick in every.get_yticklabels()]
+    assert order == list(ratio.sortby(-ratio)["feature"].values)
     with pytest.raises(ValueError, match="Pass the result of bx.slopes"):
         bx.plot_slopes(rows.drop_vars("band_simultaneous_features"))
     with pytest.raises(ValueError, match="features: unknown 'weight'"):
         bx.plot_slopes(rows, features=["weight"])
     with pytest.raises(ValueError, match="no rows labelled"):
         bx.plot_slopes(rows, obs=[99])
+
+
+def test_a_slope_that_is_known_exactly_hides_no_other(sloped):
+    _, rows = sloped
+    moments = ["derivative_mean", "derivative_sd"]
+    exact = rows.assign({name: rows[name].where(rows["feature"] != "age", 0.0) for name in moments})
+    axes = bx.plot_slopes(exact, obs=[5], backend="matplotlib").viz["plot"].item()
+    assert [tick.get_text() for tick in axes.get_yticklabels()][-1] == "age"
+    wide, narrow = (line.get_xdata().reshape(-1, 3)[:, :2] for line in axes.lines[1:])
+    for drawn in (wide, narrow):
+        assert np.isfinite(drawn[:-1]).all() and np.isnan(drawn[-1]).all()
 
 
 def test_derivatives_that_cannot_be_drawn_are_refused(sloped):
