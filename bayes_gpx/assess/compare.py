@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import arviz_stats
@@ -26,8 +25,7 @@ from bayes_gpx.draws.left_out_together import (
     read_order,
 )
 from bayes_gpx.inference.methods import METHODS
-from bayes_gpx.model.gp import GP
-from bayes_gpx.model.specification import Specification
+from bayes_gpx.model.gp import plain_regression
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -203,18 +201,6 @@ def _baselines(models):
         raise ValueError(
             f"models has {sorted(taken)[0]!r}, the name of a baseline. Rename this model."
         )
-    training, known = model.training, model.specification
-    if training.streamed or training.outputs is not None or known.levels is not None:
-        raise ValueError(
-            "baselines=True needs one response and a table of features in memory. Leave it out, "
-            "and pass your own baselines in models."
-        )
-    if training.Z is not None:
-        training = replace(training, X=training.Z, X_scaling=training.Z_scaling)
-    training = replace(training, Z=None, Z_scaling=None, groups=None, z_is_x=False, intercept=False)
-    noise = set(known.observation.hyperparameters)
-    settings: dict[str, Any] = {"scale": model.scale, "name": ""}
-    settings["priors"] = {k: v for k, v in model.priors.items() if k in noise}
     method = _method(idata)
     seed = idata.attrs.get("seed")
     options: dict[str, Any] = {"progressbar": False, "seed": None if seed is None else int(seed)}
@@ -224,10 +210,7 @@ def _baselines(models):
         options["draws"] = idata["posterior"].sizes["draw"]
     fitted = {}
     for name, kernel in BASELINES.items():
-        plain = Specification(
-            "GP", kernel, likelihood=known.likelihood, link=known.link, classes=known.classes
-        )
-        baseline = GP.restored(training, plain, **settings)
+        baseline = plain_regression(model, kernel)
         fit = baseline.fit(method, **options)
         fit["posterior"].attrs["inference_method"] = _method(idata)
         fitted[name] = baseline, fit

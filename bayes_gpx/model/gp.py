@@ -324,3 +324,26 @@ class GPX(Model):
         known = read_constraints(constraints, training, specification)
         specification = replace(specification, constraints=known)
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
+
+
+def plain_regression(model: Model, kernel: Callable[[int], Any]) -> GP:
+    """Return a GP of the same response with another kernel, not fitted.
+
+    Its features are those of X, or of Z for a GPX. It has the likelihood of the model and its
+    priors, but no groups, approximation or constraints.
+    """
+    training, known = model.training, model.specification
+    if training.streamed or training.outputs is not None or known.levels is not None:
+        raise ValueError(
+            "baselines=True needs one response and a table of features in memory. Leave it out, "
+            "and pass your own baselines in models."
+        )
+    if training.Z is not None:
+        training = replace(training, X=training.Z, X_scaling=training.Z_scaling)
+    training = replace(training, Z=None, Z_scaling=None, groups=None, z_is_x=False, intercept=False)
+    noise = known.observation.hyperparameters
+    priors = {name: prior for name, prior in model.priors.items() if name in noise}
+    plain = Specification(
+        "GP", kernel, likelihood=known.likelihood, link=known.link, classes=known.classes
+    )
+    return GP.restored(training, plain, priors=priors, scale=model.scale, name="")

@@ -1,10 +1,15 @@
 """Models of every structure and functions of every kind, small and seeded: the matrix of all calls.
 
 A cell is a model and a function. `cell` returns its numbers by name, or the error that refuses it.
+``python tests/reference/matrix_of_calls.py`` stores two numbers for each array beside this script.
+Do this only after a change that is meant to change numbers; a refactoring leaves them alone.
 """
 
+import json
+import sys
 import warnings
 from functools import cache, partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,6 +17,8 @@ import pymc as pm
 import xarray as xr
 
 import bayes_gpx as bx
+
+STORED = Path(__file__).with_suffix(".json")
 
 N, QUIET = 24, {"progressbar": False}
 SUMMARY = QUIET | {"keep": "summary"}
@@ -192,9 +199,10 @@ def fitted(built, theta, method, **options):
 
 
 def compared(built, theta, **options):
-    """Comparisons along the first column."""
+    """Comparisons of two values of the first column."""
     first = built.training.X.sources[0]
-    return asked("comparisons", built, theta, variables=[first], **options)
+    values = ("p", "q") if first == "object" else (-0.5, 0.5)
+    return asked("comparisons", built, theta, variables={first: values}, **options)
 
 
 def drawn_functions(built, theta):
@@ -209,16 +217,12 @@ FUNCTIONS = {
     "predictions latent": partial(asked, "predictions", on="latent", **SUMMARY),
     "predictions of joint draws": partial(asked, "predictions", joint=True, **DRAWN),
     "derivatives": partial(asked, "derivatives", draws=20, seed=1, **SUMMARY),
-    "derivatives latent": partial(
-        asked, "derivatives", on="latent", covariance=True, **SUMMARY
-    ),
+    "derivatives latent": partial(asked, "derivatives", on="latent", covariance=True, **SUMMARY),
     "second derivatives": partial(asked, "derivatives", on="latent", order=2, **SUMMARY),
     "slopes": partial(asked, "slopes", **DRAWN),
     "path_slopes": partial(asked, "path_slopes", obs=[0], on="latent", **DRAWN),
     "attributions": partial(asked, "attributions", draws=20, seed=1, **SUMMARY),
-    "attributions latent": partial(
-        asked, "attributions", on="latent", covariance=True, **SUMMARY
-    ),
+    "attributions latent": partial(asked, "attributions", on="latent", covariance=True, **SUMMARY),
     "attributions from zero": partial(
         asked, "attributions", on="latent", baseline="zero", **SUMMARY
     ),
@@ -245,9 +249,7 @@ FUNCTIONS = {
     ),
     "partial_dependence": partial(asked, "partial_dependence", steps=4, **DRAWN),
     "comparisons": partial(compared, **DRAWN),
-    "average comparisons": partial(
-        compared, average=True, on="latent", covariance=True, **DRAWN
-    ),
+    "average comparisons": partial(compared, average=True, on="latent", covariance=True, **DRAWN),
     "log_likelihood": partial(trained, "log_likelihood", **QUIET),
     "loo_predictions": partial(trained, "loo_predictions", seed=1, **QUIET),
     "loo_predictions of groups": partial(
@@ -293,10 +295,50 @@ def prints(found):
     for name, values in found.items():
         values = np.nan_to_num(np.asarray(values, float).ravel(), posinf=0.0, neginf=0.0)
         signs = np.cos(1.0 + np.arange(len(values)))
-        short[name] = [float(np.abs(values).sum()), float(values @ signs)]
+        sums = np.abs(values).sum(), values @ signs
+        short[name] = [float(f"{one:.10g}") for one in sums]
     return short
 
 
-def cells():
-    """All pairs of a model and a function."""
-    return [(name, function) for name in builders() for function in FUNCTIONS]
+def differs(name, function, expected):
+    """How a cell differs from its stored numbers, in words; nothing where it does not.
+
+    Fits agree to the tolerance of their optimizers, and all other numbers to 1e-7 of the sum of
+    absolute values, as on other processors.
+    """
+    got = prints(cell(name, function))
+    if isinstance(expected, str) or isinstance(got, str):
+        same = isinstance(expected, str) and isinstance(got, str)
+        return "" if same else f"{got} was {expected}"
+    if set(got) != set(expected):
+        return f"{sorted(set(got) ^ set(expected))} were added or removed"
+    tolerance = 1e-3 if function.startswith("fit") else 1e-7
+    wrong = [
+        f"{key}: {got[key]} was {value}"
+        for key, value in expected.items()
+        if np.abs(np.subtract(got[key], value)).max() > tolerance * (value[0] + 1e-6)
+    ]
+    return "; ".join(wrong)
+
+
+def _lines(found):
+    """A JSON text with one line for each cell, so that changes can be read."""
+    models = []
+    for name, cells in found.items():
+        lines = [f"{json.dumps(k)}: {json.dumps(v)}" for k, v in cells.items()]
+        models.append(f"{json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n}")
+    return "{\n" + ",\n".join(models) + "\n}\n"
+
+
+def main():
+    """Compute all cells, or those of the models named, and store them."""
+    found = json.loads(STORED.read_text()) if STORED.exists() else {}
+    for name in sys.argv[1:] or builders():
+        found[name] = {function: prints(cell(name, function)) for function in FUNCTIONS}
+        refused = [f for f, value in found[name].items() if isinstance(value, str)]
+        print(f"{name}: {len(FUNCTIONS) - len(refused)} functions; refused: {refused}", flush=True)
+        STORED.write_text(_lines(found))
+
+
+if __name__ == "__main__":
+    main()
