@@ -40,7 +40,7 @@ from bayes_gpx.validation import count
 HALF = 0.3
 """Half of a bar's height."""
 
-VALUES = 0.3
+VALUES = 0.4
 """Width of the column of values, as a share of the width of the bars."""
 
 
@@ -159,7 +159,7 @@ def plot_attributions(
     return _bars(
         dataset,
         "attribution",
-        f", {against(dataset)}",
+        f" {against(dataset)}",
         obs,
         max_features,
         ci_prob,
@@ -203,9 +203,9 @@ def _bars(dataset, name, added, obs, max_features, ci_prob, backend, pc_kwargs):
     pc.map(points_across, "point_estimate", data=means, color="black", size=12)
     pc.map(_names, "ticks", data=value, ends=ends, column=several, store_artist=False)
     pc.map(_title, "title", data=whole_mean.to_dataset())
-    label = f"{name} [{dataset.attrs['units']}]"
-    pc.map(axis_labels, "xlabel", data=means, x=label, size=8 if several else 10)
+    pc.map(axis_labels, "xlabel", data=means, x=name)
     some = f" ({len(order)} largest of {known} features)" if len(order) < known else ""
-    words = f"{called(name, dataset)}{added}{some}: mean and {prob:.0%} interval"
+    words = f"{called(name, dataset)}{added}{some} [{dataset.attrs['units']}]"
+    words += f": mean and {prob:.0%} interval"
     add_title(pc, f"{words}; pale: contains 0")
     return pc

@@ -132,7 +132,7 @@ def plot_beeswarm(
         colour = np.where(named, NAMED, colour)
     open_sign = covers_zero(found["interval"])
     backend = backend_named(backend)
-    lay_out(pc_kwargs, 1, 0.7 + 0.35 * count, backend=backend)
+    lay_out(pc_kwargs, 1, max(1.6, 0.7 + 0.35 * count), backend=backend)
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
     pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
     for label, chosen, hollow in (("open", open_sign, True), ("clear", ~open_sign, False)):

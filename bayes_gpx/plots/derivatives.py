@@ -41,8 +41,8 @@ def _signs(da, target, *, value, positive, prob, **kwargs):
 def _average(da, target, *, value, mean, sd, positive, **kwargs):
     """The average slope, in room above all intervals."""
     backend, low, high = backend_from_object(target), da.values.min(), da.values.max()
-    left, top = places_along(value).min(), high + 0.3 * (high - low)
-    backend.ylim((low - 0.12 * (high - low), top), target)
+    left, top = places_along(value).min(), high + 0.32 * (high - low)
+    backend.ylim((low - 0.12 * (high - low), top + 0.04 * (high - low)), target)
     average = "average {} ± {}".format(*written(mean.item(), sd.item()))
     text = f"{average}{line_break(target)}P(> 0) = {positive.item():.2f}"
     at = {"horizontal_align": "left", "vertical_align": "top"}

@@ -96,9 +96,9 @@ def plot_heatmap(
     few = m <= MOST_LABELS
     observations = [short(label) for label in found["obs"].values] if few else []
     longest = max(map(len, observations), default=0)
-    upright = longest * m > 70
+    upright = longest * m > 50
     above = 0.5 + (0.11 * longest if upright else 0.0)
-    lay_out(pc_kwargs, 1, 1.0 + 0.25 * count, backend=backend, above=above)
+    lay_out(pc_kwargs, 1, max(1.8, 1.0 + 0.25 * count), backend=backend, above=above)
     pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
     norm = symmetric(mean[name])
     pc.map(_map, "map", data=mean, norm=norm, uncertain=covers_zero(found["interval"]))

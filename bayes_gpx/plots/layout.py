@@ -40,24 +40,22 @@ def columns_for(count):
     return next((c for c in (3, 2, 4) if count % c != 1), 3) if count > 1 else 1
 
 
-def lay_out(
-    pc_kwargs, count, height=None, *, backend, above=0.5, width=WIDTH, between=GAP, **figure
-):
+def lay_out(pc_kwargs, count, height=None, *, backend, above=0.5, between=GAP, **figure):
     """Fill in columns and the figure's size in `pc_kwargs`, in place, unless they are given.
 
-    `height` is the height of a panel, `above` the height of the title, `width` the width of the
-    figure, and `between` the space left of each panel, all in inches; plotly leaves little space,
-    see `beside`. `figure` contains other arguments of the figure.
+    `height` is the height of a panel, `above` the height of the title, and `between` the space left
+    of each panel, all in inches; plotly leaves little space, see `beside`. `figure` contains other
+    arguments of the figure.
     """
     columns = min(count, pc_kwargs.setdefault("col_wrap", columns_for(count)))
     height = above + -(-count // columns) * (height or HEIGHTS.get(columns, HEIGHTS[4]))
-    figure |= {"figsize": (width, height), "figsize_units": "inches"}
+    figure |= {"figsize": (WIDTH, height), "figsize_units": "inches"}
     if backend == "matplotlib":
         figure["layout"] = "constrained"
     elif backend == "plotly":
-        figure |= {"figsize": (DOTS * width, DOTS * height), "figsize_units": "dots"}
+        figure |= {"figsize": (DOTS * WIDTH, DOTS * height), "figsize_units": "dots"}
         if columns > 1:
-            figure["plot_hspace"] = min(between / width, 0.5 / (columns - 1))
+            figure["plot_hspace"] = min(between / WIDTH, 0.5 / (columns - 1))
     pc_kwargs.setdefault("figure_kwargs", figure)
 
 

@@ -155,7 +155,7 @@ def plot_predictions(
         horizontal = with_unit(chosen["value"].sel(feature=along))
     probable = name == "probability"
     pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical, probable=probable)
-    add_title(pc, f"Predictions, {prob:.0%} intervals: {'; '.join([*said, *some])}".rstrip(": "))
+    add_title(pc, "; ".join([f"Predictions, {prob:.0%} intervals", *said, *some]))
     return pc
 
 

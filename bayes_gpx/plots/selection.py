@@ -25,7 +25,7 @@ MOST_ROWS = 1000
 """More observations are not drawn one by one, but a random choice of that many."""
 
 LONGEST_NAME, BELOW_PANEL = 40, 24
-"""Most letters of a name left of a panel, and below one of three panels."""
+"""Most letters of a name left of a panel, and of one with a value or below a small panel."""
 
 NO_INTERVAL = "no interval: one draw of the hyperparameters"
 
@@ -247,7 +247,7 @@ def with_values(value):
     """`feature = value` for each feature of one observation; of a category, its level."""
     levels = value["level"].values if "level" in value.coords else [""] * value.size
     return [
-        f"{short(feature)} = {short(level, 20) if level else format(number, '.4g')}"
+        f"{short(feature, BELOW_PANEL)} = {short(level, 20) if level else format(number, '.4g')}"
         for feature, number, level in zip(
             value["feature"].values, value.values, levels, strict=True
         )
@@ -262,9 +262,10 @@ def with_unit(da):
 
 
 def short(label, longest=LONGEST_NAME):
-    """Text of a feature's or row's label, cut to the space next to a panel."""
+    """Text of a feature's or row's label, cut in its middle to the space next to a panel."""
     if isinstance(label, xr.DataArray):
         label = label.values[()]
     dated = isinstance(label, np.datetime64)
     name = np.datetime_as_string(label, unit="auto") if dated else str(label)
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+    end = longest // 2
+    return name if len(name) <= longest else f"{name[: longest - end - 1]}…{name[-end:]}"

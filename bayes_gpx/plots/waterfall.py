@@ -33,17 +33,14 @@ from bayes_gpx.plots.visuals import (
     written,
 )
 
-SHORT = 24
-"""Most letters of a line's name in a figure of the usual width."""
-
 HALF = 0.32
 """Half of a bar's height."""
 
 GAP = 0.06
 """Room between the columns of bars, intervals and numbers, as a share of the width of the bars."""
 
-NUMBERS = 0.38
-"""Width of the column of numbers, as a share of the width of the other two."""
+NUMBERS = 1.7
+"""Width of the column of numbers, in inches."""
 
 
 def _steps(da, target, *, interval, start):
@@ -98,7 +95,11 @@ def _frame(da, target, *, ends, width, names, **kwargs):
     low, high = ends
     backend.xlim((low - GAP * (high - low), low + width), target)
     backend.ylim((da.size + 0.6, -0.6), target)
-    ticks = [t for t in MaxNLocator(3).tick_values(low, high) if low <= t <= high]
+    ticks = [
+        t
+        for t in MaxNLocator(3 if 4 * (high - low) > width else 2).tick_values(low, high)
+        if low <= t <= high
+    ]
     backend.xticks(ticks, [f"{t:.6g}".replace("-", "\N{MINUS SIGN}") for t in ticks], target)
     return backend.yticks(np.arange(len(names)), names, target, **kwargs)
 
@@ -185,12 +186,12 @@ def plot_waterfall(
     width = max(high - low, np.ptp(extent)) or 1.0
     zero = high + GAP * width - min(extent.min(), 0.0)
     text = zero + max(extent.max(), 0.0) + GAP * width
-    figure_width = (text - low) * (1.0 + NUMBERS)
     names = [what[0], *names, what[1]]
+    room = WIDTH - 0.3 - LETTER * max(map(len, names))
+    figure_width = (text - low) * room / (room - NUMBERS)
 
     backend = backend_named(backend)
-    wide = WIDTH + LETTER * max(0, max(map(len, names)) - SHORT)
-    lay_out(pc_kwargs, 1, 0.8 + 0.26 * len(names), backend=backend, width=wide)
+    lay_out(pc_kwargs, 1, 0.8 + 0.26 * len(names), backend=backend)
     pc = PlotCollection.wrap(steps, backend=backend, **pc_kwargs)
     pc.map(_steps, "steps", data=steps, interval=interval, start=start)
     pc.map(_intervals, "credible_interval", data=interval, at=zero, color="black", width=1.2)
