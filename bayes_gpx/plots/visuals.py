@@ -117,9 +117,9 @@ def names_down(da, target, *, names, **kwargs):
 
 
 def bars_across(da, target, *, y=0.0, **kwargs):
-    """Draw intervals (item, ci_bound) from left to right, at y and below, if all are known."""
+    """Draw intervals (item, ci_bound) from left to right, at y and below, if any is known."""
     bounds = da.transpose(..., "ci_bound").values
-    if np.isfinite(bounds).all():
+    if np.isfinite(bounds).any():
         return interval_bars(y + np.arange(len(bounds)), bounds, target, across=True, **kwargs)
 
 

@@ -276,6 +276,17 @@ def test_slopes_of_an_observation_are_drawn_in_standard_deviations(sloped):
         bx.plot_slopes(rows, obs=[99])
 
 
+def test_a_slope_that_is_known_exactly_hides_no_other(sloped):
+    _, rows = sloped
+    moments = ["derivative_mean", "derivative_sd"]
+    exact = rows.assign({name: rows[name].where(rows["feature"] != "age", 0.0) for name in moments})
+    axes = bx.plot_slopes(exact, obs=[5], backend="matplotlib").viz["plot"].item()
+    assert [tick.get_text() for tick in axes.get_yticklabels()][-1] == "age"
+    wide, narrow = (line.get_xdata().reshape(-1, 3)[:, :2] for line in axes.lines[1:])
+    for drawn in (wide, narrow):
+        assert np.isfinite(drawn[:-1]).all() and np.isnan(drawn[-1]).all()
+
+
 def test_derivatives_that_cannot_be_drawn_are_refused(sloped):
     grid, _ = sloped
     with pytest.raises(ValueError, match="no bands. Pass the result of bx.slopes"):
