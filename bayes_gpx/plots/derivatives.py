@@ -124,6 +124,6 @@ def plot_derivatives(
     bands[f"{prob:.0%}, all together"] = {"color": "C0", "alpha": 0.2, "width": 6}
     signs = {"rises": {"color": POSITIVE}, "falls": {"color": NEGATIVE}}
     add_legend(pc, bands | signs)
-    pale_ticks = f"pale ticks: probability of the sign below {prob:.0%}"
+    pale_ticks = f"pale ticks: sign less than {prob:.0%} probable"
     add_title(pc, f"Slopes{some} [{dataset.attrs['units']}]; {pale_ticks}")
     return pc
