@@ -78,7 +78,7 @@ def main():
     """Print the table."""
     bx_columns = {f"amplitude {a:g}": [by_slopes(n, a) for n in NAMES] for a in AMPLITUDES}
     table = pd.DataFrame(bx_columns | {"numpy lstsq": [*map(by_lstsq, NAMES)]}, index=NAMES)
-    print(table.round(1).to_string())
+    print(table.round(1).abs().to_string())
 
 
 if __name__ == "__main__":
