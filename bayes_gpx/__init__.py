@@ -13,6 +13,7 @@ Which features matter, and is the ranking certain?  `relevance`, `ranking`, `imp
 Which features interact?                            `interactions`, `sobol_indices`
 Which few features predict as well as all?          `project`
 What is the coefficient of a feature in this row?   `weights`, `contributions` of a `GPX`
+Does the model beat a linear regression?            `compare` with ``baselines=True``
 What will the next response be?                     `predictions`
 ==================================================  ====================================
 
