@@ -39,7 +39,8 @@ def comparisons(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
-    variables: Mapping[str, Sequence[Any]],
+    variables: str | Sequence[str] | Mapping[str, str | Sequence[Any]] | None = None,
+    comparison: Literal["difference", "ratio", "lift"] = "difference",
     average: bool = False,
     groups_new: Column | None = None,
     obs: Labels | None = None,
@@ -66,10 +67,19 @@ def comparisons(
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Rows in which the variable is changed; None for the training rows.
-    variables : dict of str to list of values
-        For each variable, a value and those to compare it with: ``{"bmi": (30, 25)}`` gives the
-        prediction at 25 minus the prediction at 30. Dates are text such as ``"2011-03-01"``, or
-        dates of Python, NumPy or pandas.
+    variables : str, list of str, or dict, optional
+        Names of variables, all by default: numbers and dates are raised by their standard deviation
+        in the training rows, and each level of a category is compared with the first.
+
+        In a dict, for each variable a value and those to compare it with: ``{"bmi": (30, 25)}``
+        gives the prediction at 25 minus the prediction at 30. Dates are text such as
+        ``"2011-03-01"``, or dates of Python, NumPy or pandas. Or one of: "+sd"; "+1" or another
+        step, in days for dates; "iqr" and "minmax", from the first to the third quartile and from
+        the least to the largest value of the training rows; "pairwise", all pairs of levels.
+        Quartiles of out-of-core data are those of a sample.
+    comparison : {"difference", "ratio", "lift"}
+        Of the second prediction to the first: the difference, the ratio, or the difference divided
+        by the first. Ratios and lifts are computed for each draw.
     average : bool
         Average over the rows.
     groups_new : series or array (m,), optional
@@ -89,8 +99,9 @@ def comparisons(
         `comparison_cov`              obs, contrast, contrast_bis     y squared
         ============================  ==============================  ==========
 
-        `contrast` is a text such as "bmi 30 → 25"; its parts are the coordinates `variable`, `low`
-        and `high`. Draws are joint over contrasts and rows. Means are exact for a Gaussian
+        `contrast` is a text such as "bmi 30 → 25" or "bmi +1 sd"; its parts are the coordinates
+        `variable`, `low` and `high`. Ratios and lifts have no unit, and their average is that of
+        the rows' ratios. Draws are joint over contrasts and rows. Means are exact for a Gaussian
         likelihood and with ``on="latent"``; so are the sd and the interval of each row. Averages,
         and all comparisons of probabilities and rates, have the sd and interval of the draws.
 
@@ -118,7 +129,8 @@ def comparisons(
     """
     options = chosen(locals())
     refuse_swapped(model, idata)
-    contrasts = _read(model.training.X, variables)
+    one_of("comparison", comparison, COMPARISONS)
+    contrasts = _read(model.training, variables)
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     for contrast in contrasts:
         for end in (0, 1):
@@ -128,16 +140,23 @@ def comparisons(
         options["keep"] = "draws"
     options["ci_prob"] = prob = interval_probability(ci_prob)
     options.pop("on", None)
-    if responds(model, on):
+    if responds(model, on) or comparison != "difference":
         with or_else("Comparisons of the response", "or pass on='latent'"):
-            found = _by_functions(model, idata, where, contrasts, on, **options)
+            found = _by_functions(model, idata, where, contrasts, on, comparison, **options)
     else:
         found = _linear(model, idata, where, contrasts, **options)
     if average:
         found = _averaged(found, keep, prob)
     named = {part: ("contrast", [getattr(c, part) for c in contrasts]) for part in PARTS}
-    return found.assign_coords(named)
+    return found.assign_coords(named).assign_attrs(comparison=comparison)
 
+
+COMPARISONS = {
+    "difference": lambda low, high: high - low,
+    "ratio": lambda low, high: high / low,
+    "lift": lambda low, high: high / low - 1.0,
+}
+"""How two predictions are compared, by name."""
 
 PARTS = ("variable", "low", "high")
 """Coordinates that describe a contrast."""
@@ -145,47 +164,109 @@ PARTS = ("variable", "low", "high")
 
 @dataclass(frozen=True, eq=False)
 class _Contrast:
-    """Two values of a variable as texts, and X's columns at each, in user units (2, columns)."""
+    """Two values of a variable as texts, and X's columns at each, in user units (2, columns).
+
+    With `moves` these are steps, which are added to the value that a row has.
+    """
 
     variable: str
     low: str
     high: str
     columns: np.ndarray
     ends: np.ndarray
+    moves: bool = False
 
     @property
     def label(self):
+        if self.moves:
+            return f"{self.variable} {self.high}"
         return f"{self.variable} {self.low} → {self.high}"
 
     def at(self, X, end):
         """Rows with the variable at its first or second value."""
         moved = X.copy()
-        moved[:, self.columns] = self.ends[end]
+        moved[:, self.columns] = self.ends[end] + (moved[:, self.columns] if self.moves else 0.0)
         return moved
 
 
-def _read(frame, variables):
+def _read(training, variables):
     """Every contrast that is asked for."""
-    if not isinstance(variables, Mapping) or not variables:
+    frame = training.X
+    if variables is None:
+        variables = frame.sources
+    names = [variables] if isinstance(variables, str) else variables
+    if not isinstance(names, Mapping):
+        names = dict.fromkeys(names, "")
+    if not names:
         raise ValueError(
-            f"variables is {variables!r}. Pass a dict of two values for each variable, such as "
-            f"{{{frame.sources[0]!r}: (first, second)}}."
+            f"variables is {variables!r}. Pass a name, or a dict of two values for each variable, "
+            f"such as {{{frame.sources[0]!r}: (first, second)}}."
         )
     found = []
-    for name, given in variables.items():
+    for name, given in names.items():
         one_of("variables", name, frame.sources)
-        texts = isinstance(given, str) or np.ndim(given) != 1 or len(given) < 2
-        if texts:
-            raise ValueError(
-                f"variables: {name!r} has {given!r}. Pass two values; the second is compared with "
-                "the first."
-            )
-        ends = [_end(frame, name, value) for value in given]
         columns = np.flatnonzero(np.isin(frame.columns, frame.of_source(name)))
-        for said, high in ends[1:]:
-            pair = np.array([ends[0][1], high])
-            found.append(_Contrast(name, ends[0][0], said, columns, pair))
+        if isinstance(given, str):
+            found += _by_word(training, name, given, columns)
+        elif np.ndim(given) != 1 or len(given) < 2:
+            raise ValueError(
+                f"variables: {name!r} has {given!r}. Pass two values, the second to be compared "
+                f"with the first, or one of {[*WORDS, '+1', 'pairwise']}."
+            )
+        else:
+            first, *others = (_end(frame, name, value) for value in given)
+            found += [_pair(name, first, other, columns) for other in others]
     return found
+
+
+def _pair(name, first, second, columns):
+    """The contrast of two values, each as text and as what X's columns hold."""
+    return _Contrast(name, first[0], second[0], columns, np.array([first[1], second[1]]))
+
+
+WORDS = {
+    "+sd": lambda training, j: [training.moments.sd[j]],
+    "iqr": lambda training, j: np.quantile(training.X.values[:, j], [0.25, 0.75]),
+    "minmax": lambda training, j: [training.moments.low[j], training.moments.high[j]],
+}
+"""A step, or two values of a column in the training rows, by their name."""
+
+
+def _by_word(training, name, word, columns):
+    """Contrasts by a word; "" is the default: one sd, or each level against the first."""
+    frame, where = training.X, f"variables: {name!r} has {word!r}"
+    if name in frame.levels:
+        levels = [_end(frame, name, level) for level in frame.levels[name]]
+        if word not in ("", "pairwise"):
+            raise ValueError(f"{where}, but is a category. Pass 'pairwise', or two of its levels.")
+        firsts = levels if word else levels[:1]
+        return [
+            _pair(name, first, other, columns)
+            for k, first in enumerate(firsts)
+            for other in levels[k + 1 :]
+        ]
+    word = word or "+sd"
+    if word in WORDS:
+        ends = WORDS[word](training, columns[0])
+    else:
+        try:
+            ends = [float(word)] if word[:1] in "+-" else []
+        except ValueError:
+            ends = []
+    if not len(ends) or not np.isfinite(ends).all():
+        raise ValueError(f"{where}. Pass one of {list(WORDS)}, a step such as '+1', or two values.")
+    if len(ends) == 2:
+        low, high = ((_said(frame, name, end), np.array([end])) for end in ends)
+        return [_pair(name, low, high, columns)]
+    said = "+1 sd" if word == "+sd" else word
+    return [_Contrast(name, "", said, columns, np.array([[0.0], [ends[0]]]), moves=True)]
+
+
+def _said(frame, name, number):
+    """A number of a column as text; a whole day as its date."""
+    if name in frame.origins and float(number).is_integer():
+        return str(frame.origins[name] + np.timedelta64(int(number), "D"))
+    return repr(float(number)).removesuffix(".0")
 
 
 def _end(frame: Frame, name, value):
@@ -214,7 +295,8 @@ def _end(frame: Frame, name, value):
 class _Changes:
     """Differences of f between rows with some columns at one value and at another.
 
-    `baseline` holds three rows for each contrast: 1 for columns that are changed, and both ends.
+    `baseline` holds three rows for each contrast: 1 for columns that are replaced rather than
+    moved, and both ends.
     """
 
     tied: bool
@@ -245,11 +327,11 @@ def _linear(model, idata, where, contrasts, **options):
     """Contrasts of f, with exact moments."""
     training, rows = model.training, []
     for contrast in contrasts:
-        changed = np.zeros(training.d)
-        changed[contrast.columns] = 1.0
-        scaled = training.X_scaling.apply(contrast.at(np.zeros((1, training.d)), 0))[0]
-        other = training.X_scaling.apply(contrast.at(np.zeros((1, training.d)), 1))[0]
-        rows += [changed, changed * scaled, changed * other]
+        own = np.isin(np.arange(training.d), contrast.columns)
+        center = training.X_scaling.center if contrast.moves else 0.0
+        ends = [contrast.at(np.full((1, training.d), center), end) for end in (0, 1)]
+        scaled = [own * training.X_scaling.apply(end)[0] for end in ends]
+        rows += [own & (not contrast.moves), *scaled]
     quantity = replace(
         quantities.value(model, smooth=True),
         name="comparison",
@@ -261,7 +343,7 @@ def _linear(model, idata, where, contrasts, **options):
     asked = replace(
         where,
         positions=None,
-        baseline=np.array(rows),
+        baseline=np.array(rows, float),
     )
     found = explain(model, idata, quantity, asked, on="latent", joint=True, **options)
     return found.rename({d: d.replace("feature", "contrast") for d in found.dims if "feature" in d})
@@ -273,6 +355,7 @@ def _by_functions(
     where: Points,
     contrasts: list[_Contrast],
     on: str,
+    comparison: str,
     *,
     draws: int = 1000,
     num_draws: int | None = None,
@@ -298,7 +381,7 @@ def _by_functions(
     moved = at_other_x(model, where, np.concatenate(ends), np.tile(rows, len(ends)))
     f = values(functions, moved, on, progressbar=progressbar)
     f = f.reshape((*functions.shape, len(contrasts), 2, len(rows), *f.shape[3:]))
-    apart = np.moveaxis(f[:, :, :, 1] - f[:, :, :, 0], 2, 3)
+    apart = np.moveaxis(COMPARISONS[comparison](f[:, :, :, 0], f[:, :, :, 1]), 2, 3)
     hyper, labels = functions.hyper, [contrast.label for contrast in contrasts]
     dims = ("chain", "draw", "obs", "contrast", "class")[: apart.ndim]
     coords = {"obs": where.index, "contrast": labels, "chain": hyper.chain}
@@ -306,7 +389,8 @@ def _by_functions(
     if apart.ndim == 5:
         coords["class"] = list(model.training.labels)
     found = xr.DataArray(apart, coords, dims).to_dataset(name="comparison")
-    attrs = {"units": response_units(model), "moments": "of the functions"}
+    units = response_units(model) if comparison == "difference" else comparison
+    attrs = {"units": units, "moments": "of the functions"}
     found.attrs = origin(model) | attrs
     return _summarised(found, covariance, keep, ci_prob)
 

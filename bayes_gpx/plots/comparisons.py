@@ -31,9 +31,9 @@ def _rows(da, target, *, bounds, **kwargs):
     return backend.scatter(at, da.values[order], target, size=8, **kwargs)
 
 
-def _labels(da, target, *, units):
+def _labels(da, target, *, what):
     backend_from_object(target).title(short(da["contrast"].item(), 40), target)
-    return axis_labels(da, target, x="rows, sorted", y=f"change [{units}]")
+    return axis_labels(da, target, x="rows, sorted", y=what)
 
 
 def plot_comparisons(
@@ -75,25 +75,28 @@ def plot_comparisons(
     bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
     units, count = dataset.attrs["units"], mean.sizes["contrast"]
     backend = backend_named(backend)
-    title = f"Difference of the predictions, {prob:.0%} intervals"
+    kind = dataset.attrs.get("comparison", "difference")
+    title = f"{kind.capitalize()} of the predictions, {prob:.0%} intervals"
+    what = f"change [{units}]" if kind == "difference" else kind
+    lines = {"at": 1.0 if kind == "ratio" else 0.0, "color": "gray", "linestyle": "C1"}
     if "obs" not in mean.dims:
         lay_out(pc_kwargs, 1, 0.9 + 0.3 * count, backend=backend)
         pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
-        pc.map(vertical_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+        pc.map(vertical_zero, "reference", data=mean, alpha=0.6, **lines)
         band = xr.Dataset({"comparison": bounds})
         names = [short(name) for name in mean["contrast"].values]
         pc.map(names_down, "names", data=mean, names=names, store_artist=False)
         pc.map(bars_across, "interval", data=band, width=3, color="C0")
         pc.map(points_across, "point_estimate", data=mean, color="C0")
-        pc.map(axis_labels, "labels", data=mean, x=f"average change [{units}]")
+        pc.map(axis_labels, "labels", data=mean, x=f"average {what}")
         add_title(pc, title)
         return pc
     if count > MOST_PANELS:
         raise ValueError(f"There are {count} comparisons; choose at most {MOST_PANELS} of them.")
     lay_out(pc_kwargs, count, backend=backend, sharey=True)
     pc = PlotCollection.wrap(mean, cols=["contrast"], backend=backend, **pc_kwargs)
-    pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
+    pc.map(horizontal_zero, "reference", data=mean, alpha=0.6, **lines)
     pc.map(_rows, "point_estimate", data=mean, bounds=bounds, color="C0")
-    pc.map(_labels, "labels", data=mean, units=units)
+    pc.map(_labels, "labels", data=mean, what=what)
     add_title(pc, f"{title} of {mean.sizes['obs']} rows")
     return pc

@@ -34,14 +34,14 @@ MOST_TICKS = 5
 """Most ticks of a color bar; numbers with many digits then do not touch."""
 
 
-def vertical_zero(da, target, **kwargs):
-    """Draw a line where x is 0."""
-    return backend_from_object(target).vline(0.0, target, **kwargs)
+def vertical_zero(da, target, *, at=0.0, **kwargs):
+    """Draw a line where x is 0, or `at` another value."""
+    return backend_from_object(target).vline(at, target, **kwargs)
 
 
-def horizontal_zero(da, target, **kwargs):
-    """Draw a line where y is 0."""
-    return backend_from_object(target).hline(0.0, target, **kwargs)
+def horizontal_zero(da, target, *, at=0.0, **kwargs):
+    """Draw a line where y is 0, or `at` another value."""
+    return backend_from_object(target).hline(at, target, **kwargs)
 
 
 def few_numbers(target):

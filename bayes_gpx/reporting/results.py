@@ -443,7 +443,7 @@ class Findings:
     @cached_property
     def compared_levels(self):
         """Each level of the categorical columns against the first, on average over some rows."""
-        variables = {name: list(levels) for name, levels in self.model.training.X.levels.items()}
+        variables = list(self.model.training.X.levels)
         options = {"variables": variables, "average": True, **self.sampled}
         return self._of(comparisons, obs=self.some, **options)
 

@@ -188,14 +188,102 @@ def test_contrasts_of_probabilities_are_on_their_scale(data):
     assert (np.abs(found["comparison"]) <= 1.0).all()
 
 
+def test_names_and_words_stand_for_values(data):
+    X, y = data
+    model = bx.GP(X, y)
+    low, high = float(X["dose"].min()), float(X["dose"].max())
+    quartiles = [float(q) for q in np.quantile(X["dose"], [0.25, 0.75])]
+    spread = X["dose"].std(ddof=0)
+    meant = {
+        "colour red → green": {"colour": ("red", "green")},
+        "colour green → blue": {"colour": ("green", "blue")},
+        f"dose {low!r} → {high!r}": {"dose": (low, high)},
+        f"dose {quartiles[0]!r} → {quartiles[1]!r}": {"dose": quartiles},
+    }
+    options = {"keep": "summary", **QUIET}
+    for word in ({"colour": "pairwise"}, {"dose": "minmax"}, {"dose": "iqr"}):
+        found = bx.comparisons(model, THETA, X[:4], variables=word, **options)
+        for label in set(found["contrast"].values) & set(meant):
+            expected = bx.comparisons(model, THETA, X[:4], variables=meant.pop(label), **options)
+            for part in ("comparison_mean", "comparison_sd"):
+                assert_allclose(
+                    found[part].sel(contrast=label), expected[part].squeeze("contrast"), rtol=1e-10
+                )
+    assert meant == {}
+    found = bx.comparisons(model, THETA, X[:4], variables={"colour": "pairwise"}, **options)
+    assert found.sizes["contrast"] == 3
+    found = bx.comparisons(model, THETA, X[:4], **options)
+    everything = ["colour red → green", "colour red → blue", "dose +1 sd"]
+    assert found["contrast"].values.tolist() == everything
+    for step, label in ((spread, "+sd"), (1.0, "+1"), (-0.5, "-0.5")):
+        moved = bx.comparisons(model, THETA, X[:4], variables={"dose": label}, **options)
+        rows = X[:4].assign(dose=X["dose"][:4] + step)
+        at, before = (
+            bx.predictions(model, THETA, r, keep="summary", **QUIET)["f_mean"]
+            for r in (rows, X[:4])
+        )
+        assert_allclose(moved["comparison_mean"].squeeze("contrast"), at - before, atol=1e-9)
+        if label == "+sd":
+            one = found.sel(contrast="dose +1 sd")
+            assert_allclose(one["comparison_mean"], moved["comparison_mean"].squeeze("contrast"))
+            by_name = bx.comparisons(model, THETA, X[:4], variables="dose", **options)
+            assert_allclose(by_name["comparison_sd"], moved["comparison_sd"], rtol=1e-12)
+
+
+def test_ratios_and_lifts_are_those_of_joint_draws():
+    """The log ratio of rates is the difference of f, which has exact moments."""
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame({"dose": rng.uniform(0, 3, 30)})
+    model = bx.GP(X, rng.poisson(np.exp(np.sin(X["dose"]))), likelihood="poisson")
+    theta = {"lengthscale": 1.0, "amplitude": 0.7}
+    options = {"variables": {"dose": (0.5, 2.0)}, "draws": 4000, "seed": 1, **QUIET}
+    exact = bx.comparisons(model, theta, X[:1], on="latent", **options)
+    ratio = bx.comparisons(model, theta, X[:1], comparison="ratio", **options)
+    logs = np.log(ratio["comparison"].values.ravel())
+    sd = exact["comparison_sd"].item()
+    assert abs(logs.mean() - exact["comparison_mean"].item()) < 4 * sd / np.sqrt(4000)
+    assert_allclose(logs.std(), sd, rtol=0.06)
+    lift = bx.comparisons(model, theta, X[:1], comparison="lift", **options)
+    assert_allclose(lift["comparison"], ratio["comparison"] - 1.0, rtol=1e-9)
+    assert ratio.attrs["units"] == "ratio" and lift.attrs["comparison"] == "lift"
+    panel = (
+        bx.plot_comparisons(
+            bx.comparisons(model, theta, X, comparison="ratio", average=True, **options),
+            backend="matplotlib",
+        )
+        .viz["plot"]
+        .item()
+    )
+    assert panel.get_xlabel() == "average ratio"
+    assert 1.0 in panel.lines[0].get_xdata()
+
+
+def test_quartiles_of_dates_are_dates():
+    days = pd.date_range("2024-01-01", periods=9)
+    X = pd.DataFrame({"day": days, "size": np.arange(9.0) % 4})
+    model = bx.GP(X, np.arange(9.0))
+    theta = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.2}
+    words = {"day": "iqr"}
+    found = bx.comparisons(model, theta, variables=words, keep="summary", **QUIET)
+    assert found["contrast"].item() == "day 2024-01-03 → 2024-01-07"
+    values = {"day": ("2024-01-03", "2024-01-07")}
+    same = bx.comparisons(model, theta, variables=values, keep="summary", **QUIET)
+    assert_allclose(found["comparison_mean"], same["comparison_mean"], rtol=1e-12)
+
+
 REFUSED = {
     "an unknown variable": ({"does": (1, 2)}, "'does'.*dose"),
     "an unknown level": ({"colour": ("red", "gren")}, "'gren'.*green"),
     "one value": ({"dose": (1.0,)}, "two values"),
     "a number": ({"dose": 1.0}, "two values"),
     "no number": ({"dose": (1.0, "much")}, "'much'. Pass a finite number"),
-    "nothing": ({}, "Pass a dict"),
-    "a list": (["dose"], "Pass a dict"),
+    "nothing": ({}, "or a dict of two values"),
+    "a list": (["dose", "does"], "'does'.*dose"),
+    "a word": ({"dose": "+much"}, r"a step such as '\+1'"),
+    "a number in a word": ({"dose": "1"}, r"a step such as '\+1'"),
+    "a step without end": ({"dose": "+inf"}, r"a step such as '\+1'"),
+    "a step of a category": ({"colour": "+1"}, "Pass 'pairwise'"),
+    "pairs of numbers": ({"dose": "pairwise"}, "Pass one of"),
 }
 
 
