@@ -260,7 +260,7 @@ def fit(
         raise click.UsageError("--inducing and --approximation were both given. Pass one of them.")
     approximation = approximation if inducing is None else Inducing(inducing)
     chosen = Chosen(features, categorical, exclude, id, groups)
-    roles, options = Roles(), {}
+    roles, options, attrs = Roles(), {}, {}
     if isinstance(data, str):
         X, y, names = parts_to_fit(data, target, chosen, drop_missing, impute)
         options = {"priors": {"sigma_w": 0.0} if model == "gpx" else {}}
@@ -270,6 +270,7 @@ def fit(
         )
         X, y, names = rows.X, rows.y, list(rows.X)
         options = {"groups": rows.groups}
+        attrs |= roles.imputed(rows, data)
     fitted = {"gp": GP, "gpx": GPX}[model](
         X,
         y,
@@ -283,7 +284,7 @@ def fit(
         writable(out / FIT)
         say(f"{fitted.training.n} rows, {len(names)} features: {', '.join(names)}.")
         idata, kept, complete = fit_into(
-            fitted, method, out / FIT, say, progressbar=not quiet, attrs=roles.kept(), **how
+            fitted, method, out / FIT, say, progressbar=not quiet, attrs=roles.kept() | attrs, **how
         )
     used = method_named(idata["posterior"].attrs["inference_method"]).gives
     summary = idata.attrs.get("convergence_summary", SAID.get(used))
@@ -365,8 +366,10 @@ def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_
 
     Weights, contributions and attributions have a mean, an sd and an interval, which do not include
     the noise of a new observation. Predictions go to a second file, as predict writes it, which has
-    the sd and the interval of f and of a new observation y apart. Both use at most 250 draws of the
-    hyperparameters, evenly spaced.
+    the sd and the interval of f and of a new observation y apart. For labels and counts, weights,
+    contributions and offset are on the latent scale (log odds, log rate), while attributions are in
+    probability or rate and baseline_mean varies between rows by its simulation error. Both use at
+    most 250 draws of the hyperparameters, evenly spaced.
 
     Text that a spreadsheet would take for a formula, such as a feature named =a, is written with an
     apostrophe in front. If you interrupt the command by Ctrl-C, the rows so far are kept.
@@ -439,6 +442,8 @@ def report(run, new, baseline, attribution, out, null, drop_missing, ci_prob, se
             say(f"{new} has {model.training.y_name}: predictions are scored there.")
         warn_outside(model, rows)
         options = {"X_new": rows.X, "y_new": rows.y, "groups_new": rows.groups}
+        for key, told in roles.imputed(rows, new).items():
+            idata.attrs[key] = "\n".join(filter(None, [idata.attrs.get(key), told]))
     start = baseline_of(model, roles, baseline, drop_missing, say)
     say("Writing the report: some seconds to a minute ...")
     options |= {"baseline": start, "attribution": attribution, "ci_prob": ci_prob, "seed": seed}

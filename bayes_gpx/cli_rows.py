@@ -47,6 +47,15 @@ class Roles:
         imputed = None if self.imputation is None else self.imputation.kept()
         return {ROLES: json.dumps(held | {"imputation": imputed})}
 
+    def imputed(self, rows: Read, path: str | Path) -> dict[str, str]:
+        """An attribute that says which values of the rows were filled in, if any."""
+        from bayes_gpx.data.gaps import IMPUTED
+
+        if self.imputation is None or rows.gaps is None:
+            return {}
+        told = self.imputation.told(rows.gaps, Path(path).name)
+        return {} if told is None else {IMPUTED: told}
+
     @classmethod
     def of(cls, idata: xr.DataTree) -> Roles:
         """Of a fit; none where it was made in Python."""
@@ -231,6 +240,14 @@ def rows_to_fit(
                 f"{name} looks like a number or name of the rows, not like a feature. Pass --id "
                 f"{quote(name)} to name rows by it, or --exclude {quote(name)}; list it in "
                 "--features if it is a feature."
+            )
+    for name in chosen.categorical:
+        levels, n = table[name].nunique(), len(table)
+        if 2 * levels > n:
+            warn(
+                f"{name} has {levels} different values in {n} rows, so the model can learn little "
+                f"about each. Pass --exclude {quote(name)} to leave it out, or --id {quote(name)} "
+                "to name rows by it."
             )
     imputation = None if impute is None else Imputation.learned(table[names], impute)
     X, gaps = _filled(table[names], imputation, data, say)

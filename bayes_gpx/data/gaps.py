@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+IMPUTED = "imputed"
+"""The attribute of a fit that says how many values were filled in."""
+
 WAYS = ("median", "indicator")
 """Ways to fill in; the second also marks the rows by a column of 0 and 1."""
 

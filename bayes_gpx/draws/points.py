@@ -277,11 +277,12 @@ def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
     if wanted.ndim != 1:
         raise ValueError(f"obs has shape {wanted.shape}. Pass a label or a list of labels.")
     rows = [np.flatnonzero(index == label) for label in wanted]
-    missing = [str(label) for label, found in zip(wanted, rows, strict=True) if not len(found)]
+    missing = [label for label, found in zip(wanted.tolist(), rows, strict=True) if not len(found)]
     if missing or not len(wanted):
-        examples = ", ".join(map(str, index[:3]))
+        examples = ", ".join(repr(label) for label in np.asarray(index[:3]).tolist())
         raise ValueError(
-            f"obs: no rows labelled {missing}. Pass labels of the index, such as {examples}."
+            f"obs: no rows labelled {', '.join(map(repr, missing)) or '(none given)'}. Pass "
+            f"labels of the index, such as {examples}."
         )
     return np.concatenate(rows)
 

@@ -17,7 +17,7 @@ from bayes_gpx.draws import quantities
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside
+from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, rows_outside
 from bayes_gpx.draws.random_functions import draw_functions, or_else, values
 from bayes_gpx.draws.response_scale import responds, response_units
 from bayes_gpx.explain.by_output import by_output
@@ -25,6 +25,7 @@ from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.posteriors.base import Asked
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes import operators
+from bayes_gpx.system.warning import ExtrapolationWarning, warn
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -111,6 +112,11 @@ def comparisons(
         For unknown variables or levels, values that are not finite, fewer than two values, too many
         rows and contrasts to draw jointly, and rows or idata that do not fit the model.
 
+    Warns
+    -----
+    ExtrapolationWarning
+        If the values of a comparison lie far outside of the training data.
+
     References
     ----------
     Arel-Bundock, Greifer and Heiss, "How to interpret statistical models using marginaleffects for
@@ -134,7 +140,11 @@ def comparisons(
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     for contrast in contrasts:
         for end in (0, 1):
-            refuse_outside(model, contrast.at(where.X_values, end), f"variables, {contrast.label}")
+            moved = contrast.at(where.X_values, end)
+            refuse_outside(model, moved, f"variables, {contrast.label}")
+            told = rows_outside(model, replace(where, X_values=moved))
+            if told is not None:
+                warn(f"{contrast.label}: {told}", ExtrapolationWarning)
     one_of("keep", keep, ("draws", "summary"))
     if average:
         options["keep"] = "draws"

@@ -79,7 +79,11 @@ def plot_comparisons(
     title = f"{kind.capitalize()} of the predictions, {prob:.0%} intervals"
     what = f"change [{units}]" if kind == "difference" else kind
     lines = {"at": 1.0 if kind == "ratio" else 0.0, "color": "gray", "linestyle": "C1"}
+    if mean.sizes.get("obs") == 1:
+        mean, bounds = mean.squeeze("obs", drop=True), bounds.squeeze("obs", drop=True)
+        title += f" of row {dataset['obs'].item()}"
     if "obs" not in mean.dims:
+        average = "" if "obs" in dataset["comparison_mean"].dims else "average "
         lay_out(pc_kwargs, 1, 0.9 + 0.3 * count, backend=backend)
         pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
         pc.map(vertical_zero, "reference", data=mean, alpha=0.6, **lines)
@@ -88,7 +92,7 @@ def plot_comparisons(
         pc.map(names_down, "names", data=mean, names=names, store_artist=False)
         pc.map(bars_across, "interval", data=band, width=3, color="C0")
         pc.map(points_across, "point_estimate", data=mean, color="C0")
-        pc.map(axis_labels, "labels", data=mean, x=f"average {what}")
+        pc.map(axis_labels, "labels", data=mean, x=f"{average}{what}")
         add_title(pc, title)
         return pc
     if count > MOST_PANELS:

@@ -100,7 +100,7 @@ def plot_partial_dependence(
     pc.map(intervals_along, "band", data=band, width=3, color="C0", alpha=0.35, **where)
     pc.map(means_along, "point_estimate", data=mean, size=30, color="C0", **where)
     pc.map(_labels, "labels", data=mean, y="f", value=value)
-    some = f"{len(rows)} of {n} observations" if len(rows) < n else "observations"
+    some = f"{len(rows)} of {n} rows" if len(rows) < n else "single rows"
     units, prob = dataset.attrs["units"], dataset.attrs["ci_prob"]
     add_title(pc, f"Partial dependence [{units}], {prob:.0%} band; gray: {some}")
     return pc

@@ -160,9 +160,10 @@ def plot_relevance(
         pc.map(axis_labels, "rank_label", data=ranks, x="rank, with its probability")
     left = ranked.sizes["feature"] - m
     some = f", first {m} of {m + left} features" if left else ""
-    interval = NO_INTERVAL if alone else f"{ranked.attrs['ci_prob']:.0%} intervals"
+    prob = f"{ranked.attrs['ci_prob']:.0%}"
+    interval = NO_INTERVAL if alone else f"{prob} intervals and ranks over hyperparameters"
     known = "relevance_null" in chosen
-    reference = "; gray: features without effect" if known else "; noise is above 0 too"
+    reference = "; gray: features without effect" if known else "; noise is never at 0"
     add_title(pc, f"Relevance, averaged over observations{some}: {interval}{reference}")
     return pc
 

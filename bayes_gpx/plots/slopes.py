@@ -129,9 +129,11 @@ def plot_slopes(
     prob = f"{dataset.attrs['ci_prob']:.0%}"
     signs = {"rises": {"color": POSITIVE}, "falls": {"color": NEGATIVE}}
     add_legend(pc, {f"{prob}, each": each, f"{prob}, all together": together} | signs)
+    known = dataset.sizes["obs"]
+    rows = f" in {count} of {known} rows" if count < known else ""
     add_title(
         pc,
-        f"Slopes{some}, mean ± sd [{dataset.attrs['units']}]; "
+        f"Slopes{some}{rows}, mean ± sd [{dataset.attrs['units']}]; "
         f"hollow: the {prob} interval of this slope alone contains 0",
     )
     return pc

@@ -69,7 +69,9 @@ def _intervals(da, target, *, at, **kwargs):
     bounds = da.transpose("step", "ci_bound").values[:-1]
     rows = 1 + np.arange(len(bounds))
     ends = np.array([0.4, len(bounds) + 0.6])
-    backend_from_object(target).line(np.full(2, at), ends, target, color="gray", width=0.8)
+    backend = backend_from_object(target)
+    backend.line(np.full(2, at), ends, target, color="gray", width=0.8)
+    backend.text(at, 0, "0", target, horizontal_align="center", size=9, color="gray")
     return interval_bars(rows, at + bounds, target, across=True, **kwargs)
 
 

@@ -308,6 +308,21 @@ def test_plots_by_row_and_on_average(data):
         bx.plot_comparisons(by_row.rename(comparison_mean="f_mean"))
 
 
+def test_values_far_from_the_data_are_reported(data):
+    X, y = data
+    far = {"variables": {"dose": (1.0, 40.0)}, "keep": "summary", **QUIET}
+    with pytest.warns(bx.ExtrapolationWarning, match=r"dose 1 → 40: .* leave the training data"):
+        bx.comparisons(bx.GP(X, y), THETA, X[:3], **far)
+
+
+def test_a_single_row_is_plotted_like_an_average(data):
+    X, y = data
+    found = bx.comparisons(bx.GP(X, y), THETA, X[:1], variables=VARIABLES, draws=50, **QUIET)
+    panel = bx.plot_comparisons(found, backend="matplotlib").viz["plot"].item()
+    assert [tick.get_text() for tick in panel.get_yticklabels()] == LABELS
+    assert panel.get_xlabel() == "change [y]"
+
+
 def test_values_outside_of_a_box_are_refused(data):
     X, y = data
     model = bx.GP(X[["dose"]], y, approximation=bx.HSGP([8], 1.5))

@@ -77,7 +77,7 @@ def test_labels_that_were_held_out_are_scored(data):
     predicted = bx.predictions(model, theta, X[25:], seed=3, keep="summary", progressbar=False)
     low = predicted["probability_mean"].values > 0.5  # of "low", the second label
     right = (low == (labels[25:] == "low")).mean()
-    assert f"{right:.1%} of 15 rows that were held out have their most probable label" in text
+    assert f"most probable label is right for {right:.1%} of 15 rows that were held out." in text
     assert sum(row[1] for row in parts[0].rows) == 15
 
 
@@ -309,3 +309,23 @@ def test_rows_in_parts_are_described_by_all_of_them(labelled, data, tmp_path):
         assert said == ("pressure, labels high, low" if labelled else response)
         for rows, exact in zip(same, tables, strict=True):
             assert_allclose([row[2:] for row in rows], [row[2:] for row in exact], rtol=1e-12)
+
+
+def test_values_that_were_filled_in_are_a_caution(data):
+    model = bx.GP(*data)
+    idata = known(model, [THETA])
+    idata.attrs["imputed"] = "Filled in 3 values.\nFilled in 1 value of new.csv."
+    _, text = told(CAUTIONS, Findings(model, idata, None, None, y_new=None, **OPTIONS))
+    assert "Filled in 3 values. Intervals do not include" in text
+    assert "Filled in 1 value of new.csv. Intervals do not include" in text
+
+
+def test_a_first_rank_that_is_not_clear_is_no_statement(data):
+    X, y = data
+    model = bx.GP(X, y)
+    close = known(model, [THETA, THETA | {"lengthscale": [1.5, 1.0]}])
+    findings = Findings(model, close, None, None, y_new=None, null=False, **OPTIONS)
+    first = float(findings.ranked["probability_rank"].sel(rank=1).max())
+    _, text = told(RANKS, findings)
+    clear = "The most relevant feature is" in text
+    assert clear == (first >= 0.9) and ("No feature is clearly the most relevant" in text) != clear

@@ -59,7 +59,7 @@ def test_a_row_that_decides_a_linear_model_alone_leaves_it_out():
     mean, linear = summary._rivals(findings)
     assert linear is None and np.isfinite(mean).all()
     (said,) = summary._error(findings)
-    assert "linear" not in said.text and "Their mean alone has" in said.text
+    assert "linear" not in said.text and "The mean of the other rows has" in said.text
 
 
 def test_the_error_is_that_of_leave_one_out(findings):
@@ -75,6 +75,7 @@ def test_the_strongest_effects_come_first_with_their_intervals(findings):
     first, second, third = points.sentences
     assert first.startswith("sort a → b: +") and third.startswith("age higher by")
     spread = X["dose"].std(ddof=0)
+    assert len([name for name in points.sentences if name.startswith("sort")]) == 1
     assert second.startswith(f"dose higher by {number(spread, 2)} mg (one sd): +")
     slope = findings.sloped["average_slope_mean"].sel(feature="dose").item() * spread
     low, high = map(float, re.search(r"\[(.*), (.*)\]", second).groups())

@@ -3,6 +3,7 @@
 import numpy as np
 import pymc as pm
 
+from bayes_gpx.data.gaps import IMPUTED
 from bayes_gpx.draws.points import read_baseline, rows_outside
 from bayes_gpx.explain import predictions
 from bayes_gpx.explain.attributions import LARGEST_RESIDUAL
@@ -40,6 +41,13 @@ def _examined(findings):
     if findings.fitted and (found := findings.idata.attrs.get(EXAMINATION)):
         for said in found.split("\n"):
             yield Prose(said, "bad")
+
+
+def _imputed(findings):
+    """Missing values that were filled in before the fit."""
+    if findings.fitted and (found := findings.idata.attrs.get(IMPUTED)):
+        for said in found.split("\n"):
+            yield Prose(f"{said} Intervals do not include the uncertainty of these values.", "bad")
 
 
 def _baseline(findings):
@@ -100,9 +108,8 @@ def _sigma_w(findings):
     spread = float(findings.hyper.values["sigma_w"].std())
     prior = _prior_sd(findings)
     ratio = spread / prior
-    said = f" Its posterior sd is {number(ratio)} times its prior sd"
-    said += ", so the data say little about it." if ratio > BARELY_LEARNED else "."
-    yield Prose(text + said, "bad" if ratio > BARELY_LEARNED else "note")
+    if ratio > BARELY_LEARNED:
+        yield Prose(f"{text} Its posterior sd is {number(ratio)} times its prior sd.", "bad")
 
 
 def _prior_sd(findings):
@@ -125,5 +132,6 @@ def _completeness(findings):
 
 CAUTIONS = Section(
     "warnings", "What to watch out for",
-    (_inference, _hidden, _examined, contradicted, _baseline, _outside, _sigma_w, _completeness),
+    (_inference, _hidden, _examined, _imputed, contradicted, _baseline, _outside, _sigma_w,
+     _completeness),
 )  # fmt: skip

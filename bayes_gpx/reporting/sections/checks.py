@@ -82,7 +82,7 @@ def _of_labels(labels, code, found, which):
     columns = ["label", "rows", "classified correctly, %"]
     yield Table(f"Labels of {which}, classified by the most probable label.", columns, rows)
     yield Prose(
-        f"{right.mean():.1%} of {which} have their most probable label; the Brier score is "
+        f"The most probable label is right for {right.mean():.1%} of {which}. The Brier score is "
         f"{number(score)} (0 is perfect; {number(_brier(code, len(labels)))} is what the shares "
         "of the labels alone would achieve)."
     )

@@ -3,6 +3,9 @@
 from bayes_gpx.plots import plot_interactions, plot_relevance
 from bayes_gpx.reporting.page import Prose, Section, Table, interval, number, picture
 
+SURE = 90.0
+"""Probability of the first rank in percent from which the first is named without reservation."""
+
 UNCLEAR = 0.05
 """p-value above which a feature or pair is said not to be distinguished from none."""
 
@@ -38,8 +41,9 @@ def _reference(ranked, what, item):
     null = ranked.get(f"{what}_null")
     if null is None:
         yield Prose(
-            f"No reference was computed, so a small {what} may be that of noise. Pass null=19 to "
-            "bx.report for one; the model is then refitted 19 times for each feature or pair.",
+            f"No reference was computed, so a small {what} may be that of noise. For a reference, "
+            "pass null=19 in Python or --null 19 on the command line. The model is then refitted "
+            "19 times for each feature or pair.",
             "note",
         )
         return
@@ -82,7 +86,12 @@ def _table(findings, ranked, name, item, what):
     label, mean, *rest = rows[0]
     ends = "" if findings.alone else f" {interval(*rest[:2])}"
     largest = {"feature": "The most relevant feature", "pair": "The strongest interaction"}
-    yield Prose(f"{largest[item]} is {label}: {number(mean)}{ends}.")
+    said = f"{largest[item]} is {label}: {number(mean)}{ends}."
+    if not findings.alone and (first := rest[2]) < SURE:
+        kind = "feature is clearly the most relevant" if item == "feature" else "interaction is"
+        kind += "" if item == "feature" else " clearly the strongest"
+        said = f"No {kind}: {label} comes first with a probability of {first:.0f}%."
+    yield Prose(said)
 
 
 def _interactions(findings):
@@ -97,7 +106,10 @@ def _interactions(findings):
     yield from _table(findings, ranked, "average_interaction", "pair", "interaction")
     top = 3 if ranked.sizes["pair"] > 5 else 1
     pc = plot_interactions(ranked, top=top, backend="matplotlib")
-    yield picture(pc, "Interactions of pairs of features; gray pairs were not computed.")
+    found = ranked["average_interaction_mean"].sizes["pair"]
+    d = findings.model.training.sources[0]
+    some = "; gray pairs were not computed" if found < d * (d - 1) / 2 else ""
+    yield picture(pc, f"Interactions of pairs of features{some}.")
 
 
 RANKS = Section("relevance", "Which features matter?", (_relevance, _interactions))

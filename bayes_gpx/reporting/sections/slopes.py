@@ -34,6 +34,12 @@ def _weights(findings):
         return
     for whose, found in _by_label(findings.weighed):
         yield _weights_over_rows(findings, found, whose)
+        if findings.model.training.Z.levels:
+            yield Prose(
+                "The weights of the levels of one category are known only up to a shift that all "
+                "of them share, so each alone is uncertain. Contributions do not depend on it.",
+                "note",
+            )
         names = [name for name in found["feature"].values if name != INTERCEPT][:PANELS]
         options = {"features": names, "backend": "matplotlib", "col_wrap": 2}
         yield picture(

@@ -26,7 +26,8 @@ def _error(findings):
     mean, linear = _rivals(findings)
     error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
     share = 1 - error**2 / np.mean((observed - mean) ** 2)
-    others = f"Their mean alone has {number(np.sqrt(np.mean((observed - mean) ** 2)))}"
+    own = "other" if findings.y_new is None else "training"
+    others = f"The mean of the {own} rows has {number(np.sqrt(np.mean((observed - mean) ** 2)))}"
     if linear is not None:
         others = (
             f"A linear regression has {number(np.sqrt(np.mean((observed - linear) ** 2)))}, and "
@@ -83,10 +84,12 @@ def _effects(findings):
     sentences = [f"{name}: {change(*found)}." for name, *found in changes[:STRONGEST]]
     if sentences:
         unit = findings.units.get(findings.model.training.y_name) or findings.model.training.y_name
-        count = findings.sloped.sizes["obs"] if findings.numbers else len(findings.some)
+        used = findings.sloped.sizes["obs"] if findings.numbers else len(findings.some)
+        known = len(findings.where.index)
+        count = f"{used} rows" if used == known else f"{used} of {known} rows"
         of = f"the probability of {findings.second}" if findings.second else unit
         yield Points(
-            f"Strongest effects on {of}, on average over {count} rows, with "
+            f"Strongest effects on {of}, on average over {count}, with "
             f"{findings.prob:.0%} intervals",
             sentences,
         )
@@ -99,7 +102,7 @@ def _by_sd(findings):
     ends = found["average_slope"].quantile(findings.tails, ["chain", "draw"])
     columns = list(findings.model.training.X.columns)
     for name in found["feature"].values:
-        spread = float(np.std(findings.where.X_values[:, columns.index(name)]))
+        spread = float(findings.model.training.moments.sd[columns.index(name)])
         low, high = spread * ends.sel(feature=name).values
         mean = spread * float(found["average_slope_mean"].sel(feature=name))
         unit = findings.units.get(name, "")
@@ -111,10 +114,10 @@ def _by_level(findings):
     if not findings.model.training.X.levels:
         return
     found = findings.compared_levels
-    for place, name in enumerate(found["contrast"].values):
-        one = found.isel(contrast=place)
+    for _, own in found.groupby("variable"):  # one effect of each feature, its largest
+        one = own.isel(contrast=int(np.abs(own["comparison_mean"].values).argmax()))
         low, high = one["comparison_interval"].values
-        yield str(name), float(one["comparison_mean"]), float(low), float(high)
+        yield one["contrast"].item(), float(one["comparison_mean"]), float(low), float(high)
 
 
 def _read_on(findings):
