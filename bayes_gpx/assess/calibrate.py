@@ -146,7 +146,7 @@ def calibrate(
     if model.training.streamed or model.joined:
         raise ValueError(
             "model is part of a larger pm.Model, or its rows are out-of-core data. Pass a model of "
-            "a table in memory, built by itself."
+            "a table in memory, built outside of other models."
         )
     if model.specification.constraints is not None:
         raise ValueError(

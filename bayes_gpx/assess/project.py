@@ -268,7 +268,7 @@ def _refuse(model, idata):
     if model.joined:
         raise ValueError(
             "The model is part of a larger pm.Model, which submodels would lose. Pass a model "
-            "built by itself."
+            "built outside of other models."
         )
     hyperparameter_draws(model, idata)
 

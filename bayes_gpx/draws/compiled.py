@@ -66,6 +66,7 @@ SYMBOLS = {
     "groups": pt.lvector,
     "group": pt.lvector,
     "group_new": pt.lvector,
+    "weights": pt.dmatrix,
 }
 """Type of each symbol other than the hyperparameters; `_compiled` adds the shapes of some."""
 
@@ -198,6 +199,7 @@ def _one_draw(structure, theta, symbols):
         baseline,
         structure.intercept,
         symbol("group_new"),
+        symbol("weights"),
     )
     return OneDraw(
         structure.strategy,

@@ -109,6 +109,8 @@ def symbols_of(where: Points) -> tuple[dict[str, Any], dict[str, Any]]:
         at_points["group_new"] = where.group
     if where.baseline is not None:
         start["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
+    if where.by is not None:
+        start["weights"] = where.by.values
     return at_points, start
 
 

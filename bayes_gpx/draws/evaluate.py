@@ -16,6 +16,7 @@ import pymc as pm
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.averages import averaged, of_groups, refuse_averages
 from bayes_gpx.draws.each_draw import in_blocks
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
@@ -173,8 +174,11 @@ def explain(
         )
     prob = interval_probability(ci_prob)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    sampled = keep == "draws"
-    shape, size = (len(hyper.chain), len(hyper.draw)), len(where.X) * quantity.width
+    sampled, named = keep == "draws", where
+    if where.by is not None:
+        _refuse_averages(model, quantity, where, path, response)
+        quantity, named, joint = averaged(quantity, where.by), of_groups(where), True
+    shape, size = (len(hyper.chain), len(hyper.draw)), len(named.index) * quantity.width
     if joint and size > LARGEST_JOINT:
         raise ValueError(
             f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} can be. "
@@ -183,7 +187,7 @@ def explain(
     by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
     by_variance = by_variance and not quantity.across and quantity.mixes is None
     moment = "cov" if joint else "variance" if by_variance else "block"
-    each, m = draws if hyper.alone else 1, len(where.X)
+    each, m = draws if hyper.alone else 1, len(named.index)
     gathered = by_class(
         model,
         path if sampled else None,
@@ -217,6 +221,7 @@ def explain(
             model, hyper, tracked, quantity, where, moment, each, first
         ):
             own = gathered[label]
+            rows = rows if where.by is None else slice(0, m)
             largest_jitter[:] = max(largest_jitter[0], jitter)
             noise = float(theta["sigma"]) if quantity.noisy else None
             part = Conditional(mean, second, moment, own.drawn, quantity)
@@ -245,7 +250,7 @@ def explain(
             for name, array in found.items():
                 place.arrays[label][name][kept] = array
             place.keep((number, rows.stop) if rows.stop < m else (number + 1, 0), sums)
-    dataset = joined(model, gathered, where, place)
+    dataset = joined(model, gathered, named, place)
     between = "" if len(gathered) == 1 else ", independent between classes"
     between = ", joint over classes" if quantity.across else between
     attrs = {
@@ -255,7 +260,23 @@ def explain(
     }
     if response is not None:
         dataset, attrs = response.named(dataset, place.held[0]), attrs | response.attrs
-    return finished(dataset, model, quantity, hyper, each, sampled, place, attrs)
+    found = finished(dataset, model, quantity, hyper, each, sampled, place, attrs)
+    return found if where.by is None else found.rename(obs="by")
+
+
+def _refuse_averages(model, quantity, where, path, response):
+    """Raise for averages that are not linear, too large, or to be stored."""
+    if path is not None:
+        raise ValueError("path was given with by, but averages are small. Leave path out.")
+    if response is not None:
+        refuse_averages(where)
+    size = len(where.X) * quantity.width
+    if size > LARGEST_JOINT and not model.specification.expanded:
+        raise ValueError(
+            f"by needs the covariance of {size} quantities, at most {LARGEST_JOINT} for this "
+            "model. Average over fewer rows by obs=, or fit with approximation=bx.HSGP(...) or "
+            "bx.RandomFeatures(...), whose averages have no such limit."
+        )
 
 
 def _asked(model, hyper, quantity, where, *options):

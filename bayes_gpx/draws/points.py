@@ -41,6 +41,8 @@ class Points:
         Positions among the rows that were passed.
     group : integer array or None
         Codes of their groups, or of the explained output; None for a model without either.
+    by : Weights or None
+        The groups whose averages are explained, in place of the rows.
     """
 
     X: np.ndarray
@@ -53,6 +55,7 @@ class Points:
     baseline_values: np.ndarray | None = None
     rows: np.ndarray | None = None
     group: np.ndarray | None = None
+    by: Any = None
 
 
 def points(

@@ -14,6 +14,7 @@ import xarray as xr
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws import evaluate as one_to_all, quantities
 from bayes_gpx.draws.answers import gathered
+from bayes_gpx.draws.averages import refuse_averages
 from bayes_gpx.draws.compiled import Structure, compiled, data_of
 from bayes_gpx.draws.each_draw import factors_of, symbols_of
 from bayes_gpx.draws.evaluate import DEPENDENCE, finished, keep_freed_memory
@@ -211,6 +212,7 @@ def by_functions(
     **options: Any,
 ) -> xr.Dataset:
     """Draw functions and ask them; they are joint over observations in any case."""
+    refuse_averages(where)
     if options.get("path") is not None:
         refuse_foreign(options["path"])
     functions = draw_functions(

@@ -13,6 +13,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import log_variance, quantities
+from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
@@ -68,6 +69,7 @@ def attributions(
     of: Literal["value", "log_variance"] = "value",
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    by: By = None,
     draws: int = 1000,
     num_draws: int | None = None,
     features: Sequence[str] | None = None,
@@ -174,6 +176,12 @@ def attributions(
     refuse_swapped(model, idata)
     one_of("of", of, OF)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
+    where = by_rows(model, where, by)
+    if by is not None and (of != OF[0] or method == "taylor" or isinstance(baseline, Mapping)):
+        raise ValueError(
+            "by is for attributions of f against one baseline, by method='exact' or a quadrature. "
+            "Leave by out, and average the draws."
+        )
     if isinstance(baseline, Mapping):
         if method == "taylor":
             raise ValueError(

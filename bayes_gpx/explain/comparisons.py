@@ -14,6 +14,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.data.dates import days_since, holds_dates, read_date
 from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import quantities
+from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import explain, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import interval_of, interval_probability
@@ -42,9 +43,9 @@ def comparisons(
     *,
     variables: str | Sequence[str] | Mapping[str, str | Sequence[Any]] | None = None,
     comparison: Literal["difference", "ratio", "lift"] = "difference",
-    average: bool = False,
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    by: By = None,
     on: Literal["response", "latent"] = "response",
     ci_prob: float | None = None,
     draws: int = 1000,
@@ -81,12 +82,13 @@ def comparisons(
     comparison : {"difference", "ratio", "lift"}
         Of the second prediction to the first: the difference, the ratio, or the difference divided
         by the first. Ratios and lifts are computed for each draw.
-    average : bool
-        Average over the rows.
     groups_new : series or array (m,), optional
         Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
         Only these rows.
+    by : True, str, list of str, series or frame, optional
+        Average over rows, as for `derivatives`. Averages of probabilities, rates, ratios and lifts
+        are averages of joint draws.
 
     Returns
     -------
@@ -94,17 +96,16 @@ def comparisons(
         ============================  ==============================  ==========
         variable                      dims                            unit
         ============================  ==============================  ==========
-        `comparison`                  chain, draw, [obs,] contrast    y
-        `comparison_mean`, `_sd`      [obs,] contrast                 y
-        `comparison_interval`         [obs,] contrast, ci_bound       y
+        `comparison`                  chain, draw, obs, contrast      y
+        `comparison_mean`, `_sd`      obs, contrast                   y
+        `comparison_interval`         obs, contrast, ci_bound         y
         `comparison_cov`              obs, contrast, contrast_bis     y squared
         ============================  ==============================  ==========
 
         `contrast` is a text such as "bmi 30 → 25" or "bmi +1 sd"; its parts are the coordinates
-        `variable`, `low` and `high`. Ratios and lifts have no unit, and their average is that of
-        the rows' ratios. Draws are joint over contrasts and rows. Means are exact for a Gaussian
-        likelihood and with ``on="latent"``; so are the sd and the interval of each row. Averages,
-        and all comparisons of probabilities and rates, have the sd and interval of the draws.
+        `variable`, `low` and `high`. With `by`, the dim `by` replaces `obs`. Ratios and lifts have
+        no unit. Draws are joint over contrasts and rows. Means, sds and intervals are exact for
+        differences of f, and those of the draws for ratios, lifts, probabilities and rates.
 
     Raises
     ------
@@ -129,7 +130,7 @@ def comparisons(
     >>> X = np.linspace(0.0, 3.0, 20)[:, None]
     >>> model = bx.GP(X, X[:, 0] ** 2, scale=False)
     >>> theta = {"lengthscale": [2.0], "amplitude": 5.0, "sigma": 0.01}
-    >>> found = bx.comparisons(model, theta, variables={"x0": (1.0, 2.0)}, average=True, seed=1)
+    >>> found = bx.comparisons(model, theta, variables={"x0": (1.0, 2.0)}, by=True, seed=1)
     >>> round(found["comparison_mean"].item(), 2), found["contrast"].item()
     (3.0, 'x0 1 → 2')
     """
@@ -146,8 +147,7 @@ def comparisons(
             if told is not None:
                 warn(f"{contrast.label}: {told}", ExtrapolationWarning)
     one_of("keep", keep, ("draws", "summary"))
-    if average:
-        options["keep"] = "draws"
+    where = by_rows(model, where, by)
     options["ci_prob"] = prob = interval_probability(ci_prob)
     options.pop("on", None)
     if responds(model, on) or comparison != "difference":
@@ -155,8 +155,6 @@ def comparisons(
             found = _by_functions(model, idata, where, contrasts, on, comparison, **options)
     else:
         found = _linear(model, idata, where, contrasts, **options)
-    if average:
-        found = _averaged(found, keep, prob)
     named = {part: ("contrast", [getattr(c, part) for c in contrasts]) for part in PARTS}
     return found.assign_coords(named).assign_attrs(comparison=comparison)
 
@@ -393,8 +391,12 @@ def _by_functions(
     f = f.reshape((*functions.shape, len(contrasts), 2, len(rows), *f.shape[3:]))
     apart = np.moveaxis(COMPARISONS[comparison](f[:, :, :, 0], f[:, :, :, 1]), 2, 3)
     hyper, labels = functions.hyper, [contrast.label for contrast in contrasts]
-    dims = ("chain", "draw", "obs", "contrast", "class")[: apart.ndim]
-    coords = {"obs": where.index, "contrast": labels, "chain": hyper.chain}
+    along, index = "obs", where.index
+    if where.by is not None:
+        along, index = "by", where.by.labels
+        apart = np.moveaxis(np.tensordot(where.by.values, apart, (1, 2)), 0, 2)
+    dims = ("chain", "draw", along, "contrast", "class")[: apart.ndim]
+    coords = {along: index, "contrast": labels, "chain": hyper.chain}
     coords["draw"] = np.arange(functions.each) if hyper.alone else hyper.draw
     if apart.ndim == 5:
         coords["class"] = list(model.training.labels)
@@ -403,13 +405,6 @@ def _by_functions(
     attrs = {"units": units, "moments": "of the functions"}
     found.attrs = origin(model) | attrs
     return _summarised(found, covariance, keep, ci_prob)
-
-
-def _averaged(found, keep, prob):
-    """Average over rows; the mean stays exact, the sd and interval come from the draws."""
-    mean = found["comparison_mean"].mean("obs")
-    made = found[["comparison"]].mean("obs").assign_attrs(found.attrs)
-    return _summarised(made, False, keep, prob).assign(comparison_mean=mean)
 
 
 def _summarised(found, covariance, keep, prob):

@@ -11,6 +11,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
+from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
@@ -36,6 +37,7 @@ def derivatives(
     *,
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    by: By = None,
     order: Literal[1, 2] = 1,
     draws: int = 1000,
     num_draws: int | None = None,
@@ -129,7 +131,7 @@ def derivatives(
         model,
         idata,
         quantity,
-        points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs),
+        by_rows(model, points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs), by),
         **options,
     )
 

@@ -127,8 +127,8 @@ def importances(
         0 may be negative.
 
         With several classes, all measures but `inverse_lengthscale` have a last dim `class`. With
-        `null`, the mean of each measure over draws has `_null` (null, feature), `_refitted` and
-        `_p` (feature), as in `relevance`.
+        `null`, each measure is averaged over draws, and its reference is added as in `relevance`:
+        `_null` (null, feature), `_refitted` and `_p` (feature).
 
     Raises
     ------

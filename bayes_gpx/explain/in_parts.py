@@ -60,6 +60,11 @@ def in_parts[Verb: Callable](verb: Verb) -> Verb:
         if executor is not None and few and model.training.outputs is None:
             with by_executor(executor):
                 return alone()
+        if options.get("by") is not None:
+            raise ValueError(
+                "by was given, but all rows are explained, one chunk after the other. Leave by "
+                "out, or pass rows of your choice as X_new, without an executor."
+            )
         for name in ("obs", "joint", "exposure"):
             if options.get(name) not in (None, False):
                 raise ValueError(

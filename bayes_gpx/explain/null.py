@@ -128,8 +128,8 @@ def _refuse(model):
     """Raise for rows that no other rows can take the place of."""
     if model.training.streamed or model.joined or model.training.outputs is not None:
         raise ValueError(
-            "null needs a model of one response that was built by itself, from a table in memory. "
-            "Leave null out, or fit a sample of the rows."
+            "null needs a model of one response, of a table in memory, outside of any larger "
+            "pm.Model. Leave null out, or fit a sample of the rows."
         )
 
 

@@ -18,6 +18,11 @@ SHARED = {
     Only these features.""",
     "covariance": """bool
     Add covariances within an observation, named `_cov`.""",
+    "by": """True, str, list of str, series or frame, optional
+    Explain averages over rows instead: of all rows; of rows with equal values in a column, or in
+    several; with equal labels (m,); or sums by the weights in a frame (m, groups), used as given.
+    Linear in f, so exact; draws are joint over groups, and the dim `by` replaces `obs`. For
+    probabilities and rates pass ``on="latent"``.""",
     "joint": """bool
     Draw all observations jointly, at most 5000 quantities.""",
     "keep": """{"draws", "summary"}

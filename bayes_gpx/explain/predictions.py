@@ -12,6 +12,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
+from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.new_responses import NewResponses
@@ -44,6 +45,7 @@ def predictions(
     *,
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    by: By = None,
     on: Literal["response", "latent"] = "response",
     exposure: Column | None = None,
     keep: Literal["draws", "summary"] = "draws",
@@ -148,9 +150,11 @@ def predictions(
     one_of("keep", keep, ("draws", "summary"))
     several = model.specification.classes
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    quantity = quantities.value(model, across=several is not None)
+    joint_classes = several is not None and by is None
+    quantity = quantities.value(model, across=joint_classes)
     given = len(where.X) if X_new is None else len(cast(Sized, X_new))
     exposures = _exposures(model, exposure, where, given)
+    where = by_rows(model, where, by)
     if model.specification.normal or on == "latent":
         return explain(model, idata, quantity, where, **options)
     options |= {"on": "latent", "response": NewResponses(model, exposures)}

@@ -45,8 +45,8 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
         sds, intervals and probabilities are NaN.
 
         For `interactions`, the variables describe `average_interaction`, with a dim `pair`,
-        labelled "a : b", instead of feature, and the coordinates `first` and `second`. Reference
-        distributions in `found` (``null=``) are copied.
+        labelled "a : b", instead of feature, and the coordinates `first` and `second`. The
+        result also contains the reference distributions of `found`, if it has any.
 
     Raises
     ------

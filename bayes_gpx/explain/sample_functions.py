@@ -269,8 +269,8 @@ class RandomFunctions:
         where, bent = replace(where, positions=None), bends(self._model, quantity, on)
         if bent and (self.joint or quantity.square or np.ndim(where.baseline) == 2):
             raise ValueError(
-                f"{quantity.name} of the response needs a kernel with random functions, one "
-                "baseline and order 1. Pass on='latent'."
+                f"{quantity.name} of the response is computed by random functions, which this "
+                "kernel may not have, for one baseline and order 1. Pass on='latent'."
             )
         if self.joint:
             options = {"joint": True, "on": on, **self._options}

@@ -142,11 +142,12 @@ def shapley_values(
     [2]_. Time grows with the cube of the number of features, and with its fourth power for
     covariances.
 
-    Coalitions are enumerated for all other kernels: a Matern kernel of several columns, `Additive`
-    of a categorical column, `Additive` or a power times another kernel, and "polynomial", which has
-    its degree as a hyperparameter (a callable kernel may fix the degree). They are also enumerated
-    for `HSGP` and `RandomFeatures`, the response of classes and counts, the log variance, more than
-    20 baselines, and "permutations".
+    Coalitions are enumerated for all other kernels. Among these are a Matern kernel of several
+    columns, `Additive` of a categorical column, and products of two kernels one of which is
+    `Additive` or a power. "polynomial" belongs here too, because its degree is a hyperparameter; a
+    callable kernel may fix the degree. Coalitions are also enumerated for `HSGP` and
+    `RandomFeatures`, the response of classes and counts, the log variance, more than 20 baselines,
+    and "permutations".
 
     Points that mix x and the baseline may lie far from all data. If features are correlated, f is
     uncertain there, and so are Shapley values.

@@ -12,6 +12,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import quantities
+from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import explain
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
@@ -35,6 +36,7 @@ def weights(
     units: Literal["centred", "original"] = "centred",
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    by: By = None,
     draws: int = 1000,
     num_draws: int | None = None,
     features: Sequence[str] | None = None,
@@ -116,7 +118,7 @@ def weights(
     kind = quantities.weight if units == "centred" else quantities.coefficient
     quantity = kind(model, smooth=smooth)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs, needs_z=False)
-    return explain(model, idata, quantity, where, **options)
+    return explain(model, idata, quantity, by_rows(model, where, by), **options)
 
 
 def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> xr.DataArray:
@@ -142,6 +144,7 @@ def contributions(
     *,
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    by: By = None,
     draws: int = 1000,
     num_draws: int | None = None,
     features: Sequence[str] | None = None,
@@ -220,4 +223,4 @@ def contributions(
     refuse_swapped(model, idata)
     quantity = quantities.contribution(model)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    return explain(model, idata, quantity, where, **options)
+    return explain(model, idata, quantity, by_rows(model, where, by), **options)

@@ -79,16 +79,28 @@ def plot_comparisons(
     title = f"{kind.capitalize()} of the predictions, {prob:.0%} intervals"
     what = f"change [{units}]" if kind == "difference" else kind
     lines = {"at": 1.0 if kind == "ratio" else 0.0, "color": "gray", "linestyle": "C1"}
+    average = "average " if "by" in mean.dims else ""
+    groups = mean["by"].values if "by" in dataset.dims else ["all"]
+    if "by" in mean.dims:
+        each = [
+            (f"{contrast}, {group}" if len(groups) > 1 else contrast, {"contrast": k, "by": g})
+            for k, contrast in enumerate(mean["contrast"].values)
+            for g, group in enumerate(groups)
+        ]
+        names = [short(name, 40) for name, _ in each]
+        mean = xr.concat([mean.isel(at, drop=True) for _, at in each], "contrast")
+        bounds = xr.concat([bounds.isel(at, drop=True) for _, at in each], "contrast")
+        count = len(names)
+    else:
+        names = [short(name) for name in mean["contrast"].values]
     if mean.sizes.get("obs") == 1:
         mean, bounds = mean.squeeze("obs", drop=True), bounds.squeeze("obs", drop=True)
         title += f" of row {dataset['obs'].item()}"
     if "obs" not in mean.dims:
-        average = "" if "obs" in dataset["comparison_mean"].dims else "average "
         lay_out(pc_kwargs, 1, 0.9 + 0.3 * count, backend=backend)
         pc = PlotCollection.wrap(mean, backend=backend, **pc_kwargs)
         pc.map(vertical_zero, "reference", data=mean, alpha=0.6, **lines)
         band = xr.Dataset({"comparison": bounds})
-        names = [short(name) for name in mean["contrast"].values]
         pc.map(names_down, "names", data=mean, names=names, store_artist=False)
         pc.map(bars_across, "interval", data=band, width=3, color="C0")
         pc.map(points_across, "point_estimate", data=mean, color="C0")

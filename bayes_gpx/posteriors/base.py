@@ -197,6 +197,8 @@ class Asked:
         If Z is X, it has an additional column of ones.
     group : tensor (m,) or None
         Codes of the points' groups.
+    weights : tensor (g, m) or None
+        Weights of the points in averages.
     """
 
     X: Any
@@ -205,6 +207,7 @@ class Asked:
     baseline: Any = None
     intercept: bool = False
     group: Any = None
+    weights: Any = None
 
     @cached_property
     def points(self) -> Tensor:

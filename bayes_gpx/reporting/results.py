@@ -444,8 +444,8 @@ class Findings:
     def compared_levels(self):
         """Each level of the categorical columns against the first, on average over some rows."""
         variables = list(self.model.training.X.levels)
-        options = {"variables": variables, "average": True, **self.sampled}
-        return self._of(comparisons, obs=self.some, **options)
+        options = {"variables": variables, "by": True, **self.sampled}
+        return self._of(comparisons, obs=self.some, **options).squeeze("by", drop=True)
 
     @cached_property
     def sloped(self):

@@ -99,7 +99,7 @@ def main(arguments=None):
         carrier,
         X[cause].iloc[few[:COMPARED]],
         variables={"carrier": carriers},
-        average=True,
+        by=True,
         draws=400,
         seed=run.seed,
     )

@@ -37,7 +37,7 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     automatic stochastic
 draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
-    part_stores quantities compiled categorical_values results response_scale new_responses
+    part_stores quantities averages compiled categorical_values results response_scale new_responses
     each_draw evaluate training_rows constraints_met truncated leave_one_out left_out_together
     response_means coalition_values answers log_variance random_functions
 model: named_kernels hyperparameters specification constraints priors lengthscale_prior bound_data

@@ -249,7 +249,7 @@ FUNCTIONS = {
     ),
     "partial_dependence": partial(asked, "partial_dependence", steps=4, **DRAWN),
     "comparisons": partial(compared, **DRAWN),
-    "average comparisons": partial(compared, average=True, on="latent", covariance=True, **DRAWN),
+    "average comparisons": partial(compared, by=True, on="latent", covariance=True, **DRAWN),
     "log_likelihood": partial(trained, "log_likelihood", **QUIET),
     "loo_predictions": partial(trained, "loo_predictions", seed=1, **QUIET),
     "loo_predictions of groups": partial(

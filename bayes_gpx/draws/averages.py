@@ -1,0 +1,143 @@
+"""Averages over rows: which rows belong together, and the operator of their weighted sums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bayes_gpx.aliases import Column, Table, Tensor
+from bayes_gpx.data.dates import date_after
+from bayes_gpx.draws.protocols import ModelLike
+from bayes_gpx.processes import operators
+from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.quantities import Quantity
+
+MOST_GROUPS = 100
+"""Most values of a column or of labels that rows are averaged by."""
+
+type By = bool | str | Sequence[str] | Column | Table | None
+"""What rows are averaged by, as users say it."""
+
+
+class Weights(NamedTuple):
+    """Labels (g,) of groups of rows, and the weight of each row in each of them (g, m)."""
+
+    labels: np.ndarray
+    values: np.ndarray
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """sum_i w_gi q(x_i), an operator of g groups, from the operator of q at rows x_i."""
+
+    operator: Callable
+
+    def __call__(self, asked: Any) -> operators.Operator:
+        """The operator at points with their weights."""
+        return operators.Combination((self.operator(asked),), partial(_summed, asked.weights))
+
+
+def _summed(weights: Tensor, rows: Tensor) -> Tensor:
+    """Weighted sums of rows' components: (m c, k) to (g c, k)."""
+    columns = rows.shape[1]
+    return (weights @ rows.reshape((weights.shape[1], -1))).reshape((-1, columns))
+
+
+def refuse_averages(where: Points) -> None:
+    """Raise where averages were asked for, of a quantity that is not linear in f."""
+    if where.by is not None:
+        raise ValueError("by averages f, not the response. Pass on='latent', or leave by out.")
+
+
+def averaged(quantity: Quantity, weights: Weights) -> Quantity:
+    """The weighted sums of a quantity, without new responses and without deviations beside."""
+    sums = weights.values.sum(axis=1)
+    offset = np.asarray(quantity.offset) * sums[0]
+    if np.any(quantity.offset) and np.ptp(sums) > 1e-9 * max(1.0, np.abs(sums).max()):
+        raise ValueError(
+            f"by has columns of weights that sum to {sums.min():g} up to {sums.max():g}. Scale the "
+            "columns so that all sums are equal, such as 1 for averages and 0 for contrasts."
+        )
+    total = quantity.total and (quantity.total[0], Averaged(quantity.total[1]))
+    return replace(
+        quantity,
+        operator=Averaged(quantity.operator),
+        total=total,
+        offset=offset,
+        noisy=None,
+        beside=None,
+    )
+
+
+def of_groups(where: Points) -> Points:
+    """What a result says of groups in place of rows: their labels and averages of the features."""
+    labels, values = where.by
+    Z_values = None if where.Z_values is None else values @ where.Z_values
+    return replace(where, index=labels, X_values=values @ where.X_values, Z_values=Z_values)
+
+
+def by_rows(model: ModelLike, where: Points, by: By) -> Points:
+    """Points with the weights of their rows in each group, unless `by` is None."""
+    if by is None or by is False:
+        return where
+    m = len(where.X)
+    if by is True:
+        return replace(where, by=Weights(np.array(["all"]), np.full((1, m), 1.0 / m)))
+    if hasattr(by, "columns"):
+        table = np.asarray(_of_rows(where, np.asarray(by)), dtype=float)
+        if not np.isfinite(table).all():
+            raise ValueError("by has weights that are not finite. Pass finite weights.")
+        return replace(where, by=Weights(np.asarray(by.columns), table.T))
+    labels = _labels(model, where, by)
+    known, codes = np.unique(labels, return_inverse=True)
+    if len(known) > MOST_GROUPS:
+        raise ValueError(
+            f"by has {len(known)} different values, but at most {MOST_GROUPS} groups are averaged. "
+            "Pass labels of fewer groups, such as pandas.qcut of the column."
+        )
+    member = codes == np.arange(len(known))[:, None]
+    return replace(where, by=Weights(known, member / member.sum(axis=1, keepdims=True)))
+
+
+def _labels(model, where, by):
+    """A label for each row: of a column, of several, or as given."""
+    training = model.training
+    if isinstance(by, str):
+        frames = {name: (training.X, where.X_values) for name in training.X.sources}
+        if training.Z is not None and not training.tied:
+            frames |= {name: (training.Z, where.Z_values) for name in training.Z.sources}
+        one_of("by", by, frames)
+        return _column(*frames[by], by)
+    values = list(by) if isinstance(by, list | tuple) else np.asarray(by)
+    if isinstance(values, list) and values and all(isinstance(name, str) for name in values):
+        if len(values) != len(where.X) or set(values) <= set(training.X.sources):
+            each = [_labels(model, where, name) for name in values]
+            return np.array([", ".join(map(str, row)) for row in zip(*each, strict=True)])
+    return _of_rows(where, np.asarray(values))
+
+
+def _column(frame: Frame, values: np.ndarray, name: str) -> np.ndarray:
+    own = values[:, np.isin(frame.columns, frame.of_source(name))]
+    if name in frame.levels:
+        return np.asarray(frame.levels[name])[own.argmax(axis=1)]
+    if name in frame.origins:
+        return np.array([str(date_after(frame.origins[name], day)) for day in own[:, 0]])
+    return own[:, 0]
+
+
+def _of_rows(where, values):
+    """Values of the explained rows, of one for each of these or for each row that was passed."""
+    rows = np.arange(len(where.X)) if where.rows is None else where.rows
+    if len(values) == len(where.X):
+        return values
+    if len(rows) and len(values) > rows.max():
+        return values[rows]
+    raise ValueError(f"by has {len(values)} values. Pass one for each of {len(where.X)} rows.")
