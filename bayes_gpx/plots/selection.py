@@ -110,10 +110,15 @@ def _held(dataset, quantities, draws, valued):
 
 
 def refuse_no_dataset(given: Any, verbs: str) -> None:
-    """Raise where a plot is given something else than a Dataset, such as a model or draws."""
+    """Raise where a plot is given something else than a Dataset of rows, such as a model."""
     if not isinstance(given, xr.Dataset):
         raise ValueError(
             f"The plot was given a {type(given).__name__}. Pass the Dataset that {verbs} returned."
+        )
+    if "by" in given.dims and "contrast" not in given.dims:
+        raise ValueError(
+            "The dataset has averages with the dim 'by'. Pass dataset.rename(by='obs'), which is "
+            "plotted like rows."
         )
 
 

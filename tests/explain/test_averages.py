@@ -180,3 +180,13 @@ def test_probabilities_are_averaged_by_joint_draws():
     panel = bx.plot_comparisons(found, backend="matplotlib").viz["plot"].item()
     names = [tick.get_text() for tick in panel.get_yticklabels()]
     assert names == [f"dose 0 → 1, {group}" for group in ("north", "south", "west")]
+
+
+def test_averages_are_plotted_as_rows_once_renamed(model):
+    found = bx.attributions(model, THETA, by=GROUPS, draws=50, seed=1, **QUIET)
+    for plot in (bx.plot_attributions, bx.plot_heatmap):
+        with pytest.raises(ValueError, match=r"rename\(by='obs'\)"):
+            plot(found, backend="none")
+    panels = bx.plot_attributions(found.rename(by="obs"), backend="matplotlib").viz["plot"]
+    assert panels["obs"].values.tolist() == ["north", "south", "west"]
+    assert set(bx.to_pandas(found)["by"]) == {"north", "south", "west"}
