@@ -128,3 +128,15 @@ def test_draws_of_a_singular_covariance_do_not_hang_on_round_off():
     A, z = rng.normal(size=(48, 16)) * np.geomspace(1.0, 1e-2, 16), rng.normal(size=48)
     first, second = (sqrt_psd(B @ B.T) @ z for B in (A, A[:, rng.permutation(16)]))
     assert_allclose(first, second, rtol=0, atol=1e-11)
+
+
+def test_square_roots_of_large_singular_covariances_are_exact():
+    """Of 300 places whose squared exponential covariance has a numerical rank of about 60."""
+    places = np.random.default_rng(2).normal(size=(300, 2))
+    apart = ((places[:, None] - places) ** 2).sum(axis=-1)
+    covariance = 4.0 * np.exp(-apart / 8)
+    root = sqrt_psd(covariance)
+    assert_allclose(root @ root.T, covariance, atol=1e-11)
+    assert (root != 0).any(axis=0).sum() < 150
+    alike = sqrt_psd(np.ones((5, 5)))
+    assert_allclose(np.ptp(alike @ np.ones(5)), 0.0, atol=1e-15)
