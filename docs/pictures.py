@@ -57,7 +57,7 @@ def report():
             own = [str(Path(sys.executable).with_name(command[0])), *command[1:]]
             subprocess.run(own, cwd=folder, check=True)
         options = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-        options += [f"--user-data-dir={folder}/profile", "--window-size=900,790"]
+        options += [f"--user-data-dir={folder}/profile", "--window-size=900,690"]
         options += [f"--screenshot={FOLDER / 'report.png'}", f"file://{folder}/run/report.html"]
         subprocess.run([browser, *options], check=True, capture_output=True)
 
