@@ -270,8 +270,16 @@ def _refuse_averages(model, quantity, where, path, response):
         raise ValueError("path was given with by, but averages are small. Leave path out.")
     if response is not None:
         refuse_averages(where)
+    spec = model.specification
+    deviates = spec.family == "GPX" and quantity.samples is None
+    if deviates and spec.approximation is not None:
+        raise ValueError(
+            f"by is not offered for {quantity.name} of a GPX with an approximation, which keeps no "
+            "joint deviations of rows. Use bx.weights(smooth=True), bx.derivatives or "
+            "bx.attributions, which leave deviations out."
+        )
     size = len(where.X) * quantity.width
-    if size > LARGEST_JOINT and not model.specification.expanded:
+    if size > LARGEST_JOINT and not spec.expanded:
         raise ValueError(
             f"by needs the covariance of {size} quantities, at most {LARGEST_JOINT} for this "
             "model. Average over fewer rows by obs=, or fit with approximation=bx.HSGP(...) or "

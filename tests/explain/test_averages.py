@@ -129,6 +129,17 @@ def test_averages_of_weights_and_contributions():
         assert_allclose(found[f"{name}_sd"].values.T, averages.std(axis=0), rtol=0.06)
 
 
+def test_approximate_weight_functions_are_averaged_without_deviations():
+    model = bx.GPX(X, y, approximation=bx.HSGP([5, 5], 2.0))
+    theta = THETA | {"sigma_w": 0.2}
+    rows = bx.weights(model, theta, smooth=True, **SUMMARY)["weight_mean"]
+    found = bx.weights(model, theta, smooth=True, by=GROUPS, **SUMMARY)["weight_mean"]
+    assert_allclose(found, WEIGHTS @ rows.values, atol=1e-9)
+    for function in (bx.predictions, bx.weights, bx.contributions):
+        with pytest.raises(ValueError, match="leave deviations out"):
+            function(model, theta, by=GROUPS, on="latent", **SUMMARY)
+
+
 def test_columns_name_groups():
     frame = X.assign(
         kind=pd.Categorical(np.resize(["b", "a"], N)), day=pd.date_range("2024-01-01", periods=N)
