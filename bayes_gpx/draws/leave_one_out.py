@@ -179,12 +179,12 @@ def by_row(training: TrainingData, variables: dict, coords: dict, attrs: dict) -
     return table if outputs.asked is None else table.isel(output=outputs.asked, drop=True)
 
 
-def refuse_single_draw(idata: Draws, name: str = "idata") -> None:
-    """Raise for a fit with one draw, which importance weights cannot correct; `name` is its own."""
+def refuse_single_draw(idata: Draws) -> None:
+    """Raise for a fit with one draw, which importance weights cannot correct."""
     if isinstance(idata, xr.DataTree) and "posterior" in idata.children:
         if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1:
             raise ValueError(
-                f"{name} holds one draw, as from fit('map'), but leave-one-out comparison needs "
+                "idata holds one draw, as from fit('map'), but leave-one-out comparison needs "
                 "draws of the posterior. Fit with method='laplace' or method='nuts'."
             )
 

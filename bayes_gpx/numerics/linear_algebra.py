@@ -59,7 +59,7 @@ def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
     try:
         return sd[..., None] * np.linalg.cholesky(correlation)
     except np.linalg.LinAlgError:
-        if correlation.ndim == 2:
+        if correlation.ndim == 2 and np.isfinite(correlation).all():
             return sd[:, None] * _pivoted(correlation)
         values, vectors = np.linalg.eigh(correlation)
     least = values.shape[-1] * np.finfo(float).eps * values[..., -1:]

@@ -138,5 +138,6 @@ def test_square_roots_of_large_singular_covariances_are_exact():
     root = sqrt_psd(covariance)
     assert_allclose(root @ root.T, covariance, atol=1e-11)
     assert (root != 0).any(axis=0).sum() < 150
+    assert np.isnan(sqrt_psd(np.full((3, 3), np.nan))).all()
     alike = sqrt_psd(np.ones((5, 5)))
     assert_allclose(np.ptp(alike @ np.ones(5)), 0.0, atol=1e-15)

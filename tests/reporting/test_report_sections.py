@@ -329,3 +329,13 @@ def test_a_first_rank_that_is_not_clear_is_no_statement(data):
     _, text = told(RANKS, findings)
     clear = "The most relevant feature is" in text
     assert clear == (first >= 0.9) and ("No feature is clearly the most relevant" in text) != clear
+
+
+def test_categories_that_have_weights_at_a_place_are_told_by_their_shares(data):
+    X, y = data
+    places = pd.DataFrame({"east": np.linspace(0.0, 1.0, 40)}, X.index)
+    kind = pd.Categorical(np.resize(["a", "b", "b", "b"], 40))
+    model = bx.GPX(places, y, X[["dose"]].assign(kind=kind))
+    theta = THETA | {"lengthscale": 1.0, "sigma_w": 0.1}
+    _, text = told(OBSERVATIONS, Findings(model, theta, None, None, y_new=None, **OPTIONS))
+    assert "rather than a mixture (a 25%, b 75%): " in text

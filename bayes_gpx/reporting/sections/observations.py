@@ -131,7 +131,10 @@ def _mixture(findings, feature, start):
         if np.isfinite(start):
             return ""
         levels = frame.levels[feature]
-        point = np.atleast_2d(read_baseline(findings.model, findings.baseline)).mean(axis=0)
+        start = frame.values  # contributions start at the averages of Z
+        if not findings.by_place:
+            start = np.atleast_2d(read_baseline(findings.model, findings.baseline))
+        point = start.mean(axis=0)
         own = np.isin(frame.columns, frame.of_source(feature))
         shares = zip(levels, point[own], strict=True)
         named = ", ".join(f"{level} {share:.0%}" for level, share in shares)
