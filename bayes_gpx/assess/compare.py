@@ -141,13 +141,18 @@ def compare(
     >>> bx.compare(fits).index[0]
     'expquad'
     """
-    if baselines:
-        models = {**models, **_baselines(models)}
+    plain = _baselines(models) if baselines else {}
+    models = {**models, **plain} if plain else models
     refuse_incomparable(models)
     _refuse_mixed(models, groups, order, start)
     new = X_new, Z_new, y_new, groups_new
     given = X_new is not None or y_new is not None
-    held_out = {name: _held_out(*models[name], *new) for name in models} if given else {}
+    of_z = X_new if Z_new is None else Z_new, None, y_new, None  # baselines learn from Z, if any
+    held_out = {
+        name: _held_out(*fitted, *(of_z if name in plain else new))
+        for name, fitted in models.items()
+        if given
+    }
     scored = {name: _scored(*fitted, groups, order, start) for name, fitted in models.items()}
     frame = arviz_stats.compare(scored, method=method, round_to="none")
     frame = frame.assign(held_out=np.nan, held_out_se=np.nan)

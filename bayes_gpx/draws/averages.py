@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from bayes_gpx.aliases import Column, Table, Tensor
 from bayes_gpx.data.dates import date_after
@@ -97,6 +98,11 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
             raise ValueError("by has weights that are not finite. Pass finite weights.")
         return replace(where, by=Weights(np.asarray(by.columns), table.T))
     labels = _labels(model, where, by)
+    if pd.isna(labels).any():
+        raise ValueError(
+            f"by has {pd.isna(labels).sum()} missing labels. Give these rows a label, or leave "
+            "them out by obs=."
+        )
     known, codes = np.unique(labels, return_inverse=True)
     if len(known) > MOST_GROUPS:
         raise ValueError(
@@ -135,6 +141,10 @@ def _column(frame: Frame, values: np.ndarray, name: str) -> np.ndarray:
 
 def _of_rows(where, values):
     """Values of the explained rows, of one for each of these or for each row that was passed."""
+    if not values.ndim:
+        raise ValueError(
+            f"by is {values.item()!r}. Pass True, names of columns, labels or a frame of weights."
+        )
     rows = np.arange(len(where.X)) if where.rows is None else where.rows
     if len(values) == len(where.X):
         return values

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from bayes_gpx.aliases import Column, Priors, Table
+from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.streamed import read_data
 from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.model.constraints import Constraint, read_constraints
@@ -338,8 +339,10 @@ def plain_regression(model: Model, kernel: Callable[[int], Any]) -> GP:
             "baselines=True needs one response and a table of features in memory. Leave it out, "
             "and pass your own baselines in models."
         )
-    if training.Z is not None:
-        training = replace(training, X=training.Z, X_scaling=training.Z_scaling)
+    if training.Z is not None and not training.tied:
+        p = training.p - training.intercept
+        center, scale = training.Z_scaling.center[:p], training.Z_scaling.scale[:p]
+        training = replace(training, X=training.Z.first(p), X_scaling=Scaling(center, scale))
     training = replace(training, Z=None, Z_scaling=None, groups=None, z_is_x=False, intercept=False)
     noise = known.observation.hyperparameters
     priors = {name: prior for name, prior in model.priors.items() if name in noise}

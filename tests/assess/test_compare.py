@@ -134,6 +134,18 @@ def test_baselines_are_fitted_as_the_model_is(models):
     assert all(model.fixed["sigma"] == 0.4 for model, _ in _baselines(fits).values())
 
 
+def test_baselines_of_weights_at_a_place_learn_from_the_weighed_columns():
+    Z, Z_new = np.cos(X), np.cos(X_NEW)
+    model = bx.GPX(X, y, Z, intercept=True)
+    fits = {"by place": (model, model.fit("map", **QUIET))}
+    frame = bx.compare(fits, baselines=True, X_new=X_NEW, Z_new=Z_new, y_new=Y_NEW)
+    plain = bx.GP(Z, y)
+    same = bx.compare({"plain": (plain, plain.fit("map", **QUIET))}, baselines=True)
+    names = ["linear model", "mean only"]
+    np.testing.assert_allclose(frame.loc[names, "elpd"], same.loc[names, "elpd"], rtol=1e-4)
+    assert frame["held_out"].notna().all()
+
+
 def test_baselines_of_labels_know_their_shares():
     model = bx.GP(X, np.where(y > 0, "up", "down"), likelihood="bernoulli")
     fits = {"smooth": (model, model.fit("map", **QUIET))}

@@ -174,6 +174,10 @@ def test_averages_that_are_not_linear_are_refused(model):
         bx.derivatives(model, THETA, by="does", **QUIET)
     with pytest.raises(ValueError, match="by has 5 values"):
         bx.derivatives(model, THETA, by=np.arange(5), **QUIET)
+    with pytest.raises(ValueError, match="by is 3"):
+        bx.derivatives(model, THETA, by=3, **QUIET)
+    with pytest.raises(ValueError, match="by has 2 missing labels"):
+        bx.derivatives(model, THETA, by=[np.nan, None, *GROUPS[2:]], **QUIET)
     uneven = pd.DataFrame({"a": np.ones(N), "b": np.zeros(N)})
     scaled = bx.GP(X, y + 5.0)
     with pytest.raises(ValueError, match="sum to 0 up to 18"):
