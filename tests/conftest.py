@@ -1,6 +1,7 @@
 """Small data with structure, and seeds by name."""
 
 import gc
+import sys
 
 import matplotlib as mpl
 import numpy as np
@@ -16,9 +17,11 @@ pytensor.config.traceback__limit = 0
 
 @pytest.fixture(autouse=True)
 def _own_style():
-    """Keep what a test sets of matplotlib's style, as scripts do, from the tests after it."""
+    """Keep a test's style and open figures of matplotlib from the tests after it."""
     with mpl.rc_context():
         yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
 
 
 @pytest.fixture
