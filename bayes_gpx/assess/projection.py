@@ -15,9 +15,8 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.compiled import Structure, compiled, data_of
+from bayes_gpx.draws.each_draw import at_training_rows, for_threads
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
-from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.inference.datatree import as_tree, name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.optimise import ascend
@@ -33,6 +32,10 @@ CLOSE = 1e-8
 
 Smaller values double the time if features hardly matter, and gain less than 1e-6 nats a row.
 """
+
+
+AIM = "jitter", "target_mean", "target_variance"
+"""What a divergence is given: mean and variance of each response from the others, (n,)."""
 
 
 class Reference(NamedTuple):
@@ -85,16 +88,13 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
     kept = np.isin(model.training.X.columns, submodel.training.X.columns)
     scales = _Scales(submodel)
     starts = [_of_columns(theta, submodel, kept) for _, theta in reference.hyper]
-    structure = Structure.of(submodel, _as_draws(starts))
-    data = data_of(submodel, structure)
-    names = ("jitter", "target_mean", "target_variance", *data)
-    staged = compiled(structure, _divergence, names, buffered=True)
     jitter = np.asarray(reference.jitter)
+    changing = dict(zip(AIM, (jitter, reference.mean[0], reference.variance[0]), strict=True))
+    divergence = for_threads(submodel, _as_draws(starts), _divergence, changing)
 
     def projected(k):
-        target = jitter, reference.mean[k], reference.variance[k]
-        evaluate = staged.given(*data.values())
-        climb = _Climb(scales, starts[k], lambda *theta: evaluate(*theta, *target))
+        target, own = (jitter, reference.mean[k], reference.variance[k]), divergence()
+        climb = _Climb(scales, starts[k], lambda *theta: own(*theta, *target))
         return ascend(climb, {}, CLOSE)
 
     workers = min(size, parallel_densities(n))
@@ -135,7 +135,7 @@ def _left_out(draw):
 def _divergence(draw):
     """Divergence of two normals, summed over rows, and its slope in each hyperparameter."""
     (mean, variance), theta = _moments(draw), draw.given.theta
-    aim, wide = draw.target
+    aim, wide = (draw.changing[name] for name in AIM[1:])
     ratio = wide / variance
     apart = 0.5 * (ratio - 1.0 - pt.log(ratio) + pt.sqr(mean - aim) / variance).sum()
     return [apart, *pt.grad(apart, list(theta.values()), disconnected_inputs="ignore")]

@@ -10,7 +10,7 @@ import xarray as xr
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.points import points
-from bayes_gpx.draws.response_scale import responds, response_units
+from bayes_gpx.draws.scales import responds, response_units
 from bayes_gpx.explain.predictions import predictions
 
 REMOVABLE = ("attribution", "contribution")
@@ -53,7 +53,9 @@ class Without:
         self._groups = None
         if training.groups is not None:
             labels = training.groups.labels if X_new is None else np.asarray(groups_new)
-            self._groups = np.asarray(labels)[where.group if X_new is None else where.rows]
+            self._groups = np.asarray(labels)[
+                where.inputs["group"] if X_new is None else where.rows
+            ]
         self._name = "response_mean" if _of_response(model, dataset) else "f_mean"
         options = ASKED | {"num_draws": num_draws, "progressbar": progressbar}
         self._ask = partial(predictions, model, idata, **options)

@@ -14,13 +14,12 @@ import xarray as xr
 
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.training import TrainingData
-from bayes_gpx.draws import quantities
-from bayes_gpx.draws.compiled import Structure, compiled, data_of
-from bayes_gpx.draws.each_draw import factors_of, symbols_of
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.each_draw import each_draw
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.draws.points import from_baseline, points
-from bayes_gpx.draws.quantities import Quantity
+from bayes_gpx.draws.questions import Question
 from bayes_gpx.explain.attributions import attributions
 from bayes_gpx.explain.derivatives import derivatives
 from bayes_gpx.explain.predictions import predictions
@@ -32,18 +31,18 @@ from bayes_gpx.processes.operators import stack
 
 
 def _attribution(model):
-    return quantities.attribution(model, "mean", "exact", None)
+    return questions.attribution(model, "mean", "exact", None)
 
 
 LINEAR: dict[str, tuple[Callable, Callable]] = {
-    "f": (quantities.value, predictions),
-    "derivative": (quantities.derivative, derivatives),
+    "f": (questions.value, predictions),
+    "derivative": (questions.derivative, derivatives),
     "attribution": (
-        lambda model: quantities.attribution(model, "mean", "exact", None),
+        lambda model: questions.attribution(model, "mean", "exact", None),
         attributions,
     ),
-    "weight": (quantities.weight, weights),
-    "contribution": (quantities.contribution, contributions),
+    "weight": (questions.weight, weights),
+    "contribution": (questions.contribution, contributions),
 }
 """Quantities that are linear in the process: name, quantity and explanation function."""
 
@@ -64,12 +63,9 @@ class _JointMoments:
 
     def __call__(self, draw: OneDraw) -> list:
         """Mean and covariance of the posterior, or the covariance alone of the prior."""
-        asked = cast(Asked, draw.asked)
-        rows = np.array(self.rows)
-        by_row = {"Z": asked.Z, "positions": asked.positions, "group": asked.group}
-        picked = {name: v[rows] for name, v in by_row.items() if v is not None}
-        f, other = self.operators
-        some = replace(asked, X=asked.X[rows], **picked)
+        asked, f, other = cast(Asked, draw.asked), *self.operators
+        by_row = {name: v for name, v in asked.inputs.items() if name != "baseline"}
+        some = asked.at(**{name: v[np.array(self.rows)] for name, v in by_row.items()})
         L = stack(f(asked), other(some))
         if self.posterior:
             found = draw.posterior()(L)
@@ -154,7 +150,7 @@ class Replicates:
         columns = () if classes is None else (classes,)
         for name in self.names:
             asked = self._asked[name]
-            mean, cov = self._joint(hyper, theta, asked.operator)
+            mean, cov = self._joint(hyper, asked.operator)
             if f is None:
                 shape = (training.n, *columns)
                 f = _drawn(mean[: training.n], cov[: training.n, : training.n], shape, rng)
@@ -180,7 +176,7 @@ class Replicates:
         return self.model.of_rows(_twice(training, y)), training.n
 
     @cached_property
-    def _asked(self) -> dict[str, Quantity]:
+    def _asked(self) -> dict[str, Question]:
         return {name: LINEAR[name][0](self.model) for name in self.names}
 
     def _drawn_hyperparameters(self, rng, seed):
@@ -194,29 +190,17 @@ class Replicates:
         inferred = [n for n in self.model.hyperparameters if n not in self.model.fixed]
         return {name: hyper.values[name][at] for name in inferred}
 
-    def _joint(self, hyper, theta, operator):
+    def _joint(self, hyper, operator):
         """Joint mean and covariance, on the model's scale, of f at all rows and of the quantity."""
-        model, n = self.model, self.model.training.n
-        structure = Structure.of(model, hyper)
+        model, posterior = self.model, self.posterior is not None
         where = from_baseline(model, points(model), "mean")
-        posterior = self.posterior is not None
-        data = data_of(model, structure, None if posterior else model.training.rows(np.arange(n)))
-        at_points, start = symbols_of(where)
-        own = {} if posterior else {"positions": where.positions}
-        both = quantities.value(model).operator, operator
+        where = where.having(positions=None) if posterior else where
+        both = questions.value(model).operator, operator
         build = _JointMoments(both, tuple(self.rows.tolist()), posterior)
-        given = [*theta.values()]
-        if not posterior:
-            names = ("jitter", *data, *start, *at_points, *own)
-            arguments = [*data.values(), *start.values(), *at_points.values(), *own.values()]
-            (cov,) = compiled(structure, build, names).given(*arguments)(*given, np.zeros(()))
-            return np.zeros(len(cov)), cov
-        (alpha, root), jitter = factors_of(model, structure, data)(given)
-        names = ("jitter", "alpha", "root", *data, *start, *at_points)
-        function = compiled(structure, build, names).given(
-            *data.values(), *start.values(), *at_points.values()
+        (*_, found, _), *_ = each_draw(
+            model, hyper, build, where, size_of=lambda _: len(where.X), conditioned=posterior
         )
-        return function(*given, np.asarray(jitter), alpha, root)
+        return found if posterior else (np.zeros(len(found[0])), found[0])
 
     def _both(self, model, idata, truth, rows, seed):
         """Truths and draws of every quantity, by name."""
@@ -299,7 +283,7 @@ def _in_units(part, quantity):
         np.reshape(quantity.offset, by_component) if np.ndim(quantity.offset) else quantity.offset
     )
     values = factor * mixed + offset
-    return values if quantity.components is not None else values[:, 0]
+    return values if quantity.axes else values[:, 0]
 
 
 def _twice(training: TrainingData, y: np.ndarray) -> TrainingData:

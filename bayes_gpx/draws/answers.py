@@ -1,33 +1,33 @@
-"""Gather numbers without a variance: values of random functions, or of single draws."""
+"""Gather answers that are numbers without a variance: of random functions, or of single draws."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.evaluate import by_class, joined
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.evaluate import DEPENDENCE, finished, refuse_classes_in_store
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
-from bayes_gpx.draws.mixtures import Conditional
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.draws.results import ResultBuilder
+from bayes_gpx.draws.results import Result
 from bayes_gpx.draws.stores import Memory, Store
+from bayes_gpx.draws.views import expectations
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.draws.points import Points
-    from bayes_gpx.draws.quantities import Quantity
+    from bayes_gpx.draws.views import Answers, AtCoalitions, AtRows, ByChainRule
 
 
 def gathered(
     model: ModelLike,
-    quantity: Quantity,
-    where: Points,
+    view: AtRows,
     shape: tuple[int, int],
-    answers: Iterable[tuple[int, Any, Sequence[np.ndarray]]],
+    answers: Answers,
     *,
     features: Sequence[str] | None = None,
     covariance: bool = False,
@@ -35,30 +35,68 @@ def gathered(
     path: str | PathLike | None = None,
     ci_prob: float | None = None,
 ) -> tuple[xr.Dataset, Memory | Store]:
-    """Gather answers about a quantity at points: their draws, means, sds and covariances.
+    """Gather answers about rows: their draws, means, sds and covariances.
 
-    `shape` is the number of chains, and of answers in each. `answers` yields the number of an
-    answer, rows of `where`, and components with their total, if any. Intervals are quantiles of the
-    draws.
+    `shape` is the number of chains, and of answers in each. Intervals are quantiles of the draws.
     """
     one_of("keep", keep, ("draws", "summary"))
-    c, m, sampled = quantity.width, len(where.X), keep == "draws"
-    streamed = path if sampled else None
-    builders = by_class(model, streamed, lambda: ResultBuilder(quantity, features, m, covariance))
-    shapes = [g.shapes((*shape, m)) if sampled else {} for g in builders]
-    place = Memory(shapes, None) if streamed is None else Store(streamed, shapes[0], None)
+    question, c, m = view.question, view.latent.width, len(view.where.X)
+    result = Result(model, question, view.where, features=features, covariance=covariance)
+    shapes = result.shapes((*shape, m)) if keep == "draws" else {}
+    place: Memory | Store = Memory(shapes, None)
+    if path is not None and shapes:
+        refuse_classes_in_store(model)
+        place = Store(path, shapes, None)
+    labels = range(max(1, len(result.classes)))
     for number, rows, (mean, *total) in answers:
-        size, kept = np.size(mean) // (c * len(builders)), (*divmod(number, shape[1]), rows)
+        size, at = np.size(mean) // (c * len(labels)), (*divmod(number, shape[1]), rows)
         none = np.zeros((size, c, c))  # an answer is a normal without variance
-        for label, own in enumerate(builders):
-            of_all = mean, *total
-            of_one, *its_total = of_all if len(builders) == 1 else (v[:, label] for v in of_all)
-            part = Conditional(np.ravel(of_one), none, "block", own.drawn, quantity)
-            own.add(rows, part, None, [*its_total, np.zeros(size)])
-            if not sampled:
+        for label in labels:
+            own, *its_total = [v[:, label] if result.classes else v for v in (mean, *total)]
+            part = question.in_units(np.ravel(own), none, result.drawn)
+            whole = (its_total[0], np.zeros(size)) if its_total else None
+            result.add(rows, part, total=whole, label=label)
+            if not shapes:
                 continue
-            certain = np.zeros((1, 1, *part.mean.shape))
-            for name, array in own.sample(part, None, certain).items():
-                place.arrays[label][name][kept] = array[0]
-    found = joined(model, builders, where, place)
+            which = (label,) if result.classes else ()
+            certain = np.zeros((1, 1, *part[0].shape))
+            for name, array in result.sample(part, certain).items():
+                place.arrays[name][(*at, ..., *which) if which else at] = array[0]
+    found = result.dataset(place.held)
     return found.assign_attrs(ci_prob=interval_probability(ci_prob)), place
+
+
+def of_each_draw(
+    model: ModelLike,
+    idata: Draws,
+    view: ByChainRule | AtCoalitions,
+    *,
+    num_draws: int | None = None,
+    seed: int | None = None,
+    progressbar: bool = True,
+    **options: Any,
+) -> xr.Dataset:
+    """The log variance: one value for each hyperparameter draw; options as in `gathered`.
+
+    Raises ValueError for options of conditional draws, which do not exist here.
+    """
+    unused = [name for name in ("draws", "joint") if options.pop(name, None)]
+    if unused:
+        raise ValueError(
+            f"of='log_variance' is one number for each draw of the hyperparameters, without "
+            f"{' and '.join(unused)}; leave them out."
+        )
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    shape, question = (len(hyper.chain), len(hyper.draw)), view.question
+    answers = expectations(model, hyper, view, progressbar)
+    found, place = gathered(model, view, shape, answers, **options)
+    if len(hyper) == 1:  # one draw has no spread
+        sds = [name for name in found if str(name).endswith(("_sd", "_cov"))]
+        found = found.assign({name: found[name] * np.nan for name in sds})
+    attrs = {
+        "of": "log_variance",
+        "dependence": DEPENDENCE[True].format("feature"),
+        "samples": "new samples",
+        "moments": "of the draws of the hyperparameters, given which it is one number",
+    }
+    return finished(found, model, question, hyper, 1, place, attrs)

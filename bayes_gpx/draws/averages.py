@@ -19,7 +19,7 @@ from bayes_gpx.validation import one_of
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
     from bayes_gpx.draws.points import Points
-    from bayes_gpx.draws.quantities import Quantity
+    from bayes_gpx.draws.questions import Question
 
 MOST_GROUPS = 100
 """Most values of a column or of labels that rows are averaged by."""
@@ -43,7 +43,7 @@ class Averaged:
 
     def __call__(self, asked: Any) -> operators.Operator:
         """The operator at points with their weights."""
-        return operators.Combination((self.operator(asked),), partial(_summed, asked.weights))
+        return operators.Combination((self.operator(asked),), partial(_summed, asked["weights"]))
 
 
 def _summed(weights: Tensor, rows: Tensor) -> Tensor:
@@ -53,24 +53,24 @@ def _summed(weights: Tensor, rows: Tensor) -> Tensor:
 
 
 def refuse_averages(where: Points) -> None:
-    """Raise where averages were asked for, of a quantity that is not linear in f."""
+    """Raise where averages were asked for, of a question that is not linear in f."""
     if where.by is not None:
         raise ValueError("by averages f, not the response. Pass on='latent', or leave by out.")
 
 
-def averaged(quantity: Quantity, weights: Weights) -> Quantity:
-    """The weighted sums of a quantity, without new responses and without deviations beside."""
+def averaged(question: Question, weights: Weights) -> Question:
+    """The weighted sums of a question, without new responses and without deviations beside."""
     sums = weights.values.sum(axis=1)
-    offset = np.asarray(quantity.offset) * sums[0]
-    if np.any(quantity.offset) and np.ptp(sums) > 1e-9 * max(1.0, np.abs(sums).max()):
+    offset = np.asarray(question.offset) * sums[0]
+    if np.any(question.offset) and np.ptp(sums) > 1e-9 * max(1.0, np.abs(sums).max()):
         raise ValueError(
             f"by has columns of weights that sum to {sums.min():g} up to {sums.max():g}. Scale the "
             "columns so that all sums are equal, such as 1 for averages and 0 for contrasts."
         )
-    total = quantity.total and (quantity.total[0], Averaged(quantity.total[1]))
+    total = question.total and (question.total[0], Averaged(question.total[1]))
     return replace(
-        quantity,
-        operator=Averaged(quantity.operator),
+        question,
+        operator=Averaged(question.operator),
         total=total,
         offset=offset,
         noisy=None,
@@ -91,12 +91,12 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
         return where
     m = len(where.X)
     if by is True:
-        return replace(where, by=Weights(np.array(["all"]), np.full((1, m), 1.0 / m)))
+        return _with(where, np.array(["all"]), np.full((1, m), 1.0 / m))
     if hasattr(by, "columns"):
         table = np.asarray(_of_rows(where, np.asarray(by)), dtype=float)
         if not np.isfinite(table).all():
             raise ValueError("by has weights that are not finite. Pass finite weights.")
-        return replace(where, by=Weights(np.asarray(by.columns), table.T))
+        return _with(where, np.asarray(by.columns), table.T)
     labels = _labels(model, where, by)
     if pd.isna(labels).any():
         raise ValueError(
@@ -110,7 +110,12 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
             "Pass labels of fewer groups, such as pandas.qcut of the column."
         )
     member = codes == np.arange(len(known))[:, None]
-    return replace(where, by=Weights(known, member / member.sum(axis=1, keepdims=True)))
+    return _with(where, known, member / member.sum(axis=1, keepdims=True))
+
+
+def _with(where, labels, values):
+    """The points with weights, which operators are given."""
+    return replace(where, by=Weights(labels, values), common=where.common | {"weights": values})
 
 
 def _labels(model, where, by):

@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy.special import ndtr
 
-from bayes_gpx.draws.training_rows import at_training_rows
+from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.system.warning import warn
 
 if TYPE_CHECKING:

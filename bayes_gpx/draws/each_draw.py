@@ -1,42 +1,83 @@
-"""Evaluate a request for each hyperparameter draw, at points in blocks of rows.
+"""Graphs of one draw, compiled once, and evaluated for every draw and block of rows.
 
-Draws are evaluated one by one, or in blocks as tasks of an executor if there are few rows. The
-result for a draw does not depend on its block, so blocks may have any length.
+Graphs are functions of numbers, shared by all models of one structure: neither new points nor a
+second model of the same kind compile anything. Draws are evaluated one by one, or in blocks as
+tasks of an executor if there are few rows. The result for a draw does not depend on its block, so
+blocks may have any length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, fields
+from functools import lru_cache, partial
 from itertools import batched, chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.replace import graph_replace
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.data.streamed import StreamedData
-from bayes_gpx.draws.compiled import Structure, compiled, data_of
-from bayes_gpx.draws.protocols import ModelLike
+from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
+from bayes_gpx.draws.protocols import ModelLike, SpecificationLike
+from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.linear_algebra import with_jitter
-from bayes_gpx.numerics.threads import BLAS, blas_threads
+from bayes_gpx.numerics.partial_evaluation import Staged
+from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.row_sums import PARTS
+from bayes_gpx.numerics.threads import BLAS, LOCK, THREADED_FROM, blas_threads, parallel_densities
+from bayes_gpx.posteriors.base import (
+    Asked,
+    Conditioning,
+    Found,
+    OneDraw,
+    inducing_operator,
+    symbols_of_rows,
+)
+from bayes_gpx.posteriors.evidence.sums import Sums
+from bayes_gpx.processes.grouped_process import in_groups
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.memory import in_words, refuse_beyond
 from bayes_gpx.system.tasks import in_turn
 
 if TYPE_CHECKING:
-    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+    from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.points import Points
-    from bayes_gpx.posteriors.base import Build
+    from bayes_gpx.posteriors.base import Build, Strategy
+
+BUFFERED_BELOW = 1000
+"""Rows below which keeping arrays is worth its memory: it saves a third of the time."""
+
+BLOCK_BYTES = 32 * 2**20
+"""Size of the largest array that a block of rows may need."""
+
+TURN = 20
+"""Draws that a thread evaluates in a row, where several threads share them."""
 
 LONG_ENOUGH = 0.3
 """Shortest time of a task in seconds: sending it and its result takes milliseconds."""
 
 MOST_TOGETHER = 100
 """Most draws of a task, so all processes share them."""
+
+WIDE = {"X", "U", "baseline", "corners"}
+"""Inputs whose last axis has the features of X, which graphs know the number of."""
+
+type Case = tuple[int, dict[str, Any]]
+"""What else a draw is evaluated at, and its number: the code of a class, or a random function."""
+
+type Cases = Sequence[Case] | Callable[[int], Sequence[Case]]
+"""Cases of every draw, or of the draw of a number."""
+
+ONCE: tuple[Case, ...] = ((0, {}),)
+"""The cases of a draw that is evaluated once."""
 
 _EXECUTOR: ContextVar[Executor | None] = ContextVar("executor", default=None)
 
@@ -51,24 +92,179 @@ def by_executor(executor: Executor) -> Iterator[None]:
         _EXECUTOR.reset(token)
 
 
-def draws_together(seconds: float) -> int:
-    """How many draws a task has, where one takes so many seconds."""
-    return int(min(max(1.0, np.ceil(LONG_ENOUGH / max(seconds, 1e-9))), MOST_TOGETHER))
+@dataclass(frozen=True)
+class Structure:
+    """Everything that determines a model's graphs; the key of compiled functions.
 
-
-def factors_of(model: ModelLike, structure: Structure, data: dict[str, Any]) -> Callable:
-    """Function from a list of hyperparameters to (alpha, root) and their jitter.
-
-    Out-of-core rows are read once for each list, and the results are kept.
+    A callable kernel may depend on anything, so its result, and the variables below it, belong to
+    the structure: two models share functions only if their kernels have names.
     """
-    factors = _factors(structure, data)
-    return partial(_once, model.found, factors) if "parts" in data else factors
+
+    specification: SpecificationLike
+    made_of: tuple
+    hyperparameters: tuple
+    d: int
+    p: int
+    called_kernel: object
+    own_variables: tuple
+    intercept: bool
+    buffered: bool
+
+    @staticmethod
+    def of(model: ModelLike, hyper: HyperparameterDraws) -> Structure:
+        """Structure of a model with these hyperparameters and latent values."""
+        return Structure(
+            model.specification,
+            model.specification.made_of,
+            tuple((name, values.ndim - 2) for name, values in hyper.values.items()),
+            model.training.d,
+            model.training.p,
+            model.called_kernel,
+            model.own_variables,
+            model.training.intercept,
+            model.training.n < BUFFERED_BELOW,
+        )
+
+    def __reduce__(self):
+        """Pickle without the objects of names, which the receiving process has."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_of"}
+        return _restored, (own,)
+
+    @property
+    def strategy(self) -> Strategy:
+        """How the data become a posterior."""
+        return self.specification.strategy_of(dict(self.hyperparameters))
 
 
-def _factors(structure, data):
-    staged = compiled(structure, _factorise, ("jitter", *data), buffered=True)
+def _restored(own: dict[str, Any]) -> Structure:
+    return Structure(made_of=own["specification"].made_of, **own)
+
+
+def compiled(
+    structure: Structure,
+    build: Build,
+    changing: Mapping[str, Any],
+    data: Mapping[str, Any],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    buffered: bool = False,
+) -> Staged:
+    """Compile a build function's graphs for values such as these.
+
+    `build` is hashable and maps `bayes_gpx.posteriors.base.OneDraw` to graphs. They are functions
+    of the hyperparameters and the `changing` values, which change from call to call; everything
+    that depends on `data` and the `inputs` of a question alone is computed once for all draws.
+    `buffered` keeps intermediate arrays between calls, if the structure allows it.
+    """
+    kinds = [None if v is None else _kinds(v) for v in (changing, data, inputs)]
+    with LOCK:
+        return _compiled(structure, build, *kinds, buffered)
+
+
+def _kinds(values):
+    """Name and kind of each value: the type of its symbol, or type and dimensions of an array."""
+    return tuple((name, _kind(value)) for name, value in values.items())
+
+
+def _kind(value):
+    if isinstance(value, np.random.Generator):
+        return pt.random.type.random_generator_type
+    if isinstance(value, StreamedData):
+        return PARTS
+    return value.dtype.str, value.ndim
+
+
+def _symbols(kinds, d):
+    return {
+        name: kind(name)
+        if not isinstance(kind, tuple)
+        else pt.tensor(
+            name,
+            dtype=np.dtype(kind[0]).name,
+            shape=(*(None,) * (kind[1] - 1), d) if name in WIDE else (None,) * kind[1],
+        )
+        for name, kind in kinds
+    }
+
+
+@lru_cache(maxsize=256)
+def _compiled(structure, build, changing, data, inputs, buffered):
+    theta = {
+        name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
+        for name, ndim in structure.hyperparameters
+    }
+    symbols = [_symbols(kinds or (), structure.d) for kinds in (changing, data, inputs)]
+    asked = None if inputs is None else Asked(symbols[2], structure.intercept)
+    # PyTensor would note of each node which line made it, a tenth to a fifth of the time.
+    with pytensor.config.change_flags(traceback__limit=0):
+        outputs = build(_one_draw(structure, theta, symbols[0], symbols[1], asked))
+    own = {rv: theta[rv.name] for rv in structure.own_variables}
+    outputs = graph_replace(outputs, own, strict=False) if own else outputs
+    mode = BUFFERED_MODE if buffered and structure.buffered else MODE
+    fixed = [*symbols[1].values(), *symbols[2].values()]
+    return Staged([*theta.values(), *symbols[0].values()], fixed, outputs, mode)
+
+
+def _one_draw(structure, theta, changing, data, asked):
+    """The symbols of one draw, each in its place."""
+    specification = structure.specification
+    if "parts" in data:
+        p = structure.p if specification.family == "GPX" else None
+        data = data | symbols_of_rows(structure.d, p, exposed=not specification.normal)
+    known = data.get
+    sums = Sums(*(data[name] for name in Sums._fields)) if "gram" in data else None
+    prior = specification.prior(
+        theta, structure.d, structure.called_kernel, known("corners"), structure.p
+    )
+    given = Conditioning(
+        prior,
+        specification.observation,
+        specification.of_outputs(theta, known("group")),
+        in_groups(data["X"], data["group"]) if "group" in data else known("X"),
+        known("y"),
+        known("Z"),
+        known("exposure"),
+        inducing_operator(known("U"), known("U_Z")),
+        changing["jitter"],
+        sums,
+        specification.constraints,
+        known("parts"),
+    )
+    found = Found(changing["alpha"], changing.get("root")) if "alpha" in changing else None
+    return OneDraw(structure.strategy, given, found, asked, changing, known("groups"))
+
+
+def data_of(
+    model: ModelLike, structure: Structure, rows: TrainingData | None = None
+) -> dict[str, Any]:
+    """Data that a model conditions on, by name: arrays, or out-of-core rows.
+
+    With `rows`, only these rows, if the strategy needs nothing but sums over all rows.
+    """
+    corners = {"corners": model.training.corners} if model.specification.expanded else {}
+    if not structure.strategy.by_sums:
+        streamed, training = model.training.streamed, model.training
+        known: dict = {"parts": training} if streamed else training.scaled()
+        return {**known, **model.inducing, **corners}
+    own = {} if rows is None else rows.scaled()
+    return {**own, **corners, **model.sums}
+
+
+def _factors(structure: Structure, data: dict[str, Any]) -> Callable:
+    """Function from a list of hyperparameters to (alpha, root) and their jitter."""
+    staged = compiled(structure, _factorise, {"jitter": np.zeros(())}, data, buffered=True)
     factorise = staged.given(*data.values())
     return lambda given: with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
+
+
+def _factorise(draw):
+    return [*draw.strategy.condition(draw.given)]
+
+
+def _kept_factors(model: ModelLike, structure: Structure, data: dict[str, Any]) -> Callable:
+    """As `_factors`; out-of-core rows are read once for each list, and the results are kept."""
+    factors = _factors(structure, data)
+    return partial(_once, model.found, factors) if "parts" in data else factors
 
 
 def _once(found, factors, given):
@@ -92,7 +288,7 @@ def condition_on_parts(model: ModelLike, hyper: HyperparameterDraws) -> dict[str
     structure = Structure.of(model, hyper)
     if structure.strategy.by_sums:
         return {}
-    factors = factors_of(model, structure, data_of(model, structure))
+    factors = _kept_factors(model, structure, data_of(model, structure))
     draws = [[*theta.values()] for _, theta in hyper]
     with blas_threads(model.training.n):
         for given in draws:
@@ -100,134 +296,251 @@ def condition_on_parts(model: ModelLike, hyper: HyperparameterDraws) -> dict[str
     return {key: model.found[key] for key in map(lambda given: digest(*given), draws)}
 
 
-def symbols_of(where: Points) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Values of the symbols for points: one row for each, and common to all."""
-    at_points, start = {"X_new": where.X}, {}
-    if where.Z is not None:
-        at_points["Z_new"] = where.Z
-    if where.group is not None:
-        at_points["group_new"] = where.group
-    if where.baseline is not None:
-        start["baseline" if where.baseline.ndim == 1 else "baselines"] = where.baseline
-    if where.by is not None:
-        start["weights"] = where.by.values
-    return at_points, start
+def draws_together(seconds: float) -> int:
+    """How many draws a task has, where one takes so many seconds."""
+    return int(min(max(1.0, np.ceil(LONG_ENOUGH / max(seconds, 1e-9))), MOST_TOGETHER))
 
 
-def _factorise(draw):
-    return [*draw.strategy.condition(draw.given)]
+def rows_within(bytes_of_row: int) -> int:
+    """How many rows a block has, by the bytes that each of them needs."""
+    return max(1, BLOCK_BYTES // bytes_of_row)
 
 
-def in_blocks(
+def keep_freed_memory() -> None:
+    """Make the C library keep freed memory, by freeing one block of just under 32 MiB.
+
+    Until glibc has freed a block of this size, it returns blocks to the system and takes them again
+    page by page, half of the time of an explanation.
+    """
+    np.empty(32 * 2**20 - 2**16, np.uint8)
+
+
+def each_draw(
     model: ModelLike,
     hyper: HyperparameterDraws,
-    tracked: Iterable[tuple],
     build: Build,
-    where: Points,
-    size_of: Callable[[int], int],
-    labels: Sequence[int] = (),
-    first: int = 0,
-) -> Iterator[tuple]:
-    """Evaluate a build function at points, for each draw and block of rows.
+    where: Points | None = None,
+    *,
+    size_of: Callable[[int], int] = lambda known: 1,
+    cases: Cases = ONCE,
+    conditioned: bool = True,
+    only: Collection[int] | None = None,
+    begun: tuple[int, int] = (0, 0),
+    description: str = "",
+    progressbar: bool = False,
+) -> Iterator[tuple[int, Mapping[str, Any], slice, int, list[np.ndarray], float]]:
+    """Evaluate a build function for each draw, block of rows and case.
 
-    `size_of` is given the length of alpha and returns how many rows a block has. Rows before the
-    `first` are left out of the first draw. Inside of `by_executor` all draws but the first two,
-    which say how long one takes, are in tasks.
+    `size_of` is given the length of alpha and returns how many rows a block has. `cases` are those
+    of all draws, or a function from a draw's number to its cases. A build function without alpha
+    and root is not `conditioned`; blocks are then the outer loop. `only` picks draws by number;
+    `begun` are the number of draws, and of rows of the next, that are left out. Inside of
+    `by_executor` all draws but the first two, which say how long one takes, are in tasks.
 
     Yields
     ------
-    position, hyperparameters, rows, class (0 without `labels`), arrays, jitter
+    number of the draw, hyperparameters, rows, number of the case, arrays, jitter
     """
     structure = Structure.of(model, hyper)
-    at_points, common = symbols_of(where)
-    if where.positions is not None:
-        at_points["positions"] = where.positions
     data = data_of(model, structure)
-    factors = factors_of(model, structure, data)
-    executor = None if "parts" in data else _EXECUTOR.get()
+    factors = _kept_factors(model, structure, data) if conditioned else None
     if isinstance(model.training, StreamedData) and model.training.part is not None:
         data = {**{n: v for n, v in data.items() if n != "parts"}, **model.training.part.scaled()}
-    asked = _Asked(structure, build, data, at_points, common, (*labels,))
-    draws, m, function = iter(tracked), len(where.X), None
-    blocks: list[slice] = []
-    seconds = 0.0
-    for number, (at, theta) in enumerate(draws):
-        begun = perf_counter()
-        known, jitter = factors([*theta.values()])
-        if function is None:
-            size = size_of(len(known[0]))
-            blocks = [slice(start, min(start + size, m)) for start in range(0, m, size)]
-            function = asked.function(blocks)
-        own = model.specification.of_outputs(theta, model.training.code)
-        some = [rows for rows in blocks if rows.start >= first]
-        parts = asked.of_draw(function, theta, known, jitter, some)
-        if executor is not None:
-            parts = _copied(parts)
-            seconds = perf_counter() - begun
-        for rows, label, found in parts:
-            yield at, own, rows, label, found, jitter
-        first = 0
-        if executor is not None and number == 1:  # the first may have compiled
-            break
-    several = batched(draws, draws_together(seconds))
-    tasks = in_turn(_of_several, (asked, blocks), ((each,) for each in several), executor)
-    for at, theta, jitter, parts in chain.from_iterable(tasks):
-        own = model.specification.of_outputs(theta, model.training.code)
-        for rows, label, found in parts:
-            yield at, own, rows, label, found, jitter
+    executor = None if "parts" in data or callable(cases) else _EXECUTOR.get()
+    inputs = ({}, None) if where is None else (where.common, where.inputs)
+    shared = structure, build, data, *inputs
+    draws = [(k, theta) for k, (_, theta) in enumerate(hyper) if only is None or k in only]
+    draws, m = draws[begun[0] :], 1 if where is None else len(where.X)
+    of_outputs = partial(model.specification.of_outputs, codes=model.training.code)
+    keep_freed_memory()
+    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
+        if factors is None:
+            blocks = _blocks(m, size_of(0))
+            for rows in progress.track(blocks, total=len(blocks), description=description):
+                kept: dict[int, Callable] = {}
+                for number, theta in draws:
+                    state = {"jitter": np.zeros(())}
+                    parts = _of_draw(shared, theta, state, [rows], _of(cases, number), kept)
+                    for _, key, arrays in parts:
+                        yield number, theta, rows, key, arrays, 0.0
+            return
+        blocks, kept, seconds = [], {}, 0.0
+        tracked = iter(progress.track(draws, total=len(draws), description=description))
+        for done, (number, theta) in enumerate(tracked):
+            started = perf_counter()
+            state, jitter = _state(factors, theta)
+            blocks = blocks or _blocks(m, size_of(len(state["alpha"])))
+            some = [rows for rows in blocks if done or rows.start >= begun[1]]
+            parts = _of_draw(shared, theta, state, some, _of(cases, number), kept)
+            if executor is not None:
+                parts = _copied(parts)
+                seconds = perf_counter() - started
+            for rows, key, arrays in parts:
+                yield number, of_outputs(theta), rows, key, arrays, jitter
+            if executor is not None and done == 1:  # the first may have compiled
+                break
+        several = ((group,) for group in batched(tracked, draws_together(seconds)))
+        tasks = in_turn(_of_several, (shared, blocks, cases), several, executor)
+        for number, theta, jitter, copies in chain.from_iterable(tasks):
+            for rows, key, arrays in copies:
+                yield number, of_outputs(theta), rows, key, arrays, jitter
 
 
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """A request for each draw, which can be pickled.
+def _blocks(m, size):
+    return [slice(first, min(first + size, m)) for first in range(0, m, size)]
 
-    `data` is conditioned on, `at_points` and `common` come from `symbols_of`, and `labels` are
-    positions of classes.
+
+def _of(cases, number):
+    return cases(number) if callable(cases) else cases
+
+
+def _state(factors, theta):
+    """What the data leave behind at a draw, and its jitter."""
+    (alpha, root), jitter = factors([*theta.values()])
+    return {"jitter": np.asarray(jitter), "alpha": alpha, "root": root}, jitter
+
+
+def _of_draw(shared, theta, state, blocks, cases, kept):
+    """Yield rows, number of the case and arrays of one draw, given what the data leave behind.
+
+    The function of a block of rows, for the running thread, is `kept` if it is the only block.
     """
-
-    structure: Structure
-    build: Build
-    data: dict
-    at_points: dict
-    common: dict
-    labels: tuple
-
-    def function(self, blocks):
-        """From one of the blocks of rows to the function there, for the running thread."""
-        common, first = self.data | self.common, ("label",) if self.labels else ()
-        names = ("jitter", "alpha", "root", *first, *common, *self.at_points)
-        ask = compiled(self.structure, self.build, names)
-
-        def asked(rows):
-            return ask.given(*common.values(), *[v[rows] for v in self.at_points.values()])
-
-        if len(blocks) > 1:
-            return asked
-        whole = asked(blocks[0])
-        return lambda rows: whole
-
-    def of_draw(self, function, theta, known, jitter, blocks):
-        """Yield rows, class (0 without classes) and arrays, given the summary of the data."""
-        for rows in blocks:
-            at_rows = function(rows)
-            for label in self.labels or (0,):
-                which = (np.asarray(label),) if self.labels else ()
-                yield rows, label, at_rows(*theta.values(), np.asarray(jitter), *known, *which)
+    structure, build, data, common, by_row = shared
+    for rows in blocks:
+        at_rows = kept.get(rows.start)
+        if at_rows is None:
+            inputs = None if by_row is None else common | by_row
+            staged = compiled(structure, build, state | cases[0][1], data, inputs)
+            own = [] if by_row is None else [values[rows] for values in by_row.values()]
+            at_rows = staged.given(*data.values(), *common.values(), *own)
+            if len(blocks) == 1:
+                kept[rows.start] = at_rows
+        for key, case in cases:
+            yield rows, key, at_rows(*theta.values(), *(state | case).values())
 
 
 def _of_several(shared, draws):
     """The arrays of several draws, in the process that this is called in."""
-    asked, blocks = shared
+    asked, blocks, cases = shared
+    structure, _, data, *_ = asked
     with BLAS.held(1):
-        factors, function = _factors(asked.structure, asked.data), asked.function(blocks)
-        found = []
-        for at, theta in draws:
-            known, jitter = factors([*theta.values()])
-            parts = asked.of_draw(function, theta, known, jitter, blocks)
-            found.append((at, theta, jitter, _copied(parts)))
+        factors, kept, found = _factors(structure, data), {}, []
+        for number, theta in draws:
+            state, jitter = _state(factors, theta)
+            parts = _of_draw(asked, theta, state, blocks, cases, kept)
+            found.append((number, theta, jitter, _copied(parts)))
         return found
 
 
 def _copied(parts):
-    """Rows, class and arrays, which the next call would overwrite."""
-    return [(rows, label, [np.array(a) for a in arrays]) for rows, label, arrays in parts]
+    """Rows, case and arrays, which the next call would overwrite."""
+    return [(rows, key, [np.array(a) for a in arrays]) for rows, key, arrays in parts]
+
+
+def at_training_rows(
+    model: ModelLike,
+    idata: Draws | HyperparameterDraws,
+    build: Build,
+    *,
+    rows: np.ndarray | None = None,
+    groups: np.ndarray | None = None,
+    order: np.ndarray | None = None,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+) -> tuple[list[np.ndarray], HyperparameterDraws, float]:
+    """Evaluate ``build``, graphs of numbers or arrays from the training data alone, at every draw.
+
+    `rows` are positions of the requested rows, the first axis of the arrays. `groups` (n,) are
+    codes of groups, for graphs that need all rows of a group at once. `order` (n,) are positions of
+    all rows in the order of the graphs. Returns arrays (chain, draw, ...), the HyperparameterDraws,
+    and the largest relative jitter.
+    """
+    hyper, n = idata, model.training.n
+    if not isinstance(hyper, HyperparameterDraws):
+        hyper = hyperparameter_draws(model, hyper, num_draws)
+    structure = Structure.of(model, hyper)
+    training = model.training
+    blocks: list[Any] = [None]
+    if structure.strategy.by_sums:
+        every = np.arange(n) if rows is None else rows
+        if isinstance(training, StreamedData) and rows is not None:
+            training, every = training.picked(rows), np.arange(len(rows))
+        size = rows_within(8 * len(model.sums["cross"]))
+        if groups is None:
+            blocks = [every[first : first + size] for first in range(0, len(every), size)]
+        else:
+            blocks = _whole_groups(groups, size)
+    with blas_threads(n), progress_bar(progressbar) as progress:
+        found = chain.from_iterable(
+            _in_threads(structure, build, data, [*hyper], n)
+            for data in map(partial(_data, model, training, structure, groups, order), blocks)
+        )
+        tracked = progress.track(
+            found, total=len(blocks) * len(hyper), description="Leaving rows out, by draw"
+        )
+        arrays, jitters = zip(*tracked, strict=True)
+    columns = [_joined_blocks(column, len(blocks)) for column in zip(*arrays, strict=True)]
+    if groups is not None and blocks[0] is not None:
+        back = np.argsort(np.concatenate(blocks))
+        columns = [c[:, back] for c in columns]
+    if rows is not None and not structure.strategy.by_sums:
+        columns = [c if c.ndim == 1 else c[:, rows] for c in columns]
+    shape = len(hyper.chain), len(hyper.draw)
+    return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, max(jitters)
+
+
+def _data(model, training, structure, groups, order, block):
+    """What graphs are given of a block of rows, or of all."""
+    data = data_of(model, structure, None if block is None else training.rows(block))
+    if order is not None:
+        own = {"X", "y", "Z", "exposure", "group"} & data.keys()
+        data |= {name: data[name][order] for name in own}
+    if groups is not None:
+        data["groups"] = groups if block is None else groups[block]
+    return data
+
+
+def _in_threads(structure, build, data, draws, n):
+    """Yield the arrays of each draw and the jitter that they took, several draws at a time."""
+    staged = compiled(structure, build, {"jitter": np.zeros(())}, data, buffered=True)
+
+    def evaluated(some):
+        function, found = staged.given(*data.values()), []
+        for _, theta in some:
+            arrays, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
+            found.append(([np.array(array) for array in arrays], jitter))
+        return found
+
+    pool = ThreadPoolExecutor(1 if n >= THREADED_FROM else parallel_densities(n))
+    try:
+        yield from chain.from_iterable(pool.map(evaluated, batched(draws, TURN)))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _joined_blocks(arrays, blocks):
+    """Numbers (draw,) of the first block, or arrays (draw, rows, ...) of all blocks' rows."""
+    each = np.array_split(np.arange(len(arrays)), blocks)
+    stacked = [np.stack([arrays[k] for k in own]) for own in each]
+    return stacked[0] if stacked[0].ndim == 1 else np.concatenate(stacked, axis=1)
+
+
+def _whole_groups(groups, size):
+    """Positions of rows in blocks of about that size, each of whole groups."""
+    order, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
+    which = (np.cumsum(counts) - 1) // size
+    ends = np.cumsum(counts)[np.flatnonzero(np.diff(which))]
+    return np.split(order, ends)
+
+
+def for_threads(
+    model: ModelLike, hyper: HyperparameterDraws, build: Build, changing: Mapping[str, Any]
+) -> Callable[[], Callable]:
+    """Maker of a function, for the running thread, of hyperparameters and such changing values.
+
+    For optimizers, which choose the hyperparameters; `build` needs the training data alone.
+    """
+    structure = Structure.of(model, hyper)
+    data = data_of(model, structure)
+    staged = compiled(structure, build, changing, data, buffered=True)
+    return lambda: staged.given(*data.values())

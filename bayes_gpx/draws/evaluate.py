@@ -1,12 +1,10 @@
-"""From one draw to all: compile once, loop, sample, name.
-
-Graphs are written for one draw, and compiled as functions of hyperparameters, data and jitter.
-"""
+"""A linear question at every draw: moments, samples and names; and moments with derivatives."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -17,16 +15,13 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.averages import averaged, of_groups, refuse_averages
-from bayes_gpx.draws.each_draw import in_blocks
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.each_draw import ONCE, each_draw, rows_within
+from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
-from bayes_gpx.draws.mixtures import Beside, Conditional
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.draws.results import ResultBuilder
+from bayes_gpx.draws.results import Result
 from bayes_gpx.draws.stores import Memory, Store
 from bayes_gpx.numerics.jets import Jet
-from bayes_gpx.numerics.progress import progress_bar
-from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.expected_gradients import TOGETHER
@@ -34,13 +29,9 @@ from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.new_responses import NewResponses
     from bayes_gpx.draws.points import Points
-    from bayes_gpx.draws.quantities import Quantity
-
-BLOCK_BYTES = 32 * 2**20
-"""Size of the largest array that a block of rows may need."""
+    from bayes_gpx.draws.questions import Question
 
 LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
@@ -66,7 +57,7 @@ class _PosteriorMoments:
         if self.across:
             each = [draw.posterior(label)(operator) for label in draw.given.labels]
             return [*across(each, self.moment == "cov")]
-        q = draw.posterior(draw.label)
+        q = draw.posterior(draw.changing.get("label"))
         posterior = q(operator)
         outputs = [posterior.mean, getattr(posterior, self.moment)]
         if self.second is not None:
@@ -79,10 +70,10 @@ class _PosteriorMoments:
         return outputs
 
 
-def explain(
+def evaluate(
     model: ModelLike,
     idata: Draws,
-    quantity: Quantity,
+    question: Question,
     where: Points,
     *,
     draws: int = 1000,
@@ -105,7 +96,7 @@ def explain(
     model : Model
     idata : xarray.DataTree or dict
         A fit of this model, or a dict of fixed hyperparameters.
-    quantity : Quantity
+    question : Question
     where : Points
     draws : int
         Number of conditional draws if there is a single hyperparameter draw. Otherwise each
@@ -159,10 +150,10 @@ def explain(
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
     observation = model.specification.observation
-    if quantity.bends and on == "response" and observation.mean_name is not None:
+    if question.nonlinear and on == "response" and observation.mean_name is not None:
         raise ValueError(
-            f"{quantity.name} of the {observation.mean_name} cannot be drawn jointly with others. "
-            f"Pass on='latent' to draw it for f, in units of {quantity.units}."
+            f"{question.name} of the {observation.mean_name} cannot be drawn jointly with others. "
+            f"Pass on='latent' to draw it for f, in units of {question.units}."
         )
     count("draws", draws)
     if seed is not None:
@@ -176,109 +167,103 @@ def explain(
     hyper = hyperparameter_draws(model, idata, num_draws)
     sampled, named = keep == "draws", where
     if where.by is not None:
-        _refuse_averages(model, quantity, where, path, response)
-        quantity, named, joint = averaged(quantity, where.by), of_groups(where), True
-    shape, size = (len(hyper.chain), len(hyper.draw)), len(named.index) * quantity.width
-    if joint and size > LARGEST_JOINT:
+        _refuse_averages(model, question, where, path, response)
+        question, named, joint = averaged(question, where.by), of_groups(where), True
+    m, each = len(named.index), draws if hyper.alone else 1
+    if joint and m * question.width > LARGEST_JOINT:
         raise ValueError(
-            f"joint=True would draw {size} quantities jointly; at most {LARGEST_JOINT} can be. "
-            "Explain fewer observations at a time with obs=."
+            f"joint=True would draw {m * question.width} quantities jointly; at most "
+            f"{LARGEST_JOINT} can be. Explain fewer observations at a time with obs=."
         )
-    by_variance = quantity.components is None or not (sampled or covariance or quantity.total)
-    by_variance = by_variance and not quantity.across and quantity.mixes is None
-    moment = "cov" if joint else "variance" if by_variance else "block"
-    each, m = draws if hyper.alone else 1, len(named.index)
-    gathered = by_class(
-        model,
-        path if sampled else None,
-        lambda: ResultBuilder(quantity, features, m, covariance),
-        quantity.across,
+    result = Result(
+        model, question, named, features=features, covariance=covariance, response=response
     )
-    lead = (shape[0], shape[1] * each, m)
-    shapes = [g.shapes(lead) if sampled else {} for g in gathered]
-    largest_jitter = np.zeros(1)
-    sums = [*gathered[0].sums, largest_jitter]
-    if response is not None:
-        shapes[0] |= response.shapes(lead) if sampled else {}
-        sums += response.sums
-    if path is None or not sampled:
-        place = Memory(shapes, seed)
-    else:
-        asked = _asked(model, hyper, quantity, where, features, covariance, joint, each, seed)
+    lead, largest_jitter = (len(hyper.chain), len(hyper.draw) * each, m), np.zeros(1)
+    shapes, sums = result.shapes(lead) if sampled else {}, [*result.sums, largest_jitter]
+    place = Memory(shapes, seed)
+    if path is not None:
+        refuse_classes_in_store(model)
+        asked = _asked(model, hyper, question, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
-        place = Store(path, shapes[0], seed, asked, sums, along=quantity.along, together=each)
-    for own in gathered:
-        own.keep_for_intervals(len(hyper), prob, place)
-    keep_freed_memory()
-    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        begun, first = place.done
-        tracked = progress.track(
-            [*hyper][begun:],
-            total=len(hyper) - begun,
-            description=f"Computing {quantity.name} of {m} rows, by draw",
-        )
-        for at, theta, rows, label, (mean, second, *other), jitter in _moments(
-            model, hyper, tracked, quantity, where, moment, each, first
-        ):
-            own = gathered[label]
-            rows = rows if where.by is None else slice(0, m)
-            largest_jitter[:] = max(largest_jitter[0], jitter)
-            noise = float(theta["sigma"]) if quantity.noisy else None
-            part = Conditional(mean, second, moment, own.drawn, quantity)
-            number = at[0] * shape[1] + at[1]
-            beside = None
-            if quantity.beside is not None:
-                smooth, variance, deviations = other
-                beside = Beside(smooth, variance, deviations, moment, quantity, part)
-                other = [beside.smooth]
-            own.add(rows, part, noise, other, number)
-            if response is not None:
-                response.add(rows, part, theta)
-            elif not sampled:
-                continue
-            which = () if len(gathered) == 1 else (label,)
-            key = np.random.SeedSequence(place.entropy, spawn_key=(*at, rows.start, *which))
-            rng = np.random.default_rng(key)
-            sources = 1 + (quantity.noisy is not None) + (beside is not None)
-            normal = rng.standard_normal((sources, each, *part.mean.shape))
-            found = own.sample(part, noise, normal, beside)
-            if response is not None:
-                found |= response.sample(rows, found[quantity.name], theta, rng)
-            if not sampled:
-                continue
-            kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
-            for name, array in found.items():
-                place.arrays[label][name][kept] = array
-            place.keep((number, rows.stop) if rows.stop < m else (number + 1, 0), sums)
-    dataset = joined(model, gathered, named, place)
-    between = "" if len(gathered) == 1 else ", independent between classes"
-    between = ", joint over classes" if quantity.across else between
+        along = question.axes[0].dim if question.axes else "feature"
+        place = Store(path, shapes, seed, asked, sums, along=along, together=each)
+    result.keep_for_intervals(len(hyper), prob, place)
+    by_variance = not question.axes or not (sampled or covariance or question.total)
+    by_variance = by_variance and not question.jointly and question.mixes is None
+    moment = "cov" if joint else "variance" if by_variance else "block"
+    second = (question.total or question.beside or (None, None))[1]
+    build = _PosteriorMoments(
+        question.operator, moment, second, question.jointly, question.beside is not None
+    )
+    for number, theta, rows, label, (mean, second, *other), jitter in each_draw(
+        model,
+        hyper,
+        build,
+        where,
+        size_of=partial(_rows_of_block, model, question, where, moment, each),
+        cases=[(k, {"label": np.asarray(k)}) for k in range(len(result.classes))] or ONCE,
+        begun=place.done,
+        description=f"Computing {question.name} of {m} rows, by draw",
+        progressbar=progressbar,
+    ):
+        last = rows.stop == len(where.X)
+        rows = rows if where.by is None else slice(0, m)  # noqa: PLW2901
+        largest_jitter[:] = max(largest_jitter[0], jitter)
+        part = question.in_units(mean, second, result.drawn)
+        more: dict[str, Any] = {}
+        noise = float(theta["sigma"]) * question.factor[0] if question.noisy else 0.0
+        if question.total:
+            more["total"] = other
+        elif question.beside:
+            smooth, variance, deviations = other
+            smooth = question.in_units(smooth, variance, result.drawn)
+            more["beside"] = *smooth, np.maximum(deviations, 0.0)[:, None] * question.factor**2
+        result.add(rows, part, noise=noise, theta=theta, number=number, label=label, **more)
+        if not sampled and response is None:
+            continue
+        at, which = hyper.place(number), (label,) if result.classes else ()
+        key = np.random.SeedSequence(place.entropy, spawn_key=(*at, rows.start, *which))
+        rng = np.random.default_rng(key)
+        sources = 1 + (question.noisy is not None) + ("beside" in more)
+        normal = rng.standard_normal((sources, each, *part[0].shape))
+        found = result.sample(part, normal, noise, more.get("beside"))
+        if response is not None:
+            found |= result.sample_responses(rows, found[question.name], theta, rng)
+        if not sampled:
+            continue
+        kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
+        for name, array in found.items():
+            place.arrays[name][(*kept, ..., *which) if which else kept] = array
+        place.keep((number + 1, 0) if last else (number, rows.stop), sums)
+    between = ", joint over classes" if question.jointly else ""
+    between = ", independent between classes" if result.classes else between
+    along = question.axes[0].dim if question.axes else "feature"
     attrs = {
         "relative_jitter": float(largest_jitter[0]),
-        "dependence": DEPENDENCE[joint].format(quantity.along) + between,
-        "samples": quantity.samples or SAMPLES[where.positions is None],
+        "dependence": DEPENDENCE[joint].format("feature" if question.jointly else along) + between,
+        "samples": question.samples or SAMPLES["positions" not in where.inputs],
     }
     if response is not None:
-        dataset, attrs = response.named(dataset, place.held[0]), attrs | response.attrs
-    found = finished(dataset, model, quantity, hyper, each, sampled, place, attrs)
+        attrs |= response.attrs
+    found = finished(result.dataset(place.held), model, question, hyper, each, place, attrs)
     return found if where.by is None else found.rename(obs="by")
 
 
-def _refuse_averages(model, quantity, where, path, response):
+def _refuse_averages(model, question, where, path, response):
     """Raise for averages that are not linear, too large, or to be stored."""
     if path is not None:
         raise ValueError("path was given with by, but averages are small. Leave path out.")
     if response is not None:
         refuse_averages(where)
     spec = model.specification
-    deviates = spec.family == "GPX" and quantity.samples is None
+    deviates = spec.family == "GPX" and question.samples is None
     if deviates and spec.approximation is not None:
         raise ValueError(
-            f"by is not offered for {quantity.name} of a GPX with an approximation, which keeps no "
+            f"by is not offered for {question.name} of a GPX with an approximation, which keeps no "
             "joint deviations of rows. Use bx.weights(smooth=True), bx.derivatives or "
             "bx.attributions, which leave deviations out."
         )
-    size = len(where.X) * quantity.width
+    size = len(where.X) * question.width
     if size > LARGEST_JOINT and not spec.expanded:
         raise ValueError(
             f"by needs the covariance of {size} quantities, at most {LARGEST_JOINT} for this "
@@ -287,49 +272,24 @@ def _refuse_averages(model, quantity, where, path, response):
         )
 
 
-def _asked(model, hyper, quantity, where, *options):
-    """Digest of all that decides what `explain` computes."""
-    training, operator = model.training, quantity.operator
+def _asked(model, hyper, question, where, *options):
+    """Digest of all that decides what `evaluate` computes."""
+    training, operator = model.training, question.operator
     arrays = [*training.scaled().values(), training.X.values, training.y]
-    arrays += [*hyper.values.values(), hyper.chain, hyper.draw, quantity.factor]
-    arrays += [where.X, where.Z, where.positions, where.index, where.baseline, where.group]
+    arrays += [*hyper.values.values(), hyper.chain, hyper.draw, question.factor]
+    arrays += [*where.inputs.values(), *where.common.values(), where.index]
     said = getattr(operator, "__qualname__", None) or repr(operator)
-    described = [model.signature, quantity.name, said, quantity.attrs, version("bayes_gpx")]
+    described = [model.signature, question.name, said, question.attrs, version("bayes_gpx")]
     return digest(*arrays, *described, options)
 
 
-def by_class(model, path, make, across=False):
-    """List what `make` makes, for each class or for all together; refuses a path for classes."""
-    number = 1 if across else model.specification.classes or 1
-    if path is not None and model.specification.classes is not None:
+def refuse_classes_in_store(model: ModelLike) -> None:
+    """Raise for a path of several classes."""
+    if model.specification.classes is not None:
         raise ValueError(
             "path was given with likelihood='categorical', but classes are kept in memory. Leave "
             "path out, and explain fewer observations at a time with obs=, or pass keep='summary'."
         )
-    return [make() for _ in range(number)]
-
-
-def joined(model, gathered, where, place):
-    """Name the gathered results of all classes, with `class` as the last dim."""
-    parts = [g.dataset(model, where, s) for g, s in zip(gathered, place.held, strict=True)]
-    if len(parts) == 1:
-        return parts[0]
-    common = [v for v in ("value", "center", "offset", "baseline") if v in parts[0]]
-    labels = xr.DataArray(list(model.training.labels), dims="class", name="class")
-    found = xr.concat([part.drop_vars(common) for part in parts], labels)
-    found = found.transpose(..., "class").assign(parts[0][common])
-    found = found.transpose(..., "ci_bound", missing_dims="ignore")
-    found.attrs.update(parts[0].attrs)
-    return found
-
-
-def keep_freed_memory():
-    """Make the C library keep freed memory, by freeing one block of just under 32 MiB.
-
-    Until glibc has freed a block of this size, it returns blocks to the system and takes them again
-    page by page, half of the time of an explanation.
-    """
-    np.empty(32 * 2**20 - 2**16, np.uint8)
 
 
 DEPENDENCE = {
@@ -342,30 +302,21 @@ SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with
 """What attrs say of the samples that a result is about: whether they are new ones."""
 
 
-def _moments(model, hyper, tracked, quantity, where, moment, each, first):
-    """Posterior moments of a quantity for each draw, block of rows and class, as from `in_blocks`.
+def _rows_of_block(model, question, where, moment, each, known):
+    """How many rows a block has, where alpha has the length `known`.
 
-    The blocks depend on the model and the quantity alone, never on how many rows are asked for:
+    The blocks depend on the model and the question alone, never on how many rows are asked for:
     their first rows are part of the seeds.
     """
-    paths = 1 if where.baseline is None else len(np.atleast_2d(where.baseline))
-    second = (quantity.total or quantity.beside or (None, None))[1]
-    beside = quantity.beside is not None
-    build = _PosteriorMoments(quantity.operator, moment, second, quantity.across, beside)
-    c = quantity.width
+    if moment == "cov":
+        return len(where.X)
+    if question.points > 1 and not model.specification.expanded:
+        return 1  # all pairs of one row's points
+    c, paths = question.width, where.paths
     pairs = TOGETHER * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
-    squares = 16 * c**2 if quantity.square else 0
-
-    def size_of(known):
-        if moment == "cov":
-            return len(where.X)
-        if quantity.points > 1 and not model.specification.expanded:
-            return 1  # all pairs of one row's points
-        points = max(c, quantity.points) * paths
-        return max(1, BLOCK_BYTES // (8 * max(points * max(known, each), pairs, squares)))
-
-    labels = () if quantity.across else range(model.specification.classes or 0)
-    return in_blocks(model, hyper, tracked, build, where, size_of, labels, first)
+    squares = 16 * c**2 if len(question.axes) == 2 else 0
+    points = max(c, question.points) * paths
+    return rows_within(8 * max(points * max(known, each), pairs, squares))
 
 
 def jets(
@@ -375,7 +326,7 @@ def jets(
     order: int,
     *,
     smooth: bool = False,
-    only: Sequence[int] | None = None,
+    only: Collection[int] | None = None,
     progressbar: bool = True,
 ) -> Iterator[tuple[tuple[int, int], dict[str, Any], Jet, Jet, float]]:
     """Yield mean and variance of f, with derivatives up to `order`, for each draw of `hyper`.
@@ -385,34 +336,38 @@ def jets(
     classes, and two for their covariances), and the jitter.
     """
     kind = Sensitivity if model.specification.classes is None else ClassSensitivity
-    build = kind(order, model.training.tied, smooth)
-
-    def size_of(known):
-        return max(1, BLOCK_BYTES // (8 * known * model.training.d**order))
-
-    keep_freed_memory()
-    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        draws = [*hyper] if only is None else [draw for k, draw in enumerate(hyper) if k in only]
-        tracked = progress.track(
-            draws, total=len(draws), description="Means of the response, by draw"
-        )
-        new, parts = replace(where, positions=None), []
-        for at, theta, rows, _, found, jitter in in_blocks(
-            model, hyper, tracked, build, new, size_of
-        ):
-            parts.append([np.array(part) for part in found])
-            if rows.stop == len(where.X):
-                whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
-                yield at, theta, Jet(*whole[::2]), Jet(*whole[1::2]), jitter
-                parts = []
+    new, parts = where.having(positions=None), []
+    for number, theta, rows, _, found, jitter in each_draw(
+        model,
+        hyper,
+        kind(order, model.training.tied, smooth),
+        new,
+        size_of=lambda known: rows_within(8 * known * model.training.d**order),
+        only=only,
+        description="Means of the response, by draw",
+        progressbar=progressbar,
+    ):
+        parts.append([np.array(part) for part in found])
+        if rows.stop == len(where.X):
+            whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
+            yield hyper.place(number), theta, Jet(*whole[::2]), Jet(*whole[1::2]), jitter
+            parts = []
 
 
-def finished(dataset, model, quantity, hyper, each, sampled, place, attrs):
+def finished(
+    dataset: xr.Dataset,
+    model: ModelLike,
+    question: Question,
+    hyper: HyperparameterDraws,
+    each: int,
+    place: Memory | Store,
+    attrs: dict[str, Any],
+) -> xr.Dataset:
     """Name the draws, describe the numbers, and move a store with them to its place."""
-    if sampled:
+    if place.arrays:
         draw = np.arange(each) if hyper.alone else hyper.draw
         dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
-    dataset.attrs.update(origin(model), units=quantity.units, **attrs)
+    dataset.attrs.update(origin(model), units=question.units, **attrs)
     return place.finished(dataset)
 
 

@@ -52,6 +52,10 @@ class HyperparameterDraws:
     def __len__(self):
         return len(self.chain) * len(self.draw)
 
+    def place(self, number: int) -> tuple[int, int]:
+        """Positions of the chain and of the draw with this number."""
+        return divmod(number, len(self.draw))
+
 
 def hyperparameter_draws(
     model: ModelLike, idata: Draws, num_draws: int | None = None

@@ -10,11 +10,10 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Labels
-from bayes_gpx.draws.compiled import Structure, compiled, data_of
+from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled, rows_numbered
-from bayes_gpx.draws.training_rows import at_training_rows
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -203,9 +202,8 @@ def held_out_log_likelihood(
     observation, scaled = model.specification.observation, rows.scaled()
     refuse_outside(model, rows.X.values, "The rows left out")
     values = rows.X.values, None if rows.Z is None else rows.Z.values
-    where = Points(
-        scaled["X"], scaled.get("Z"), None, *values, rows.X.index, group=scaled.get("group")
-    )
+    inputs = {name: scaled[name] for name in scaled if name in ("X", "Z", "group")}
+    where = Points(inputs, *values, rows.X.index)
     hyper = hyperparameter_draws(model, idata)
     terms = np.empty((len(hyper.chain), len(hyper.draw), rows.n))
     given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(rows.n))
@@ -234,25 +232,26 @@ def log_likelihood_given(
     integrated out.
     """
     model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
-    training, structure = model.training, Structure.of(model, hyper)
-    data = data_of(model, structure)
+    training = model.training
     observation, scaled = model.specification.observation, training.scaled()
     given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(training.n))
     density, deviations = _predictive_density(observation), np.zeros(training.n)
-    deviates = smooth and training.Z is not None and not structure.strategy.by_sums
+    by_sums = model.specification.strategy_of(hyper.values).by_sums
+    deviates = smooth and training.Z is not None and not by_sums
     if deviates:
-        own_variance = compiled(structure, _own_variance, ("jitter", *data)).given(*data.values())
+        (own,), *_ = at_training_rows(model, hyper, _own_variance, progressbar=False)
+        own_variance = np.maximum(own, 0.0)
     each = f.shape[1] // len(hyper.draw)
     terms = np.empty(f.shape[:3])
     for (chain, draw), theta in hyper:
         if deviates:
-            deviations = np.maximum(own_variance(*theta.values(), np.zeros(()))[0], 0.0)
+            deviations = own_variance[chain, draw]
         spread = deviations
         if observation.class_shape:
             spread = np.sqrt(deviations)[:, None, None] * np.eye(f.shape[3])
-        own = [theta[name] for name in observation.hyperparameters]
+        given_theta = [theta[name] for name in observation.hyperparameters]
         for k in range(draw * each, (draw + 1) * each):
-            terms[chain, k] = density(f[chain, k], spread, *given, *own)
+            terms[chain, k] = density(f[chain, k], spread, *given, *given_theta)
     return terms - np.log(training.response_scaling.scale)
 
 

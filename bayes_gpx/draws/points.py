@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,37 +25,56 @@ class Points:
 
     Attributes
     ----------
-    X, Z : array
-        Z is None if none is needed.
-    positions : integer array or None
-        Positions in the training set; None for new rows.
+    inputs : dict of arrays
+        What graphs are given of each row: `X` (m, d); `Z` (m, p) if it is needed; `positions` (m,)
+        of training rows; `group` (m,), the codes of their groups, or of the explained output.
     X_values, Z_values : array
-        The same in user units.
+        X and Z in user units.
     index : array
         Labels of the rows.
-    baseline : array (d,), (B, d) or None
-        Start of the paths of attributions, on the model's scale; several are averaged over.
+    common : dict of arrays
+        What graphs are given for all rows: the `baseline` (d,) or (B, d) of attributions, on the
+        model's scale (several are averaged over), and the `weights` (g, m) of averages.
     baseline_values : array or None
-        The same in user units.
+        The baseline in user units.
     rows : integer array or None
         Positions among the rows that were passed.
-    group : integer array or None
-        Codes of their groups, or of the explained output; None for a model without either.
     by : Weights or None
         The groups whose averages are explained, in place of the rows.
     """
 
-    X: np.ndarray
-    Z: np.ndarray | None
-    positions: np.ndarray | None
+    inputs: dict[str, np.ndarray]
     X_values: np.ndarray
     Z_values: np.ndarray | None
     index: np.ndarray
-    baseline: np.ndarray | None = None
+    common: dict[str, np.ndarray] = field(default_factory=dict)
     baseline_values: np.ndarray | None = None
     rows: np.ndarray | None = None
-    group: np.ndarray | None = None
     by: Any = None
+
+    @property
+    def X(self) -> np.ndarray:  # noqa: D102, N802
+        return self.inputs["X"]
+
+    @property
+    def baseline(self) -> np.ndarray | None:  # noqa: D102
+        return self.common.get("baseline")
+
+    @property
+    def paths(self) -> int:
+        """How many baselines each row is explained from, at least one."""
+        return 1 if self.baseline is None else len(np.atleast_2d(self.baseline))
+
+    def having(self, **inputs: np.ndarray | None) -> Points:
+        """The same with other inputs of rows; None leaves one out."""
+        merged = {n: v for n, v in (self.inputs | inputs).items() if v is not None}
+        return replace(self, inputs=merged)
+
+    def take(self, rows: np.ndarray | slice) -> Points:
+        """Some of the rows."""
+        other = {n: getattr(self, n) for n in ("X_values", "Z_values", "index", "rows")}
+        picked = {n: None if v is None else v[rows] for n, v in other.items()}
+        return replace(self, inputs={n: v[rows] for n, v in self.inputs.items()}, **picked)
 
 
 def points(
@@ -81,16 +100,18 @@ def points(
     rows = rows_labelled(X.index, obs)
     refuse_outside(model, X.values[rows], "X_new")
     codes = model.training.codes_at(len(X), groups)
-    scaled_Z = None if Z is None else model.training.Z_scaling.apply(Z.values[rows])
+    inputs = {
+        "X": model.training.X_scaling.apply(X.values[rows]),
+        "Z": None if Z is None else model.training.Z_scaling.apply(Z.values[rows]),
+        "positions": rows if X_new is None else None,
+        "group": None if codes is None else codes[rows],
+    }
     return Points(
-        model.training.X_scaling.apply(X.values[rows]),
-        scaled_Z,
-        rows if X_new is None else None,
+        {name: values for name, values in inputs.items() if values is not None},
         X.values[rows],
         None if Z is None else Z.values[rows],
         X.index[rows],
         rows=rows,
-        group=None if codes is None else codes[rows],
     )
 
 
@@ -116,10 +137,10 @@ def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray)
     training, held, groups = model.training, None, None
     if not training.tied and where.Z_values is not None:
         held = where.Z_values[rows, : training.p - training.intercept]
-    group = None if where.group is None else where.group[rows]
+    group = where.inputs["group"][rows] if "group" in where.inputs else None
     if training.groups is not None:
         groups = group
-    return replace(points(model, X, held, groups_new=groups), group=group)
+    return points(model, X, held, groups_new=groups).having(group=group)
 
 
 BASELINES = {
@@ -158,7 +179,7 @@ def from_baseline(
     """Points with a baseline, or several, for their paths to start from; see `read_baseline`."""
     start = read_baseline(model, baseline, name)
     scaled = model.training.X_scaling.apply(start)
-    return replace(where, baseline=scaled, baseline_values=start)
+    return replace(where, common=where.common | {"baseline": scaled}, baseline_values=start)
 
 
 def refuse_outside(model: ModelLike, values: np.ndarray, name: str) -> None:

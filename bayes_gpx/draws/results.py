@@ -1,8 +1,9 @@
-"""Requests of explanation functions, their results over draws, and the names of these."""
+"""The result of a question: moments, intervals and draws, gathered over draws and named."""
 
-from collections.abc import Mapping
-from functools import partial
-from typing import Any
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -10,13 +11,29 @@ import xarray as xr
 from bayes_gpx.data.dates import unit_of
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.categorical_values import coded, values_by_source
-from bayes_gpx.draws.intervals import BOUNDS
-from bayes_gpx.draws.mixture_intervals import MixtureIntervals
-from bayes_gpx.draws.mixtures import Mixture
+from bayes_gpx.draws.intervals import (
+    BLOCK_NUMBERS,
+    BOUNDS,
+    LEAST_DRAWS,
+    MOST_DRAWS,
+    mixture_quantile,
+)
+from bayes_gpx.draws.new_responses import NewResponses
+from bayes_gpx.draws.normals import blocks, drawn, variances, with_deviations
 from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.protocols import ModelLike
+    from bayes_gpx.draws.questions import Question
+    from bayes_gpx.draws.stores import Memory, Store
 
 RESPONSE = "response"
 """Second name of the mean response, for every likelihood."""
+
+DRAWN = " of draws"
+"""What the name of the mean response gains where its moments are those of draws."""
 
 
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -24,183 +41,342 @@ def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {f"{RESPONSE}_{part}": variables[f"{name}_{part}"] for part in ("mean", "sd")}
 
 
-class ResultBuilder:
-    """Gather the moments and draws of a quantity, over draws and blocks of rows.
+class Result:
+    """Moments, intervals and draws of a question, over draws of hyperparameters and blocks of rows.
 
-    `features` are the requested components, all by default, and `m` is the number of rows. `drawn`
-    are the components to draw: the requested ones; all, if they sum to a total; or one of each pair
-    of a symmetric matrix. `_kept` picks the requested ones from all, and `_place` is the position
-    of each result among these.
+    Numbers of a row are columns: the components, then what goes beside them (their sum, y, the
+    smooth part, the mean response). `drawn` are the components that `add` is given: the requested
+    ones; all, if they sum to a total; or one of each pair of a symmetric matrix. `_kept` picks the
+    requested ones of them, and `_place` is where each component of the result is among these.
     """
 
-    def __init__(self, quantity, features, m, covariance):
-        self._quantity, self._picked = quantity, _picked(quantity, features, covariance)
-        picked = self._picked
-        self.drawn = np.arange(len(quantity.factor)) if quantity.total else picked
-        self._kept = picked if quantity.total else slice(None)
+    def __init__(
+        self,
+        model: ModelLike,
+        question: Question,
+        where: Points,
+        *,
+        features: Sequence[str] | None = None,
+        covariance: bool = False,
+        response: NewResponses | None = None,
+    ) -> None:
+        self._model, self._question, self._where = model, question, where
+        self._response = response
+        each = model.specification.classes is not None and not question.jointly
+        self.classes = tuple(model.training.labels or ()) if each else ()
+        self._picked = picked = _picked(question, features, covariance)
+        self.drawn = np.arange(len(question.factor)) if question.total else picked
+        self._kept = picked if question.total else slice(None)
         self._place = np.arange(len(picked))
-        if quantity.square:
-            self.drawn, self._place = _distinct(picked, len(quantity.components))
-        self._shapes = {quantity.name: self._place.shape if quantity.components else ()}
-        for name in (quantity.noisy, *((quantity.total or quantity.beside or ())[:1])):
-            if name:
-                self._shapes[name] = ()
-        self._mixtures = {
-            name: Mixture((m, self._place.max() + 1 if shape else 1), covariance and shape != ())
-            for name, shape in self._shapes.items()
+        if len(question.axes) == 2:
+            self.drawn, self._place = _distinct(picked, len(question.labels))
+        widths = {question.name: int(self._place.max()) + 1}
+        beside = (question.total or question.beside or ("",))[0]
+        widths |= {name: 1 for name in (question.noisy, beside) if name}
+        if response is not None:
+            widths |= dict.fromkeys((response.name, response.name + DRAWN), response.width)
+        ends = np.cumsum([*widths.values()])
+        self._columns = {
+            name: slice(end - width, end)
+            for (name, width), end in zip(widths.items(), ends, strict=True)
         }
-        self._intervals, self._prob = {}, None
-        self._residuals = np.zeros((2, m))
-
-    def shapes(self, shape):
-        """Shapes of the arrays of draws, by name."""
-        return {self._drawn_as(name): shape + own for name, own in self._shapes.items()}
-
-    def _drawn_as(self, name):
-        """What draws of a quantity are called: not as the dim that they have."""
-        return f"{name}s" if name == self._quantity.along else name
-
-    def keep_for_intervals(self, draws, prob, place):
-        """Keep the moments of so many hyperparameter draws, for intervals of that probability."""
-        if self._quantity.across:
-            return
-        self._prob, m = prob, self._residuals.shape[1]
-        for name, shape in self._shapes.items():
-            size, made = self._place.max() + 1 if shape else 1, partial(place.beside, name)
-            self._intervals[name] = MixtureIntervals((m, size), draws, place.room, made)
+        shape = max(1, len(self.classes)), len(where.index), ends[-1]
+        self._count = np.zeros(shape, int)
+        self._mean, self._within, self._between = (np.zeros(shape) for _ in range(3))
+        square = (*shape[:2], widths[question.name], widths[question.name])
+        self._cov = np.zeros(square) if covariance and question.axes else None
+        self._residuals = np.zeros((2, *shape[:2]))
+        self._moments: Any = None
+        self._moment_of: dict[int, int] = {}
+        self._prob = 0.0
 
     @property
-    def sums(self):
+    def sums(self) -> list[np.ndarray]:
         """The arrays of all that was added so far."""
-        return [*(a for m in self._mixtures.values() for a in m.sums), self._residuals]
+        own = [self._count, self._mean, self._within, self._between, self._residuals]
+        return own if self._cov is None else [*own, self._cov]
 
-    def add(self, rows, part, noise, total, number=0):
-        """Add the normal of one draw, counted from 0; `noise` and `total` on the model's scale.
+    def shapes(self, lead: tuple[int, int, int]) -> dict[str, tuple[int, ...]]:
+        """Shapes of the arrays of draws (chain, draw, m, ...), by name."""
+        q, classes = self._question, (len(self.classes),) if self.classes else ()
+        components = self._place.shape if q.axes else ()
+        found = {self._drawn_as(q.name): (*lead, *components, *classes)}
+        for name in (q.noisy, (q.total or q.beside or ("",))[0]):
+            if name:
+                found[name] = (*lead, *classes)
+        return found if self._response is None else found | self._response.shapes(lead)
 
-        `total` contains the mean and the variance (k,) of the components' sum for k rows, or the
-        `Conditional` of the quantity without deviations.
+    def _drawn_as(self, name: str) -> str:
+        """What draws are called: not as the dim that they have."""
+        axes = self._question.axes
+        return f"{name}s" if axes and name == axes[0].dim else name
+
+    def keep_for_intervals(self, draws: int, prob: float, place: Memory | Store) -> None:
+        """Keep the moments of so many hyperparameter draws, for intervals of that probability.
+
+        Of at most `MOST_DRAWS` draws, evenly chosen; of none if there is room for too few.
         """
-        quantity, factor = self._quantity, self._quantity.factor[0]
-        found = {quantity.name: part.moments(self._kept)}
-        if quantity.noisy:
-            found[quantity.noisy] = part.mean, part.variance + (noise * factor) ** 2
-        if quantity.beside:
-            found[quantity.beside[0]] = total[0].moments(self._kept)
-        if quantity.total:
-            mean = total[0] * factor + np.sum(quantity.offset)
-            variance = total[1] * factor**2
-            found[quantity.total[0]] = mean[:, None], variance[:, None]
-        for name, moments in found.items():
-            self._mixtures[name].add(rows, *moments)
-            if name in self._intervals:
-                self._intervals[name].add(number, rows, *moments[:2])
-        if quantity.total:
-            cov = part.cov.sum(axis=(1, 2))
-            apart = np.abs([part.mean.sum(axis=1) - mean, cov - variance])
-            self._residuals[:, rows] = np.maximum(self._residuals[:, rows], apart)
+        if self._question.jointly:
+            return
+        classes, m, columns = self._mean.shape
+        own = sum(not self._of_response(name) for name in self._columns)
+        most = own * place.room / max(1, classes * m * columns)
+        if most < min(draws, LEAST_DRAWS):
+            return
+        chosen = np.linspace(0, draws - 1, int(min(draws, MOST_DRAWS, most))).round().astype(int)
+        self._moment_of = {int(number): k for k, number in enumerate(np.unique(chosen))}
+        shape = (2, len(self._moment_of), m, classes * columns)
+        self._prob, self._moments = prob, place.beside("moments", shape)
 
-    def sample(self, part, noise, normal, beside=None):
-        """Turn standard normals (1 to 3, draw, m, c) into draws, by name."""
-        quantity, found = self._quantity, {}
+    def _of_response(self, name: str) -> bool:
+        return self._response is not None and name.startswith(self._response.name)
+
+    def add(
+        self,
+        rows: Any,
+        part: tuple[np.ndarray, np.ndarray],
+        *,
+        noise: float = 0.0,
+        total: tuple[np.ndarray, np.ndarray] | None = None,
+        beside: tuple[np.ndarray, np.ndarray] | None = None,
+        theta: Mapping[str, Any] | None = None,
+        number: int = 0,
+        label: int = 0,
+    ) -> None:
+        """Add the normal of one draw, counted from 0.
+
+        `part` has its moments by `Question.in_units`; `noise` is the sd of y in these units;
+        `total` has mean and variance (k,) of the components' sum, on the model's scale; `beside`
+        the moments of the quantity without deviations, in user units.
+        """
+        question, kept, (mean, second) = self._question, self._kept, part
+        variance, cov = variances(second), blocks(second)
+        own = None if self._cov is None or cov is None else cov[:, kept][:, :, kept]
+        found = {question.name: (mean[:, kept], variance[:, kept])}
+        if question.noisy:
+            found[question.noisy] = mean, variance + noise**2
+        if question.beside and beside is not None:
+            found[question.beside[0]] = beside[0], variances(beside[1])
+        if question.total and total is not None:
+            factor = question.factor[0]
+            whole, spread = total[0] * factor + np.sum(question.offset), total[1] * factor**2
+            found[question.total[0]] = whole[:, None], spread[:, None]
+            of_sum = 0.0 if cov is None else cov.sum(axis=(1, 2))
+            missed = np.abs([mean.sum(axis=1) - whole, of_sum - spread])
+            held = self._residuals[:, label, rows]
+            self._residuals[:, label, rows] = np.maximum(held, missed)
+        for name, moments in found.items():
+            self._accumulate(name, rows, *moments, cov=own, label=label)
+            own = None  # covariances are those of the components, which come first
+        self._keep_moments(found, rows, number, label)
+        if self._response is not None and theta is not None:
+            of_response = self._response.moments(mean, second, rows, theta)
+            self._accumulate(self._response.name, rows, *of_response)
+
+    def _keep_moments(self, found, rows, number, label):
+        """Write the moments that intervals are computed from."""
+        place = self._moment_of.get(number)
+        if place is None:
+            return
+        first = label * self._mean.shape[2]
+        for name, moments in found.items():
+            own = self._columns[name]
+            columns = slice(first + own.start, first + own.stop)
+            self._moments[:, place, rows, columns] = np.stack(moments)
+
+    def _accumulate(self, name, rows, mean, variance, *, cov=None, label=0):
+        """Add a mean and a variance of some rows, by Welford's update."""
+        own = label, rows, self._columns[name]
+        self._count[own] += 1
+        shift = mean - self._mean[own]
+        self._mean[own] += shift / self._count[own]
+        remaining = mean - self._mean[own]
+        self._between[own] += shift * remaining
+        self._within[own] += variance
+        if cov is not None:
+            self._cov[label, rows] += cov + shift[:, :, None] * remaining[:, None, :]
+
+    def sample(
+        self,
+        part: tuple[np.ndarray, np.ndarray],
+        normal: np.ndarray,
+        noise: float = 0.0,
+        beside: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+    ) -> dict[str, np.ndarray]:
+        """Turn standard normals (1 to 3, draw, m, c) into draws, by name.
+
+        `beside` has the moments of the quantity without deviations, and the deviations' variances.
+        """
+        question, found = self._question, {}
         if beside is None:
-            values = part.sample(normal[0])
+            values = drawn(*part, normal[0])
         else:
-            smooth, values = beside.sample(normal[0], normal[-1])
-            found[quantity.beside[0]] = smooth[..., 0]
-        if quantity.components is None:
+            smooth, values = with_deviations(part, beside, normal[0], normal[-1])
+            found[(question.beside or ("",))[0]] = smooth[..., 0]
+        if not question.axes:
             values = values[..., 0]
-        elif quantity.square:
+        elif len(question.axes) == 2:
             values = values[..., self._place]
-        found[quantity.name] = values
-        if quantity.noisy:
-            found[quantity.noisy] = values + noise * quantity.factor[0] * normal[1][..., 0]
-        if quantity.total:
-            found |= {quantity.name: values[..., self._kept], quantity.total[0]: values.sum(-1)}
+        found[question.name] = values
+        if question.noisy:
+            found[question.noisy] = values + noise * normal[1][..., 0]
+        if question.total:
+            found |= {question.name: values[..., self._kept], question.total[0]: values.sum(-1)}
         return {self._drawn_as(name): values for name, values in found.items()}
 
-    def dataset(self, model, where, stores):
-        """Name the gathered results."""
-        quantity, training = self._quantity, model.training
-        wide = quantity.components is not None and not quantity.across
-        labels = [quantity.components[i] for i in self._picked] if wide else training.X.columns
-        values = where.Z_values if quantity.of_z else where.X_values
-        frame = training.Z if quantity.of_z else training.X
-        along = quantity.along
-        coords, variables = {"obs": where.index, along: list(labels)}, {}
-        if quantity.summands:
-            labels = training.X.columns
-            coords["feature"] = list(labels)
-        if quantity.across:
-            coords["class"] = list(quantity.components)
-        for name, shape in self._shapes.items():
-            dims = ("obs", along, f"{along}_bis")[: 1 + len(shape)]
-            dims = ("obs", "class") if quantity.across else dims
-            mean, sd, cov = self._mixtures[name].moments()
-            place = self._place if shape else 0
-            mean, sd = mean[:, place], sd[:, place]
-            drawn = self._drawn_as(name)
-            if drawn in stores:
-                variables[drawn] = (("chain", "draw", *dims), stores[drawn])
-            variables |= {f"{name}_mean": (dims, mean), f"{name}_sd": (dims, sd)}
-            if name in self._intervals and self._intervals[name].known:
-                ends = self._intervals[name].ends(self._prob)[:, place]
-                variables[f"{name}_interval"] = (*dims, "ci_bound"), ends
+    def sample_responses(
+        self, rows: slice, f: np.ndarray, theta: Mapping[str, Any], rng: np.random.Generator
+    ) -> dict[str, np.ndarray]:
+        """Draws of new responses and their means given draws of f, by name."""
+        assert self._response is not None
+        found = self._response.sample(rows, f, theta, rng)
+        for mean in found.get(self._response.name, ()) if self._response.of_mean else ():
+            self._accumulate(self._response.name + DRAWN, rows, mean.reshape((len(mean), -1)), 0.0)
+        return found
+
+    def moments(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and sd (m, k), or (m, k, C), by the law of total variance."""
+        own = (slice(None), slice(None), self._columns[name])
+        sd = np.sqrt((self._within[own] + self._between[own]) / np.maximum(self._count[own], 1))
+        return self._by_class(self._mean[own]), self._by_class(sd)
+
+    def _by_class(self, values):
+        """Values (C, m, ...) with the classes last, or of the only function."""
+        return np.moveaxis(values, 0, -1) if self.classes else values[0]
+
+    def _ends(self, name):
+        """Bounds of equal-tailed intervals, (m, k[, C], 2)."""
+        classes, m, columns = self._mean.shape
+        own = self._columns[name]
+        width, draws = own.stop - own.start, len(self._moment_of)
+        ends = np.empty((classes, m, width, 2))
+        size = max(1, BLOCK_NUMBERS // (draws * width))
+        for label in range(classes):
+            which = slice(label * columns + own.start, label * columns + own.stop)
+            for rows in [slice(first, first + size) for first in range(0, m, size)]:
+                means, variance = self._moments[:, :, rows, which]
+                sds = np.sqrt(np.maximum(variance, 0.0))
+                for k, tail in enumerate((0.5 - self._prob / 2, 0.5 + self._prob / 2)):
+                    ends[label, rows, :, k] = mixture_quantile(means, sds, tail)
+        return np.moveaxis(ends, 0, -2) if self.classes else ends[0]
+
+    def dataset(self, held: Mapping[str, Any]) -> xr.Dataset:
+        """Name what was gathered; `held` are the arrays of draws, by name."""
+        q, classes = self._question, ("class",) if self.classes else ()
+        dims = {q.name: ("obs", *(axis.dim for axis in q.axes), *classes)}
+        coords: dict[str, Any] = {"obs": self._where.index}
+        for axis in q.axes:
+            coords[axis.dim] = [axis.labels[i] for i in self._picked]
+        if classes:
+            coords["class"] = list(self.classes)
+        variables: dict[str, Any] = {}
+        for name in (q.name, *(n for n in self._columns if n != q.name)):
+            if self._of_response(name):
+                continue
+            own = dims.setdefault(name, ("obs", *classes))
+            place = self._place if name == q.name and q.axes else 0
+            mean, sd = (part[:, place] for part in self.moments(name))
+            if (known := self._drawn_as(name)) in held:
+                variables[known] = ("chain", "draw", *own), held[known]
+            variables |= {f"{name}_mean": (own, mean), f"{name}_sd": (own, sd)}
+            if self._moments is not None:
+                variables[f"{name}_interval"] = (*own, "ci_bound"), self._ends(name)[:, place]
                 coords["ci_bound"] = BOUNDS
-            if cov is not None:
-                variables[f"{name}_cov"] = ((*dims, f"{along}_bis"), cov)
-            if cov is not None or len(shape) == 2:
-                coords[f"{along}_bis"] = coords[along]
-        if quantity.noisy:
-            variables |= under_one_name(variables, quantity.noisy)
-        if frame.levels and quantity.components == frame.sources:
+        if self._cov is not None:
+            first = q.axes[0].dim
+            count = self._count[:, :, self._columns[q.name], None]
+            beside = ("obs", first, f"{first}_bis", *classes)
+            variables[f"{q.name}_cov"] = beside, self._by_class(self._cov / count)
+            coords[f"{first}_bis"] = coords[first]
+        if q.noisy:
+            variables |= under_one_name(variables, q.noisy)
+        variables |= self._beside(coords)
+        if q.axes and q.axes[0].dim == "component":
+            means = (variables[f"{name}_mean"][1] for name in (q.name, "f"))
+            variables["share"] = ("component", *classes), _shares(*means)
+        if q.total:
+            for k, name in enumerate(("completeness_residual", "completeness_residual_variance")):
+                variables[name] = ("obs", *classes), self._by_class(self._residuals[k])
+        if self._response is not None:
+            variables |= self._responses(self._response, variables, held)
+        attrs = {"ci_prob": self._prob} if "ci_bound" in coords else {}
+        return xr.Dataset(variables, coords, q.attrs | attrs)
+
+    def _responses(self, response, variables, held):
+        """Draws, moments and interval of new responses and their means, beside those of f."""
+        name, (dims, f) = response.name, variables["f_mean"]
+        own = {"y": dims[:1], name: dims} if response.of_mean else {"y": dims}
+        found = {n: (("chain", "draw", *own[n]), held[n]) for n in own if n in held}
+        mean, sd = self.moments(name)
+        if response.of_mean:
+            sd = self.moments(name + DRAWN)[1]
+        found |= {f"{name}_mean": (dims, mean.reshape(f.shape))}
+        found |= {f"{name}_sd": (dims, sd.reshape(f.shape))}
+        if response.exposed:
+            found["exposure"] = dims[:1], response.exposure
+        if response.of_mean and "f_interval" in variables:
+            ends = response.mean_at(variables["f_interval"][1])
+            found[f"{name}_interval"] = (*dims, "ci_bound"), ends
+        return found | under_one_name(found, name)
+
+    def _beside(self, coords):
+        """What a result says of its rows: values, units of dates, centers, offset and baseline."""
+        q, training, where, variables = self._question, self._model.training, self._where, {}
+        values = where.Z_values if q.table == "Z" else where.X_values
+        frame = training.Z if q.table == "Z" else training.X
+        featured = bool(q.axes) and q.axes[0].dim == "feature"
+        labels = coords["feature"] if featured else list(training.X.columns)
+        if q.table is None:
+            return variables
+        coords["feature"] = labels
+        if frame.levels and q.labels == frame.sources:
             said = values_by_source(frame, values, labels)
             coords["level"] = said.pop("level")
             variables |= said
         elif values is not None and set(labels) <= {*frame.columns, INTERCEPT}:
             variables["value"] = (("obs", "feature"), _values_of(frame, values, labels))
-        if frame is not None and frame.origins:
+        if frame.origins:
             units = {column: unit_of(origin) for column, origin in frame.origins.items()}
             coords["unit"] = ("feature", [units.get(label, "") for label in labels])
-        if quantity.center is not None:
-            variables["center"] = ("feature", quantity.center[self._picked])
-            variables["offset"] = training.y_scaling.center - np.sum(quantity.offset)
+        if q.center is not None:
+            variables["center"] = ("feature", q.center[self._picked])
+            variables["offset"] = training.y_scaling.center - np.sum(q.offset)
         if where.baseline_values is not None:
             points = coded(frame, where.baseline_values, labels)
             variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
-        if quantity.summands:
-            means = (variables[f"{name}_mean"][1] for name in (quantity.name, "f"))
-            own, away = (mean - mean.mean(axis=0) for mean in means)
-            with np.errstate(invalid="ignore"):  # of a single row, nothing varies
-                variables["share"] = along, away @ own / (away @ away)
-        if quantity.total:
-            variables["completeness_residual"] = ("obs", self._residuals[0])
-            variables["completeness_residual_variance"] = ("obs", self._residuals[1])
-        attrs = {"ci_prob": self._prob} if "ci_bound" in coords else {}
-        return xr.Dataset(variables, coords, quantity.attrs | attrs)
+        return variables
 
 
-def _values_of(frame, values, labels):
+def _shares(components, f):
+    """Shares of each component's mean (m, k[, C]) in the variance over rows of the mean of f."""
+    own, away = components - components.mean(axis=0), f - f.mean(axis=0)
+    with np.errstate(invalid="ignore"):  # of a single row, nothing varies
+        return np.einsum("m...,mk...->k...", away, own) / (away**2).sum(axis=0)
+
+
+def _values_of(frame: Frame, values: np.ndarray, labels: Sequence[str]) -> np.ndarray:
     """Values of the components (m, c), from the values of all columns; 1 for an intercept."""
     columns = [*frame.columns, INTERCEPT]
     values = np.append(values, np.ones((len(values), 1)), axis=1)
     return values[:, [columns.index(label) for label in labels]]
 
 
-def _picked(quantity, features, covariance):
-    if quantity.components is None or quantity.across:
+def _picked(question, features, covariance):
+    """Positions of the requested components."""
+    if not question.axes or question.jointly:
         if features is not None or covariance:
             raise ValueError(
-                f"{quantity.name} has no features; leave `features` and `covariance` out. For the "
+                f"{question.name} has no features; leave `features` and `covariance` out. For the "
                 "covariance between observations draw them with joint=True."
             )
-        return np.arange(len(quantity.factor))
+        return np.arange(len(question.factor))
     if features is None:
-        return np.arange(len(quantity.components))
+        return np.arange(len(question.labels))
     if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
         raise ValueError(f"features is {features!r}. Pass a list of different names.")
     for feature in features:
-        one_of("features", feature, quantity.components)
-    return np.array([quantity.components.index(f) for f in features])
+        one_of("features", feature, question.labels)
+    return np.array([question.labels.index(f) for f in features])
 
 
 def _distinct(picked, d):

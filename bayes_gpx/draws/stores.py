@@ -21,7 +21,7 @@ from typing import cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.mixture_intervals import MOST_NUMBERS
+from bayes_gpx.draws.intervals import MOST_NUMBERS
 from bayes_gpx.system.files import replaced
 
 DIMS = ("chain", "draw", "obs")
@@ -116,7 +116,7 @@ class _Claimed:
 
 
 class Memory:
-    """Arrays in memory, one dict of `shapes` by name for each class.
+    """Arrays in memory, of `shapes` by name.
 
     `arrays` are (chain, draw, obs[, feature[, feature_bis]]), and `held` those in the result.
     `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of the
@@ -124,7 +124,7 @@ class Memory:
     """
 
     def __init__(self, shapes, seed):
-        self.arrays = [{name: np.empty(s) for name, s in own.items()} for own in shapes]
+        self.arrays = {name: np.empty(shape) for name, shape in shapes.items()}
         self.held, self.done = self.arrays, (0, 0)
         self.entropy = np.random.SeedSequence(seed).entropy
 
@@ -180,8 +180,8 @@ class Store:
         self._resume(sums)
         group, room = zarr.open_group(self._store, mode="r+"), HELD // len(shapes)
         own = {name: _Claimed(group[name], self._claim) for name in shapes}
-        self.arrays = [{name: ChunkedArray(array, room) for name, array in own.items()}]
-        self.held = [{}]
+        self.arrays = {name: ChunkedArray(array, room) for name, array in own.items()}
+        self.held = {}
 
     room = np.inf
 
@@ -215,14 +215,14 @@ class Store:
     def finished(self, dataset):
         """Write the rest, move the store to its place, and return its content."""
         self._write()
-        names = [*self.arrays[0], *dataset.variables]
+        names = [*self.arrays, *dataset.variables]
         with self._claim.held():
             append(self._store, dataset.assign_attrs({WRITTEN: names}))
         put_in_place(self._claim, self._path)
         return xr.open_zarr(self._path, chunks=None, consolidated=False)
 
     def _write(self):
-        for array in self.arrays[0].values():
+        for array in self.arrays.values():
             array.write()
 
     def _resumable(self, asked):

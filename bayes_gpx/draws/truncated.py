@@ -8,7 +8,7 @@ import numpy as np
 import pytensor.tensor as pt
 import xarray as xr
 
-from bayes_gpx.draws.training_rows import at_training_rows
+from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.numerics.truncated_normal import truncated_normal
 from bayes_gpx.posteriors.base import CONSTRAINED
 from bayes_gpx.posteriors.strategies.with_constraints import WithConstraints

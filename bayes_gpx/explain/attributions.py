@@ -12,16 +12,16 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import log_variance, quantities
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.categorical_values import coded, values_by_source
-from bayes_gpx.draws.evaluate import explain, origin
+from bayes_gpx.draws.evaluate import evaluate, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.log_variance import LogVarianceGradients, is_of_y
 from bayes_gpx.draws.points import Points, from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions, or_else
-from bayes_gpx.draws.response_means import means
-from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
+from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_nonlinear, is_of_y
+from bayes_gpx.draws.views import AtRows, ByChainRule, means
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.explain.options import chosen, documented
@@ -201,22 +201,22 @@ def _explained(model, idata, where, name, *, method, steps, of, **options):
         return _of_log_variance(model, idata, where, name, method, **options)
     if method == "taylor":
         return _by_taylor(model, idata, where, name, steps, **options)
-    quantity = quantities.attribution(model, name, method, steps)
+    quantity = questions.attribution(model, name, method, steps)
     on = options.get("on", "response")
-    if bends(model, quantity, on):
+    if is_nonlinear(model, quantity, on):
         if where.baseline.ndim > 1 or method != "exact":
             raise ValueError(
                 f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}, "
                 "but the response needs one baseline and 'exact'. Pass on='latent', or a dict of "
                 "baselines."
             )
-        found = _by_functions(
-            model, idata, ResponseQuantity(model, quantity, where), where, **options
-        )
+        view = ByChainRule(quantity, where, Response(model))
+        with or_else("Attributions of the response", "or pass on='latent'"):
+            found = by_functions(model, idata, view, **options)
     elif where.baseline.ndim > 1 and len(where.baseline) > MOST_BASELINES:
-        found = _by_functions(model, idata, LatentQuantity(quantity), where, **options)
+        found = _averaged(model, idata, quantity, where, **options)
     else:
-        found = explain(model, idata, quantity, where, **options)
+        found = evaluate(model, idata, quantity, where, **options)
     warn_if_incomplete(model, found, on)
     return found
 
@@ -227,9 +227,9 @@ def _of_log_variance(model, idata, where, name, method, on="response", **options
             f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}, but "
             "the log variance needs one baseline and 'exact'. Pass a dict of baselines."
         )
-    quantity = quantities.attribution(model, name, method, None)
-    asked = LogVarianceGradients(model, quantity, where, of_y=is_of_y(model, on))
-    found = log_variance.explained(model, idata, asked, **options)
+    quantity = questions.attribution(model, name, method, None)
+    view = ByChainRule(quantity, where, LogVariance(model, of_y=is_of_y(model, on)))
+    found = of_each_draw(model, idata, view, **options)
     warn_if_incomplete(model, found, on)
     return found
 
@@ -265,7 +265,7 @@ def _by_taylor(
     **options,
 ):
     """Means by Taylor expansion, and no draws."""
-    quantity = quantities.attribution(model, name, "exact", steps)
+    quantity = questions.attribution(model, name, "exact", steps)
     unused = [option for option, given in options.items() if given not in ("summary", None)]
     if unused and unused != ["seed"]:
         raise ValueError(
@@ -273,33 +273,33 @@ def _by_taylor(
             "and progressbar, or use method='exact'."
         )
     several = model.specification.classes is not None
-    if several or not bends(model, quantity, on) or where.baseline.ndim > 1:
+    if several or not is_nonlinear(model, quantity, on) or where.baseline.ndim > 1:
         raise ValueError(
             f"method='taylor' has likelihood={model.specification.likelihood!r}, on={on!r} and "
             f"{len(np.atleast_2d(where.baseline))} baseline rows, but needs the response of two "
             "classes or counts, and one baseline. Use method='exact'."
         )
     for feature in features or ():
-        one_of("features", feature, quantity.components)
+        one_of("features", feature, quantity.labels)
     X = model.training.X
-    asked = ResponseQuantity(model, quantity, where)
-    how = {"num_draws": num_draws, "progressbar": progressbar}
-    shares, difference = means(model, idata, asked, taylor=True, **how)
+    view = ByChainRule(quantity, where, Response(model, taylor=True))
+    asked, how = view.question, {"num_draws": num_draws, "progressbar": progressbar}
+    shares, difference = means(model, idata, view, **how)
     found = xr.Dataset(
         {
             "attribution_mean": (("obs", "feature"), shares),
             "difference_mean": ("obs", difference),
-            "baseline": ("feature", coded(X, where.baseline_values, quantity.components)),
+            "baseline": ("feature", coded(X, where.baseline_values, quantity.labels)),
             "completeness_residual": ("obs", np.abs(shares.sum(axis=1) - difference)),
-            **values_by_source(X, where.X_values, quantity.components),
+            **values_by_source(X, where.X_values, quantity.labels),
         },
-        {"obs": where.index, "feature": list(quantity.components)},
+        {"obs": where.index, "feature": list(quantity.labels)},
         {
             **origin(model),
-            **asked.quantity.attrs,
+            **asked.attrs,
             "method": "taylor",
-            "units": asked.quantity.units,
-            "samples": asked.quantity.samples,
+            "units": asked.units,
+            "samples": asked.samples,
             "moments": "means by Taylor expansion around the mean of f, to second order",
         },
     )
@@ -307,12 +307,10 @@ def _by_taylor(
     return found if features is None else found.sel(feature=list(features))
 
 
-def _by_functions(model, idata, asked, where, on="response", **options):
-    if isinstance(asked, ResponseQuantity):
-        with or_else("Attributions of the response", "or pass on='latent'"):
-            return by_functions(model, idata, asked, where, **options)
+def _averaged(model, idata, quantity, where, on="response", **options):
+    """Over more baselines than have exact covariances, by random functions."""
     try:
-        return by_functions(model, idata, asked, where, **options)
+        return by_functions(model, idata, AtRows(quantity, where, Latent(model)), **options)
     except NoBasis as none:
         raise ValueError(
             f"baseline has {len(where.baseline)} rows, but can have at most {MOST_BASELINES} for "

@@ -13,17 +13,17 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.data.dates import days_since, holds_dates, read_date
 from bayes_gpx.data.features import Frame
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, by_rows
-from bayes_gpx.draws.evaluate import explain, origin
+from bayes_gpx.draws.evaluate import evaluate, origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, rows_outside
+from bayes_gpx.draws.questions import Axis
 from bayes_gpx.draws.random_functions import draw_functions, or_else, values
-from bayes_gpx.draws.response_scale import responds, response_units
+from bayes_gpx.draws.scales import responds, response_units
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.options import chosen, documented
-from bayes_gpx.posteriors.base import Asked
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes import operators
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -313,15 +313,14 @@ class _Changes:
     def __call__(self, asked):
         ends = []
         for k in range(self.contrasts):
-            changed, low, high = (asked.baseline[3 * k + part] for part in range(3))
-            ends += [self._at(asked, asked.X * (1.0 - changed) + end) for end in (low, high)]
+            changed, low, high = (asked["baseline"][3 * k + part] for part in range(3))
+            ends += [self._at(asked, asked["X"] * (1.0 - changed) + end) for end in (low, high)]
         return operators.Combination(tuple(ends), self._combined)
 
     def _at(self, asked, X):
-        moved = Asked(X, asked.Z, intercept=asked.intercept, group=asked.group)
-        return operators.evaluate(
-            moved.points, moved.Z_along if self.tied else asked.Z, smooth=True
-        )
+        moved = asked.at(X=X)
+        Z = moved.Z_along if self.tied else moved["Z"]
+        return operators.evaluate(moved.points, Z, smooth=True)
 
     @staticmethod
     def _combined(*rows):
@@ -341,20 +340,17 @@ def _linear(model, idata, where, contrasts, **options):
         scaled = [own * training.X_scaling.apply(end)[0] for end in ends]
         rows += [own & (not contrast.moves), *scaled]
     quantity = replace(
-        quantities.value(model, smooth=True),
+        questions.value(model, smooth=True),
         name="comparison",
         operator=_Changes(training.tied, len(contrasts)),
-        components=tuple(contrast.label for contrast in contrasts),
+        axes=(Axis("contrast", tuple(contrast.label for contrast in contrasts)),),
+        table=None,
         factor=np.full(len(contrasts), training.y_scaling.scale),
         offset=0.0,
     )
-    asked = replace(
-        where,
-        positions=None,
-        baseline=np.array(rows, float),
-    )
-    found = explain(model, idata, quantity, asked, on="latent", joint=True, **options)
-    return found.rename({d: d.replace("feature", "contrast") for d in found.dims if "feature" in d})
+    asked = where.having(positions=None)
+    asked = replace(asked, common=asked.common | {"baseline": np.array(rows, float)})
+    return evaluate(model, idata, quantity, asked, on="latent", joint=True, **options)
 
 
 def _by_functions(

@@ -11,11 +11,11 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Labels, Table
-from bayes_gpx.draws import quantities
-from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
-from bayes_gpx.draws.response_scale import responds
+from bayes_gpx.draws.scales import responds
 from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.normal_form import Term
@@ -155,7 +155,7 @@ def components(
         )
     parts, names = components_of(model, order)
     where = points_to_explain(model, X_new, obs=obs)
-    found = explain(model, idata, quantities.component(model, names, order), where, **options)
+    found = evaluate(model, idata, questions.component(model, names, order), where, **options)
     features = model.training.X.columns
     seen = dict(zip(names, (part.columns for part in parts), strict=True))
     along = [seen.get(name, ()) for name in found["component"].values]

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Literal
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, by_rows
-from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.random_functions import by_functions, or_else
-from bayes_gpx.draws.response_scale import ResponseQuantity, bends
+from bayes_gpx.draws.scales import Response, is_nonlinear
+from bayes_gpx.draws.views import ByChainRule
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.in_parts import in_parts
 from bayes_gpx.explain.options import chosen, documented
@@ -121,7 +122,7 @@ def derivatives(
     """
     options = chosen(locals())
     refuse_swapped(model, idata)
-    quantity = quantities.derivative(model, order)
+    quantity = questions.derivative(model, order)
     if order == 2 and options.get("covariance"):
         raise ValueError(
             "covariance=True is for order=1; with order=2, take the covariance of the draws of "
@@ -152,10 +153,10 @@ def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str]
 def _explained(model, idata, quantity, where, *, on="response", **options):
     """Derivatives of f, or of the mean response by random functions, always joint."""
     options["features"] = numbers_among(model.training.X, options.get("features"))
-    if not bends(model, quantity, on):
-        return explain(model, idata, quantity, where, on=on, **options)
-    if quantity.square:
+    if not is_nonlinear(model, quantity, on):
+        return evaluate(model, idata, quantity, where, on=on, **options)
+    if len(quantity.axes) == 2:
         raise ValueError("order=2 of the response is not supported; pass on='latent'.")
-    asked = ResponseQuantity(model, quantity, where)
+    view = ByChainRule(quantity, where, Response(model))
     with or_else("Derivatives of the response", "or pass on='latent'"):
-        return by_functions(model, idata, asked, where, **options)
+        return by_functions(model, idata, view, **options)

@@ -8,16 +8,16 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws import quantities
-from bayes_gpx.draws.evaluate import explain
-from bayes_gpx.draws.response_scale import bends
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.scales import is_nonlinear
 from bayes_gpx.explain.attributions import warn_if_incomplete
 from bayes_gpx.explain.components import components_of, orthogonal_kernel
 from bayes_gpx.kernels.additive import ElementarySymmetric
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
-    from bayes_gpx.draws.quantities import Quantity
+    from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
 
 
@@ -40,19 +40,19 @@ def by_components(
             f"of={of!r} was given with method='fanova', which divides f. Pass method='exact'."
         )
     quantity, on = _divided(model), options.get("on", "response")
-    if bends(model, quantity, on):
+    if is_nonlinear(model, quantity, on):
         raise ValueError(
             f"The response of likelihood={model.specification.likelihood!r} is not linear in f, "
             "and components exist only for f. Pass on='latent'."
         )
-    found = explain(model, idata, quantity, where, **options)
+    found = evaluate(model, idata, quantity, where, **options)
     warn_if_incomplete(model, found, on)
     return found
 
 
-def _divided(model: Model) -> Quantity:
+def _divided(model: Model) -> Question:
     """Each component of f, divided evenly among its features."""
     d, order = model.training.d, cast(ElementarySymmetric, orthogonal_kernel(model).kernel).order
     parts, _ = components_of(model, order)
     shares = [[(c in p.columns) / max(len(p.columns), 1) for p in parts] for c in range(d)]
-    return quantities.fanova_shapley_value(model, np.array(shares), order)
+    return questions.fanova_shapley_value(model, np.array(shares), order)

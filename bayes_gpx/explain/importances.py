@@ -10,18 +10,14 @@ import xarray as xr
 from scipy.stats import qmc
 
 from bayes_gpx.aliases import Draws, Labels, Table
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import answer, draw_functions, or_else, values
-from bayes_gpx.draws.response_scale import (
-    LatentQuantity,
-    ResponseQuantity,
-    responds,
-    response_units,
-)
+from bayes_gpx.draws.scales import Latent, Response, responds, response_units
+from bayes_gpx.draws.views import AtRows, ByChainRule
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.null import by_permutation, replicates
 from bayes_gpx.posteriors.prior_functions import WAVES
@@ -208,7 +204,7 @@ def importances(
     classes = model.specification.classes
     if classes is not None:
         coords["class"] = list(model.training.labels)
-    units = _units(response_units(model) if on_response else quantities.latent_units(model))
+    units = _units(response_units(model) if on_response else questions.latent_units(model))
     kept = {name: found[name] for measure in measures for name in found if name.startswith(measure)}
     variables = {
         name: ((*dims, "class")[: array.ndim], array, {"units": units[name]})
@@ -239,9 +235,11 @@ def _derivatives(functions, where, on_response, on, progressbar):
     frame = model.training.X
     numbers = [name for name in frame.sources if name not in frame.levels]
     if numbers:
-        slope = quantities.derivative(model)
-        asked = ResponseQuantity(model, slope, where) if on_response else LatentQuantity(slope)
-        slopes = answer(functions, asked, where, features=numbers, progressbar=progressbar)
+        slope = questions.derivative(model)
+        view = AtRows(slope, where, Latent(model))
+        if on_response:
+            view = ByChainRule(slope, where, Response(model))
+        slopes = answer(functions, view, features=numbers, progressbar=progressbar)
         sd = dict(zip(frame.columns, model.training.X_deviations, strict=True))
         slopes = slopes["derivative"] * xr.DataArray([sd[name] for name in numbers], dims="feature")
         absolute, square = abs(slopes).mean("obs").values, (slopes**2).mean("obs").values

@@ -16,7 +16,7 @@ import xarray as xr
 
 from bayes_gpx.draws.each_draw import by_executor
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
-from bayes_gpx.draws.mixture_intervals import MOST_DRAWS
+from bayes_gpx.draws.intervals import MOST_DRAWS
 from bayes_gpx.draws.part_stores import PartStore
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.tasks import in_turn

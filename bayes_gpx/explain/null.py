@@ -11,8 +11,8 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.data.training import TrainingData
-from bayes_gpx.draws import quantities
-from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.points import at_other_x, points
 from bayes_gpx.model.refits import Refits
 from bayes_gpx.numerics.progress import progress_bar
@@ -201,9 +201,9 @@ def _without(model, theta, pair, rng):
 def _smooth(model, theta, X, rows):
     """Posterior mean of f, of a GPX of its smooth part, at X, with Z and group of training rows."""
     where = at_other_x(model, points(model, None), X, rows)
-    quantity = quantities.value(model, smooth=True)
+    quantity = questions.value(model, smooth=True)
     options = {"on": "latent", "keep": "summary", "progressbar": False}
-    return explain(model, theta, quantity, where, **options)["f_mean"].values
+    return evaluate(model, theta, quantity, where, **options)["f_mean"].values
 
 
 def _response(model, theta, f, rng):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from inspect import getdoc, signature
 from typing import Any
 
-from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.evaluate import evaluate
 
 SHARED = {
     "draws": """int
@@ -44,7 +44,7 @@ SHARED = {
 
 DEFAULTS = {
     name: parameter.default
-    for name, parameter in signature(explain).parameters.items()
+    for name, parameter in signature(evaluate).parameters.items()
     if name in SHARED
 }
 

@@ -9,14 +9,14 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import origin
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
 from bayes_gpx.draws.points import at_other_x, points
 from bayes_gpx.draws.random_functions import draw_functions, or_else, values
-from bayes_gpx.draws.response_scale import responds, response_units
+from bayes_gpx.draws.scales import responds, response_units
 from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import count, one_of
@@ -188,7 +188,7 @@ def partial_dependence(
         coords["level"] = ("feature", "step"), level
     if several:
         coords["class"] = list(model.training.labels)
-    units = response_units(model) if on_response else quantities.latent_units(model)
+    units = response_units(model) if on_response else questions.latent_units(model)
     attrs = {"units": units, "ci_prob": prob}
     return xr.Dataset(variables, coords, origin(model) | attrs)
 

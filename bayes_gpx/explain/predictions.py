@@ -11,9 +11,9 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, by_rows
-from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.points import points_to_explain
@@ -151,14 +151,14 @@ def predictions(
     several = model.specification.classes
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     joint_classes = several is not None and by is None
-    quantity = quantities.value(model, across=joint_classes)
+    quantity = questions.value(model, across=joint_classes)
     given = len(where.X) if X_new is None else len(cast(Sized, X_new))
     exposures = _exposures(model, exposure, where, given)
     where = by_rows(model, where, by)
     if model.specification.normal or on == "latent":
-        return explain(model, idata, quantity, where, **options)
+        return evaluate(model, idata, quantity, where, **options)
     options |= {"on": "latent", "response": NewResponses(model, exposures)}
-    found = explain(model, idata, quantity, where, **options)
+    found = evaluate(model, idata, quantity, where, **options)
     _warn_of_rates(model, found)
     return found
 
@@ -187,10 +187,10 @@ def _exposures(model, exposure, where, given):
     refuse_exposure(exposure, model.specification.observation)
     if not model.specification.observation.exposed:
         return np.ones(len(where.X))
-    if where.positions is not None:
+    if "positions" in where.inputs:
         if exposure is not None:
             raise ValueError("exposure was given without X_new; training samples have their own.")
-        return model.training.exposure[where.positions]
+        return model.training.exposure[where.inputs["positions"]]
     values = np.ones(given) if exposure is None else np.asarray(exposure, "float64")
     if values.shape != (given,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import quantities
-from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import log_likelihood_given
 from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.random_functions import Functions, answer, draw_functions, log_statements
-from bayes_gpx.draws.response_scale import LatentQuantity, ResponseQuantity, bends
+from bayes_gpx.draws.scales import Latent, Response, is_nonlinear
+from bayes_gpx.draws.views import AtRows, ByChainRule
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
 from bayes_gpx.system.digests import digest
@@ -158,7 +158,7 @@ class RandomFunctions:
     ) -> xr.Dataset:
         """Values of the functions: `f` (chain, draw, obs), on the latent scale."""
         where = self._points(X_new, Z_new, groups_new, obs)
-        return self._ask(quantities.value(self._model, smooth=True), where)
+        return self._ask(questions.value(self._model, smooth=True), where)
 
     def derivatives(
         self,
@@ -171,7 +171,7 @@ class RandomFunctions:
         on: Literal["response", "latent"] = "response",
     ) -> xr.Dataset:
         """Return `derivative` (chain, draw, obs, feature), or of `order` 2 `second_derivative`."""
-        quantity = quantities.derivative(self._model, order)
+        quantity = questions.derivative(self._model, order)
         return self._ask(quantity, self._points(X_new, Z_new, groups_new, obs), on)
 
     def attributions(
@@ -189,7 +189,7 @@ class RandomFunctions:
         """Return `attribution` (chain, draw, obs, feature), and `difference`, which they sum to."""
         where = from_baseline(self._model, self._points(X_new, Z_new, groups_new, obs), baseline)
         name = baseline if isinstance(baseline, str) else "given"
-        return self._ask(quantities.attribution(self._model, name, method, steps), where, on)
+        return self._ask(questions.attribution(self._model, name, method, steps), where, on)
 
     def weights(
         self,
@@ -199,7 +199,7 @@ class RandomFunctions:
         obs: Labels | None = None,
     ) -> xr.Dataset:
         """Weight functions of a GPX: `weight` (chain, draw, obs, feature), without `eps_w`."""
-        quantity = quantities.weight(self._model, smooth=True)
+        quantity = questions.weight(self._model, smooth=True)
         where = points(self._model, X_new, groups_new=groups_new, obs=obs, needs_z=False)
         return self._ask(quantity, where)
 
@@ -266,16 +266,17 @@ class RandomFunctions:
         return points(self._model, X_new, Z_new, groups_new=groups_new, obs=obs)
 
     def _ask(self, quantity, where, on="latent"):
-        where, bent = replace(where, positions=None), bends(self._model, quantity, on)
-        if bent and (self.joint or quantity.square or np.ndim(where.baseline) == 2):
+        where, bent = where.having(positions=None), is_nonlinear(self._model, quantity, on)
+        if bent and (self.joint or len(quantity.axes) == 2 or np.ndim(where.baseline) == 2):
             raise ValueError(
                 f"{quantity.name} of the response is computed by random functions, which this "
                 "kernel may not have, for one baseline and order 1. Pass on='latent'."
             )
         if self.joint:
             options = {"joint": True, "on": on, **self._options}
-            return explain(self._model, self._idata, quantity, where, **options)
-        asked = ResponseQuantity(self._model, quantity, where) if bent else LatentQuantity(quantity)
-        shown = self._options["progressbar"]
-        found = answer(self._functions, asked, where, progressbar=shown)
+            return evaluate(self._model, self._idata, quantity, where, **options)
+        view = AtRows(quantity, where, Latent(self._model))
+        if bent:
+            view = ByChainRule(quantity, where, Response(self._model))
+        found = answer(self._functions, view, progressbar=self._options["progressbar"])
         return found.assign_attrs({FUNCTIONS: digest(*self._functions.updates)})

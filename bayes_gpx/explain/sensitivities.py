@@ -17,9 +17,9 @@ from bayes_gpx.draws.categorical_values import values_by_source
 from bayes_gpx.draws.evaluate import jets, origin
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
-from bayes_gpx.draws.mixtures import Mixture, PredictiveMixture
 from bayes_gpx.draws.points import Points
 from bayes_gpx.likelihoods.predictive import Predictive
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -105,14 +105,13 @@ def differences(model: Model, where: Points, picked: Picked, step: float) -> Mea
     moves = np.zeros((count + 1, model.training.d))
     moves[np.arange(1, count + 1), picked.columns] = steps
     X = (where.X + moves[:, None]).reshape((-1, model.training.d))
-    Z = None if where.Z is None else np.tile(where.Z, (count + 1, 1))
 
     def numbers(likelihood, found):
         here, *there = (found.at(slice(k * m, (k + 1) * m)) for k in range(count + 1))
         return picked.placed(_apart(likelihood, here, there).T / steps, picked.places)
 
-    group = None if where.group is None else np.tile(where.group, count + 1)
-    return Measure(replace(where, X=X, Z=Z, group=group), 0, numbers)
+    rows = np.tile(np.arange(m), count + 1)
+    return Measure(where.take(rows).having(X=X), 0, numbers)
 
 
 def contrasts(model: Model, where: Points, picked: Picked, column: str) -> Measure:
@@ -284,16 +283,19 @@ class _Kept:
         if keep == "draws":
             self._stores = {name: np.empty((*lead, *self._shape)) for name in self._scales}
         self._average = np.empty((*lead, *self._shape[1:]))
-        size = (self._shape[0], int(np.prod(self._shape[1:])))
-        self._mixtures = {name: Mixture(size, False) for name in self._scales}
+        self._count, self._sums = 0, {name: np.zeros((2, *self._shape)) for name in self._scales}
 
     def _scaled(self, numbers):
         return {name: numbers * scale for name, scale in self._scales.items()}
 
     def add(self, at, numbers):
         """Keep one draw's numbers (m, picked) or (m, picked, picked)."""
+        self._count += 1
         for name, array in self._scaled(numbers).items():
-            self._mixtures[name].add(slice(None), array.reshape((len(array), -1)), 0.0)
+            mean, squares = self._sums[name]
+            shift = array - mean
+            mean += shift / self._count
+            squares += shift * (array - mean)
             if name in self._stores:
                 self._stores[name][at] = array
         self._average[at] = array.mean(axis=0)
@@ -304,10 +306,9 @@ class _Kept:
             name: (("chain", "draw", *self._dims), array) for name, array in self._stores.items()
         }
         known = 1.0 if np.prod(self._average.shape[:2]) > 1 else np.nan  # one draw has no spread
-        for name, mixture in self._mixtures.items():
-            mean, sd, _ = mixture.moments()
-            for suffix, moment in (("mean", mean), ("sd", known * sd)):
-                variables[f"{name}_{suffix}"] = self._dims, moment.reshape(self._shape)
+        for name, (mean, squares) in self._sums.items():
+            variables[f"{name}_mean"] = self._dims, mean
+            variables[f"{name}_sd"] = self._dims, known * np.sqrt(squares / self._count)
         variables[f"average_{self._name}"] = ("chain", "draw", *self._dims[1:]), self._average
         return self._named(variables)
 
@@ -326,6 +327,56 @@ class _Kept:
             if name.startswith((f"{self._name}_scaled", "average_")):
                 named[name].attrs["units"] = f"per standard deviation of {of}"
         return named
+
+
+class PredictiveMixture:
+    """A new sample's y under the mixture over draws, within the family of each draw's.
+
+    Means and probabilities are averaged, which for labels is the mixture itself. A squared scale
+    follows the law of total variance, differentiated: with M the mean of the draws' means m, V is
+    the mean of ``V + (m - M)^2``, and its derivatives follow from covariances between m, m_d and
+    m_de over draws. The excess, 1 / nu or 1 / dispersion, is averaged.
+    """
+
+    def __init__(self):
+        self._count, self._excess, self._means, self._within, self._between = 0, 0.0, [], [], []
+
+    def add(self, found: Predictive) -> None:
+        """Add one draw's `Predictive`."""
+        jets = [[part for part in jet if part is not None] for jet in found.means]
+        if not self._count:
+            self._means = [[np.zeros_like(part) for part in jet] for jet in jets]
+            spread = [] if found.variance is None else self._means[0]
+            self._within, self._between = ([0.0 * part for part in spread] for _ in range(2))
+        self._count += 1
+        self._excess += (found.excess - self._excess) / self._count
+        shifts = []
+        for jet, means in zip(jets, self._means, strict=True):
+            shifts.append([part - old for part, old in zip(jet, means, strict=True)])
+            for old, shift in zip(means, shifts[-1], strict=True):
+                old += shift / self._count
+        if found.variance is not None:
+            self._spread(jets[0], found.variance, shifts[0])
+
+    def _spread(self, mean, variance, shift):
+        """Add one draw to ``V + (m - M)^2`` and its derivatives, by Welford's update.
+
+        In each product one factor is a deviation from the old mean, `shift`, and one from the new.
+        """
+        left = mean[0] - self._means[0][0]
+        parts = zip(self._within, variance, self._between, shift, (1.0, 2.0, 2.0), strict=False)
+        for within, part, between, step, factor in parts:
+            within += part
+            between += factor * left.reshape((-1, *[1] * (step.ndim - 1))) * step
+        if len(shift) > 2:
+            rest = mean[1] - self._means[0][1]
+            self._between[2] += 2.0 * shift[1][:, :, None] * rest[:, None]
+
+    def predictive(self) -> Predictive:
+        """The mixture, as a `Predictive`."""
+        spread = [(w + b) / self._count for w, b in zip(self._within, self._between, strict=True)]
+        means = tuple(Jet(*jet) for jet in self._means)
+        return Predictive(means, Jet(*spread) if spread else None, self._excess)
 
 
 def change(parameters, factor=1.0):

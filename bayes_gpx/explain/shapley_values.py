@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Literal
@@ -13,15 +12,15 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import log_variance, quantities
-from bayes_gpx.draws.coalition_values import LatentShapley, ResponseShapley, monte_carlo_errors
-from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.answers import of_each_draw
+from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.log_variance import LogVarianceShapley, is_of_y
 from bayes_gpx.draws.points import from_baseline, points_to_explain
 from bayes_gpx.draws.random_functions import by_functions, or_else
-from bayes_gpx.draws.response_scale import bends
+from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_nonlinear, is_of_y
 from bayes_gpx.draws.stores import with_more
+from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
 from bayes_gpx.explain.attributions import (
     MOST_BASELINES,
     OF,
@@ -203,36 +202,36 @@ def _orders(permutations, seed):
 def _explained(model, idata, where, name, *, of, orders=None, **options):
     refuse_joint(where, options)
     on, baselines = options.pop("on", "response"), len(np.atleast_2d(where.baseline))
-    quantity = quantities.shapley_value(model, name, orders)
-    of_f = of == "value" and not bends(model, quantity, on)
+    quantity = questions.shapley_value(model, name, orders)
+    of_f = of == "value" and not is_nonlinear(model, quantity, on)
     closed = of_f and baselines <= MOST_BASELINES
     if orders is None and not (closed and _has_products(model, idata, quantity, where, on)):
-        if len(quantity.components) > MOST_PLAYERS:
+        if len(quantity.labels) > MOST_PLAYERS:
             raise ValueError(
-                f"The coalitions of {len(quantity.components)} features are too many to go "
+                f"The coalitions of {len(quantity.labels)} features are too many to go "
                 f"through; at most {MOST_PLAYERS} features are supported. Pass "
                 "method='permutations'."
             )
-        quantity = quantities.shapley_value(model, name, Orders())
+        quantity = questions.shapley_value(model, name, Orders())
     _refuse_many(quantity, baselines)
-    asked: ResponseShapley
+    scale = Latent(model) if of_f else Response(model)
     if of == "log_variance":
-        asked = LogVarianceShapley(model, quantity, where, of_y=is_of_y(model, on))
-        found = log_variance.explained(model, idata, asked, **options)
+        scale = LogVariance(model, of_y=is_of_y(model, on))
+    view = AtCoalitions(quantity, where, scale)
+    if of == "log_variance":
+        found = of_each_draw(model, idata, view, **options)
     elif closed:
-        asked = LatentShapley(model, quantity, where)
-        found = explain(model, idata, quantity, where, on=on, **options)
+        found = evaluate(model, idata, quantity, where, on=on, **options)
     else:
-        asked = (LatentShapley if of_f else ResponseShapley)(model, quantity, where)
         needed = "Shapley values of the response", "or pass on='latent'"
         if of_f:
             few = f"or pass a baseline of at most {MOST_BASELINES} rows"
             needed = f"Shapley values with {baselines} rows of the baseline", few
         with or_else(*needed):
-            found = by_functions(model, idata, asked, where, **options)
+            found = by_functions(model, idata, view, **options)
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
-        found = _with_errors(found, monte_carlo_errors(model, idata, asked, **own), quantity)
+        found = _with_errors(found, monte_carlo_errors(model, idata, view, **own), quantity)
         if options.get("path") is not None and options.get("keep", "draws") == "draws":
             found = with_more(options["path"], found[["attribution_mc_error"]])
     warn_if_incomplete(model, found, on)
@@ -241,15 +240,12 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
 
 def _has_products(model, idata, quantity, where, on):
     """Whether the covariance of all rows has a closed form, tried on the first row of few draws."""
-    if len(quantity.components) <= MOST_PAIRED or model.specification.expanded:
+    if len(quantity.labels) <= MOST_PAIRED or model.specification.expanded:
         return True
-    arrays = ("X", "Z", "positions", "X_values", "Z_values", "index", "rows", "group")
-    own = {name: getattr(where, name) for name in arrays}
-    one = replace(where, **{name: v if v is None else v[:1] for name, v in own.items()})
     few = None if isinstance(idata, Mapping) else idata["posterior"].sizes["chain"]
     options = {"num_draws": few, "keep": "summary", "on": on, "progressbar": False}
     try:
-        explain(model, idata, quantity, one, **options)
+        evaluate(model, idata, quantity, where.take(slice(1)), **options)
     except NoProduct:
         return False
     return True
@@ -257,7 +253,7 @@ def _has_products(model, idata, quantity, where, on):
 
 def _refuse_many(quantity, baselines):
     """Raise if coalitions and baselines make too many points for each row."""
-    points, players, orders = quantity.points, len(quantity.components), quantity.operator.orders
+    points, players, orders = quantity.points, len(quantity.labels), quantity.operator.orders
     if points * baselines <= MOST_POINTS:
         return
     if orders is None or orders.count is None:
@@ -272,7 +268,7 @@ def _refuse_many(quantity, baselines):
 
 def _with_errors(found, errors, quantity):
     dims = [dim for dim in ("obs", "class", "feature") if dim in found["attribution_mean"].dims]
-    errors = xr.DataArray(errors, {"feature": list(quantity.components)}, dims)
+    errors = xr.DataArray(errors, {"feature": list(quantity.labels)}, dims)
     errors = errors.sel(feature=found["feature"].values)
     found["attribution_mc_error"] = errors.variable.transpose(*found["attribution_mean"].dims)
     return found

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
@@ -138,7 +138,7 @@ def slopes(
     shown = numbers_among(training.X, features) or training.X.columns
     regions = None if rope is None else _regions(rope, shown)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    quantity = quantities.derivative(model)
+    quantity = questions.derivative(model)
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
     found = _explained(model, idata, quantity, where, **options)
     slope = found["derivative"]
@@ -162,7 +162,7 @@ def slopes(
         result = result.assign(probability_in_rope=inside.mean(samples), rope=region)
     result.attrs["ci_prob"] = prob
     varying = np.flatnonzero(np.ptp(where.X_values, axis=0))
-    held = training.tied or where.Z is None or not np.ptp(where.Z, axis=0).any()
+    held = training.tied or "Z" not in where.inputs or not np.ptp(where.inputs["Z"], axis=0).any()
     if len(varying) == 1 and held:
         result.attrs["along"] = training.X.columns[varying[0]]
     return result
@@ -258,7 +258,7 @@ def path_slopes(
     path = at_other_x(model, where, start + t[:, None] * way, np.zeros(len(t), int))
     along = replace(path, index=t)
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
-    found = _explained(model, idata, quantities.derivative(model), along, **options)
+    found = _explained(model, idata, questions.derivative(model), along, **options)
     slope, samples, bands = found["derivative"], ["chain", "draw"], _bands(found, prob)
     moved = xr.DataArray(way, {"feature": list(training.X.columns)}, ["feature"])
     moved = moved.sel(feature=found["feature"])

@@ -11,9 +11,9 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import quantities
+from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, by_rows
-from bayes_gpx.draws.evaluate import explain
+from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.explain.in_parts import in_parts
@@ -115,10 +115,10 @@ def weights(
     options = chosen(locals())
     refuse_swapped(model, idata)
     one_of("units", units, ("centred", "original"))
-    kind = quantities.weight if units == "centred" else quantities.coefficient
+    kind = questions.weight if units == "centred" else questions.coefficient
     quantity = kind(model, smooth=smooth)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs, needs_z=False)
-    return explain(model, idata, quantity, by_rows(model, where, by), **options)
+    return evaluate(model, idata, quantity, by_rows(model, where, by), **options)
 
 
 def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> xr.DataArray:
@@ -221,6 +221,6 @@ def contributions(
     """
     options = chosen(locals())
     refuse_swapped(model, idata)
-    quantity = quantities.contribution(model)
+    quantity = questions.contribution(model)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    return explain(model, idata, quantity, by_rows(model, where, by), **options)
+    return evaluate(model, idata, quantity, by_rows(model, where, by), **options)

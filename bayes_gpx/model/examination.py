@@ -10,7 +10,7 @@ import pymc as pm
 import xarray as xr
 from scipy.stats import ks_2samp
 
-from bayes_gpx.draws.training_rows import at_training_rows
+from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.model.given_values import medians
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.system.warning import FitWarning, warn

@@ -4,7 +4,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayes_gpx.draws.training_rows import at_training_rows
+from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.inference.stochastic import BoundByRows
 from bayes_gpx.posteriors.minibatch import batch_of, bound_of
 

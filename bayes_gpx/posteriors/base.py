@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -183,48 +183,38 @@ class GroupsLeft(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """Points at which a process is evaluated, as symbols.
+    """Inputs of a question at rows, as symbols by name; one that was not given is None.
 
-    Attributes
-    ----------
-    X : tensor (m, d)
-    Z : tensor (m, p) or None
-    positions : tensor (m,) or None
-        Positions of training rows; None for new ones.
-    baseline : tensor (d,) or (b, d), or None
-        Baseline of attributions.
-    intercept : bool
-        If Z is X, it has an additional column of ones.
-    group : tensor (m,) or None
-        Codes of the points' groups.
-    weights : tensor (g, m) or None
-        Weights of the points in averages.
+    One entry for each row: X (m, d), Z (m, p), the codes `group` (m,) of groups, `positions` (m,)
+    of training rows. Common to all rows: the baseline (d,) or (B, d) of attributions, and the
+    `weights` (g, m) of averages. With `intercept`, where Z is X, Z has a last column of ones.
     """
 
-    X: Any
-    Z: Any = None
-    positions: Any = None
-    baseline: Any = None
+    inputs: Mapping[str, Any]
     intercept: bool = False
-    group: Any = None
-    weights: Any = None
+
+    def __getitem__(self, name: str) -> Any:
+        return self.inputs.get(name)
+
+    def at(self, **changed: Any) -> Asked:
+        """The same with some inputs changed; None leaves one out."""
+        return replace(self, inputs={**self.inputs, **changed})
 
     @cached_property
     def points(self) -> Tensor:
         """X as operators take it: with the groups as a last column, where there are any."""
-        return self.X if self.group is None else in_groups(self.X, self.group)
+        return self["X"] if self["group"] is None else in_groups(self["X"], self["group"])
 
     @property
     def sample(self) -> str | Tensor:
         """Which samples these are, as the argument `sample` of operators."""
-        return "new" if self.positions is None else self.positions
+        return "new" if self["positions"] is None else self["positions"]
 
     @property
     def Z_along(self) -> Tensor:  # noqa: N802
         """Z where it is X: X itself, with a column of ones if Z has an intercept."""
-        if not self.intercept:
-            return self.X
-        return pt.concatenate([self.X, pt.ones((self.X.shape[0], 1))], axis=1)
+        X = self["X"]
+        return pt.concatenate([X, pt.ones((X.shape[0], 1))], axis=1) if self.intercept else X
 
 
 class Values(Protocol):
@@ -256,9 +246,6 @@ class Strategy(ABC):
     Strategies have no state and compare equal by their class. They use no random variables of a
     PyMC model; see `bayes_gpx.model.observed_response`.
     """
-
-    root_by_class = False
-    """Whether the `Found` of several classes has a root for each."""
 
     by_sums = False
     """Whether sums over rows are all that conditioning needs of the data; see `Sums`."""
@@ -330,33 +317,17 @@ class Collapsed(Strategy):
 class OneDraw:
     """The symbols of one draw of the hyperparameters, which a build function turns into graphs.
 
-    Attributes
-    ----------
-    strategy : Strategy
-    given : Conditioning
-    found : Found or None
-        What an earlier call found.
-    asked : Asked or None
-    label : scalar or None
-        Code of the class that is asked for.
-    rng : generator or None
-    update : tensor or None
-        What `Strategy.update` found.
-    groups : tensor (n,) or None
-        Codes of groups of observations.
-    target : tuple of tensors or None
-        Mean and variance (n,) that another model gives each observation from the others.
+    `found` is what an earlier call found; `changing` are other symbols whose values change from
+    call to call, such as the code of a class (`label`), a generator (`rng`) and what
+    `Strategy.update` found (`update`); `groups` (n,) are codes of groups of observations.
     """
 
     strategy: Strategy
     given: Conditioning
     found: Found | None = None
     asked: Asked | None = None
-    label: Any = None
-    rng: Any = None
-    update: Any = None
+    changing: Mapping[str, Any] = field(default_factory=dict)
     groups: Any = None
-    target: tuple | None = None
 
     def posterior(self, label: TensorLike | None = None) -> Callable[[Operator], Values]:
         """The posterior, of one class, from the stored summary."""

@@ -38,8 +38,8 @@ class Sensitivity:
     def __call__(self, draw, label=None):
         """Return m and V (m,); then m_d and V_d (m, d); then m_de and V_de (m, d, d)."""
         q, asked = draw.posterior(label), draw.asked
-        x, z = asked.points, asked.Z_along if self.tied else asked.Z
-        shape = tuple(asked.X.shape)
+        x, z = asked.points, asked.Z_along if self.tied else asked["Z"]
+        shape = tuple(asked["X"].shape)
         f = q(operators.evaluate(x, z, smooth=True))
         found = [f.mean, f.variance]
         if self.order > 0:
@@ -55,8 +55,8 @@ class Sensitivity:
             return found
         found[1] = found[1] + (pt.sqr(z) * spread).sum(axis=1)
         if self.tied and self.order > 0:
-            rate = 2.0 * (spread * pt.ones(z.shape[1]))[: asked.X.type.shape[1]]
-            found[3] = found[3] + rate * asked.X
+            rate = 2.0 * (spread * pt.ones(z.shape[1]))[: asked["X"].type.shape[1]]
+            found[3] = found[3] + rate * asked["X"]
             if self.order > 1:
                 found[5] = found[5] + pt.diag(rate)
         return found
@@ -101,7 +101,7 @@ class ClassSensitivity:
         return [part for pair in zip(means, spreads, strict=True) for part in pair]
 
     def _parts(self, q, asked):
-        x, z = asked.points, asked.Z_along if self.tied else asked.Z
+        x, z = asked.points, asked.Z_along if self.tied else asked["Z"]
         asked = [operators.evaluate(x, z, smooth=True)]
         if self.order > 0:
             asked.append(operators.gradient(x, z, tied=self.tied))
@@ -111,7 +111,7 @@ class ClassSensitivity:
 
     def _between(self, ours, theirs, asked):
         """Covariance of two classes' values, and its derivatives."""
-        f, other, shape = ours[0], theirs[0], tuple(asked.X.shape)
+        f, other, shape = ours[0], theirs[0], tuple(asked["X"].shape)
         found = [f.with_value(other)]
         if self.order > 0:
             found.append(ours[1].beyond(other) + theirs[1].beyond(f))

@@ -48,8 +48,7 @@ def test_slopes_of_truths_are_those_of_their_functions(gp):
     """The joint prior moments of f and of its gradient, by derivatives of the kernel."""
     replicates = Replicates(gp, "laplace", ROWS)
     hyper = hyperparameter_draws(gp, {"amplitude": 1.3}, None)
-    (_, theta), *_ = [*hyper]
-    mean, cov = replicates._joint(hyper, theta, replicates._asked["derivative"].operator)
+    mean, cov = replicates._joint(hyper, replicates._asked["derivative"].operator)
     assert not mean.any()
     K = 1.69 * oracle.expquad(X, X, FIXED["lengthscale"])
     np.testing.assert_allclose(cov[:N, :N], K, atol=1e-12)
@@ -225,8 +224,7 @@ def test_truths_of_rows_in_one_group_share_its_level():
     model = bx.GP(X, y, groups=GROUPS, scale=False, priors=FIXED)
     replicates = Replicates(model, "laplace", ROWS)
     hyper = hyperparameter_draws(model, {"amplitude": 1.3, "group_amplitude": 0.7}, None)
-    (_, theta), *_ = [*hyper]
-    _, cov = replicates._joint(hyper, theta, replicates._asked["f"].operator)
+    _, cov = replicates._joint(hyper, replicates._asked["f"].operator)
     K = 1.69 * oracle.expquad(X, X, FIXED["lengthscale"])
     K += 0.49 * np.equal.outer(GROUPS, GROUPS)
     np.testing.assert_allclose(cov[:N, :N], K, atol=1e-12)

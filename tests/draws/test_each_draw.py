@@ -100,7 +100,7 @@ def test_a_store_goes_on_where_a_worker_failed(tmp_path, monkeypatch):
     of_several = each_draw._of_several
 
     def fails(shared, draws):
-        if draws[0][0] == (1, 0):
+        if draws[0][0] == DRAWS:
             raise RuntimeError("lost")
         return of_several(shared, draws)
 

@@ -163,6 +163,6 @@ def test_rows_held_out_at_random_seldom_leave_the_data():
         held_out, kept = order[:88], order[88:]
         frame = replace(model.training.X, values=X[kept])
         split = SimpleNamespace(training=replace(model.training, X=frame))
-        where = replace(points(model, X[:1]), X=X[held_out], X_values=X[held_out])
+        where = replace(points(model, X[:1]), inputs={"X": X[held_out]}, X_values=X[held_out])
         left += rows_outside(split, where) is not None
     assert left == 0

@@ -7,8 +7,8 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 import bayes_gpx as bx
-from bayes_gpx.draws import mixture_intervals
-from bayes_gpx.draws.mixture_intervals import MOST_NUMBERS, MixtureIntervals, mixture_quantile
+from bayes_gpx.draws import results, stores
+from bayes_gpx.draws.intervals import mixture_quantile
 from known_draws import known
 
 QUIET = {"progressbar": False}
@@ -99,21 +99,23 @@ def test_narrow_normals_far_apart_have_quantiles(rng):
     assert_allclose(norm.cdf(found, means, sds).mean(axis=0), 0.05, atol=1e-9)
 
 
-def test_quantiles_are_found_block_by_block(rng, monkeypatch):
-    means, variances = rng.normal(size=(2, 30, 7, 3)) ** 2
-    found = []
-    for size in (2**20, 2 * 3 * 30):  # all rows at once, and two at a time
-        monkeypatch.setattr(mixture_intervals, "BLOCK_NUMBERS", size)
-        kept = MixtureIntervals((7, 3), 30)
-        for number in range(30):
-            kept.add(number, slice(0, 4), means[number, :4], variances[number, :4])
-            kept.add(number, slice(4, 7), means[number, 4:], variances[number, 4:])
-        found.append(kept.ends(0.8))
-    assert_allclose(found[1], found[0], rtol=1e-9)
-    below = norm.cdf(found[0][..., 1], means, np.sqrt(variances)).mean(axis=0)
-    assert_allclose(below, 0.9, atol=1e-8)
+def test_quantiles_are_found_block_by_block(data, monkeypatch):
+    X, y, new = data
+    model = bx.GP(X, y)
+    idata, found = known(model, THETAS), []
+    for size in (2**20, 2 * 3 * 2):  # all rows at once, and two at a time
+        monkeypatch.setattr(results, "BLOCK_NUMBERS", size)
+        found.append(bx.attributions(model, idata, new, keep="summary", **QUIET))
+    for name in ("attribution_interval", "difference_interval"):
+        assert_allclose(found[1][name], found[0][name], rtol=1e-9, atol=1e-12)
 
 
-def test_there_are_none_without_room():
-    assert not MixtureIntervals((MOST_NUMBERS // 10, 1), 60).known
-    assert MixtureIntervals((MOST_NUMBERS // 10, 1), 8).known
+def test_there_are_none_without_room(data, monkeypatch):
+    """Room for at least 50 draws is needed, or for all where there are fewer."""
+    X, y, new = data
+    model = bx.GP(X, y)
+    monkeypatch.setattr(stores.Memory, "room", len(new) * 10)
+    for draws, there in ((10, True), (60, False)):
+        idata = known(model, THETAS[:1] * draws)
+        found = bx.predictions(model, idata, new, keep="summary", **QUIET)
+        assert ("f_interval" in found) == there

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from bayes_gpx.draws.points import Points
-from bayes_gpx.draws.response_scale import ResponseQuantity
+from bayes_gpx.draws.views import ByChainRule
 
 FUNCTIONS, ROUGH = 40, 5
 """How many there are, and the one that needs more than others; degrees are not tried on it."""
@@ -27,8 +27,8 @@ def test_each_row_of_each_function_has_the_degree_that_it_needs():
                 yield number, k, slice(None), [enough[:, None] * 1.0, np.ones(len(rows))]
 
     X = np.arange(3.0)[:, None]
-    where = Points(X, None, None, X, None, np.arange(3))
-    whole = ResponseQuantity(None, SimpleNamespace(total=("difference", None)), where)
+    where = Points({"X": X}, X, None, np.arange(3))
+    whole = ByChainRule(SimpleNamespace(total=("difference", None)), where, None)
     for number, rows, (shares, difference) in whole.answers(ask, FUNCTIONS):
         assert (shares[:, 0] == difference).all()
         answered += [(number, row) for row in rows.tolist()]

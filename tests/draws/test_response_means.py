@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 import bayes_gpx as bx
 import oracle
-from bayes_gpx.draws import response_means
+from bayes_gpx.draws import scales
 
 RNG = np.random.default_rng(6)
 N = 25
@@ -218,9 +218,7 @@ def test_the_error_of_taylor_is_of_second_order_in_the_variance():
     observation = bx.GP(X, LABELS, likelihood="bernoulli").specification.observation
     m, errors = np.array([0.6, -1.0]), []
     for V in (0.01, 0.001):
-        exact, taylor = (
-            response_means._response(observation, t)[1](m, np.full(2, V)) for t in (0, 1)
-        )
+        exact, taylor = (scales._response(observation, t)[1](m, np.full(2, V)) for t in (0, 1))
         errors.append(np.abs(exact[0] - taylor[0]))
     assert_allclose(errors[0] / errors[1], 100, rtol=0.03)
 

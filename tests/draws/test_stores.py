@@ -14,7 +14,7 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
-from bayes_gpx.draws import evaluate, random_functions, results, stores
+from bayes_gpx.draws import each_draw, random_functions, results, stores
 
 PARTS = ("", "_mean", "_sd", "_cov", "_interval")
 ARRAYS = [f"contribution{part}" for part in PARTS]
@@ -48,8 +48,8 @@ def stopping(monkeypatch):
 
     def at(k, error=KeyboardInterrupt):
         monkeypatch.setattr(stores, "PAUSE", 0.0)
-        monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)  # some rows a block
-        sample, left = results.ResultBuilder.sample, [k]
+        monkeypatch.setattr(each_draw, "BLOCK_BYTES", 2000)  # some rows a block
+        sample, left = results.Result.sample, [k]
 
         def stopped(self, *arguments):
             left[0] -= 1
@@ -57,7 +57,7 @@ def stopping(monkeypatch):
                 raise error
             return sample(self, *arguments)
 
-        monkeypatch.setattr(results.ResultBuilder, "sample", stopped)
+        monkeypatch.setattr(results.Result, "sample", stopped)
         return left
 
     return at
@@ -70,16 +70,16 @@ def opened(path):
 KILLED = """
 import os, pickle, signal, sys
 import bayes_gpx as bx
-from bayes_gpx.draws import evaluate, results, stores
+from bayes_gpx.draws import each_draw, results, stores
 data, fit, options, path = pickle.load(open(sys.argv[1], "rb"))
-stores.PAUSE, evaluate.BLOCK_BYTES, left = 0.0, 2000, [10]
-sample = results.ResultBuilder.sample
+stores.PAUSE, each_draw.BLOCK_BYTES, left = 0.0, 2000, [10]
+sample = results.Result.sample
 
 def killed(self, *arguments):
     left[0] -= 1
     return sample(self, *arguments) if left[0] >= 0 else os.kill(os.getpid(), signal.SIGKILL)
 
-results.ResultBuilder.sample = killed
+results.Result.sample = killed
 bx.contributions(bx.GPX(*data), fit, **options, path=path)
 """
 
@@ -253,7 +253,7 @@ def test_draws_that_come_together_are_written_together(model, tmp_path, monkeypa
     """Of a single draw of the hyperparameters; of several arrays, with little room."""
     monkeypatch.setattr(stores, "HELD", 2**8)
     monkeypatch.setattr(stores, "CHUNK", 2**9)
-    monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(each_draw, "BLOCK_BYTES", 2000)
     theta, written = {"lengthscale": 1.0, "amplitude": 1.0, "sigma": 0.5, "sigma_w": 0.5}, []
     write = stores.ChunkedArray._write_one
 
@@ -351,9 +351,9 @@ def test_of_two_calls_with_one_path_the_earlier_ends_and_spoils_nothing(
 ):
     """The second call comes between two blocks of the first, and ends before it or is stopped."""
     monkeypatch.setattr(stores, "PAUSE", 0.0)
-    monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)
+    monkeypatch.setattr(each_draw, "BLOCK_BYTES", 2000)
     path, expected = tmp_path / "store", bx.weights(model, fit, seed=3, **OPTIONS)
-    sample, blocks = results.ResultBuilder.sample, iter(range(10**6))
+    sample, blocks = results.Result.sample, iter(range(10**6))
 
     def with_another(self, *arguments):
         block = next(blocks)
@@ -366,7 +366,7 @@ def test_of_two_calls_with_one_path_the_earlier_ends_and_spoils_nothing(
             raise KeyboardInterrupt
         return sample(self, *arguments)
 
-    monkeypatch.setattr(results.ResultBuilder, "sample", with_another)
+    monkeypatch.setattr(results.Result, "sample", with_another)
     with pytest.raises(ValueError, match="another call has written.*pass another path"):
         bx.weights(model, fit, seed=3, path=path, **OPTIONS)
     if not ends:

@@ -81,9 +81,9 @@ def test_joint_densities_are_differences_of_refits(approximation, monkeypatch):
 
     Some groups have more rows than there are functions, others fewer.
     """
-    from bayes_gpx.draws import training_rows
+    from bayes_gpx.draws import each_draw
 
-    monkeypatch.setattr(training_rows, "BLOCK_BYTES", 8 * 4 * 7)
+    monkeypatch.setattr(each_draw, "BLOCK_BYTES", 8 * 4 * 7)
 
     def made(rows):
         model = bx.GP(X[rows], Y[rows], scale=False, approximation=approximation)

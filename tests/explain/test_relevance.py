@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 import oracle
-from bayes_gpx.draws import evaluate
+from bayes_gpx.draws import each_draw, evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.points import points
 
@@ -134,7 +134,7 @@ def test_all_is_what_the_divergence_says(setting, kernel, regression):
         pairs = bx.interactions(model, theta, *asked, obs=obs, factor=2, **QUIET)
         for i, row in enumerate(where.X):
             x = exactly(row)
-            z = exactly(where.Z[i]) if setting == "Z held" else None
+            z = exactly(where.inputs["Z"][i]) if setting == "Z held" else None
             value, first, second = truth.differentiated(x, z)
             noise = SIGMA**2 * np.array([0.0, 1.0])
             for jet, k in zip(jets, (0, 1), strict=True):
@@ -355,15 +355,15 @@ def test_blocks_of_rows_change_nothing(regression, monkeypatch):
     model, theta, _ = build("Z is X", "matern52", regression)
     whole = bx.interactions(model, theta, **QUIET)
     seen = []
-    inner = evaluate.in_blocks
+    inner = evaluate.each_draw
 
-    def spied(*given):
-        for found in inner(*given):
+    def spied(*given, **options):
+        for found in inner(*given, **options):
             seen.append(found[2])
             yield found
 
-    monkeypatch.setattr(evaluate, "BLOCK_BYTES", 3 * 8 * 8 * 4)
-    monkeypatch.setattr(evaluate, "in_blocks", spied)
+    monkeypatch.setattr(each_draw, "BLOCK_BYTES", 3 * 8 * 8 * 4)
+    monkeypatch.setattr(evaluate, "each_draw", spied)
     parts = bx.interactions(model, theta, **QUIET)
     assert [rows.stop - rows.start for rows in seen] == [3, 3, 2]
     assert_allclose(parts["interaction"], whole["interaction"], rtol=1e-9)

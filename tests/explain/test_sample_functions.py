@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
 import oracle
-from bayes_gpx.draws import evaluate
+from bayes_gpx.draws import each_draw
 
 RNG = np.random.default_rng(3)
 X, X_NEW = RNG.normal(size=(25, 2)), RNG.normal(size=(4, 2))
@@ -177,7 +177,7 @@ def test_one_function_for_each_draw_in_user_units():
 def test_seeds_and_blocks(monkeypatch):
     _, _, functions = functions_of("expquad", draws=4)
     whole = functions.predictions(X)["f"].values
-    monkeypatch.setattr(evaluate, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(each_draw, "BLOCK_BYTES", 1)
     assert_allclose(functions.predictions(X)["f"].values, whole, atol=1e-10)
     _, _, again = functions_of("expquad", draws=4)
     assert_array_equal(again.predictions(X_NEW)["f"], functions.predictions(X_NEW)["f"])

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import bayes_gpx as bx
-from bayes_gpx.draws import evaluate, results, stores
+from bayes_gpx.draws import each_draw, results, stores
 from known_draws import known
 
 RNG = np.random.default_rng(3)
@@ -52,8 +52,8 @@ def test_fits_of_another_callable_kernel_are_refused(tmp_path):
 
 def test_a_store_is_not_finished_with_another_kernel(tmp_path, monkeypatch):
     monkeypatch.setattr(stores, "PAUSE", 0.0)
-    monkeypatch.setattr(evaluate, "BLOCK_BYTES", 2000)  # some rows a block
-    sample, left = results.ResultBuilder.sample, [3]
+    monkeypatch.setattr(each_draw, "BLOCK_BYTES", 2000)  # some rows a block
+    sample, left = results.Result.sample, [3]
 
     def stopped(self, *arguments):
         left[0] -= 1
@@ -64,7 +64,7 @@ def test_a_store_is_not_finished_with_another_kernel(tmp_path, monkeypatch):
     path, theta = tmp_path / "draws.zarr", {"reach": [1.0, 2.0], "sigma": 0.3}
     options = {"seed": 1, "draws": 50, "path": path, **QUIET}
     with monkeypatch.context() as stopping, pytest.raises(KeyboardInterrupt):
-        stopping.setattr(results.ResultBuilder, "sample", stopped)
+        stopping.setattr(results.Result, "sample", stopped)
         bx.predictions(bx.GP(X, Y, kernel=kernel(1.0)), theta, X, **options)
     with pytest.raises(ValueError, match="unfinished store of other arguments"):
         bx.predictions(bx.GP(X, Y, kernel=kernel(100.0)), theta, X, **options)

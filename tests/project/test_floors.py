@@ -36,10 +36,9 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
     component_variances
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     automatic stochastic
-draws: protocols hyperparameter_draws points level_moves mixture_intervals intervals mixtures stores
-    part_stores quantities averages compiled categorical_values results response_scale new_responses
-    each_draw evaluate training_rows constraints_met truncated leave_one_out left_out_together
-    response_means coalition_values answers log_variance random_functions
+draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions
+    averages scales categorical_values normals new_responses results each_draw evaluate
+    constraints_met truncated leave_one_out left_out_together views answers random_functions
 model: named_kernels hyperparameters specification constraints priors lengthscale_prior bound_data
     latent_variables data_sums refusals kept_of_rows observed_response inducing_points
     starting_points given_values signature svgp cheaper examination fitting description model gp

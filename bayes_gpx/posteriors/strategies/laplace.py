@@ -55,8 +55,6 @@ class Laplace(OnRows, Collapsed):
 class SoftmaxLaplace(OnRows, Collapsed):
     """Several classes, which the data couple, by Laplace's approximation at the joint mode."""
 
-    root_by_class = True
-
     def parts(self, given, ridge=0.0):
         return [_ridged(given, ridge), given.exposure, *values_of(given)]
 

@@ -33,8 +33,6 @@ from bayes_gpx.posteriors.strategies.through_coefficients import (
 class Variational(ThroughCoefficients, Collapsed):
     """Another likelihood: the best Gaussian posterior of the coefficients, and its bound."""
 
-    root_by_class = True
-
     def by_rows(self, given: Conditioning, ridge: TensorLike = 0.0) -> Tensor:
         """`log_density` of `parts`, by sums over blocks of rows."""
         bound, found, expected, rows = self._by_rows(given, ridge)

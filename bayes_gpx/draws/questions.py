@@ -1,10 +1,10 @@
-"""The quantities of explanation functions: operators, units and names."""
+"""The questions of explanation functions: operators, dims, units and names."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,21 +22,125 @@ SMOOTH = "of the smooth function, without eps_w"
 """What attrs say of the samples, where a quantity leaves their own deviations out."""
 
 
-def value(model: Any, *, smooth: bool = False, across: bool = False) -> Quantity:
+class Axis(NamedTuple):
+    """A dim of results beside rows, and its labels."""
+
+    dim: str
+    labels: tuple
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What is asked of a Gaussian process at rows, and how its numbers are called.
+
+    Attributes
+    ----------
+    name : str
+    operator : callable
+        From `bayes_gpx.posteriors.base.Asked` to an Operator; hashable.
+    axes : tuple of Axis
+        Dims of the numbers of a row: none for one number, two for a symmetric matrix, row-major.
+    factor : array (c,)
+        From the model's scale to user units.
+    units : str
+    offset : float or array (c,)
+        Added after the factor.
+    mixes : array (c, width) or None
+        Sums of the operator's numbers that make the components, on the model's scale, as indicators
+        add to their categorical column; None if each number is a component.
+    center : array (c,) or None
+        Centers of the components' features, kept with the numbers.
+    noisy : str or None
+        Name of the same quantity with observation noise.
+    samples : str or None
+        Text in attrs about the rows' own noise, if not the usual one.
+    total : tuple of (str, callable) or None
+        Name and operator of the components' sum.
+    beside : tuple of (str, callable) or None
+        Name and operator of the same quantity without the rows' deviations.
+    nonlinear : bool
+        The quantity of the mean response is not that of f, and needs the chain rule.
+    points : int
+        Number of points for each row, if all of them are enumerated.
+    table : {"X", "Z"} or None
+        Whose values stand beside the numbers.
+    attrs : dict
+        Further attrs of the result.
+    """
+
+    name: str
+    operator: Callable
+    axes: tuple[Axis, ...]
+    factor: np.ndarray
+    units: str
+    offset: float | np.ndarray = 0.0
+    mixes: np.ndarray | None = None
+    center: np.ndarray | None = None
+    noisy: str | None = None
+    samples: str | None = None
+    total: tuple[str, Callable] | None = None
+    beside: tuple[str, Callable] | None = None
+    nonlinear: bool = False
+    points: int = 1
+    table: str | None = "X"
+    attrs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> tuple:
+        """Labels of the components; none for one number at each row."""
+        return self.axes[0].labels if self.axes else ()
+
+    @property
+    def jointly(self) -> bool:
+        """Whether the components are the values of all classes."""
+        return bool(self.axes) and self.axes[0].dim == "class"
+
+    @property
+    def width(self) -> int:
+        """How many numbers the operator gives for each row."""
+        return len(self.factor) if self.mixes is None else self.mixes.shape[1]
+
+    def mixed(self, values: np.ndarray, axis: int) -> np.ndarray:
+        """Components, out of the operator's numbers along an axis."""
+        if self.mixes is None:
+            return values
+        return np.moveaxis(np.tensordot(values, self.mixes, (axis, 1)), -1, axis)
+
+    def in_units(
+        self, mean: np.ndarray, second: np.ndarray, picked: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Picked components in user units: mean (m, k), and second moments of the kind given.
+
+        Variances (m width,) become (m, k), covariances within rows (m, width, width) become
+        (m, k, k), and covariances of all numbers (m width, m width) become (m, k, m, k).
+        """
+        c, factor = self.width, self.factor[picked]
+        offset = np.broadcast_to(self.offset, len(self.factor))[picked]
+        mean = self.mixed(mean.reshape((-1, c)), 1)[:, picked] * factor + offset
+        if second.ndim == 1:
+            return mean, second.reshape((-1, c))[:, picked] * factor**2
+        if second.ndim == 3:
+            block = self.mixed(self.mixed(second, 1), 2)
+            return mean, block[:, picked][:, :, picked] * np.multiply.outer(factor, factor)
+        m = len(mean)
+        full = self.mixed(self.mixed(second.reshape((m, c, m, c)), 1), 3)
+        return mean, full[:, picked][..., picked] * factor[:, None, None] * factor
+
+
+def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question:
     """f(x), with y where noise is normal; or the smooth part of f; or f of all classes, jointly."""
     if across:
         return replace(
             value(model),
-            components=model.training.labels,
+            axes=(Axis("class", model.training.labels),),
             factor=np.ones(model.specification.classes),
-            across=True,
             beside=None,
         )
     deviates = model.specification.family == "GPX" and not smooth
-    return Quantity(
+    return Question(
         name="f",
         operator=_smooth_value if smooth else _value,
-        components=None,
+        axes=(),
         factor=np.array([model.training.y_scaling.scale]),
         offset=model.training.y_scaling.center,
         units=latent_units(model),
@@ -51,40 +155,39 @@ def latent_units(model):
     return model.specification.observation.units.format(y=model.training.y_name)
 
 
-def derivative(model: Any, order: int = 1) -> Quantity:
+def derivative(model: Any, order: int = 1) -> Question:
     """Derivatives in each feature, or of order 2 in each pair of them."""
     if isinstance(order, bool) or order not in (1, 2):
         raise ValueError(f"order is {order!r}. Pass 1 or 2.")
     if order == 2:
         return _second_derivative(model)
     training = model.training
-    return Quantity(
+    return Question(
         name="derivative",
         operator=_tied_gradient if training.tied else _gradient,
-        components=training.X.columns,
+        axes=(Axis("feature", training.X.columns),),
         factor=training.y_scaling.scale / training.X_scaling.scale,
         units=f"{latent_units(model)} per unit of the feature",
         samples=SMOOTH,
-        bends=True,
+        nonlinear=True,
     )
 
 
 def _second_derivative(model):
     training = model.training
     per_unit = 1.0 / training.X_scaling.scale
-    return Quantity(
+    return Question(
         name="second_derivative",
         operator=_tied_hessian if training.tied else _hessian,
-        components=training.X.columns,
+        axes=tuple(Axis(dim, training.X.columns) for dim in ("feature", "feature_bis")),
         factor=training.y_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
         units=f"{latent_units(model)} per unit of the feature per unit of feature_bis",
         samples=SMOOTH,
-        square=True,
-        bends=True,
+        nonlinear=True,
     )
 
 
-def attribution(model: Any, baseline: str | None, method: str, steps: int | None) -> Quantity:
+def attribution(model: Any, baseline: str | None, method: str, steps: int | None) -> Question:
     """Integrated gradients from a baseline of that name, and the difference that they sum to."""
     one_of("method", method, ("exact", *METHODS))
     if method == "exact":
@@ -94,22 +197,22 @@ def attribution(model: Any, baseline: str | None, method: str, steps: int | None
         steps = STEPS if steps is None else steps
         rule(method, steps)
     training = model.training
-    return Quantity(
+    return Question(
         name="attribution",
         operator=_Attribution(training.tied, method, steps),
-        components=training.X.sources,
+        axes=(Axis("feature", training.X.sources),),
         mixes=_columns(training.X),
         factor=np.full(len(training.X.sources), training.y_scaling.scale),
         units=latent_units(model),
         samples=SMOOTH,
-        bends=True,
+        nonlinear=True,
         total=("difference", _Difference(training.tied)),
         attrs={"baseline": baseline, "method": method}
         | ({} if steps is None else {"steps": steps}),
     )
 
 
-def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None) -> Quantity:
+def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None) -> Question:
     """Shapley values against a baseline of that name, and the difference that they sum to.
 
     By the coalitions of `orders`, or by products over features.
@@ -124,7 +227,7 @@ def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None
     return replace(asked, operator=operator, attrs=attrs, points=points)
 
 
-def component(model: Any, names: tuple[str, ...], order: int) -> Quantity:
+def component(model: Any, names: tuple[str, ...], order: int) -> Question:
     """Parts of f by the kernel's summands of these names; the last one may be the constant alone.
 
     The constant has the center of y, and is added where no summand of the kernel is constant.
@@ -132,44 +235,43 @@ def component(model: Any, names: tuple[str, ...], order: int) -> Quantity:
     scaling, given = model.training.y_scaling, CONSTANT in names
     center = np.ravel(scaling.center)[0]
     found = names if given or not center else (*names, CONSTANT)
-    return Quantity(
+    return Question(
         name="component",
         operator=_Components(order),
-        components=found,
+        axes=(Axis("component", found),),
         mixes=None if found == names else np.eye(len(found), len(names)),
         factor=np.full(len(found), scaling.scale),
         offset=np.where(np.array(found) == CONSTANT, center, 0.0),
         units=latent_units(model),
         total=("f", _value),
-        summands=True,
     )
 
 
-def fanova_shapley_value(model: Any, shares: np.ndarray, order: int) -> Quantity:
+def fanova_shapley_value(model: Any, shares: np.ndarray, order: int) -> Question:
     """Shares (d, c) of each feature in components of up to `order` features, the constant last."""
-    return Quantity(
+    return Question(
         name="attribution",
         operator=_Components(order),
-        components=model.training.X.columns,
+        axes=(Axis("feature", model.training.X.columns),),
         mixes=shares,
         factor=np.full(len(shares), model.training.y_scaling.scale),
         units=latent_units(model),
         samples=SMOOTH,
-        bends=True,
+        nonlinear=True,
         total=("difference", _varying),
         attrs={"method": "fanova"},
     )
 
 
-def weight(model: Any, *, smooth: bool = False) -> Quantity:
+def weight(model: Any, *, smooth: bool = False) -> Question:
     """Weights of a GPX, with or without `eps_w`."""
     _refuse_gp(model, "weights")
     training = model.training
-    return Quantity(
+    return Question(
         name="weight",
         operator=_smooth_weight if smooth else _weight,
-        components=training.Z.columns,
-        of_z=True,
+        axes=(Axis("feature", training.Z.columns),),
+        table="Z",
         factor=training.y_scaling.scale / training.Z_scaling.scale,
         units=f"{latent_units(model)} per unit of the feature",
         samples="weight functions g, without eps_w" if smooth else None,
@@ -188,7 +290,7 @@ def coefficient(model, *, smooth=False):
     mixes[-1, :own] = moved
     return replace(
         centred,
-        components=(*training.Z.columns[:own], INTERCEPT),
+        axes=(Axis("feature", (*training.Z.columns[:own], INTERCEPT)),),
         mixes=mixes,
         factor=np.append(centred.factor[:own], training.y_scaling.scale),
         offset=np.append(np.zeros(own), training.y_scaling.center),
@@ -196,17 +298,17 @@ def coefficient(model, *, smooth=False):
     )
 
 
-def contribution(model: Any) -> Quantity:
+def contribution(model: Any) -> Question:
     """Contributions of a GPX."""
     _refuse_gp(model, "contributions")
     training, Z = model.training, model.training.Z
     center = dict(zip(Z.columns, training.Z_scaling.center, strict=True))
-    return Quantity(
+    return Question(
         name="contribution",
         operator=_contribution,
-        components=Z.sources,
+        axes=(Axis("feature", Z.sources),),
+        table="Z",
         mixes=_columns(Z),
-        of_z=True,
         factor=np.full(len(Z.sources), training.y_scaling.scale),
         units=latent_units(model),
         center=np.array([center.get(source, np.nan) for source in Z.sources]),
@@ -227,15 +329,15 @@ def _refuse_gp(model, verb):
 
 
 def _value(asked):
-    return operators.evaluate(asked.points, asked.Z, sample=asked.sample)
+    return operators.evaluate(asked.points, asked["Z"], sample=asked.sample)
 
 
 def _smooth_value(asked):
-    return operators.evaluate(asked.points, asked.Z, sample=asked.sample, smooth=True)
+    return operators.evaluate(asked.points, asked["Z"], sample=asked.sample, smooth=True)
 
 
 def _gradient(asked):
-    return operators.gradient(asked.points, asked.Z)
+    return operators.gradient(asked.points, asked["Z"])
 
 
 def _tied_gradient(asked):
@@ -243,7 +345,7 @@ def _tied_gradient(asked):
 
 
 def _hessian(asked):
-    return operators.hessian(asked.points, asked.Z)
+    return operators.hessian(asked.points, asked["Z"])
 
 
 def _tied_hessian(asked):
@@ -259,7 +361,7 @@ def _smooth_weight(asked):
 
 
 def _contribution(asked):
-    return operators.contribution(asked.points, asked.Z, sample=asked.sample)
+    return operators.contribution(asked.points, asked["Z"], sample=asked.sample)
 
 
 def _varying(asked):
@@ -273,9 +375,9 @@ class _Attribution:
     steps: int | None
 
     def __call__(self, asked):
-        Z = asked.Z_along if self.tied else asked.Z
+        Z = asked.Z_along if self.tied else asked["Z"]
         options = {"method": self.method, "steps": self.steps, "tied": self.tied}
-        return operators.integrated_gradient(asked.points, asked.baseline, Z, **options)
+        return operators.integrated_gradient(asked.points, asked["baseline"], Z, **options)
 
 
 @dataclass(frozen=True)
@@ -288,10 +390,10 @@ class ShapleyOperator:
 
     def __call__(self, asked: Any) -> operators.ShapleyValue:
         """The operator at points."""
-        Z = asked.Z_along if self.tied else asked.Z
+        Z = asked.Z_along if self.tied else asked["Z"]
         among = None if self.orders is None else coalitions(self.players, self.orders)
         options: dict[str, Any] = {"players": self.players, "among": among, "tied": self.tied}
-        return operators.shapley_value(asked.points, asked.baseline, Z, **options)
+        return operators.shapley_value(asked.points, asked["baseline"], Z, **options)
 
 
 @dataclass(frozen=True)
@@ -307,87 +409,5 @@ class _Difference:
     tied: bool
 
     def __call__(self, asked):
-        Z = asked.Z_along if self.tied else asked.Z
-        return operators.difference(asked.points, asked.baseline, Z, tied=self.tied)
-
-
-@dataclass(frozen=True, eq=False)
-class Quantity:
-    """A quantity to explain, and the names of its numbers.
-
-    Attributes
-    ----------
-    name : str
-    operator : callable
-        From `bayes_gpx.posteriors.base.Asked` to an Operator; hashable.
-    components : tuple of str or None
-        Labels along `feature`; None for one number at each row.
-    factor : array (c,)
-        From the model's scale to user units.
-    mixes : array (c, width) or None
-        Sums of the operator's numbers that make the components, on the model's scale, as indicators
-        add to their categorical column; None if each number is a component.
-    units : str
-    offset : float or array (c,)
-        Added after the factor.
-    center : array (c,) or None
-        Centers of the components' features, kept with the numbers.
-    noisy : str or None
-        Name of the same quantity with observation noise.
-    samples : str or None
-        Text in attrs about the rows' own noise, if not the usual one.
-    total : tuple of (str, callable) or None
-        Name and operator of the components' sum.
-    beside : tuple of (str, callable) or None
-        Name and operator of the same quantity without the rows' deviations.
-    of_z : bool
-        The components are Z's columns, not X's.
-    square : bool
-        There is a component for each pair of features, row-major and symmetric.
-    bends : bool
-        The mean response is not linear in f, and needs the chain rule.
-    across : bool
-        The components are all classes' values, jointly, instead of features.
-    points : int
-        Number of points for each row, if all of them are enumerated.
-    summands : bool
-        The components are summands of f, along `component`, instead of features.
-    attrs : dict
-        Further attrs of the result.
-    """
-
-    name: str
-    operator: Callable
-    components: tuple | None
-    factor: np.ndarray
-    units: str
-    offset: float | np.ndarray = 0.0
-    center: np.ndarray | None = None
-    noisy: str | None = None
-    samples: str | None = None
-    total: tuple | None = None
-    beside: tuple | None = None
-    of_z: bool = False
-    square: bool = False
-    bends: bool = False
-    across: bool = False
-    points: int = 1
-    summands: bool = False
-    attrs: dict = field(default_factory=dict)
-    mixes: np.ndarray | None = None
-
-    @property
-    def along(self) -> str:
-        """The dim of the components."""
-        return "component" if self.summands else "feature"
-
-    @property
-    def width(self) -> int:
-        """How many numbers the operator gives for each observation."""
-        return len(self.factor) if self.mixes is None else self.mixes.shape[1]
-
-    def mixed(self, values: np.ndarray, axis: int) -> np.ndarray:
-        """Components, out of the operator's numbers along an axis."""
-        if self.mixes is None:
-            return values
-        return np.moveaxis(np.tensordot(values, self.mixes, (axis, 1)), -1, axis)
+        Z = asked.Z_along if self.tied else asked["Z"]
+        return operators.difference(asked.points, asked["baseline"], Z, tied=self.tied)

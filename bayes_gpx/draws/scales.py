@@ -1,0 +1,248 @@
+"""Scales that a question can be on: f itself, the mean response, or the log of a variance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import pytensor.tensor as pt
+from scipy.special import softmax
+
+from bayes_gpx.draws.protocols import ModelLike
+from bayes_gpx.draws.questions import Question
+from bayes_gpx.numerics.threads import ThreadedFunction
+from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.likelihoods.base import Likelihood
+
+ROUND_OFF = 16 * np.finfo(float).eps
+"""Largest variance that counts as 0, relative to the largest variance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Latent:
+    """f itself; and what every scale S(f) has.
+
+    `smooth` is whether a GPX's own deviations of new samples are left out; `center` is added to the
+    model's f before S.
+    """
+
+    model: Any
+    smooth: ClassVar = True
+
+    @property
+    def several(self) -> bool:
+        """Whether f has a column for each of several classes."""
+        return self.model.specification.classes is not None
+
+    @property
+    def center(self) -> float:
+        """What f is centred at."""
+        return 0.0
+
+    def question(self, latent: Question) -> Question:
+        """A question about f, on this scale."""
+        return latent
+
+    def noise(self, theta: Mapping[str, Any]) -> float:
+        """Variance of the noise that is added to f, on the model's scale."""
+        return 0.0
+
+    def panels(self, degree: int) -> int:
+        """Panels of the quadrature along paths for moments by polynomials of that degree."""
+        return degree // 4 if degree > 8 else 1
+
+    def values(self, f: np.ndarray) -> np.ndarray:
+        """S(f) of functions, at f (...,), or (..., C)."""
+        return f
+
+    def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """E S(f) of normal f, of the shape of the mean."""
+        return mean
+
+
+@dataclass(frozen=True, eq=False)
+class Response(Latent):
+    """The mean response S(f): a probability, or a rate.
+
+    With `taylor` its expectations are by expansion around the mean of f, to second order.
+    """
+
+    taylor: bool = False
+
+    def question(self, latent: Question) -> Question:
+        """In units of the response."""
+        units = response_units(self.model)
+        if not latent.total:
+            units = f"{units} per unit of the feature"
+        attrs = {**latent.attrs, "scale": "response"}
+        return replace(latent, units=units, nonlinear=False, attrs=attrs)
+
+    @property
+    def center(self) -> float:
+        """What f is centred at; of several classes at 0."""
+        return 0.0 if self.several else self.model.training.y_scaling.center
+
+    @property
+    def _observation(self):
+        return self.model.specification.observation
+
+    def values(self, f: np.ndarray) -> np.ndarray:
+        """S(f) of functions, at f (...,), or (..., C)."""
+        return mean_response(self._observation, f)
+
+    def slopes(self, f: np.ndarray) -> np.ndarray:
+        """S'(f) (m, t), or the derivatives (m, t, C, C) of each probability in each f."""
+        if self.several:
+            p = softmax(f, axis=-1)
+            return p[..., :, None] * (np.eye(f.shape[-1]) - p[..., None, :])
+        return _compiled_response(self._observation)(f)[1]
+
+    def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """E S(f) of normal f, of the shape of the mean."""
+        (found,) = self._expectations[0](mean.ravel(), variance.ravel())
+        return found.reshape(mean.shape)
+
+    def expected_slopes(self, mean: np.ndarray, variance: np.ndarray) -> list[np.ndarray]:
+        """E S'(f) and E S''(f) of normal f."""
+        found = self._expectations[1](mean.ravel(), np.maximum(variance, 0.0).ravel())
+        return [part.reshape(mean.shape) for part in found]
+
+    @property
+    def _expectations(self):
+        return _response(self._observation, self.taylor)
+
+
+@dataclass(frozen=True, eq=False)
+class LogVariance(Latent):
+    """The log of the variance of f, or of a new y: it has no slope in the mean of f.
+
+    Attributes
+    ----------
+    of_y : bool
+        Whether observation noise is part of the variance.
+    """
+
+    of_y: bool = field(default=False, kw_only=True)
+    smooth: ClassVar = False  # the deviations of a new sample are part of its variance
+
+    def question(self, latent: Question) -> Question:
+        """Without units."""
+        units = f"log of the variance of {self.model.training.y_name if self.of_y else 'f'}"
+        return replace(latent, factor=np.ones(len(latent.factor)), units=units, nonlinear=False)
+
+    def noise(self, theta: Mapping[str, Any]) -> float:
+        """Variance of the noise, where it counts."""
+        return float(theta["sigma"]) ** 2 if self.of_y else 0.0
+
+    def panels(self, degree: int) -> int:
+        """As many as degrees: a variance close to the data has a sharp minimum."""
+        return degree
+
+    def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+        """The logs of the variances.
+
+        Raises ValueError if a variance is 0 up to round-off, since its logarithm is infinite. The
+        message names the training row with the median distance from the center: f of a linear
+        kernel, or of a GPX with Z = X, is known for certain at the center alone.
+        """
+        if (variance > ROUND_OFF * variance.max()).all():
+            return np.log(variance)
+        training = self.model.training
+        row = "a row of the data"
+        if training.stored:
+            apart = np.square(training.X_scaling.apply(training.X.values)).sum(axis=1)
+            row = f"row {int(np.argsort(apart)[len(apart) // 2])} of the training data"
+        raise ValueError(
+            "of='log_variance': the variance of f is 0 at the baseline or at a point of the "
+            f"explanation, and its logarithm is infinite. Pass another baseline, such as {row}, or "
+            "explain the variance of a new y (on='response')."
+        )
+
+    def expected_slopes(self, mean: np.ndarray, variance: np.ndarray) -> list[np.ndarray]:
+        """Slopes in the mean, 0, and twice those in the variance: d log V = (2 / V) dV / 2."""
+        return [np.zeros_like(mean), 2.0 / np.maximum(variance, np.finfo(float).tiny)]
+
+
+def responds(model: ModelLike, on: str) -> bool:
+    """Whether the mean response is explained, and is not f itself.
+
+    Raises ValueError if `on` is unknown.
+    """
+    one_of("on", on, ("response", "latent"))
+    return on == "response" and model.specification.observation.mean_name is not None
+
+
+def is_nonlinear(model: ModelLike, question: Question, on: str) -> bool:
+    """Whether the mean response is asked for, and the answer is not linear in f.
+
+    Raises ValueError if `on` is unknown.
+    """
+    return responds(model, on) and question.nonlinear
+
+
+def is_of_y(model: ModelLike, on: str) -> bool:
+    """Whether a log variance is of y, rather than of f.
+
+    Raises ValueError for several classes, and for y with a non-Gaussian likelihood.
+    """
+    one_of("on", on, ("response", "latent"))
+    specification = model.specification
+    if specification.classes is not None:
+        raise ValueError(
+            "of='log_variance' with likelihood='categorical': several classes have no one "
+            "variance. Use another likelihood, such as 'bernoulli' of one class against the others."
+        )
+    if on == "response" and not specification.normal:
+        raise ValueError(
+            f"of='log_variance' with likelihood={specification.likelihood!r}: the variance of y is "
+            "divided only for likelihood='normal'. Pass on='latent', for the variance of f."
+        )
+    return on == "response"
+
+
+def response_units(model: ModelLike) -> str:
+    """Units of the mean response."""
+    return f"{model.specification.observation.mean_name} of {model.training.y_name}"
+
+
+def mean_response(
+    observation: Likelihood, f: np.ndarray, exposure: np.ndarray | float = 1.0
+) -> np.ndarray:
+    """Mean response for draws f (..., obs), or with a last dim of classes."""
+    classes = observation.class_shape
+    wide = np.broadcast_to(exposure, f.shape[: f.ndim - len(classes)]).ravel()
+    return _mean_response(observation)(f.reshape(-1, *classes), wide).reshape(f.shape)
+
+
+@lru_cache(maxsize=8)
+def _mean_response(observation):
+    f = pt.dmatrix("f") if observation.class_shape else pt.dvector("f")
+    exposure = pt.dvector("exposure")
+    return ThreadedFunction([f, exposure], observation.response(f, exposure).value)
+
+
+@lru_cache(maxsize=8)
+def _compiled_response(observation):
+    """Function from f (m, k) to the mean response and its slope."""
+    f = pt.dmatrix("f")
+    mean, slope, _ = observation.response(f)
+    return ThreadedFunction([f], [mean, slope], trust_input=True)
+
+
+@lru_cache(maxsize=8)
+def _response(observation, taylor):
+    """Functions from mean and variance (k,) of f to [E S], and to [E S', E S'']."""
+    m, V = pt.dvectors("m", "V")
+    if not taylor:
+        value, *slopes = observation.expected(m, V)
+    else:
+        # E S = S + V / 2 S'', E S' = S' + V / 2 S''', E S'' = S''.
+        S, first, second = observation.response(m)
+        value, slopes = S + 0.5 * V * second, [first, second]
+        slopes[0] = first + 0.5 * V * pt.grad(second.sum(), m)
+    return [ThreadedFunction([m, V], outputs, trust_input=True) for outputs in ([value], slopes)]

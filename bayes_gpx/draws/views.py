@@ -1,0 +1,408 @@
+"""How rows are looked at on a scale: as they are, along the path to them, or at coalitions.
+
+Answers that are not linear in f are computed on random functions, and their means exactly: by the
+chain rule at a row or at nodes along a path, or from values at coalitions. For each function, the
+components add up to the difference of both ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+import numpy as np
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.evaluate import jets
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.points import Points
+from bayes_gpx.draws.protocols import ModelLike
+from bayes_gpx.draws.questions import Question, ShapleyOperator
+from bayes_gpx.draws.scales import Latent
+from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
+from bayes_gpx.numerics.coalitions import Coalitions, Orders, coalitions
+from bayes_gpx.numerics.quadrature import chebyshev, gauss_legendre, interpolation
+
+if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+    from bayes_gpx.numerics.jets import Jet
+
+LEVELS = (8, 16, 32, 64, 128)
+"""Degrees of the polynomials that approximate f, or its moments, along a path."""
+
+TRIALS = 8
+"""Number of functions or draws that choose the degrees."""
+
+CLOSE, NEAR = 1e-9, 1e-7
+"""Shares of the largest difference that attributions may miss in all: in trials, and later."""
+
+type Answers = Iterator[tuple[int, np.ndarray, list[np.ndarray]]]
+"""Number of a function or draw, positions of rows, and components there with their sum."""
+
+
+@dataclass(frozen=True, eq=False)
+class AtRows:
+    """A linear question at rows, which functions are asked as it is; and what every view has.
+
+    Attributes
+    ----------
+    latent : Question
+        About f.
+    where : Points
+    scale : Latent, Response or LogVariance
+    """
+
+    latent: Question
+    where: Points
+    scale: Latent
+    order: ClassVar = 0
+    """Order of the derivatives of f that expectations need."""
+
+    @property
+    def question(self) -> Question:
+        """On the scale."""
+        return self.scale.question(self.latent)
+
+    @property
+    def together(self) -> int:
+        """How many points each row is looked at from."""
+        return 1
+
+    @property
+    def operators(self) -> tuple[Callable, ...]:
+        """What is asked of f at the points."""
+        total = self.latent.total
+        return (self.latent.operator, *(total[1:] if total else ()))
+
+    def spread(self) -> Points:
+        """All points of the first row, then of the second row."""
+        return self.where
+
+    def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Components of some rows and their sum, (k, c) and (k,); for classes (k, C, c), (k, C)."""
+        first, *total = values
+        if first.ndim == 1:
+            return values
+        by_class = first.reshape((-1, self.latent.width, first.shape[1]))
+        return [by_class.transpose(0, 2, 1), *total]
+
+    def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
+        """Yield number, rows and answers of `count` functions or draws.
+
+        `ask` maps a list of views and numbers (None for all) to number, position in the list, a
+        slice of rows, and the answers.
+        """
+        rows = np.arange(len(self.where.X))
+        return ((number, rows[own], found) for number, _, own, found in ask([self], None))
+
+    def _at(self, X):
+        """Points where each row is at several X, (m, ..., d)."""
+        together, training = self.together, self.scale.model.training
+        X = X.reshape((-1, X.shape[-1]))
+        inputs = {n: np.repeat(v, together, axis=0) for n, v in self.where.inputs.items()}
+        inputs["X"] = X
+        if training.tied:
+            inputs["Z"] = np.hstack([X, np.ones((len(X), int(training.intercept)))])
+        return replace(self.where, inputs=inputs, common={})
+
+
+@dataclass(frozen=True, eq=False)
+class ByChainRule(AtRows):
+    """Derivatives at rows, or attributions along paths: slopes of S times slopes of f.
+
+    `degree` is for the polynomials along paths.
+    """
+
+    degree: int = LEVELS[0]
+    order: ClassVar = 1
+
+    @property
+    def together(self) -> int:
+        """Nodes of a path, or the row itself."""
+        return self.degree + 1 if self.latent.total else 1
+
+    @property
+    def operators(self) -> tuple[Callable, ...]:
+        """Values and gradients of f."""
+        model = self.scale.model
+        value = questions.value(model, smooth=True)
+        return value.operator, questions.derivative(model).operator
+
+    def spread(self) -> Points:
+        """All nodes on the path of the first row, then of the second row."""
+        if not self.latent.total:
+            return self.where
+        t = chebyshev(self.degree)[:, None]
+        start = cast(np.ndarray, self.where.baseline)
+        return self._at(start + t * (self.where.X[:, None] - start))
+
+    def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
+        """As in `AtRows`, each answer with the degree that it needs.
+
+        Some of the functions choose a degree for each row. Then all are evaluated. If attributions
+        still miss their sum, the row of this function is evaluated again with the next degree.
+        """
+        if not self.latent.total:
+            yield from super().answers(ask, count)
+            return
+        few = np.unique(np.linspace(0, count - 1, TRIALS).round().astype(int))
+        parts, largest = self._parts(ask, few)
+        asked, numbers = [self._of(*part) for part in parts], None
+        wanted, later = dict[int, np.ndarray](), dict[int, dict]()
+        for degree in (None, *LEVELS):
+            if degree is not None:  # the first pass, without a degree, is over all rows
+                wanted = later.pop(degree, {})
+                if not wanted:
+                    continue
+                numbers = set(wanted)
+                parts = [(np.unique(np.concatenate([*wanted.values()])), degree)]
+                asked = [self._of(*parts[0])]
+            for number, k, own, found in ask(asked, numbers):
+                rows, level = parts[k][0][own], parts[k][1]
+                use = np.isin(rows, wanted[number]) if wanted else np.ones(len(rows), bool)
+                missed = _missed(*found)
+                good = (missed <= NEAR * largest) | (level == LEVELS[-1])
+                again = rows[use & ~good]
+                if len(again):
+                    following = later.setdefault(LEVELS[LEVELS.index(level) + 1], {})
+                    following[number] = np.append(following.get(number, again[:0]), again)
+                use &= good
+                if use.any():
+                    yield number, rows[use], [part[use] for part in found]
+
+    def _of(self, rows, degree):
+        """The same of some rows, by polynomials of another degree."""
+        return replace(self, where=self.where.take(rows), degree=degree)
+
+    def _parts(self, ask, few):
+        """Rows with the degree that a few functions or draws need, and the largest difference."""
+        left, parts, largest = np.arange(len(self.where.X)), [], 0.0
+        for degree in LEVELS:
+            missed = np.zeros(len(left))
+            for _, _, own, (shares, difference) in ask([self._of(left, degree)], set(few)):
+                missed[own] = np.maximum(missed[own], _missed(shares, difference))
+                largest = max(largest, np.abs(difference).max())
+            done = (missed <= CLOSE * largest) | (degree == LEVELS[-1])
+            if done.any():
+                parts.append((left[done], degree))
+            left = left[~done]
+            if not len(left):
+                return parts, largest
+
+    def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Slopes of S times slopes of f, at the row or along the path; and the difference.
+
+        Values and gradients of f at t points for each of k rows, (k t,) and (k t d,), become (k, d)
+        and, along paths, (k,). Of classes, each probability varies with every f.
+        """
+        scale, t = cast(Any, self.scale), self.together
+        if scale.several:
+            f = values[0].reshape((-1, t, values[0].shape[1]))
+            gradients = values[1].reshape((*f.shape[:2], -1, f.shape[2]))
+            if not self.latent.total:
+                return [np.einsum("mcj,mdj->mcd", scale.slopes(f[:, 0]), gradients[:, 0])]
+            across, w = _fine(self.degree, self.degree // 2)
+            S = scale.slopes(across @ f).transpose(1, 2, 3, 0)
+            inside = np.einsum("fcjm,f,ft->tcjm", S, w, across, optimize=True)
+            shares = np.einsum("tcjm,mtdj->mcd", inside, gradients, optimize=True)
+            way = self._way[rows][:, None]
+        else:
+            f = values[0].reshape((-1, t)) + scale.center
+            gradients = values[1].reshape((*f.shape, -1))
+            if not self.latent.total:
+                return [(scale.slopes(f)[..., None] * gradients)[:, 0]]
+            across, w = _fine(self.degree, self.degree // 2)
+            slope = (w * scale.slopes(f @ across.T)) @ across
+            shares = np.einsum("mk,mkd->md", slope, gradients)
+            way = self._way[rows]
+        return [way * shares, self._between(scale.values(f[:, [0, -1]]), rows)]
+
+    def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
+        """Means of the results of `of_functions` for normal f, by Stein's identity.
+
+            E[dS(f)/dx_d] = m_d E S'(f) + V_d / 2 E S''(f)
+
+        Jets are at the points of `spread`, on the model's scale. For several classes by
+        quasi-random points.
+
+        References
+        ----------
+        Seitz, "Gradient-based explanations for Gaussian process regression and classification
+        models" (2022), equation 34, with Cov(f_d, f) for its second kernel; its equation 35, the
+        Taylor expansion, with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its right.
+        """
+        scale, t = cast(Any, self.scale), self.together
+        every = slice(None)
+        across, w = _fine(self.degree, scale.panels(self.degree))
+        if scale.several:
+            probabilities = expected_probabilities(mean, variance)
+            slopes = np.stack([cast(np.ndarray, jet.first) for jet in probabilities], axis=1)
+            if not self.latent.total:
+                return [slopes]
+            slopes = slopes.reshape((-1, t, *slopes.shape[1:]))
+            shares = self._way[:, None] * np.einsum("k,mkcd->mcd", w @ across, slopes)
+            value = np.stack([jet.value for jet in probabilities], axis=1)
+            return [shares, self._between(value.reshape(slopes.shape[:3])[:, [0, -1]], every)]
+        m, V = (jet.value.reshape((-1, t)) for jet in (mean, variance))
+        m_d = cast(np.ndarray, mean.first).reshape((*m.shape, -1))
+        half_V_d = 0.5 * cast(np.ndarray, variance.first).reshape((*m.shape, -1))
+        m = m + scale.center
+        if not self.latent.total:
+            slope, bend = scale.expected_slopes(m, V)
+            return [(slope[..., None] * m_d + bend[..., None] * half_V_d)[:, 0]]
+        ends = scale.expected(m[:, [0, -1]], V[:, [0, -1]])
+        slope, bend = scale.expected_slopes(m @ across.T, V @ across.T)
+        shares = np.einsum("mk,mkd->md", (w * slope) @ across, m_d)
+        shares += np.einsum("mk,mkd->md", (w * bend) @ across, half_V_d)
+        return [self._way * shares, self._between(ends, every)]
+
+    def _between(self, ends, rows):
+        """Difference of both ends (m, 2[, C]) of paths; exactly 0 for paths of no length."""
+        moved = self._way[rows].any(axis=1)
+        return np.where(moved.reshape((-1, *[1] * (ends.ndim - 2))), ends[:, 1] - ends[:, 0], 0.0)
+
+    @property
+    def _way(self):
+        return self.where.X - self.where.baseline
+
+
+@dataclass(frozen=True, eq=False)
+class AtCoalitions(AtRows):
+    """Shapley values as sums of values at coalitions, which `latent` has in its operator."""
+
+    @property
+    def among(self) -> Coalitions:
+        """The coalitions that are gone through."""
+        operator = cast(ShapleyOperator, self.latent.operator)
+        return coalitions(operator.players, cast(Orders, operator.orders))
+
+    @property
+    def together(self) -> int:
+        """A point for each coalition and baseline."""
+        return self.latent.points * self.where.paths
+
+    @property
+    def operators(self) -> tuple[Callable, ...]:
+        """Values of f."""
+        return (questions.value(self.scale.model, smooth=True).operator,)
+
+    def spread(self) -> Points:
+        """All coalitions of the first row, from each baseline, then of the second row."""
+        starts = np.atleast_2d(cast(np.ndarray, self.where.baseline))
+        return self._at(np.where(self.among.masks, self.where.X[:, None, None], starts[:, None]))
+
+    def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """Shares (k, d) and differences (k,), or (k, C, d) and (k, C)."""
+        return self._shared(self._by_coalition(self.scale.values(values[0] + self.scale.center)))
+
+    def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
+        """Means of the results of `of_functions` for normal f."""
+        return self._shared(self.expected_values(mean, variance))
+
+    def expected_values(self, mean: Jet, variance: Jet) -> np.ndarray:
+        """Expected values (m, [C,] s) of coalitions."""
+        if self.scale.several and self.question.attrs.get("scale") == "response":
+            each = expected_probabilities(mean, variance)
+            return self._by_coalition(np.stack([jet.value for jet in each], axis=1))
+        return self._by_coalition(
+            self.scale.expected(mean.value + self.scale.center, variance.value)
+        )
+
+    def _by_coalition(self, values):
+        """Values (m, [C,] s) of coalitions, averaged over baselines, from all points."""
+        by_row = values.reshape((-1, self.where.paths, self.latent.points, *values.shape[1:]))
+        return np.moveaxis(by_row.mean(axis=1), 1, -1)
+
+    def _shared(self, of_coalitions):
+        masks = self.among.masks
+        none, whole = (np.flatnonzero(end)[0] for end in (~masks.any(axis=1), masks.all(axis=1)))
+        shares = of_coalitions @ self.among.shares.T
+        return [shares, of_coalitions[..., whole] - of_coalitions[..., none]]
+
+
+def _missed(shares, difference):
+    """How far the shares of each row are from adding up, for the worst class."""
+    apart = np.abs(shares.sum(axis=-1) - difference)
+    return apart.reshape((len(apart), -1)).max(axis=1)
+
+
+@lru_cache(maxsize=16)
+def _fine(degree: int, panels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Matrix from a polynomial's values to its values at nodes of a quadrature, and the weights."""
+    t, w = gauss_legendre(16, panels)
+    return interpolation(degree, t), w
+
+
+def expectations(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    view: ByChainRule | AtCoalitions,
+    progressbar: bool,
+    read: Callable[[Any, Jet, Jet], list[np.ndarray]] = lambda part, *jets: part.expected(*jets),
+) -> Answers:
+    """Yield number of a draw, rows, and what is `read` of normal f there: by default the means."""
+
+    def ask(parts, numbers):
+        spread = [part.spread() for part in parts]
+        inputs = {n: np.concatenate([s.inputs[n] for s in spread]) for n in spread[0].inputs}
+        where = replace(spread[0], inputs=inputs, common={})
+        ends = np.cumsum([0, *(len(s.X) for s in spread)])
+        chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
+        shown = progressbar and numbers is None
+        options = {"smooth": view.scale.smooth, "only": chosen, "progressbar": shown}
+        found = jets(model, hyper, where, view.order, **options)
+        for number, (_, theta, mean, variance, _) in zip(chosen, found, strict=True):
+            variance = variance.shifted(view.scale.noise(theta))
+            for k, part in enumerate(parts):
+                here = slice(ends[k], ends[k + 1])
+                own = [jet.at(here) for jet in (mean, variance)]
+                yield number, k, slice(None), read(part, *own)
+
+    yield from view.answers(ask, len(hyper))
+
+
+def means(
+    model: ModelLike,
+    idata: Draws,
+    view: ByChainRule | AtCoalitions,
+    *,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+) -> list[np.ndarray]:
+    """Means over draws of an answer, for f normal given each draw, in user units.
+
+    Components (m, c) and their sum (m,) if there is one; for several classes (m, C, c) and (m, C).
+    """
+    hyper, question = hyperparameter_draws(model, idata, num_draws), view.question
+    shape = (len(view.where.X), *model.specification.observation.class_shape)
+    totals = [np.zeros((*shape, len(question.factor))), np.zeros(shape)]
+    for _, rows, (shares, *between) in expectations(model, hyper, view, progressbar):
+        for total, column in zip(totals, [question.mixed(shares, -1), *between], strict=False):
+            total[rows] += column / len(hyper)
+    if not view.latent.total:
+        return [totals[0] * question.factor]
+    return [totals[0] * question.factor, totals[1] * question.factor[0]]
+
+
+def monte_carlo_errors(
+    model: ModelLike,
+    idata: Draws,
+    view: AtCoalitions,
+    *,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+) -> np.ndarray:
+    """Standard errors (m, [C,] players), in user units, of mean Shapley values by random orders."""
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    shape = (len(view.where.X), *model.specification.observation.class_shape)
+    total = np.zeros((*shape, view.latent.points))
+
+    def read(part, mean, variance):
+        return [part.expected_values(mean, variance)]
+
+    for _, rows, (values,) in expectations(model, hyper, view, progressbar, read):
+        total[rows] += values / len(hyper)
+    return view.among.errors(total * view.question.factor[0])
