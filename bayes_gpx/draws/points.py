@@ -38,7 +38,7 @@ class Points:
     baseline_values : array or None
         The baseline in user units.
     rows : integer array or None
-        Positions among the rows that were passed.
+        Positions among the rows that were passed, of which there are `passed`.
     by : Weights or None
         The groups whose averages are explained, in place of the rows.
     """
@@ -50,6 +50,7 @@ class Points:
     common: dict[str, np.ndarray] = field(default_factory=dict)
     baseline_values: np.ndarray | None = None
     rows: np.ndarray | None = None
+    passed: int = 0
     by: Any = None
 
     @property
@@ -112,6 +113,7 @@ def points(
         None if Z is None else Z.values[rows],
         X.index[rows],
         rows=rows,
+        passed=len(X),
     )
 
 

@@ -14,17 +14,15 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
-from bayes_gpx.draws.averages import By, by_rows
+from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import evaluate, origin
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import Points, from_baseline, points_to_explain
+from bayes_gpx.draws.points import Points, from_baseline
 from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_nonlinear, is_of_y
 from bayes_gpx.draws.views import AtRows, ByChainRule, means
-from bayes_gpx.explain.by_output import by_output
-from bayes_gpx.explain.in_parts import in_parts
-from bayes_gpx.explain.options import chosen, documented
+from bayes_gpx.explain.answered import answered, side_by_side
+from bayes_gpx.explain.options import documented
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, one_of
@@ -55,8 +53,6 @@ class CompletenessWarning(UserWarning):
 
 
 @documented
-@in_parts
-@by_output
 def attributions(
     model: Model,
     idata: Draws,
@@ -172,16 +168,18 @@ def attributions(
     >>> found["difference_mean"].values.round(1)
     array([2.])
     """
-    options = chosen(locals())
-    refuse_swapped(model, idata)
     one_of("of", of, OF)
-    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    where = by_rows(model, where, by)
     if by is not None and (of != OF[0] or method == "taylor" or isinstance(baseline, Mapping)):
         raise ValueError(
             "by is for attributions of f against one baseline, by method='exact' or a quadrature. "
             "Leave by out, and average the draws."
         )
+    answer = partial(_answer, baseline=baseline, method=method, steps=steps, of=of)
+    return answered(answer, locals())
+
+
+def _answer(model, idata, where, *, baseline, method, steps, of, **options):
+    """Attributions against a baseline, or against each of a dict."""
     if isinstance(baseline, Mapping):
         if method == "taylor":
             raise ValueError(
@@ -354,19 +352,7 @@ def apart(
         explained(model, idata, start, "named", seed=int(own), **options)
         for start, own in zip(starts.values(), seeds, strict=True)
     ]
-    merged = xr.concat(
-        [found.drop_vars(["value", "baseline"]) for found in each],
-        xr.DataArray(list(starts), dims="baseline", name="baseline"),
-        data_vars="all",
-        coords="minimal",
-        compat="override",
-        join="exact",
-        combine_attrs="override",
-    ).transpose(..., "baseline")
-    merged.attrs.update(
-        relative_jitter=max(found.attrs["relative_jitter"] for found in each),
-        dependence=f"{merged.attrs['dependence']}, independent between baselines",
-    )
+    merged = side_by_side("baseline", list(starts), each, ["value", "baseline"])
     given = [cast(np.ndarray, start.baseline_values) for start in starts.values()]
     rows = np.stack([np.atleast_2d(values).mean(axis=0) for values in given])
     means = coded(model.training.X, rows, list(each[0]["feature"].values))

@@ -16,13 +16,12 @@ from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import evaluate, origin
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, rows_outside
 from bayes_gpx.draws.questions import Axis
 from bayes_gpx.draws.random_functions import draw_functions, or_else, values
 from bayes_gpx.draws.scales import responds, response_units
-from bayes_gpx.explain.by_output import by_output
+from bayes_gpx.explain.answered import has_outputs, of_each_output
 from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes import operators
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
 
 @documented
-@by_output
 def comparisons(
     model: Model,
     idata: Draws,
@@ -134,8 +132,9 @@ def comparisons(
     >>> round(found["comparison_mean"].item(), 2), found["contrast"].item()
     (3.0, 'x0 1 → 2')
     """
+    if has_outputs(model, idata):
+        return of_each_output(comparisons, locals())
     options = chosen(locals())
-    refuse_swapped(model, idata)
     one_of("comparison", comparison, COMPARISONS)
     contrasts = _read(model.training, variables)
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)

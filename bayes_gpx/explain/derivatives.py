@@ -4,32 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
-from bayes_gpx.draws.averages import By, by_rows
+from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.scales import Response, is_nonlinear
 from bayes_gpx.draws.views import ByChainRule
-from bayes_gpx.explain.by_output import by_output
-from bayes_gpx.explain.in_parts import in_parts
-from bayes_gpx.explain.options import chosen, documented
+from bayes_gpx.explain.answered import answered
+from bayes_gpx.explain.options import documented
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
+    from bayes_gpx.draws.points import Points
     from bayes_gpx.model.model import Model
 
 
 @documented
-@in_parts
-@by_output
 def derivatives(
     model: Model,
     idata: Draws,
@@ -120,21 +117,12 @@ def derivatives(
     >>> round(found["derivative_mean"].item(), 2)  # cos(1)
     0.54
     """
-    options = chosen(locals())
-    refuse_swapped(model, idata)
-    quantity = questions.derivative(model, order)
-    if order == 2 and options.get("covariance"):
+    if order == 2 and covariance:
         raise ValueError(
             "covariance=True is for order=1; with order=2, take the covariance of the draws of "
             "those second derivatives that are wanted."
         )
-    return _explained(
-        model,
-        idata,
-        quantity,
-        by_rows(model, points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs), by),
-        **options,
-    )
+    return answered(partial(slopes_of_f, order=order), locals())
 
 
 def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str] | None:
@@ -150,8 +138,17 @@ def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str]
     return numbers if frame.levels and features is None else features
 
 
-def _explained(model, idata, quantity, where, *, on="response", **options):
+def slopes_of_f(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    *,
+    order: int = 1,
+    on: str = "response",
+    **options: Any,
+) -> xr.Dataset:
     """Derivatives of f, or of the mean response by random functions, always joint."""
+    quantity = questions.derivative(model, order)
     options["features"] = numbers_among(model.training.X, options.get("features"))
     if not is_nonlinear(model, quantity, on):
         return evaluate(model, idata, quantity, where, on=on, **options)

@@ -12,13 +12,13 @@ from scipy.stats import qmc
 from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import origin
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.random_functions import answer, draw_functions, or_else, values
 from bayes_gpx.draws.scales import Latent, Response, responds, response_units
 from bayes_gpx.draws.views import AtRows, ByChainRule
-from bayes_gpx.explain.by_output import by_output
+from bayes_gpx.explain.answered import has_outputs, of_each_output
 from bayes_gpx.explain.null import by_permutation, replicates
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
@@ -42,7 +42,6 @@ SOBOL_SAMPLES = 4
 """Pairs of samples, each scrambled by itself: how far they disagree is the Monte Carlo error."""
 
 
-@by_output
 def importances(
     model: Model,
     idata: Draws,
@@ -152,7 +151,8 @@ def importances(
     >>> found["mean_absolute_derivative"].dims
     ('chain', 'draw', 'feature')
     """
-    refuse_swapped(model, idata)
+    if has_outputs(model, idata):
+        return of_each_output(importances, locals())
     on_response, dims = responds(model, on), ("chain", "draw", "feature")
     training, lengthscale = model.training, _lengthscale(model)
     held = not training.tied and training.Z is not None

@@ -11,13 +11,12 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import origin
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
 from bayes_gpx.draws.points import at_other_x, points
 from bayes_gpx.draws.random_functions import draw_functions, or_else, values
 from bayes_gpx.draws.scales import responds, response_units
-from bayes_gpx.explain.by_output import by_output
+from bayes_gpx.explain.answered import has_outputs, of_each_output
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import count, one_of
 
@@ -29,7 +28,6 @@ FEW_VALUES = 10
 """Most values of a column of numbers that are its places, if each stands for two rows or more."""
 
 
-@by_output
 def partial_dependence(
     model: Model,
     idata: Draws,
@@ -128,7 +126,8 @@ def partial_dependence(
     >>> bx.partial_dependence(model, theta, **options)["partial_dependence_mean"].dims
     ('feature', 'step')
     """
-    refuse_swapped(model, idata)
+    if has_outputs(model, idata):
+        return of_each_output(partial_dependence, locals())
     on_response = responds(model, on)
     prob = interval_probability(ci_prob)
     one_of("keep", keep, ("summary", "draws"))

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sized
 from concurrent.futures import Executor
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
-from bayes_gpx.draws.averages import By, by_rows
+from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.new_responses import NewResponses
-from bayes_gpx.draws.points import points_to_explain
-from bayes_gpx.explain.by_output import by_output
-from bayes_gpx.explain.in_parts import in_parts
-from bayes_gpx.explain.options import chosen, documented
+from bayes_gpx.explain.answered import answered
+from bayes_gpx.explain.options import documented
 from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import one_of
@@ -35,8 +31,6 @@ MOST_NAMED = 3
 
 
 @documented
-@in_parts
-@by_output
 def predictions(
     model: Model,
     idata: Draws,
@@ -144,21 +138,20 @@ def predictions(
     >>> round(found["f_mean"].item(), 2)  # sin(1)
     0.84
     """
-    options = chosen(locals())
-    refuse_swapped(model, idata)
     one_of("on", on, ("response", "latent"))
     one_of("keep", keep, ("draws", "summary"))
-    several = model.specification.classes
-    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    joint_classes = several is not None and by is None
+    return answered(_answer, locals())
+
+
+def _answer(model, idata, where, *, exposure=None, on="response", **options):
+    """f, and new responses around it where noise is not normal."""
+    joint_classes = model.specification.classes is not None and where.by is None
     quantity = questions.value(model, across=joint_classes)
-    given = len(where.X) if X_new is None else len(cast(Sized, X_new))
-    exposures = _exposures(model, exposure, where, given)
-    where = by_rows(model, where, by)
+    exposures = _exposures(model, exposure, where)
     if model.specification.normal or on == "latent":
-        return evaluate(model, idata, quantity, where, **options)
-    options |= {"on": "latent", "response": NewResponses(model, exposures)}
-    found = evaluate(model, idata, quantity, where, **options)
+        return evaluate(model, idata, quantity, where, on=on, **options)
+    options["response"] = NewResponses(model, exposures)
+    found = evaluate(model, idata, quantity, where, on="latent", **options)
     _warn_of_rates(model, found)
     return found
 
@@ -183,7 +176,7 @@ def _warn_of_rates(model, found):
     )
 
 
-def _exposures(model, exposure, where, given):
+def _exposures(model, exposure, where):
     refuse_exposure(exposure, model.specification.observation)
     if not model.specification.observation.exposed:
         return np.ones(len(where.X))
@@ -191,10 +184,10 @@ def _exposures(model, exposure, where, given):
         if exposure is not None:
             raise ValueError("exposure was given without X_new; training samples have their own.")
         return model.training.exposure[where.inputs["positions"]]
-    values = np.ones(given) if exposure is None else np.asarray(exposure, "float64")
-    if values.shape != (given,) or not (np.isfinite(values) & (values > 0)).all():
+    values = np.ones(where.passed) if exposure is None else np.asarray(exposure, "float64")
+    if values.shape != (where.passed,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
-            f"exposure has shape {values.shape}. Pass a positive finite number for each of {given} "
-            "samples."
+            f"exposure has shape {values.shape}. Pass a positive finite number for each of "
+            f"{where.passed} samples."
         )
     return values[where.rows]

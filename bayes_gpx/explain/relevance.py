@@ -10,9 +10,8 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points
-from bayes_gpx.explain.by_output import by_output
+from bayes_gpx.explain.answered import has_outputs, of_each_output
 from bayes_gpx.explain.null import by_permutation, by_simulation, replicates
 from bayes_gpx.explain.sensitivities import (
     STEP,
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
-@by_output
 def relevance(
     model: Model,
     idata: Draws,
@@ -171,7 +169,8 @@ def relevance(
     >>> bool(x0 > x1)
     True
     """
-    refuse_swapped(model, idata)
+    if has_outputs(model, idata):
+        return of_each_output(relevance, locals())
     one_of("method", method, ("exact", "finite_difference"))
     if method == "exact" and step is not None:
         raise ValueError("step is for method='finite_difference'; leave it out.")
@@ -202,7 +201,6 @@ def relevance(
     return found.assign_attrs(attrs)
 
 
-@by_output
 def interactions(
     model: Model,
     idata: Draws,
@@ -297,7 +295,8 @@ def interactions(
     >>> found["interaction"].sel(feature="x0", feature_bis="x1").values.shape
     (1, 1, 1)
     """
-    refuse_swapped(model, idata)
+    if has_outputs(model, idata):
+        return of_each_output(interactions, locals())
     if isinstance(factor, bool) or factor not in (1, 2):
         raise ValueError(f"factor is {factor!r}. Pass 1 (the supplement) or 2 (equation 3).")
     frame = model.training.X

@@ -15,12 +15,12 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import from_baseline, points_to_explain
+from bayes_gpx.draws.points import from_baseline
 from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_nonlinear, is_of_y
 from bayes_gpx.draws.stores import with_more
 from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
+from bayes_gpx.explain.answered import answered
 from bayes_gpx.explain.attributions import (
     MOST_BASELINES,
     OF,
@@ -28,10 +28,8 @@ from bayes_gpx.explain.attributions import (
     refuse_joint,
     warn_if_incomplete,
 )
-from bayes_gpx.explain.by_output import by_output
 from bayes_gpx.explain.fanova import by_components
-from bayes_gpx.explain.in_parts import in_parts
-from bayes_gpx.explain.options import chosen, documented
+from bayes_gpx.explain.options import documented
 from bayes_gpx.numerics.coalitions import Orders
 from bayes_gpx.processes.operators import MOST_PLAYERS
 from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
@@ -45,8 +43,6 @@ MOST_POINTS = 8192
 
 
 @documented
-@in_parts
-@by_output
 def shapley_values(
     model: Model,
     idata: Draws,
@@ -170,14 +166,17 @@ def shapley_values(
     >>> found["attribution_mean"].values.round(1)  # of x0 x1 + x0: a half of the product each
     array([[1.5, 0.5]])
     """
-    options = chosen(locals())
-    refuse_swapped(model, idata)
     one_of("method", method, ("exact", "permutations", "fanova"))
-    orders = _orders(permutations, options.get("seed"))
-    if method == "permutations":
-        options["orders"] = orders
     one_of("of", of, OF)
-    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
+    _orders(permutations, seed)
+    answer = partial(_answer, baseline=baseline, method=method, permutations=permutations, of=of)
+    return answered(answer, locals())
+
+
+def _answer(model, idata, where, *, baseline, method, permutations, of, **options):
+    """Shapley values against a baseline, against each of a dict, or over a measure."""
+    if method == "permutations":
+        options["orders"] = _orders(permutations, options.get("seed"))
     if method == "fanova":
         return by_components(model, idata, where, baseline, of, **options)
     if isinstance(baseline, Mapping):

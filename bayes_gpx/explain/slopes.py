@@ -11,13 +11,11 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.points import at_other_x, points, points_to_explain, read_baseline
-from bayes_gpx.explain.by_output import by_output
-from bayes_gpx.explain.derivatives import _explained, numbers_among
+from bayes_gpx.explain.answered import has_outputs, of_each_output
+from bayes_gpx.explain.derivatives import numbers_among, slopes_of_f
 from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.numerics.quadrature import rule
 
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 
 
 @documented
-@by_output
 def slopes(
     model: Model,
     idata: Draws,
@@ -131,16 +128,16 @@ def slopes(
     >>> found["probability_in_rope"].item()
     0.0
     """
+    if has_outputs(model, idata):
+        return of_each_output(slopes, locals())
     options = chosen(locals())
-    refuse_swapped(model, idata)
     prob = interval_probability(ci_prob)
     training = model.training
     shown = numbers_among(training.X, features) or training.X.columns
     regions = None if rope is None else _regions(rope, shown)
     where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    quantity = questions.derivative(model)
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
-    found = _explained(model, idata, quantity, where, **options)
+    found = slopes_of_f(model, idata, where, **options)
     slope = found["derivative"]
     average = slope.mean("obs")
     samples = ["chain", "draw"]
@@ -169,7 +166,6 @@ def slopes(
 
 
 @documented
-@by_output
 def path_slopes(
     model: Model,
     idata: Draws,
@@ -237,8 +233,9 @@ def path_slopes(
     ----------
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
     """
+    if has_outputs(model, idata):
+        return of_each_output(path_slopes, locals())
     options = chosen(locals())
-    refuse_swapped(model, idata)
     prob, (t, w) = interval_probability(ci_prob), rule("simpson", steps)
     where, training = points(model, X_new, Z_new, groups_new=groups_new, obs=obs), model.training
     if len(where.X) != 1:
@@ -258,7 +255,7 @@ def path_slopes(
     path = at_other_x(model, where, start + t[:, None] * way, np.zeros(len(t), int))
     along = replace(path, index=t)
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
-    found = _explained(model, idata, questions.derivative(model), along, **options)
+    found = slopes_of_f(model, idata, along, **options)
     slope, samples, bands = found["derivative"], ["chain", "draw"], _bands(found, prob)
     moved = xr.DataArray(way, {"feature": list(training.X.columns)}, ["feature"])
     moved = moved.sel(feature=found["feature"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Literal
 
@@ -12,12 +13,11 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
-from bayes_gpx.draws.averages import By, by_rows
+from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
-from bayes_gpx.draws.points import points_to_explain
-from bayes_gpx.explain.in_parts import in_parts
-from bayes_gpx.explain.options import chosen, documented
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.explain.answered import answered
+from bayes_gpx.explain.options import documented
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 
 @documented
-@in_parts
 def weights(
     model: Model,
     idata: Draws,
@@ -112,13 +111,13 @@ def weights(
     >>> found["weight_mean"].values.round(2).ravel()  # y = x x: the weight is x
     array([1., 2.])
     """
-    options = chosen(locals())
-    refuse_swapped(model, idata)
     one_of("units", units, ("centred", "original"))
+    return answered(partial(_weights, smooth=smooth, units=units), locals(), needs_z=False)
+
+
+def _weights(model, idata, where, *, smooth, units, **options):
     kind = questions.weight if units == "centred" else questions.coefficient
-    quantity = kind(model, smooth=smooth)
-    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs, needs_z=False)
-    return evaluate(model, idata, quantity, by_rows(model, where, by), **options)
+    return evaluate(model, idata, kind(model, smooth=smooth), where, **options)
 
 
 def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> xr.DataArray:
@@ -135,7 +134,6 @@ def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> x
 
 
 @documented
-@in_parts
 def contributions(
     model: Model,
     idata: Draws,
@@ -219,8 +217,8 @@ def contributions(
     >>> found["contribution_mean"].values.round(2)
     array([[4.]])
     """
-    options = chosen(locals())
-    refuse_swapped(model, idata)
-    quantity = questions.contribution(model)
-    where = points_to_explain(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    return evaluate(model, idata, quantity, by_rows(model, where, by), **options)
+    return answered(_contributions, locals())
+
+
+def _contributions(model, idata, where, **options):
+    return evaluate(model, idata, questions.contribution(model), where, **options)

@@ -10,7 +10,7 @@ import xarray as xr
 import bayes_gpx as bx
 from bayes_gpx.data import streamed
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint
-from bayes_gpx.explain import in_parts
+from bayes_gpx.explain import answered
 from bayes_gpx.inference.log_density import Density
 
 rng = np.random.default_rng(5)
@@ -136,7 +136,7 @@ OTHERS_TO_EXPLAIN = OTHERS | {"another order": (REORDERED, "60 rows in another o
 @pytest.mark.parametrize("name", OTHERS_TO_EXPLAIN)
 def test_nothing_is_explained_of_other_rows(name, kind, tmp_path, monkeypatch):
     """What was written of them is written again once the rows are back."""
-    monkeypatch.setattr(in_parts, "PART", 16)
+    monkeypatch.setattr(answered, "PART", 16)
     frames, message = OTHERS_TO_EXPLAIN[name]
     source = Rows(FRAME[:30], FRAME[30:])
     model = bx.GP(source, "y", **MODELS[kind])
@@ -153,7 +153,7 @@ def test_nothing_is_explained_of_other_rows(name, kind, tmp_path, monkeypatch):
 
 
 def test_summaries_of_all_rows_go_to_a_store(tmp_path, monkeypatch):
-    monkeypatch.setattr(in_parts, "PART", 16)
+    monkeypatch.setattr(answered, "PART", 16)
     model = bx.GP(Rows(FRAME), "y", **MODELS["sums"])
     idata = model.fit("map", progressbar=False)
     asked = {"keep": "summary", **QUIET}

@@ -10,7 +10,7 @@ import xarray as xr
 
 import bayes_gpx as bx
 from bayes_gpx.draws import part_stores
-from bayes_gpx.explain import in_parts
+from bayes_gpx.explain import answered
 
 rng = np.random.default_rng(5)
 N = 50
@@ -24,7 +24,7 @@ VERBS = [bx.predictions, bx.derivatives, bx.attributions, bx.shapley_values]
 
 @pytest.fixture(autouse=True)
 def few_rows(monkeypatch):
-    monkeypatch.setattr(in_parts, "PART", 16)
+    monkeypatch.setattr(answered, "PART", 16)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +144,7 @@ def test_a_large_frame_is_copied_once_however_many_parts_it_has(monkeypatch):
 
     training = bx.GP([FRAME], "y", approximation=bx.HSGP(4, 1.5)).training
     monkeypatch.setattr(np, "concatenate", counting)
-    parts = [part["X_new"] for part in in_parts._streamed(training, False, False).parts(2)]
+    parts = [part["X_new"] for part in answered._streamed(training, False, False).parts(2)]
     assert [*map(len, parts)] == [2] * (N // 2)
     assert sum(copied) <= 2 * X.size
     np.testing.assert_array_equal(np.vstack(parts), X.values)
@@ -153,8 +153,8 @@ def test_a_large_frame_is_copied_once_however_many_parts_it_has(monkeypatch):
 @pytest.mark.parametrize("verb", VERBS)
 def test_draws_of_a_part_are_so_many_numbers_at_most(model, tmp_path, monkeypatch, verb):
     """The more draws, the fewer rows; as many with any executor."""
-    monkeypatch.setattr(in_parts, "LEAST", 3)
-    monkeypatch.setattr(in_parts, "NUMBERS", 1500)
+    monkeypatch.setattr(answered, "LEAST", 3)
+    monkeypatch.setattr(answered, "NUMBERS", 1500)
     sizes, write = [], part_stores.PartStore.write
 
     def measures(self, number, part, rows):
@@ -184,7 +184,7 @@ def test_a_resumed_store_keeps_the_parts_that_it_began_with(model, tmp_path, mon
         patched.setattr(part_stores.PartStore, "write", stops)
         with pytest.raises(KeyboardInterrupt):
             bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
-    monkeypatch.setattr(in_parts, "PART", 10)
+    monkeypatch.setattr(answered, "PART", 10)
     found = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
     xr.testing.assert_identical(found.load(), whole)
 

@@ -43,7 +43,7 @@ model: named_kernels hyperparameters specification constraints priors lengthscal
     latent_variables data_sums refusals kept_of_rows observed_response inducing_points
     starting_points given_values signature svgp cheaper examination fitting description model gp
     placement interaction_model refits storage
-explain: options by_output in_parts null predictions weights components sobol derivatives
+explain: options answered null predictions weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking importances
     partial_dependence conditional_variance comparisons
     slopes sample_functions loo_predictions imputation

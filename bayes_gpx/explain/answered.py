@@ -1,0 +1,346 @@
+"""One call of an explanation function: read, divided into outputs and chunks, and put together."""
+
+from __future__ import annotations
+
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.averages import by_rows
+from bayes_gpx.draws.each_draw import by_executor
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
+from bayes_gpx.draws.intervals import MOST_DRAWS
+from bayes_gpx.draws.part_stores import PartStore
+from bayes_gpx.draws.points import points_to_explain
+from bayes_gpx.explain.options import chosen
+from bayes_gpx.system.digests import digest
+from bayes_gpx.system.tasks import in_turn
+from bayes_gpx.validation import count, known_executor, one_of
+
+PART = 2**14
+"""Most rows of a chunk. Fixed costs are then a small proportion of the time."""
+
+LEAST = 2**9
+"""Fewest rows of a chunk, if there are as many."""
+
+NUMBERS = 2**24
+"""Approximate number of values that each worker keeps in memory for a chunk: 128 MiB."""
+
+OF_ROWS = ("value", "level", "baseline", "baseline_value")
+"""Variables that describe rows and features, and are equal for all outputs."""
+
+type Answer = Callable[..., xr.Dataset]
+"""From a model, its fit, points and shared options to a Dataset; pickled for other processes."""
+
+
+def answered(answer: Answer, arguments: Mapping[str, Any], *, needs_z: bool = True) -> xr.Dataset:
+    """Answer a call, from the arguments of the explanation function.
+
+    Out-of-core rows, and more rows than a chunk has where there is an executor, are explained in
+    chunks; an executor evaluates blocks of hyperparameter draws if all rows are a single chunk.
+    Several outputs are explained one by one, and their single chunk is one task.
+    """
+    model, idata = arguments["model"], arguments["idata"]
+    refuse_swapped(model, idata)
+    rows = {n: arguments[n] for n in ROWS if not _absent(arguments.get(n))}
+    options, executor = chosen(arguments), arguments.get("executor")
+    piece = partial(_of_outputs, answer, needs_z)
+    if "executor" not in arguments:
+        return piece(model, idata, rows, options)
+    known_executor(executor)
+    training, X_new = model.training, arguments["X_new"]
+    streamed = X_new is None and training.streamed and training.stored
+    if not streamed and executor is None:
+        return piece(model, idata, rows, options)
+    few = not streamed and len(training.X if X_new is None else X_new) <= PART
+    if executor is not None and few and training.outputs is None:
+        with by_executor(executor):
+            return piece(model, idata, rows, options)
+    if "by" in rows:
+        raise ValueError(
+            "by was given, but all rows are explained, one chunk after the other. Leave by "
+            "out, or pass rows of your choice as X_new, without an executor."
+        )
+    for name in ("obs", "joint", "exposure"):
+        if not _absent(arguments.get(name)):
+            raise ValueError(
+                f"{name} was given, but all rows are explained, one chunk after the other. "
+                f"Leave {name} out, or pass rows of your choice as X_new, without an executor."
+            )
+    featured = "features" in arguments
+    if streamed:
+        kept = model.kept_of_rows(idata, options.get("num_draws"))
+        spec, exposed = model.specification, "exposure" in arguments
+        known = spec.normal and training.Z is not None and not spec.fixed_basis
+        all_rows = _streamed(training, exposed and spec.observation.exposed, known)
+        model = model.without_rows(kept)
+    elif X_new is None:
+        all_rows = _of_training(training)
+    else:
+        all_rows = _at_hand(training, X_new, arguments["Z_new"], arguments.get("groups_new"))
+    return _in_chunks(piece, featured, model, idata, all_rows, executor, **options)
+
+
+ROWS = ("X_new", "Z_new", "groups_new", "obs", "by", "exposure")
+"""Arguments that say which rows are explained."""
+
+
+def _absent(value):
+    return value is None or value is False
+
+
+def _of_outputs(answer, needs_z, model, idata, rows, options):
+    """Answer about some rows, of each output by itself if there are several."""
+    if not has_outputs(model, idata):
+        return _alone(answer, needs_z, model, idata, rows, options)
+    ask = partial(_alone, answer, needs_z)
+    return each_output(model, options, lambda view, own: ask(view, idata, rows, own))
+
+
+def _alone(answer, needs_z, model, idata, rows, options):
+    """Read rows, and answer about them."""
+    read = {name: value for name, value in rows.items() if name not in ("by", "exposure")}
+    where = points_to_explain(model, **read, needs_z=needs_z)
+    where = by_rows(model, where, rows.get("by"))
+    if "exposure" in rows:
+        options = options | {"exposure": rows["exposure"]}
+    return answer(model, idata, where, **options)
+
+
+def each_output(
+    model: Any, options: Mapping[str, Any], ask: Callable[[Any, dict[str, Any]], xr.Dataset]
+) -> xr.Dataset:
+    """Ask about every output of a model by itself, and join the results along a last dim.
+
+    Units become a coordinate; draws are independent between outputs.
+    """
+    names = model.training.outputs.names
+    if options.get("path") is not None:
+        raise ValueError(
+            f"path was given with the outputs {list(names)}, but a store holds one "
+            f"output. Pass model.of_output({names[0]!r}) instead of the model."
+        )
+    own: Sequence[dict[str, Any]] = [dict(options)] * len(names)
+    if options.get("seed") is not None:
+        count("seed", options["seed"], 0)
+        seeds = np.random.SeedSequence(options["seed"]).generate_state(len(names))
+        own = [{**options, "seed": int(seed)} for seed in seeds]
+    each = [ask(model.of_output(n), theirs) for n, theirs in zip(names, own, strict=True)]
+    common = [name for name in OF_ROWS if name in each[0]]
+    found = side_by_side("output", names, each, common).assign(each[0][common])
+    if "units" in found.attrs:
+        found = found.assign_coords(units=("output", [part.attrs["units"] for part in each]))
+        found.attrs["units"] = "those of each output, in the coordinate `units`"
+    return found
+
+
+def has_outputs(model: Any, idata: Draws) -> bool:
+    """Whether a model has several outputs, and none was chosen; refuses swapped arguments."""
+    refuse_swapped(model, idata)
+    return model.training.outputs is not None and model.training.outputs.asked is None
+
+
+def of_each_output(function: Callable[..., xr.Dataset], arguments: Mapping[str, Any]) -> xr.Dataset:
+    """Call an explanation function for every output of its model, and join the results."""
+
+    def ask(view, own):
+        return function(**{**arguments, **own, "model": view})
+
+    return each_output(arguments["model"], {"seed": arguments.get("seed")}, ask)
+
+
+def side_by_side(
+    dim: str, labels: Sequence[str], each: Sequence[xr.Dataset], common: Sequence[str]
+) -> xr.Dataset:
+    """Join results along a last dim, but for variables that are common to all of them."""
+    found = xr.concat(
+        [part.drop_vars(common) for part in each],
+        xr.DataArray(list(labels), dims=dim, name=dim),
+        data_vars="all",
+        coords="minimal",
+        compat="override",
+        join="exact",
+        combine_attrs="override",
+    )
+    found = found.transpose(..., dim).transpose(..., "ci_bound", missing_dims="ignore")
+    if "relative_jitter" in found.attrs:
+        found.attrs["relative_jitter"] = max(part.attrs["relative_jitter"] for part in each)
+    if "dependence" in found.attrs:
+        found.attrs["dependence"] += f", independent between {dim}s"
+    return found
+
+
+class _Rows(NamedTuple):
+    """Rows to explain: labels, a fingerprint, and the arguments of each chunk for a chunk size."""
+
+    labels: np.ndarray
+    asked: tuple
+    parts: Callable[[int], Iterator[dict[str, Any]]]
+
+
+def _streamed(training, exposed, known):
+    """The out-of-core training rows in user units, with their exposure if requested.
+
+    If y is `known`, deviations depend on it, and chunks are arguments of `of_part`.
+    """
+    names = "X_new", *([] if training.z_is_x else ["Z_new"]), *(["exposure"] if exposed else [])
+    names = ("X", "Z", "y") if known else names
+
+    def parts(size):
+        held: list[list[np.ndarray]] = []
+        for frame in training.parts():
+            read = training.read(frame)
+            tables = {"X_new": read.X.values, **_own_z(training, read.Z), "exposure": read.exposure}
+            if known:
+                tables = {"X": read.X.values, "Z": read.Z.values, "y": read.y}
+            held.append([tables[name] for name in names])
+            if sum(len(own[0]) for own in held) < size:
+                continue
+            whole = [np.concatenate(column) for column in zip(*held, strict=True)]
+            last = len(whole[0]) // size * size
+            for k in range(0, last, size):
+                yield {name: own[k : k + size] for name, own in zip(names, whole, strict=True)}
+            held = [[column[last:].copy() for column in whole]]
+        whole = [np.concatenate(column) for column in zip(*held, strict=True)]
+        if len(whole[0]):
+            yield dict(zip(names, whole, strict=True))
+
+    return _Rows(np.arange(training.n), (), parts)
+
+
+def _of_training(training):
+    """The training rows in memory, with their own deviations."""
+    positions = np.arange(len(training.X))
+
+    def parts(size):
+        return ({"obs": positions // size == k} for k in range(-(-len(positions) // size)))
+
+    return _Rows(training.X.index, (), parts)
+
+
+def _at_hand(training, X_new, Z_new, groups_new):
+    """New rows in memory."""
+    X, Z = training.read_new(X_new, Z_new, needs_z=False)
+    tables = {"X_new": X.values, **_own_z(training, Z)}
+    groups = training.read_groups(groups_new, X)
+    if groups is not None:
+        tables["groups_new"] = np.array(groups.labels)[groups.codes]
+
+    def parts(size):
+        starts = range(0, len(X), size)
+        return ({name: table[k : k + size] for name, table in tables.items()} for k in starts)
+
+    return _Rows(X.index, (*tables.values(), X.index), parts)
+
+
+def _own_z(training, Z):
+    """Z's values without the intercept, by name; nothing where Z is X or there is none."""
+    if Z is None or training.z_is_x:
+        return {}
+    return {"Z_new": Z.values[:, : training.p - training.intercept]}
+
+
+def _in_chunks(
+    piece, featured, model, idata, rows, executor, *, path=None, keep="draws", seed=None, **options
+):
+    """Explain all chunks, into a store, or in memory for summaries without a store."""
+    one_of("keep", keep, ("draws", "summary"))
+    if keep == "draws" and path is None:
+        raise ValueError(
+            "Draws of out-of-core data need a path= to go to. Pass one, or keep='summary'."
+        )
+    if seed is not None:
+        count("seed", seed, 0)
+    entropy, store, n = np.random.SeedSequence(seed).entropy, None, len(rows.labels)
+    options |= {"keep": keep, "progressbar": False}
+    hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
+    size = _rows_of_part(piece, featured, model, hyper, options)
+    if path is not None:
+        asked = _asked(piece, model, hyper, rows, seed, options)
+        store = PartStore(path, asked, entropy, size)
+        entropy, size = store.entropy, store.rows
+    numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(rows.parts(size)))
+    number, part, own = next(numbered)
+    found = _of_part(piece, model, idata, part, seed=own, **options)
+    if store is not None:
+        store.begin(found, n)
+        if not store.holds(number, rows_of := digest(*part.values())):
+            store.write(number, found, rows_of)
+        numbered = (
+            task for task in numbered if not store.holds(task[0], digest(*task[1].values()))
+        )
+    rest = in_turn(_task, (piece, model, idata, options, store), numbered, executor)
+    if store is not None:
+        deque(rest, maxlen=0)
+        return store.finished(rows.labels)
+    same = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
+    whole = xr.concat(chain([found], rest), "obs", combine_attrs="override", **same)
+    return whole.assign_coords(obs=rows.labels)
+
+
+def _rows_of_part(piece, featured, model, hyper, options):
+    """Number of rows of a chunk for which draws and moments have about `NUMBERS` values.
+
+    It depends only on the request, and so do the seeds.
+    """
+    training, specification = model.training, model.specification
+    components = 1
+    if featured:
+        wide = max(training.d, 0 if training.Z is None else training.p)
+        features = options.get("features")
+        components = wide if features is None else np.size(features)
+        components **= 2 if _own(piece).get("order") == 2 else 1
+    functions = specification.classes or specification.outputs or 1
+    draws = options.get("draws", 1000)
+    count("draws", draws)
+    draws = draws if hyper.alone else len(hyper)
+    held = 2 * min(len(hyper), MOST_DRAWS) + (draws if options["keep"] == "draws" else 0)
+    # With the components goes what they add up to, or a new response.
+    return int(np.clip(NUMBERS // ((components + 1) * functions * held), LEAST, PART))
+
+
+def _own(piece):
+    """Options of the explanation function alone."""
+    return getattr(piece.args[0], "keywords", {})
+
+
+def _asked(piece, model, hyper, rows, seed, options):
+    """Digest of everything that determines the numbers: fit, data, rows and options."""
+    training = model.training
+    arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
+    arrays += model.sums.values() if model.specification.fixed_basis else []
+    arrays += [array for found in model.found.values() for array in found[:2]]
+    answer = piece.args[0]
+    name = getattr(answer, "func", answer).__qualname__
+    said = [model.signature, training.y_name, name, len(rows.labels), seed]
+    given = sorted((options | _own(piece)).items())
+    return digest(*arrays, *rows.asked, said, pickle.dumps(given))
+
+
+def _seed(entropy, number):
+    """Seed of a chunk."""
+    return int(np.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(1)[0])
+
+
+def _of_part(piece, model, idata, part, **options):
+    """Explain the rows of a chunk: new rows, or rows with known y."""
+    if "y" in part:
+        return piece(model.of_part(**part), idata, {}, options)
+    return piece(model, idata, part, options)
+
+
+def _task(shared, number, part, seed):
+    """Explain one chunk, and write the result to the store or return it."""
+    piece, model, idata, options, store = shared
+    found = _of_part(piece, model, idata, part, seed=seed, **options)
+    if store is None:
+        return found
+    store.write(number, found, digest(*part.values()))
+    return None
