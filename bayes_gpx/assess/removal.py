@@ -10,7 +10,8 @@ import xarray as xr
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.points import points
-from bayes_gpx.draws.scales import responds, response_units
+from bayes_gpx.draws.questions import responds
+from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.predictions import predictions
 
 REMOVABLE = ("attribution", "contribution")

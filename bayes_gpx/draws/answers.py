@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,12 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.evaluate import DEPENDENCE, finished, refuse_classes_in_store
+from bayes_gpx.draws.evaluate import DEPENDENCE
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import Result
-from bayes_gpx.draws.stores import Memory, Store
+from bayes_gpx.draws.stores import Store
 from bayes_gpx.draws.views import expectations
 from bayes_gpx.validation import one_of
 
@@ -34,19 +35,16 @@ def gathered(
     keep: str = "draws",
     path: str | PathLike | None = None,
     ci_prob: float | None = None,
-) -> tuple[xr.Dataset, Memory | Store]:
+) -> tuple[xr.Dataset, Result]:
     """Gather answers about rows: their draws, means, sds and covariances.
 
     `shape` is the number of chains, and of answers in each. Intervals are quantiles of the draws.
     """
     one_of("keep", keep, ("draws", "summary"))
-    question, c, m = view.question, view.latent.width, len(view.where.X)
+    question, c = view.question, view.latent.width
     result = Result(model, question, view.where, features=features, covariance=covariance)
-    shapes = result.shapes((*shape, m)) if keep == "draws" else {}
-    place: Memory | Store = Memory(shapes, None)
-    if path is not None and shapes:
-        refuse_classes_in_store(model)
-        place = Store(path, shapes, None)
+    store = None if path is None else partial(Store, path)
+    result.begin(*shape, sampled=keep == "draws", store=store)
     labels = range(max(1, len(result.classes)))
     for number, rows, (mean, *total) in answers:
         size, at = np.size(mean) // (c * len(labels)), (*divmod(number, shape[1]), rows)
@@ -56,14 +54,13 @@ def gathered(
             part = question.in_units(np.ravel(own), none, result.drawn)
             whole = (its_total[0], np.zeros(size)) if its_total else None
             result.add(rows, part, total=whole, label=label)
-            if not shapes:
+            if keep == "summary":
                 continue
-            which = (label,) if result.classes else ()
             certain = np.zeros((1, 1, *part[0].shape))
-            for name, array in result.sample(part, certain).items():
-                place.arrays[name][(*at, ..., *which) if which else at] = array[0]
-    found = result.dataset(place.held)
-    return found.assign_attrs(ci_prob=interval_probability(ci_prob)), place
+            found = result.sample(part, certain)
+            result.write(at, {name: array[0] for name, array in found.items()}, label)
+    named = result.dataset().assign_attrs(ci_prob=interval_probability(ci_prob))
+    return named, result
 
 
 def of_each_draw(
@@ -87,9 +84,9 @@ def of_each_draw(
             f"{' and '.join(unused)}; leave them out."
         )
     hyper = hyperparameter_draws(model, idata, num_draws)
-    shape, question = (len(hyper.chain), len(hyper.draw)), view.question
+    shape = len(hyper.chain), len(hyper.draw)
     answers = expectations(model, hyper, view, progressbar)
-    found, place = gathered(model, view, shape, answers, **options)
+    found, result = gathered(model, view, shape, answers, **options)
     if len(hyper) == 1:  # one draw has no spread
         sds = [name for name in found if str(name).endswith(("_sd", "_cov"))]
         found = found.assign({name: found[name] * np.nan for name in sds})
@@ -99,4 +96,4 @@ def of_each_draw(
         "samples": "new samples",
         "moments": "of the draws of the hyperparameters, given which it is one number",
     }
-    return finished(found, model, question, hyper, 1, place, attrs)
+    return result.finished(found, hyper, 1, attrs)

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, fields
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import batched, chain
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -113,24 +113,28 @@ class Structure:
     @staticmethod
     def of(model: ModelLike, hyper: HyperparameterDraws) -> Structure:
         """Structure of a model with these hyperparameters and latent values."""
-        return Structure(
-            model.specification,
-            model.specification.made_of,
-            tuple((name, values.ndim - 2) for name, values in hyper.values.items()),
-            model.training.d,
-            model.training.p,
-            model.called_kernel,
-            model.own_variables,
-            model.training.intercept,
-            model.training.n < BUFFERED_BELOW,
-        )
+        known = tuple((name, values.ndim - 2) for name, values in hyper.values.items())
+        buffered = model.training.n < BUFFERED_BELOW
+        if (known, buffered) not in model.structures:
+            model.structures[known, buffered] = Structure(
+                model.specification,
+                model.specification.made_of,
+                known,
+                model.training.d,
+                model.training.p,
+                model.called_kernel,
+                model.own_variables,
+                model.training.intercept,
+                buffered,
+            )
+        return model.structures[known, buffered]
 
     def __reduce__(self):
         """Pickle without the objects of names, which the receiving process has."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_of"}
         return _restored, (own,)
 
-    @property
+    @cached_property
     def strategy(self) -> Strategy:
         """How the data become a posterior."""
         return self.specification.strategy_of(dict(self.hyperparameters))
@@ -379,6 +383,8 @@ def each_draw(
                 yield number, of_outputs(theta), rows, key, arrays, jitter
             if executor is not None and done == 1:  # the first may have compiled
                 break
+        if executor is None:
+            return
         several = ((group,) for group in batched(tracked, draws_together(seconds)))
         tasks = in_turn(_of_several, (shared, blocks, cases), several, executor)
         for number, theta, jitter, copies in chain.from_iterable(tasks):

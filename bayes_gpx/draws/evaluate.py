@@ -10,7 +10,6 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
@@ -20,7 +19,7 @@ from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparam
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import Result
-from bayes_gpx.draws.stores import Memory, Store
+from bayes_gpx.draws.stores import Store
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
@@ -178,16 +177,14 @@ def evaluate(
     result = Result(
         model, question, named, features=features, covariance=covariance, response=response
     )
-    lead, largest_jitter = (len(hyper.chain), len(hyper.draw) * each, m), np.zeros(1)
-    shapes, sums = result.shapes(lead) if sampled else {}, [*result.sums, largest_jitter]
-    place = Memory(shapes, seed)
+    store = None
     if path is not None:
-        refuse_classes_in_store(model)
         asked = _asked(model, hyper, question, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
         along = question.axes[0].dim if question.axes else "feature"
-        place = Store(path, shapes, seed, asked, sums, along=along, together=each)
-    result.keep_for_intervals(len(hyper), prob, place)
+        store = partial(Store, path, asked=asked, along=along, together=each)
+    result.begin(len(hyper.chain), len(hyper.draw) * each, seed, sampled=sampled, store=store)
+    result.keep_for_intervals(len(hyper), prob)
     by_variance = not question.axes or not (sampled or covariance or question.total)
     by_variance = by_variance and not question.jointly and question.mixes is None
     moment = "cov" if joint else "variance" if by_variance else "block"
@@ -202,13 +199,12 @@ def evaluate(
         where,
         size_of=partial(_rows_of_block, model, question, where, moment, each),
         cases=[(k, {"label": np.asarray(k)}) for k in range(len(result.classes))] or ONCE,
-        begun=place.done,
+        begun=result.done,
         description=f"Computing {question.name} of {m} rows, by draw",
         progressbar=progressbar,
     ):
         last = rows.stop == len(where.X)
         rows = rows if where.by is None else slice(0, m)  # noqa: PLW2901
-        largest_jitter[:] = max(largest_jitter[0], jitter)
         part = question.in_units(mean, second, result.drawn)
         more: dict[str, Any] = {}
         noise = float(theta["sigma"]) * question.factor[0] if question.noisy else 0.0
@@ -218,11 +214,12 @@ def evaluate(
             smooth, variance, deviations = other
             smooth = question.in_units(smooth, variance, result.drawn)
             more["beside"] = *smooth, np.maximum(deviations, 0.0)[:, None] * question.factor**2
-        result.add(rows, part, noise=noise, theta=theta, number=number, label=label, **more)
+        more |= {"noise": noise, "theta": theta, "number": number}
+        result.add(rows, part, label=label, jitter=jitter, **more)
         if not sampled and response is None:
             continue
         at, which = hyper.place(number), (label,) if result.classes else ()
-        key = np.random.SeedSequence(place.entropy, spawn_key=(*at, rows.start, *which))
+        key = np.random.SeedSequence(result.entropy, spawn_key=(*at, rows.start, *which))
         rng = np.random.default_rng(key)
         sources = 1 + (question.noisy is not None) + ("beside" in more)
         normal = rng.standard_normal((sources, each, *part[0].shape))
@@ -231,21 +228,19 @@ def evaluate(
             found |= result.sample_responses(rows, found[question.name], theta, rng)
         if not sampled:
             continue
-        kept = (at[0], slice(at[1] * each, (at[1] + 1) * each), rows)
-        for name, array in found.items():
-            place.arrays[name][(*kept, ..., *which) if which else kept] = array
-        place.keep((number + 1, 0) if last else (number, rows.stop), sums)
+        own = slice(at[1] * each, (at[1] + 1) * each)
+        result.write((at[0], own, rows), found, label)
+        result.keep((number + 1, 0) if last else (number, rows.stop))
     between = ", joint over classes" if question.jointly else ""
     between = ", independent between classes" if result.classes else between
     along = question.axes[0].dim if question.axes else "feature"
     attrs = {
-        "relative_jitter": float(largest_jitter[0]),
         "dependence": DEPENDENCE[joint].format("feature" if question.jointly else along) + between,
         "samples": question.samples or SAMPLES["positions" not in where.inputs],
     }
     if response is not None:
         attrs |= response.attrs
-    found = finished(result.dataset(place.held), model, question, hyper, each, place, attrs)
+    found = result.finished(result.dataset(), hyper, each, attrs)
     return found if where.by is None else found.rename(obs="by")
 
 
@@ -281,15 +276,6 @@ def _asked(model, hyper, question, where, *options):
     said = getattr(operator, "__qualname__", None) or repr(operator)
     described = [model.signature, question.name, said, question.attrs, version("bayes_gpx")]
     return digest(*arrays, *described, options)
-
-
-def refuse_classes_in_store(model: ModelLike) -> None:
-    """Raise for a path of several classes."""
-    if model.specification.classes is not None:
-        raise ValueError(
-            "path was given with likelihood='categorical', but classes are kept in memory. Leave "
-            "path out, and explain fewer observations at a time with obs=, or pass keep='summary'."
-        )
 
 
 DEPENDENCE = {
@@ -352,29 +338,3 @@ def jets(
             whole = [np.concatenate(part) for part in zip(*parts, strict=True)]
             yield hyper.place(number), theta, Jet(*whole[::2]), Jet(*whole[1::2]), jitter
             parts = []
-
-
-def finished(
-    dataset: xr.Dataset,
-    model: ModelLike,
-    question: Question,
-    hyper: HyperparameterDraws,
-    each: int,
-    place: Memory | Store,
-    attrs: dict[str, Any],
-) -> xr.Dataset:
-    """Name the draws, describe the numbers, and move a store with them to its place."""
-    if place.arrays:
-        draw = np.arange(each) if hyper.alone else hyper.draw
-        dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
-    dataset.attrs.update(origin(model), units=question.units, **attrs)
-    return place.finished(dataset)
-
-
-def origin(model: ModelLike) -> dict[str, Any]:
-    """What every result's attrs say of where it comes from."""
-    return {
-        "likelihood": model.specification.likelihood,
-        "bayes_gpx": version("bayes_gpx"),
-        "pymc": pm.__version__,
-    }

@@ -76,6 +76,8 @@ class ModelLike(Protocol):
     found : dict of tuples
         Summaries of out-of-core rows, by digests of the hyperparameters: alpha, root and jitter,
         kept for the next explanation.
+    structures : dict
+        Structures of the model's graphs, as far as they were needed.
     called_kernel : object or None
         Result of a callable kernel.
     own_variables : tuple
@@ -92,6 +94,7 @@ class ModelLike(Protocol):
     latent_names: dict[str, str]
     inducing: dict[str, np.ndarray]
     found: dict[str, tuple]
+    structures: dict[tuple, Any]
     called_kernel: Any
     own_variables: tuple
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.kernels.summands import CONSTANT
 from bayes_gpx.numerics.coalitions import Orders, Players, coalitions
 from bayes_gpx.numerics.quadrature import METHODS, rule
@@ -411,3 +412,20 @@ class _Difference:
     def __call__(self, asked):
         Z = asked.Z_along if self.tied else asked["Z"]
         return operators.difference(asked.points, asked["baseline"], Z, tied=self.tied)
+
+
+def responds(model: ModelLike, on: str) -> bool:
+    """Whether the mean response is explained, and is not f itself.
+
+    Raises ValueError if `on` is unknown.
+    """
+    one_of("on", on, ("response", "latent"))
+    return on == "response" and model.specification.observation.mean_name is not None
+
+
+def is_nonlinear(model: ModelLike, question: Question, on: str) -> bool:
+    """Whether the mean response is asked for, and the answer is not linear in f.
+
+    Raises ValueError if `on` is unknown.
+    """
+    return responds(model, on) and question.nonlinear

@@ -16,10 +16,11 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import gathered
 from bayes_gpx.draws.averages import refuse_averages
 from bayes_gpx.draws.each_draw import each_draw, rows_within
-from bayes_gpx.draws.evaluate import DEPENDENCE, finished
+from bayes_gpx.draws.evaluate import DEPENDENCE
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.draws.scales import Latent, mean_response, responds
+from bayes_gpx.draws.questions import responds
+from bayes_gpx.draws.scales import Latent, mean_response
 from bayes_gpx.draws.stores import refuse_foreign
 from bayes_gpx.draws.views import AtCoalitions, AtRows, ByChainRule, means
 from bayes_gpx.posteriors.pathwise import Evaluate, Update
@@ -151,7 +152,7 @@ def answer(
             for number, rows, found in _evaluated(functions, part, progressbar, numbers):
                 yield number, k, rows, part.of_functions(rows, found)
 
-    dataset, place = gathered(
+    dataset, result = gathered(
         model,
         view,
         functions.shape,
@@ -172,7 +173,7 @@ def answer(
         dataset = with_means(dataset, question, exact)
         how = ", by quasi-random points" if "class" in dataset.dims else ""
         attrs["moments"] = f"{EXACT}{how}, sds and covariances of the functions"
-    return finished(dataset, model, question, functions.hyper, functions.each, place, attrs)
+    return result.finished(dataset, functions.hyper, functions.each, attrs)
 
 
 def log_statements(functions: Functions) -> np.ndarray:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 
 from bayes_gpx.data.dates import unit_of
@@ -16,6 +19,7 @@ from bayes_gpx.draws.intervals import (
     BOUNDS,
     LEAST_DRAWS,
     MOST_DRAWS,
+    MOST_NUMBERS,
     mixture_quantile,
 )
 from bayes_gpx.draws.new_responses import NewResponses
@@ -24,16 +28,26 @@ from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.draws.questions import Question
-    from bayes_gpx.draws.stores import Memory, Store
+    from bayes_gpx.draws.stores import Store
 
 RESPONSE = "response"
 """Second name of the mean response, for every likelihood."""
 
 DRAWN = " of draws"
 """What the name of the mean response gains where its moments are those of draws."""
+
+
+def origin(model: ModelLike) -> dict[str, Any]:
+    """What every result's attrs say of where it comes from."""
+    return {
+        "likelihood": model.specification.likelihood,
+        "bayes_gpx": version("bayes_gpx"),
+        "pymc": pm.__version__,
+    }
 
 
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -86,6 +100,9 @@ class Result:
         square = (*shape[:2], widths[question.name], widths[question.name])
         self._cov = np.zeros(square) if covariance and question.axes else None
         self._residuals = np.zeros((2, *shape[:2]))
+        self._jitter = np.zeros(1)
+        self._store: Store | None = None
+        self._arrays: dict[str, Any] = {}
         self._moments: Any = None
         self._moment_of: dict[int, int] = {}
         self._prob = 0.0
@@ -93,10 +110,39 @@ class Result:
     @property
     def sums(self) -> list[np.ndarray]:
         """The arrays of all that was added so far."""
-        own = [self._count, self._mean, self._within, self._between, self._residuals]
+        own = [self._count, self._mean, self._within, self._between, self._residuals, self._jitter]
         return own if self._cov is None else [*own, self._cov]
 
-    def shapes(self, lead: tuple[int, int, int]) -> dict[str, tuple[int, ...]]:
+    def begin(
+        self,
+        chains: int,
+        draws: int,
+        seed: int | None = None,
+        *,
+        sampled: bool,
+        store: Callable[..., Store] | None = None,
+    ) -> None:
+        """Make arrays of so many draws in memory, or in a store on its way to a path.
+
+        `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of
+        the next: of a store that is resumed, with its sums.
+        """
+        shapes = self._shapes((chains, draws, self._mean.shape[1])) if sampled else {}
+        if store is not None and shapes:
+            if self._model.specification.classes is not None:
+                raise ValueError(
+                    "path was given with likelihood='categorical', but classes are kept in memory. "
+                    "Leave path out, and explain fewer observations at a time with obs=, or pass "
+                    "keep='summary'."
+                )
+            self._store = store(shapes=shapes, seed=seed, sums=self.sums)
+            self._arrays, self.entropy = self._store.arrays, self._store.entropy
+            self.done = self._store.done
+            return
+        self._arrays = {name: np.empty(shape) for name, shape in shapes.items()}
+        self.entropy, self.done = np.random.SeedSequence(seed).entropy, (0, 0)
+
+    def _shapes(self, lead):
         """Shapes of the arrays of draws (chain, draw, m, ...), by name."""
         q, classes = self._question, (len(self.classes),) if self.classes else ()
         components = self._place.shape if q.axes else ()
@@ -111,7 +157,7 @@ class Result:
         axes = self._question.axes
         return f"{name}s" if axes and name == axes[0].dim else name
 
-    def keep_for_intervals(self, draws: int, prob: float, place: Memory | Store) -> None:
+    def keep_for_intervals(self, draws: int, prob: float) -> None:
         """Keep the moments of so many hyperparameter draws, for intervals of that probability.
 
         Of at most `MOST_DRAWS` draws, evenly chosen; of none if there is room for too few.
@@ -120,13 +166,15 @@ class Result:
             return
         classes, m, columns = self._mean.shape
         own = sum(not self._of_response(name) for name in self._columns)
-        most = own * place.room / max(1, classes * m * columns)
+        room = MOST_NUMBERS if self._store is None else np.inf
+        most = own * room / max(1, classes * m * columns)
         if most < min(draws, LEAST_DRAWS):
             return
         chosen = np.linspace(0, draws - 1, int(min(draws, MOST_DRAWS, most))).round().astype(int)
         self._moment_of = {int(number): k for k, number in enumerate(np.unique(chosen))}
         shape = (2, len(self._moment_of), m, classes * columns)
-        self._prob, self._moments = prob, place.beside("moments", shape)
+        made = np.zeros if self._store is None else partial(self._store.beside, "moments")
+        self._prob, self._moments = prob, made(shape)
 
     def _of_response(self, name: str) -> bool:
         return self._response is not None and name.startswith(self._response.name)
@@ -142,6 +190,7 @@ class Result:
         theta: Mapping[str, Any] | None = None,
         number: int = 0,
         label: int = 0,
+        jitter: float = 0.0,
     ) -> None:
         """Add the normal of one draw, counted from 0.
 
@@ -149,6 +198,7 @@ class Result:
         `total` has mean and variance (k,) of the components' sum, on the model's scale; `beside`
         the moments of the quantity without deviations, in user units.
         """
+        self._jitter[:] = max(self._jitter[0], jitter)
         question, kept, (mean, second) = self._question, self._kept, part
         variance, cov = variances(second), blocks(second)
         own = None if self._cov is None or cov is None else cov[:, kept][:, :, kept]
@@ -234,6 +284,16 @@ class Result:
             self._accumulate(self._response.name + DRAWN, rows, mean.reshape((len(mean), -1)), 0.0)
         return found
 
+    def write(self, at: tuple, found: Mapping[str, np.ndarray], label: int = 0) -> None:
+        """Keep draws by name, at a chain, draws and rows."""
+        for name, values in found.items():
+            self._arrays[name][(*at, ..., label) if self.classes else at] = values
+
+    def keep(self, done: tuple[int, int]) -> None:
+        """Let a store keep what is done, if the last time is long enough ago."""
+        if self._store is not None:
+            self._store.keep(done, self.sums)
+
     def moments(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Mean and sd (m, k), or (m, k, C), by the law of total variance."""
         own = (slice(None), slice(None), self._columns[name])
@@ -260,8 +320,9 @@ class Result:
                     ends[label, rows, :, k] = mixture_quantile(means, sds, tail)
         return np.moveaxis(ends, 0, -2) if self.classes else ends[0]
 
-    def dataset(self, held: Mapping[str, Any]) -> xr.Dataset:
-        """Name what was gathered; `held` are the arrays of draws, by name."""
+    def dataset(self) -> xr.Dataset:
+        """Name what was gathered; draws in a store are not read again."""
+        held = {} if self._store is not None else self._arrays
         q, classes = self._question, ("class",) if self.classes else ()
         dims = {q.name: ("obs", *(axis.dim for axis in q.axes), *classes)}
         coords: dict[str, Any] = {"obs": self._where.index}
@@ -318,6 +379,17 @@ class Result:
             ends = response.mean_at(variables["f_interval"][1])
             found[f"{name}_interval"] = (*dims, "ci_bound"), ends
         return found | under_one_name(found, name)
+
+    def finished(
+        self, dataset: xr.Dataset, hyper: HyperparameterDraws, each: int, attrs: Mapping[str, Any]
+    ) -> xr.Dataset:
+        """Name the draws, describe the numbers, and move a store with them to its place."""
+        if self._arrays:
+            draw = np.arange(each) if hyper.alone else hyper.draw
+            dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
+        known = {"relative_jitter": float(self._jitter[0])} | origin(self._model)
+        dataset.attrs.update({**known, "units": self._question.units, **attrs})
+        return dataset if self._store is None else self._store.finished(dataset)
 
     def _beside(self, coords):
         """What a result says of its rows: values, units of dates, centers, offset and baseline."""

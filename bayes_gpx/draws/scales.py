@@ -168,23 +168,6 @@ class LogVariance(Latent):
         return [np.zeros_like(mean), 2.0 / np.maximum(variance, np.finfo(float).tiny)]
 
 
-def responds(model: ModelLike, on: str) -> bool:
-    """Whether the mean response is explained, and is not f itself.
-
-    Raises ValueError if `on` is unknown.
-    """
-    one_of("on", on, ("response", "latent"))
-    return on == "response" and model.specification.observation.mean_name is not None
-
-
-def is_nonlinear(model: ModelLike, question: Question, on: str) -> bool:
-    """Whether the mean response is asked for, and the answer is not linear in f.
-
-    Raises ValueError if `on` is unknown.
-    """
-    return responds(model, on) and question.nonlinear
-
-
 def is_of_y(model: ModelLike, on: str) -> bool:
     """Whether a log variance is of y, rather than of f.
 

@@ -1,4 +1,4 @@
-"""Destinations of draws: memory, or a zarr store that appears whole and can be resumed.
+"""A zarr store of draws that appears whole and can be resumed.
 
 A store grows in the folder `name.unfinished`, with its request, the sums over draws so far, and the
 moments of single draws for intervals. Missing values are NaN: incomplete chunks stay in memory
@@ -21,7 +21,6 @@ from typing import cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.intervals import MOST_NUMBERS
 from bayes_gpx.system.files import replaced
 
 DIMS = ("chain", "draw", "obs")
@@ -115,39 +114,14 @@ class _Claimed:
         return getattr(self._array, name)
 
 
-class Memory:
-    """Arrays in memory, of `shapes` by name.
-
-    `arrays` are (chain, draw, obs[, feature[, feature_bis]]), and `held` those in the result.
-    `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of the
-    next. `room` is the number of means and variances that can be kept in addition, for intervals.
-    """
-
-    def __init__(self, shapes, seed):
-        self.arrays = {name: np.empty(shape) for name, shape in shapes.items()}
-        self.held, self.done = self.arrays, (0, 0)
-        self.entropy = np.random.SeedSequence(seed).entropy
-
-    room = MOST_NUMBERS
-
-    def beside(self, name, shape):
-        """Make an array that is needed until the result is finished."""
-        return np.zeros(shape)
-
-    def keep(self, done, sums):
-        """Do nothing: results in memory cannot be resumed."""
-
-    def finished(self, dataset):
-        """Return the dataset, which has the arrays."""
-        return dataset
-
-
 class Store:
-    """Arrays of a zarr store on its way to a path; attributes and methods as in `Memory`.
+    """Arrays of a zarr store on its way to a path.
 
-    `path` is new, or an earlier store's. `asked` is a digest of everything that determines the
-    numbers: an unfinished store with this digest is resumed, and its sums are copied to `sums`.
-    None starts again. `along` is the dim after `obs`.
+    `arrays` by name are (chain, draw, obs[, feature[, feature_bis]]); `entropy` makes the draws'
+    seeds; `done` counts finished hyperparameter draws, and rows of the next. `path` is new, or an
+    earlier store's. `asked` is a digest of everything that determines the numbers: an unfinished
+    store with this digest is resumed, and its sums are copied to `sums`. None starts again. `along`
+    is the dim after `obs`.
 
     Raises
     ------
@@ -181,9 +155,6 @@ class Store:
         group, room = zarr.open_group(self._store, mode="r+"), HELD // len(shapes)
         own = {name: _Claimed(group[name], self._claim) for name in shapes}
         self.arrays = {name: ChunkedArray(array, room) for name, array in own.items()}
-        self.held = {}
-
-    room = np.inf
 
     def beside(self, name, shape):
         """Make an array in a folder that goes with the unfinished store; a resumed one has it."""

@@ -15,8 +15,8 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.points import points_to_explain
-from bayes_gpx.draws.scales import responds
-from bayes_gpx.explain.options import chosen, documented
+from bayes_gpx.draws.questions import responds
+from bayes_gpx.explain.answered import chosen, documented
 from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.normal_form import Term
 from bayes_gpx.kernels.summands import Summand, summands

@@ -14,11 +14,11 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_functions, or_else
-from bayes_gpx.draws.scales import Response, is_nonlinear
+from bayes_gpx.draws.scales import Response
 from bayes_gpx.draws.views import ByChainRule
-from bayes_gpx.explain.answered import answered
-from bayes_gpx.explain.options import documented
+from bayes_gpx.explain.answered import answered, documented
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame

@@ -10,7 +10,7 @@ import xarray as xr
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.scales import is_nonlinear
+from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.explain.attributions import warn_if_incomplete
 from bayes_gpx.explain.components import components_of, orthogonal_kernel
 from bayes_gpx.kernels.additive import ElementarySymmetric

@@ -14,8 +14,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.new_responses import NewResponses
-from bayes_gpx.explain.answered import answered
-from bayes_gpx.explain.options import documented
+from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import one_of

@@ -14,8 +14,9 @@ from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import log_likelihood_given
 from bayes_gpx.draws.points import from_baseline, points
+from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import Functions, answer, draw_functions, log_statements
-from bayes_gpx.draws.scales import Latent, Response, is_nonlinear
+from bayes_gpx.draws.scales import Latent, Response
 from bayes_gpx.draws.views import AtRows, ByChainRule
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis

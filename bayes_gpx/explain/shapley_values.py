@@ -16,11 +16,12 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.points import from_baseline
+from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_functions, or_else
-from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_nonlinear, is_of_y
+from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_of_y
 from bayes_gpx.draws.stores import with_more
 from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
-from bayes_gpx.explain.answered import answered
+from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.explain.attributions import (
     MOST_BASELINES,
     OF,
@@ -29,7 +30,6 @@ from bayes_gpx.explain.attributions import (
     warn_if_incomplete,
 )
 from bayes_gpx.explain.fanova import by_components
-from bayes_gpx.explain.options import documented
 from bayes_gpx.numerics.coalitions import Orders
 from bayes_gpx.processes.operators import MOST_PLAYERS
 from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct

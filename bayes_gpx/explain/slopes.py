@@ -14,9 +14,8 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.evaluate import LARGEST_JOINT
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.points import at_other_x, points, points_to_explain, read_baseline
-from bayes_gpx.explain.answered import has_outputs, of_each_output
+from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output
 from bayes_gpx.explain.derivatives import numbers_among, slopes_of_f
-from bayes_gpx.explain.options import chosen, documented
 from bayes_gpx.numerics.quadrature import rule
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from bayes_gpx.explain.answered import answered
-from bayes_gpx.explain.options import documented
+from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,38 @@ from typing import Any
 import numpy as np
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.model.priors import fixed_value, grouped
 from bayes_gpx.validation import one_of
+
+
+def grouped(h: Any, training: Any) -> bool:
+    """Whether a hyperparameter of each feature has one value for all indicators of a column."""
+    return h.dim == "feature" and bool(training.X.levels)
+
+
+def shapes_wanted(shape: tuple[int, ...]) -> str:
+    """The shapes that a hyperparameter may have, in words."""
+    return "a scalar" + (f" or {' x '.join(map(str, shape))} values" if shape else "")
+
+
+def fixed_value(h: Any, value: Any, training: Any, specification: Any) -> np.ndarray:
+    """Check a fixed hyperparameter and broadcast it to its dim.
+
+    Raises ValueError unless it is finite and positive (`sigma_w` and `offset` may be 0) and fits
+    its dim.
+    """
+    array = np.asarray(value)
+    least = "" if h.signed else "at least 0" if h.may_be_zero else "above 0"
+    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
+        raise ValueError(f"{h.name} is {value!r}. Pass finite numbers {least}.".replace(" .", "."))
+    if not h.signed and ((array < 0).any() or ((array == 0).any() and not h.may_be_zero)):
+        raise ValueError(f"{h.name} is {value!r}. Pass numbers {least}.")
+    shape = tuple(specification.size(dim, training) for dim in h.dims)
+    if grouped(h, training) and array.shape == (*shape[:-1], training.sources[0]):
+        array = array[..., training.X.groups]
+    if array.shape not in ((), shape):
+        wanted = shapes_wanted(shape) + (f", one for each {' and '.join(h.dims)}" if shape else "")
+        raise ValueError(f"{h.name} has shape {array.shape}. Pass {wanted}.")
+    return np.broadcast_to(array.astype("float64"), shape)
 
 
 def checked(model: Any, values: Mapping[str, Any]) -> dict[str, np.ndarray]:

@@ -66,6 +66,8 @@ class Model:
         Inducing points on the model's scale, if any.
     found : dict of tuples
         Posteriors given out-of-core rows, at the hyperparameters evaluated so far.
+    structures : dict
+        What determines the graphs of draws, by the names and dimensions of their hyperparameters.
     joined : bool
         True for a model built inside a larger `pymc.Model`.
     """
@@ -95,7 +97,7 @@ class Model:
             refuse_many(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
-        self.found = {}
+        self.found, self.structures = {}, {}
 
     @classmethod
     def restored(

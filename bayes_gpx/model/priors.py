@@ -12,6 +12,7 @@ from pymc.distributions.transforms import Interval
 from pymc.pytensorf import constant_fold
 from pytensor.tensor.random.op import RandomVariable
 
+from bayes_gpx.model.given_values import fixed_value, grouped, shapes_wanted
 from bayes_gpx.validation import one_of
 
 
@@ -108,11 +109,6 @@ def _default(h, d, p, least_noise):
     return lambda name, dims: h.default(name, dims, d, p, **floor)
 
 
-def grouped(h, training):
-    """Whether a hyperparameter of each feature has one value for all indicators of a column."""
-    return h.dim == "feature" and bool(training.X.levels)
-
-
 HORSESHOE_PARTS = ("global", "local")
 """What an amplitude's hyperparameters are called, after its name."""
 
@@ -179,14 +175,9 @@ def _registered(dist, name, dims, shape):
     if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
         raise ValueError(
             f"The prior of {name} has shape {dist.type.shape}. Pass a distribution of "
-            f"{_wanted(shape)}."
+            f"{shapes_wanted(shape)}."
         )
     return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=dims or None)
-
-
-def _wanted(shape):
-    """The shapes that a hyperparameter may have, in words."""
-    return "a scalar" + (f" or {' x '.join(map(str, shape))} values" if shape else "")
 
 
 def _from_prior(prior, name, dims, shape):
@@ -213,7 +204,7 @@ def _from_prior(prior, name, dims, shape):
     known = zip(own, shape, strict=False)
     if own and (len(own) != len(shape) or any(k not in (None, size) for k, size in known)):
         raise ValueError(
-            f"The prior of {name} has shape {own}. Pass a distribution of {_wanted(shape)}."
+            f"The prior of {name} has shape {own}. Pass a distribution of {shapes_wanted(shape)}."
         )
     return variable
 
@@ -241,24 +232,3 @@ def _called(prior, name, dims):
             f"The prior of {name} failed when it was called: {type(failure).__name__}: {failure}. "
             f"Pass a callable that makes a variable, such as {_form()}."
         ) from failure
-
-
-def fixed_value(h, value, training, specification):
-    """Check a fixed hyperparameter and broadcast it to its dim.
-
-    Raises ValueError unless it is finite and positive (`sigma_w` and `offset` may be 0) and fits
-    its dim.
-    """
-    array = np.asarray(value)
-    least = "" if h.signed else "at least 0" if h.may_be_zero else "above 0"
-    if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
-        raise ValueError(f"{h.name} is {value!r}. Pass finite numbers {least}.".replace(" .", "."))
-    if not h.signed and ((array < 0).any() or ((array == 0).any() and not h.may_be_zero)):
-        raise ValueError(f"{h.name} is {value!r}. Pass numbers {least}.")
-    shape = tuple(specification.size(dim, training) for dim in h.dims)
-    if grouped(h, training) and array.shape == (*shape[:-1], training.sources[0]):
-        array = array[..., training.X.groups]
-    if array.shape not in ((), shape):
-        wanted = _wanted(shape) + (f", one for each {' and '.join(h.dims)}" if shape else "")
-        raise ValueError(f"{h.name} has shape {array.shape}. Pass {wanted}.")
-    return np.broadcast_to(array.astype("float64"), shape)

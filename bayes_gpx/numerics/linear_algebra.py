@@ -60,6 +60,9 @@ def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
         return sd[..., None] * np.linalg.cholesky(correlation)
     except np.linalg.LinAlgError:
         if correlation.ndim == 2 and np.isfinite(correlation).all():
+            # Of equal diagonals the first is the pivot; round-off in them would choose another one
+            # from call to call, and with it other draws for the same seed.
+            np.fill_diagonal(correlation, np.where(sd > 0, 1.0, 0.0))
             return sd[:, None] * _pivoted(correlation)
         values, vectors = np.linalg.eigh(correlation)
     least = values.shape[-1] * np.finfo(float).eps * values[..., -1:]

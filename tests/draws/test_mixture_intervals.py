@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 import bayes_gpx as bx
-from bayes_gpx.draws import results, stores
+from bayes_gpx.draws import results
 from bayes_gpx.draws.intervals import mixture_quantile
 from known_draws import known
 
@@ -114,7 +114,7 @@ def test_there_are_none_without_room(data, monkeypatch):
     """Room for at least 50 draws is needed, or for all where there are fewer."""
     X, y, new = data
     model = bx.GP(X, y)
-    monkeypatch.setattr(stores.Memory, "room", len(new) * 10)
+    monkeypatch.setattr(results, "MOST_NUMBERS", len(new) * 10)
     for draws, there in ((10, True), (60, False)):
         idata = known(model, THETAS[:1] * draws)
         found = bx.predictions(model, idata, new, keep="summary", **QUIET)

@@ -187,7 +187,7 @@ def test_an_error_leaves_the_earlier_store(model, fit, tmp_path, stopping):
 def test_a_path_has_room_for_intervals_where_memory_has_none(model, fit, tmp_path, monkeypatch):
     options = {"seed": 1, "ci_prob": 0.5, "progressbar": False}
     expected = bx.predictions(model, fit, **options)
-    monkeypatch.setattr(stores.Memory, "room", 8)
+    monkeypatch.setattr(results, "MOST_NUMBERS", 8)
     assert "f_interval" not in bx.predictions(model, fit, **options)
     found = bx.predictions(model, fit, **options, path=tmp_path / "draws.zarr")
     assert found.attrs["ci_prob"] == 0.5

@@ -39,11 +39,11 @@ inference: base methods diagnostics log_density resampling datatree optimise lap
 draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions
     averages scales categorical_values normals new_responses results each_draw evaluate
     constraints_met truncated leave_one_out left_out_together views answers random_functions
-model: named_kernels hyperparameters specification constraints priors lengthscale_prior bound_data
-    latent_variables data_sums refusals kept_of_rows observed_response inducing_points
-    starting_points given_values signature svgp cheaper examination fitting description model gp
-    placement interaction_model refits storage
-explain: options answered null predictions weights components sobol derivatives
+model: named_kernels hyperparameters specification constraints given_values priors
+    lengthscale_prior bound_data latent_variables data_sums refusals kept_of_rows
+    observed_response inducing_points starting_points signature svgp cheaper examination fitting
+    description model gp placement interaction_model refits storage
+explain: answered null predictions weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking importances
     partial_dependence conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
